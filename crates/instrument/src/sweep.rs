@@ -5,6 +5,7 @@
 //! - [`best_again`]: the fastest, measured again
 //! - [`listing`]: what would be run
 //! - [`ledger`]: the records; who is in them is done
+//! - [`content`]: what files hold
 //! - [`dataset`]: what is moved, and whether it arrived
 //! - [`command`]: the command lines of a run
 //! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
@@ -17,6 +18,7 @@
 pub mod accounts;
 pub mod best_again;
 pub mod command;
+pub mod content;
 pub mod dataset;
 pub mod estimate;
 pub mod event;

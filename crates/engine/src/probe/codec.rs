@@ -7,10 +7,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_proto::block::Codec;
+use longhaul_proto::shuffle::{ElementSize, Shuffle};
 
 use super::{Limit, Sample, in_threads, timed};
+use crate::codec::sample::{Nature, SAMPLE_BYTES, nature_of};
 use crate::codec::{Decoder, Encoder, bound};
 use crate::queue::lock;
+use crate::send::automatic::shuffle_before;
+use crate::send::kinds::middle_of;
 
 /// Bytes of a block, as a copy has them.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -23,8 +27,8 @@ pub struct Blocks {
     pub bytes: u64,
 }
 
-/// A block, and the room for what it becomes.
-type Turn<'a> = (&'a [u8], &'a Mutex<Vec<u8>>);
+/// A block's number, itself, and the room for what it becomes.
+type Turn<'a> = (usize, &'a [u8], &'a Mutex<Vec<u8>>);
 
 /// What one repetition gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,13 +95,30 @@ impl Blocks {
         }
     }
 
-    /// Encodes and decodes all of them once, in this many threads.
+    /// What goes before a codec in each block, as in a copy; whether that is anything in any.
+    pub fn shuffles(&self) -> bool {
+        self.blocks.iter().any(|block| element_of(block).is_some())
+    }
+
+    /// Encodes and decodes all of them once, in this many threads; arrays of numbers after a
+    /// shuffle where that is `shuffled`.
     ///
     /// # Errors
     ///
     /// Where a codec has no memory, or does not give back what it was given; where
     /// its limit is over.
-    pub fn measure(&self, codec: Codec, flows: usize, limit: &Limit) -> io::Result<CodecSample> {
+    pub fn measure(
+        &self,
+        (codec, shuffled): (Codec, bool),
+        flows: usize,
+        limit: &Limit,
+    ) -> io::Result<CodecSample> {
+        let shuffles: Vec<Option<Shuffle>> = self
+            .blocks
+            .iter()
+            .map(|block| element_of(block).filter(|_| shuffled))
+            .map(|element| element.map(|element| shuffle_before(codec, element)))
+            .collect();
         let encoded: Vec<Mutex<Vec<u8>>> = self
             .blocks
             .iter()
@@ -109,9 +130,18 @@ impl Blocks {
         let encode = timed(|| {
             in_threads(flows, |_| {
                 let mut encoder = Encoder::new()?;
-                while let Some((block, room)) = self.next(&encoded, &next, limit)? {
+                // A shuffle works in place.
+                let mut copy = vec![1; BLOCK_BYTES as usize];
+                while let Some((at, block, room)) = self.next(&encoded, &next, limit)? {
                     let mut room = lock(room);
-                    let length = encoder.encode(codec, block, &mut room)?;
+                    let length = match shuffles[at] {
+                        Some(with) => {
+                            let copy = &mut copy[..block.len()];
+                            copy.copy_from_slice(block);
+                            encoder.encode_shuffled(codec, with, copy, &mut room)?
+                        }
+                        None => encoder.encode(codec, block, &mut room)?,
+                    };
                     room.truncate(length);
                 }
                 Ok(())
@@ -123,9 +153,11 @@ impl Blocks {
             in_threads(flows, |_| {
                 let mut decoder = Decoder::new()?;
                 let mut back = vec![1; BLOCK_BYTES as usize];
-                while let Some((block, room)) = self.next(&encoded, &next, limit)? {
+                while let Some((at, block, room)) = self.next(&encoded, &next, limit)? {
                     let back = &mut back[..block.len()];
-                    decoder.decode(codec, &lock(room), back)?;
+                    // What got no smaller was not shuffled.
+                    let with = shuffles[at].filter(|_| lock(room).len() < block.len());
+                    decoder.decode_shuffled(codec, with, &lock(room), back)?;
                     // A byte of it: the rest is the codec's own tests' affair.
                     if back.last() != block.last() {
                         return Err(io::Error::other("what was decoded differs"));
@@ -151,7 +183,15 @@ impl Blocks {
         limit.go_on()?;
         let index = next.fetch_add(1, Ordering::Relaxed);
         let found = self.blocks.get(index).zip(rooms.get(index));
-        Ok(found.map(|(block, room)| (block.as_slice(), room)))
+        Ok(found.map(|(block, room)| (index, block.as_slice(), room)))
+    }
+}
+
+/// The elements of a block that is an array of numbers, by a sample as in a copy.
+fn element_of(block: &[u8]) -> Option<ElementSize> {
+    match nature_of(&block[middle_of(block.len(), SAMPLE_BYTES)]) {
+        Nature::Numbers(element) => Some(element),
+        _ => None,
     }
 }
 
@@ -173,7 +213,7 @@ mod tests {
         for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
             for flows in [1, 3] {
                 let sample = blocks
-                    .measure(codec, flows, &endless(&AtomicBool::new(false)))
+                    .measure((codec, false), flows, &endless(&AtomicBool::new(false)))
                     .unwrap();
                 assert!(sample.encoded_bytes < blocks.bytes / 20, "{sample:?}");
                 assert_eq!(sample.decode.bytes, blocks.bytes);
@@ -181,11 +221,34 @@ mod tests {
         }
         assert!(
             blocks
-                .measure(Codec::Lz4, 1, &endless(&AtomicBool::new(true)))
+                .measure((Codec::Lz4, false), 1, &endless(&AtomicBool::new(true)))
                 .is_err()
         );
-        let late = blocks.measure(Codec::Lz4, 1, &over(&AtomicBool::new(false)));
+        let late = blocks.measure((Codec::Lz4, false), 1, &over(&AtomicBool::new(false)));
         assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn arrays_get_smaller_after_a_shuffle() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("field");
+        let mut random = longhaul_units::Random::new(4);
+        let value = |at: u32, noise: f64| 300.0 + 20.0 * (f64::from(at) / 700.0).sin() + noise;
+        let values = (0..300_000).flat_map(|at| value(at, random.fraction()).to_le_bytes());
+        std::fs::write(&file, values.collect::<Vec<u8>>()).unwrap();
+        let blocks = Blocks::load(&[file], 64 << 20).unwrap();
+        assert!(blocks.shuffles());
+        for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
+            let [plain, shuffled] = [false, true].map(|shuffled| {
+                let stop = AtomicBool::new(false);
+                let measured = blocks.measure((codec, shuffled), 2, &endless(&stop));
+                measured.unwrap().encoded_bytes
+            });
+            assert!(
+                shuffled * 10 < plain * 9,
+                "{codec:?}: {shuffled} of {plain}"
+            );
+        }
     }
 
     #[test]

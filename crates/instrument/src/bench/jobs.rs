@@ -60,13 +60,15 @@ const CODEC_BYTES: u64 = 64 << 20;
 const TLS_BYTES: u64 = 256 << 20;
 
 /// Codecs that are tried: those of a copy, from the fastest to the smallest.
-const CODECS: [(&str, Codec); 6] = [
+const CODECS: [(&str, Codec); 8] = [
     ("lz4", Codec::Lz4),
     ("zstd:-5", Codec::Zstd { level: -5 }),
     ("zstd:1", Codec::Zstd { level: 1 }),
     ("zstd:3", Codec::Zstd { level: 3 }),
     ("zstd:6", Codec::Zstd { level: 6 }),
     ("zstd:9", Codec::Zstd { level: 9 }),
+    ("zstd:13", Codec::Zstd { level: 13 }),
+    ("zstd:19", Codec::Zstd { level: 19 }),
 ];
 
 fn sample_json(sample: &Sample) -> Value {
@@ -237,25 +239,16 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
     let mut jobs = Vec::new();
     for flows in flows_of(settings) {
         for (name, codec) in CODECS {
-            let blocks = Rc::clone(&blocks);
-            let bytes = blocks.bytes;
-            let run = move |limit: &Limit| {
-                let sample = blocks.measure(codec, flows as usize, limit)?;
-                Ok(json!({
-                    "bytes": blocks.bytes,
-                    "encoded_bytes": sample.encoded_bytes,
-                    "wall_seconds": sample.encode.wall,
-                    "cpu_seconds": sample.encode.cpu,
-                    "decode_wall_seconds": sample.decode.wall,
-                    "decode_cpu_seconds": sample.decode.cpu,
-                }))
+            // As `--compress CODEC` does it, and with `--element-size 1`.
+            let ways: &[bool] = if blocks.shuffles() {
+                &[true, false]
+            } else {
+                &[false]
             };
-            jobs.push(Job {
-                name: format!("{name} × {flows} flows"),
-                about: json!({ "kind": "codec", "codec": name, "flows": flows }),
-                efforts: Box::new(move || vec![Effort::new(name, bytes)]),
-                run: Box::new(run),
-            });
+            jobs.extend(
+                ways.iter()
+                    .map(|&shuffled| codec_job(&blocks, (name, codec, shuffled), flows)),
+            );
         }
     }
     Ok(Section {
@@ -263,6 +256,37 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
         about,
         jobs,
     })
+}
+
+/// One codec; arrays after a shuffle if they are to be `shuffled`.
+fn codec_job(
+    blocks: &Rc<Blocks>,
+    (name, codec, shuffled): (&'static str, Codec, bool),
+    flows: u32,
+) -> Job {
+    let (blocks, bytes) = (Rc::clone(blocks), blocks.bytes);
+    let run = move |limit: &Limit| {
+        let sample = blocks.measure((codec, shuffled), flows as usize, limit)?;
+        Ok(json!({
+            "bytes": blocks.bytes,
+            "encoded_bytes": sample.encoded_bytes,
+            "wall_seconds": sample.encode.wall,
+            "cpu_seconds": sample.encode.cpu,
+            "decode_wall_seconds": sample.decode.wall,
+            "decode_cpu_seconds": sample.decode.cpu,
+        }))
+    };
+    let name = match shuffled {
+        true => format!("{name} shuffled"),
+        false => name.to_owned(),
+    };
+    let effort = name.clone();
+    Job {
+        about: json!({ "kind": "codec", "codec": name, "flows": flows }),
+        efforts: Box::new(move || vec![Effort::new(&effort, bytes)]),
+        name: format!("{name} × {flows} flows"),
+        run: Box::new(run),
+    }
 }
 
 /// Encryption, beside the same in clear.

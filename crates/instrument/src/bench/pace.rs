@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// An amount of one kind of work.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
     /// What is alike fast for each of its amount.
-    kind: &'static str,
+    kind: String,
     /// Bytes or files.
     amount: f64,
 }
 
 impl Effort {
     /// This many bytes or files.
-    pub fn new(kind: &'static str, amount: u64) -> Effort {
+    pub fn new(kind: &str, amount: u64) -> Effort {
         Effort {
-            kind,
+            kind: kind.to_owned(),
             amount: amount as f64,
         }
     }
@@ -26,7 +26,7 @@ impl Effort {
 /// The slowest that was seen of each kind, in seconds for each of its amount.
 #[derive(Debug, Default)]
 pub struct Pace {
-    slowest: BTreeMap<&'static str, f64>,
+    slowest: BTreeMap<String, f64>,
 }
 
 impl Pace {
@@ -46,7 +46,7 @@ impl Pace {
 
     fn note(&mut self, effort: &Effort, seconds: f64) {
         let own = (seconds / effort.amount).max(0.0);
-        let slowest = self.slowest.entry(effort.kind).or_default();
+        let slowest = self.slowest.entry(effort.kind.clone()).or_default();
         // Of no amount it is no number.
         if own.is_finite() && own > *slowest {
             *slowest = own;
@@ -56,7 +56,7 @@ impl Pace {
     /// How long a job will take; what was not seen yet takes no time.
     pub fn expected(&self, efforts: &[Effort]) -> Duration {
         let each = efforts.iter().map(|effort| {
-            let slowest = self.slowest.get(effort.kind).copied();
+            let slowest = self.slowest.get(&effort.kind).copied();
             slowest.unwrap_or(0.0) * effort.amount
         });
         Duration::try_from_secs_f64(each.sum()).unwrap_or(Duration::MAX)

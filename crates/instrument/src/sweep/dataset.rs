@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_measure::random::Random;
 use longhaul_measure::record::{DatasetRecord, SizeClass};
 use longhaul_units::ByteCount;
 use serde::{Deserialize, Serialize};
 
+use super::content::{Bytes, Content};
 use super::file::Data;
 
 /// Files in a directory; beyond it there are several.
@@ -22,6 +22,8 @@ const AT_ONCE: usize = 1 << 20;
 pub struct Shape {
     files: u64,
     sizes: Sizes,
+    #[serde(default)]
+    content: Content,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,7 @@ impl Shape {
                 let whole = Shape {
                     files: data.files,
                     sizes: Sizes::Between(smallest.0, largest.0),
+                    content: data.content,
                 };
                 let share = match (bytes, whole.bytes()) {
                     (0, _) | (_, 0) => 1.0,
@@ -52,6 +55,7 @@ impl Shape {
             _ => Shape {
                 files: data.files,
                 sizes: Sizes::Sum(bytes),
+                content: data.content,
             },
         }
     }
@@ -83,9 +87,13 @@ impl Shape {
 
     /// A name that no other shape has.
     fn name(&self) -> String {
-        match self.sizes {
+        let name = match self.sizes {
             Sizes::Sum(bytes) => format!("{}-files-of-{bytes}-in-all", self.files),
             Sizes::Between(from, to) => format!("{}-files-of-{from}-to-{to}", self.files),
+        };
+        match self.content {
+            Content::Random => name,
+            content => format!("{name}-{}", content.name()),
         }
     }
 
@@ -176,7 +184,8 @@ impl Set {
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(at(parent))?;
             }
-            digests.push(write_file(&path, shape.size(index), index).map_err(at(&path))?);
+            let bytes = Bytes::new(shape.content, index);
+            digests.push(write_file(&path, shape.size(index), bytes).map_err(at(&path))?);
         }
         let text: Vec<String> = digests.iter().map(|digest| format!("{digest}\n")).collect();
         let staged = home.join("digests.new");
@@ -275,17 +284,14 @@ fn read_digests(list: &Path, files: u64) -> Option<Vec<blake3::Hash>> {
     digests.ok().filter(|all| all.len() as u64 == files)
 }
 
-/// Bytes that neither compress nor repeat.
-fn write_file(path: &Path, size: u64, seed: u64) -> io::Result<blake3::Hash> {
+fn write_file(path: &Path, size: u64, mut bytes: Bytes) -> io::Result<blake3::Hash> {
     let mut file = BufWriter::with_capacity(AT_ONCE, File::create(path)?);
-    let (mut random, mut hasher) = (Random::new(seed), blake3::Hasher::new());
+    let mut hasher = blake3::Hasher::new();
     let mut left = size;
     let mut block = vec![0; AT_ONCE.min(size as usize)];
     while left > 0 {
         let length = (block.len() as u64).min(left) as usize;
-        for word in block[..length].chunks_mut(8) {
-            word.copy_from_slice(&random.bits().to_le_bytes()[..word.len()]);
-        }
+        bytes.fill(&mut block[..length]);
         hasher.update(&block[..length]);
         file.write_all(&block[..length])?;
         left -= length as u64;
@@ -320,6 +326,7 @@ mod tests {
             smallest: Some(Size(smallest)),
             largest: Some(Size(largest)),
             link_time: None,
+            content: Content::Random,
         }
     }
 
@@ -351,6 +358,13 @@ mod tests {
         assert_eq!(set.compare(&set.source).bytes, shape.bytes());
         assert_eq!(set.compare(&set.source).wrong, None);
         // Prepared again it is the same, and not made anew.
+        let json = Shape {
+            content: Content::Json,
+            ..shape
+        };
+        let other = Set::prepare(json, home.path()).unwrap();
+        assert_ne!(other.digests, set.digests);
+        assert!(other.compare(&set.source).wrong.is_some());
         let path = set.source.join(shape.path(1000));
         let again = Set::prepare(shape, home.path()).unwrap();
         assert_eq!(again.digests, set.digests);

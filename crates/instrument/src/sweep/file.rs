@@ -9,6 +9,8 @@ use longhaul_measure::record::{Knob, Measures};
 use longhaul_units::{ByteCount, parse_share, parse_span};
 use serde::{Deserialize, Deserializer};
 
+use super::content::Content;
+
 /// The largest file that is read: a sweep that one can oversee is a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -220,6 +222,9 @@ pub struct Data {
     /// `link-time` goes before.
     #[serde(default, deserialize_with = "span_if_any")]
     pub link_time: Option<Duration>,
+    /// What the files hold.
+    #[serde(default)]
+    pub content: Content,
 }
 
 /// Bytes, as `4GiB`.
