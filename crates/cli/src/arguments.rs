@@ -261,6 +261,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp user@host:archive/data.tar - | tar x           and back
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   shows what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
+  longhaul cp -r --delete --backup-dir ../old data/ h:mirror keeps what it replaces or deletes
   longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
   longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once

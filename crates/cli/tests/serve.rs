@@ -389,6 +389,7 @@ fn one_file_to(path: &[u8]) -> Request {
         deletion: None,
         moves_away: false,
         tells_omitted: false,
+        backup: None,
     }
 }
 
@@ -427,6 +428,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 keeping: None,
                 deletes: false,
                 moves_away: false,
+                backup: None,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

@@ -11,10 +11,12 @@
 //!   state machine's ledger, and gives files their names; `standing` asks
 //!   whether the file system is still up;
 //! - [`stream`] takes one stream of data instead of files;
+//! - [`backup`] keeps what is replaced or deleted, where somebody asked for it;
 //! - `deletion` removes what the source does not have, once everything is copied;
 //! - [`compare`] says what is there already, `contents` reads whether that is the same.
 
 pub mod asked;
+pub mod backup;
 pub mod commit;
 pub mod compare;
 mod contents;
@@ -116,7 +118,8 @@ impl ReceiveSide {
                 (Arc::clone(&destination.anchor), Arc::clone(&seat)),
                 Arc::clone(&destination.notices),
             )
-            .keeping(destination.keeper.keeping()),
+            .keeping(destination.keeper.keeping())
+            .barring(destination.barred().cloned()),
             staging: Staging::of(Arc::clone(&seat)),
             seat,
             extras: Extras::default(),

@@ -3,6 +3,7 @@
 
 use minicbor::{Decode, Encode};
 
+use crate::backup::Backup;
 use crate::handshake::{MAXIMUM_SOURCES, Operation, Request, RequestPath, Role};
 use crate::keeping::Keeping;
 
@@ -41,6 +42,10 @@ pub struct Allowed {
     /// Sources are removed once they are durable.
     #[cbor(n(8), default)]
     pub moves_away: bool,
+    /// What is replaced or deleted is kept so; where the host sends, its request is for exactly
+    /// this.
+    #[n(9)]
+    pub backup: Option<Box<Backup>>,
 }
 
 impl Allowed {
@@ -64,6 +69,7 @@ impl Allowed {
             && self.permits_keeping(request.keeping.as_deref())
             && (self.deletes || request.deletion.is_none())
             && (self.moves_away || !request.moves_away)
+            && (self.role == Role::Receiver || self.backup == request.backup)
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))

@@ -19,6 +19,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::allowed::Allowed;
+use crate::backup::Backup;
 use crate::block::{Codec, HeaderKey};
 use crate::criteria::Criteria;
 use crate::deletion::Deletion;
@@ -80,8 +81,10 @@ impl Feature {
     pub const MOVE: Feature = Feature(26);
     /// The sender reports what it left out ([`crate::message::Message::Omitted`]).
     pub const OMITTED: Feature = Feature(27);
+    /// What is replaced or deleted is kept under another name ([`Backup`]).
+    pub const BACKUP: Feature = Feature(30);
     /// Everything this version knows.
-    pub const ALL: [Feature; 17] = [
+    pub const ALL: [Feature; 18] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -99,6 +102,7 @@ impl Feature {
         Feature::DELETION,
         Feature::MOVE,
         Feature::OMITTED,
+        Feature::BACKUP,
     ];
 }
 
@@ -466,6 +470,9 @@ pub struct Request {
     #[n(47)]
     #[cbor(default)]
     pub tells_omitted: bool,
+    /// What is replaced or deleted is kept under another name; `None`: it is not kept.
+    #[n(50)]
+    pub backup: Option<Box<Backup>>,
 }
 
 /// A path at the acceptor.
@@ -659,6 +666,7 @@ impl Request {
             .chain(self.deletion.as_ref().map(|_| Feature::DELETION))
             .chain(self.moves_away.then_some(Feature::MOVE))
             .chain(self.tells_omitted.then_some(Feature::OMITTED))
+            .chain(self.backup.as_ref().map(|_| Feature::BACKUP))
             .chain([Feature::EXTENTS])
             .collect()
     }
@@ -694,6 +702,9 @@ impl Request {
             && !(self.moves_away && self.integrity == Integrity::Checksum)
             && self.deletion.as_ref().is_none_or(|deletion| {
                 self.recursive && self.operation != Operation::Verify && deletion.is_valid()
+            })
+            && self.backup.as_ref().is_none_or(|backup| {
+                self.operation != Operation::Verify && backup.is_valid()
             })
             && self.clear == self.block_key.is_some()
             && block.is_power_of_two()

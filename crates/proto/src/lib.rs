@@ -27,6 +27,7 @@
 pub mod account;
 pub mod allowed;
 pub mod attributes;
+pub mod backup;
 pub mod block;
 pub mod calls;
 pub mod coding;

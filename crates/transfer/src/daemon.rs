@@ -3,6 +3,7 @@
 //! - `setup`: the daemon's key, principals and token
 //! - `admission`: what a stream's first frame asks for, and whether it may
 //! - `asker`: which client asks for what, for the log
+//! - `backups`: where what is replaced is kept
 //! - `calls`: what a far side of SSH does beside its channel
 //! - `control_requests`: copies with another daemon on behalf of a principal
 //! - `listing`: what lies at a path, without a session
@@ -16,6 +17,7 @@
 
 mod admission;
 mod asker;
+mod backups;
 mod calls;
 mod control_requests;
 mod listing;
@@ -48,6 +50,7 @@ use crate::stop::{Exit, Stop};
 use crate::third_party::dialing::Dialing;
 use admission::Visitor;
 pub use admission::{may_not_measure, open_destination};
+pub use backups::keeping_anywhere;
 pub use calls::{Client, TOLD_WITHIN};
 use control_requests::Jobs;
 use quotas::Quotas;

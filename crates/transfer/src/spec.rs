@@ -6,6 +6,7 @@
 //! - [`TransferSpec::validate`] is the only way to a [`ValidSpec`]
 //! - [`SpecError`]: what is wrong, by field
 
+mod backup;
 mod criteria;
 mod deletion;
 mod error;
@@ -25,6 +26,7 @@ use crate::endpoint::Endpoint;
 use crate::rate_limit::BandwidthLimit;
 use crate::settings::ConnectionSettings;
 
+pub use backup::Backup;
 pub use criteria::Criteria;
 pub use deletion::Deletion;
 pub use error::SpecError;
@@ -75,6 +77,9 @@ pub struct TransferSpec {
     /// What is deleted at the destination after the copy; none: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
+    /// What is replaced or deleted at the destination is kept under another name; none: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<Backup>,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -302,6 +307,7 @@ impl TransferSpec {
             report_omitted: false,
             move_away: false,
             deletion: None,
+            backup: None,
             verification: Verification::default(),
             compression: USUAL_COMPRESSION,
             element_bytes: None,

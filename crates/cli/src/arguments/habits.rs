@@ -34,8 +34,6 @@ const RESUMED: &str = "what an interrupted copy left is checked and resumed with
 const WHOLE: &str = "a file that changed is copied whole: leave it out";
 const ITEMS: &str = "-v names what is copied, -nv what would be, and --json says all";
 const IDENTITY: &str = "-v names what is copied (scp's -i FILE is --ssh 'ssh -i FILE')";
-const BACKUP: &str = "a file is replaced at once, and its old name would be missing for a moment: copy \
-    to a directory of its own, or take a snapshot before";
 const RELATIVE: &str = "name the directory above and the files with --files-from";
 const CVS: &str = "write the patterns with --exclude (scp's -C is --compress zstd)";
 const LINKED: &str = "a file that is there unchanged is not sent, and nothing is linked to \
@@ -50,8 +48,6 @@ const LONG: &[(&str, Meaning)] = &[
     ("8-bit-output", Always),
     ("append", No(RESUMED)),
     ("append-verify", Always),
-    ("backup", No(BACKUP)),
-    ("backup-dir", NoOf(BACKUP)),
     ("checkers", NoOf(STREAMS)),
     ("compare-dest", NoOf(LINKED)),
     ("compress-choice", IsWith("--compress")),
@@ -115,7 +111,6 @@ const LONG: &[(&str, Meaning)] = &[
     ("skip-compress", AlwaysOf),
     ("sparse", Always),
     ("stats", Always),
-    ("suffix", NoOf(BACKUP)),
     (
         "temp-dir",
         NoOf("a file is written in the directory where it will be"),
@@ -150,7 +145,6 @@ const SHORT: &[(u8, Meaning)] = &[
         NoOf("a file is written in the directory where it will be"),
     ),
     (b'W', Always),
-    (b'b', No(BACKUP)),
     (b'e', IsWith("--ssh")),
     (b'i', No(IDENTITY)),
     (b'm', No("write --exclude for what is not wanted")),

@@ -41,6 +41,8 @@ What is deleted (nothing otherwise):
       --delete-excluded     also what filters leave out
       --max-delete N        nothing at all if it would be more
       --move                each source file, once it is durable at the destination
+  -b, --backup              keep what is replaced or deleted, with a ~ at its end
+      --backup-dir DIR, --suffix TEXT
 
 Limits and accounts:
       --report FILE         what became of each entry, as lines of JSON

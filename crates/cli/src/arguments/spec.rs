@@ -60,6 +60,7 @@ impl CopyArguments {
             report_omitted: self.accounts.logs(),
             move_away: self.deletion.move_away,
             deletion: self.deletion.deletion(),
+            backup: self.deletion.backup(),
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,
@@ -293,6 +294,7 @@ fn by_options(error: &SpecError) -> String {
         }
         SpecError::Move(text) => return format!("--move: {text}"),
         SpecError::Deletion(text) => return format!("--delete: {text}"),
+        SpecError::Backup(text) => return format!("--backup: {text}"),
         SpecError::Filter(text) | SpecError::Keep(text) => text,
         SpecError::FilesOfOne => {
             "the files of --files-from lie beneath one source: name one, and the destination"

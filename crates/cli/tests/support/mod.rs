@@ -14,6 +14,7 @@ pub mod snapshot;
 pub mod sshd;
 pub mod stuck;
 pub mod tree;
+pub mod ways;
 pub mod wires;
 
 pub use daemon::Daemon;

@@ -16,6 +16,7 @@ use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
 use super::ReceiveSide;
+use super::backup::Kept;
 use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
@@ -263,10 +264,15 @@ impl Transfer {
         let finish = |file: &dyn StoredFile| side.destination.finish_file(directory, file, entry);
         let finalised = partial.finalise(finish);
         let finalised = finalised.map_err(failed)?;
+        let mut kept = side.keep_replaced(&[(&part.folder, &path)]);
+        let kept = kept.pop().transpose()?.flatten();
         let committed = side
             .destination
             .while_owned(|| finalised.commit(path.name()));
         let committed = committed.flatten();
+        if let (Err(_), Some(kept)) = (&committed, &kept) {
+            side.put_back(&path, kept);
+        }
         if let Err(JournalError::Io(error)) = &committed
             && OtherSpelling::within(&error.source).is_some()
         {
@@ -341,13 +347,19 @@ impl Transfer {
         staged: &[Staged],
         results: &mut [Result<(), Failure>],
     ) {
+        let kept = keep_replaced(side, staged, results);
         let renamed = side.destination.while_owned(|| {
             rename_all(side, staged, results);
             keep_digests(side, staged, results);
         });
         if let Err(error) = renamed {
-            for (staged, result) in staged.iter().zip(results) {
+            for (staged, result) in staged.iter().zip(&mut *results) {
                 *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
+            }
+        }
+        for (place, kept) in kept {
+            if results[place].is_err() {
+                side.put_back(&staged[place].file.name, &kept);
             }
         }
     }
@@ -536,6 +548,30 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
         },
     };
     (file, failure)
+}
+
+/// Keeps what those replace that have not failed before; whose it is.
+fn keep_replaced(
+    side: &ReceiveSide,
+    staged: &[Staged],
+    results: &mut [Result<(), Failure>],
+) -> Vec<(usize, Kept)> {
+    if side.destination.backups.is_none() {
+        return Vec::new();
+    }
+    let places = (0..staged.len()).filter(|place| results[*place].is_ok());
+    let places: Vec<usize> = places.collect();
+    let file = |place: &usize| &staged[*place].file;
+    let names = places.iter().map(file);
+    let names: Vec<_> = names.map(|file| (&file.folder, &file.name)).collect();
+    let mut all = Vec::new();
+    for (place, kept) in places.iter().zip(side.keep_replaced(&names)) {
+        match kept {
+            Ok(kept) => all.extend(kept.map(|kept| (*place, kept))),
+            Err(failure) => results[*place] = Err(failure),
+        }
+    }
+    all
 }
 
 /// Gives each its name that has not failed before. Where that takes long, as over a network,

@@ -146,6 +146,9 @@ impl Transfer {
         }
         let shown = entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
+        if let Some(backups) = &side.destination.backups {
+            backups.note(&path);
+        }
         let above = path.parent();
         let found = match self.copies() {
             true => side.folders.find_in_copy(above.as_ref()),

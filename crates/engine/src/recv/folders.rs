@@ -167,6 +167,8 @@ pub struct Folders {
     /// Where modes are left alone: directories that this copy made, which get one when everything
     /// in them is done.
     made: Option<Mutex<HashSet<TreePath>>>,
+    /// Where nothing of the copy goes: its backups lie there.
+    barred: Option<TreePath>,
 }
 
 impl Folders {
@@ -181,6 +183,7 @@ impl Folders {
             notices,
             spellings: Mutex::default(),
             made: None,
+            barred: None,
         }
     }
 
@@ -205,6 +208,20 @@ impl Folders {
             made: keeping.leaves_modes.then(Mutex::default),
             ..self
         }
+    }
+
+    /// The same, which remembers what it made.
+    pub(crate) fn remembering_made(self) -> Folders {
+        Folders {
+            made: Some(Mutex::default()),
+            ..self
+        }
+    }
+
+    /// The same, where nothing of the copy goes to this place or beneath it.
+    #[must_use]
+    pub(crate) fn barring(self, barred: Option<TreePath>) -> Folders {
+        Folders { barred, ..self }
     }
 
     /// Whether this copy made a directory, where that is remembered; it is forgotten then.
@@ -250,6 +267,13 @@ impl Folders {
     ///
     /// As `openat` and `mkdirat`; a link in the way is not followed.
     pub fn make(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
+        if let (Some(barred), Some(path)) = (&self.barred, path)
+            && (barred == path || barred.is_above(path))
+        {
+            return Err(io::Error::other(
+                "backups are kept there: name another --backup-dir, or leave it out of the copy",
+            ));
+        }
         self.get(path, Want::Make)
     }
 

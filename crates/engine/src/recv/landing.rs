@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_proto::backup::Backup;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Operation};
 use longhaul_proto::manifest::{
@@ -15,6 +16,7 @@ use longhaul_proto::manifest::{
 };
 use longhaul_proto::notice::NoticeKind;
 
+use super::backup::Backups;
 use super::keeper::Keeper;
 use super::keeping::SetIds;
 use super::stream::DataStream;
@@ -79,6 +81,8 @@ pub struct Destination {
     pub(super) set_ids: SetIds,
     /// What entries get beyond data, mode and time.
     pub(super) keeper: Arc<Keeper>,
+    /// How what is replaced or deleted is kept; `None`: it is not.
+    pub(super) backups: Option<Backups>,
     /// What it did not keep or refused.
     pub notices: Arc<Notices>,
 }
@@ -149,6 +153,9 @@ pub struct Arrival {
     pub set_ids: SetIds,
     /// What entries get beyond data, mode and time.
     pub keeper: Arc<Keeper>,
+    /// What is replaced or deleted is to be kept, for whoever opens the destination
+    /// ([`Destination::keeping_backups`]).
+    pub backup: Option<Box<Backup>>,
 }
 
 /// What to say where the directory that things go into cannot be had.
@@ -214,6 +221,7 @@ impl Destination {
             owner,
             set_ids,
             keeper,
+            backup: _,
         } = arrival;
         Destination {
             anchor,
@@ -234,6 +242,7 @@ impl Destination {
             times: Mutex::default(),
             set_ids,
             keeper,
+            backups: None,
             notices: Arc::default(),
         }
     }
@@ -307,6 +316,20 @@ impl Destination {
             shown,
             ..Destination::sink(anchor, arrival)
         })
+    }
+
+    /// The same, which keeps what is replaced or deleted.
+    #[must_use]
+    pub fn keeping_backups(self, backups: Backups) -> Destination {
+        Destination {
+            backups: Some(backups),
+            ..self
+        }
+    }
+
+    /// Where nothing of the copy goes, and nothing is deleted: backups lie there.
+    pub(super) fn barred(&self) -> Option<&TreePath> {
+        self.backups.as_ref()?.beneath()
     }
 
     /// Where an entry goes beneath the anchor.

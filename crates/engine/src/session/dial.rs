@@ -347,6 +347,7 @@ mod tests {
         let arrival = Arrival {
             set_ids: Default::default(),
             keeper: Default::default(),
+            backup: None,
             principal: "tester".to_owned(),
             source: [0; 32],
             anywhere: [0; 32],

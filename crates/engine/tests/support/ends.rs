@@ -79,6 +79,7 @@ pub fn arrival() -> Arrival {
     Arrival {
         set_ids: Default::default(),
         keeper: Default::default(),
+        backup: None,
         anywhere: [0; 32],
         host: [0; 32],
         principal: "tester".to_owned(),

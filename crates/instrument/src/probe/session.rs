@@ -227,6 +227,7 @@ impl Ask<'_> {
             deletion: None,
             moves_away: false,
             tells_omitted: false,
+            backup: None,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,
@@ -287,6 +288,7 @@ impl Ask<'_> {
                 let arrival = Arrival {
                     set_ids: Default::default(),
                     keeper: Default::default(),
+                    backup: None,
                     principal: String::new(),
                     source,
                     anywhere: source,

@@ -85,6 +85,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         deletion: None,
         moves_away: false,
         tells_omitted: false,
+        backup: None,
         names: None,
         copy_links: false,
         kept_digests_only: false,

@@ -14,7 +14,9 @@ use longhaul_proto::handshake::{Landing, Operation, Refused};
 use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
-use crate::daemon::{Roots, expand_of, may_not_measure, open_destination, open_source_of};
+use crate::daemon::{
+    Roots, expand_of, keeping_anywhere, may_not_measure, open_destination, open_source_of,
+};
 use crate::stop::{Exit, Stop};
 
 /// Where.
@@ -95,13 +97,16 @@ impl Here {
         &self,
         path: &[u8],
         (operation, landing, deletes): (Operation, Landing, bool),
-        arrival: Arrival,
+        mut arrival: Arrival,
     ) -> Result<Destination, Stop> {
         match self {
             Here::Anywhere => {
                 let missing = Missing::for_operation(operation);
-                Destination::open(&Anywhere, path, landing, missing, arrival)
-                    .map_err(|error| landing_stop(&error))
+                let backup = arrival.backup.take();
+                let opened = Destination::open(&Anywhere, path, landing, missing, arrival);
+                let opened =
+                    opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_deref()));
+                opened.map_err(|error| landing_stop(&error))
             }
             Here::Beneath(principal) => {
                 let how = (operation, landing, deletes);

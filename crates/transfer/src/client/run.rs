@@ -307,6 +307,10 @@ impl Task {
             true => self.landing,
             false => Landing::Within,
         };
+        if self.here.principal().is_none() {
+            let to = (&self.destination, landing);
+            self_copy::refuse_backups(&self.sources, to, self.spec.backup.as_ref())?;
+        }
         let destination = self.open_destination(landing)?;
         let names = sources.top_names();
         let empty = destination.is_empty(names.as_deref());
@@ -459,6 +463,7 @@ impl Task {
             owner: owner(),
             set_ids: self.set_ids(),
             keeper: Arc::new(self.keeper()?),
+            backup: self.backup(),
         };
         match &self.destination {
             Endpoint::Null => {
@@ -530,6 +535,7 @@ impl Task {
             tells_omitted: settings.omitted != Reporting::No && role == Role::Receiver,
             moves_away: settings.moves_away,
             deletion: settings.deletion.as_deref().cloned().map(Box::new),
+            backup: self.backup().filter(|_| role == Role::Sender),
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,
@@ -558,6 +564,11 @@ impl Task {
                 Role::Sender => 0,
             },
         })
+    }
+
+    /// How the destination keeps what is replaced or deleted.
+    fn backup(&self) -> Option<Box<longhaul_proto::backup::Backup>> {
+        Some(Box::new(self.spec.backup.as_ref()?.backup()))
     }
 
     /// Whether codecs are chosen while it runs, where there is a path.

@@ -7,7 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use longhaul_engine::recv::backup::real;
+use longhaul_engine::storage::roots::split;
+use longhaul_proto::handshake::Landing;
+
 use crate::endpoint::Endpoint;
+use crate::spec::Backup;
 use crate::spec::names::landing_name;
 use crate::stop::{Exit, Stop};
 
@@ -60,6 +65,45 @@ pub fn refuse(
         }
         if to.holds(name, &found) {
             return Err(same(&shown, to.named));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses backups that would take the place of a source, or of something in one.
+///
+/// # Errors
+///
+/// Which source that is.
+pub fn refuse_backups(
+    sources: &[Endpoint],
+    (destination, landing): (&Endpoint, Landing),
+    backup: Option<&Backup>,
+) -> Result<(), Stop> {
+    let directory = backup.and_then(|backup| backup.directory.as_ref());
+    let (Endpoint::Local(to), Some(directory)) = (destination, directory) else {
+        return Ok(());
+    };
+    let is_name = match landing {
+        Landing::Within => false,
+        Landing::WithinOrAs => !to.ends_with(b"/") && !as_path(to).is_dir(),
+        Landing::As => true,
+    };
+    let anchor = if is_name { split(to).0 } else { to };
+    let place = real(&as_path(anchor).join(as_path(directory.as_bytes())));
+    for source in sources {
+        let Endpoint::Local(path) = source else {
+            continue;
+        };
+        let source = real(as_path(path));
+        if source.starts_with(&place) || place.starts_with(&source) {
+            let text = format!(
+                "--backup-dir: backups in {} could replace what is in the source, {}: name another \
+                 directory",
+                place.display(),
+                String::from_utf8_lossy(path)
+            );
+            return Err(Stop::new(Exit::Usage, text));
         }
     }
     Ok(())

@@ -142,7 +142,8 @@ fn bound_flows(spec: &TransferSpec) -> FixedFlows {
 fn settings_of(spec: &TransferSpec) -> TransferSettings {
     let fixed = bound_flows(spec);
     let usual = TransferSettings::default();
-    let deletion = spec.deletion.map(|asked| asked.with(&spec.filter));
+    let deletion = spec.deletion;
+    let deletion = deletion.map(|asked| asked.with(&spec.filter, spec.backup.as_ref()));
     TransferSettings {
         operation: handshake::Operation::from(spec.operation),
         codec: match spec.compression {

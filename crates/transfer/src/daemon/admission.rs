@@ -37,6 +37,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
 use super::asker::described_request;
+use super::backups::{keeping_anywhere, keeping_beneath};
 use super::quotas::Held;
 use super::sessions::{Key, Running, destination_of};
 use super::sources::open_sources;
@@ -449,6 +450,7 @@ impl Daemon {
             owner: owner(),
             set_ids: set_ids_asked(request),
             keeper: Arc::new(keeper_of(request)?),
+            backup: request.backup.clone(),
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
@@ -784,9 +786,11 @@ pub fn open_destination(
     mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
     let missing = Missing::for_operation(operation);
+    let backup = arrival.backup.take();
     if principal.is_owner() {
-        return Destination::open(&Anywhere, path, landing, missing, arrival)
-            .map_err(|error| landing_refused(&error));
+        let opened = Destination::open(&Anywhere, path, landing, missing, arrival);
+        let opened = opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_deref()));
+        return opened.map_err(|error| landing_refused(&error));
     }
     // A dry run says what a copy would find: it needs what that needs.
     let right = match operation {
@@ -812,14 +816,10 @@ pub fn open_destination(
     arrival.set_ids = set_ids_of(&resolved);
     arrival.keeper = Arc::new(arrival.keeper.within(may_of(&resolved)));
     let root = open_root(&resolved)?;
-    Destination::open(
-        &root,
-        &path_beneath(&resolved, path),
-        landing,
-        missing,
-        arrival,
-    )
-    .map_err(|error| landing_refused(&error))
+    let beneath = path_beneath(&resolved, path);
+    let opened = Destination::open(&root, &beneath, landing, missing, arrival);
+    let opened = opened.map_err(|error| landing_refused(&error))?;
+    keeping_beneath(opened, (principal, path), backup.as_deref())
 }
 
 /// A file that what comes becomes, whole or not at all.

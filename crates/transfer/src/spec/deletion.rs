@@ -3,7 +3,7 @@
 use longhaul_proto::deletion;
 use serde::{Deserialize, Serialize};
 
-use super::Filter;
+use super::{Backup, Filter};
 
 /// What the sources do not have is deleted in the directories that are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,14 +17,16 @@ pub struct Deletion {
 }
 
 impl Deletion {
-    /// As the ends of a session hear it, with what the filters protect.
-    pub fn with(&self, filter: &Filter) -> deletion::Deletion {
-        let rules = filter.rules.iter();
+    /// As the ends of a session hear it, with what the filters protect. They protect backups, too:
+    /// those that the copy just made are among them.
+    pub fn with(&self, filter: &Filter, backup: Option<&Backup>) -> deletion::Deletion {
+        let backups = backup.and_then(|backup| backup.backup().protection());
+        let rules = filter.rules.iter().map(|rule| rule.as_bytes().to_vec());
         deletion::Deletion {
             excluded: self.excluded,
             maximum: self.maximum,
             one_file_system: filter.one_file_system,
-            rules: rules.map(|rule| rule.as_bytes().to_vec().into()).collect(),
+            rules: rules.chain(backups).map(Into::into).collect(),
         }
     }
 }

@@ -70,6 +70,9 @@ pub enum SpecError {
     /// Nothing can be deleted.
     #[error("deletion: {0}")]
     Deletion(&'static str),
+    /// Nothing can be kept of what is replaced.
+    #[error("backup: {0}")]
+    Backup(&'static str),
     /// Over SSH data are encrypted.
     #[error("connection.data_security: over SSH data are always encrypted")]
     ClearOverSsh,

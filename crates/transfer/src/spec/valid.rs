@@ -62,6 +62,7 @@ impl ValidSpec {
         check_verification(&spec)?;
         check_criteria(&spec)?;
         check_deletion(&spec, direction)?;
+        check_backup(&spec)?;
         check_move(&spec)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
@@ -202,9 +203,31 @@ fn check_deletion(spec: &TransferSpec, direction: Direction) -> Result<(), SpecE
     match direction {
         Direction::Local => Ok(()),
         Direction::Push | Direction::Pull | Direction::ThirdParty => {
-            let size = deletion.with(&spec.filter).check_size();
+            let asked = deletion.with(&spec.filter, spec.backup.as_ref());
+            let size = asked.check_size();
             size.map_err(|error| SpecError::Filter(error.to_string()))
         }
+    }
+}
+
+fn check_backup(spec: &TransferSpec) -> Result<(), SpecError> {
+    let Some(asked) = &spec.backup else {
+        return Ok(());
+    };
+    let refused = |text| Err(SpecError::Backup(text));
+    if spec.operation == Operation::Verify {
+        return refused("a comparison replaces nothing");
+    }
+    let pipes = [&Endpoint::Standard, &Endpoint::Null];
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    if places.any(|place| pipes.contains(&place)) {
+        return refused("only what is copied as files is kept: not with - and null:");
+    }
+    match asked.backup().is_valid() {
+        true => Ok(()),
+        false => refused(
+            "a suffix has at most 128 bytes and no slash, and is not empty without a directory",
+        ),
     }
 }
 

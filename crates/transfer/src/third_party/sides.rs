@@ -85,6 +85,10 @@ impl JobRequest<'_> {
             keeping: spec.keep.keeping().ok().flatten().map(Box::new),
             deletes: spec.deletion.is_some(),
             moves_away: spec.move_away,
+            backup: match runs_at_source {
+                true => spec.backup.as_ref().map(|asked| Box::new(asked.backup())),
+                false => None,
+            },
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Carry {
     within: Option<Within>,
     /// The directory in which something was removed last, which was where its path leads.
     checked: Option<Option<TreePath>>,
+    /// Directories with backups that are not durable yet.
+    unsynced: Vec<Arc<Folder>>,
 }
 
 /// Most bytes of paths and texts in one message of removals.
@@ -46,11 +48,23 @@ impl Carry {
             void,
             within: None,
             checked: None,
+            unsynced: Vec::new(),
         }
     }
 
-    /// The next removals, and whether they are the last ones.
+    /// The next removals, and whether they are the last ones. What they left as backups is durable.
     pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
+        let (mut removed, ended) = self.remove_some(transfer, side);
+        for folder in self.unsynced.drain(..) {
+            if let Err(error) = folder.sync() {
+                let failure = failure_of("make durable", "backups of what was deleted", &error);
+                removed.push(stayed(None, failure));
+            }
+        }
+        (removed, ended)
+    }
+
+    fn remove_some(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
         let mut removed = Vec::new();
         let (mut weighed, mut bytes) = (0, 0);
         while removed.len() < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
@@ -149,7 +163,7 @@ impl Carry {
         let shown = path.to_string();
         let removed = side
             .destination
-            .while_owned(|| remove_seen(side, &path, &seen, &mut self.checked));
+            .while_owned(|| remove_seen(side, (&path, &seen), &mut self.checked));
         let removed = match removed {
             Ok(removed) => removed,
             Err(error) => return Some(stayed(Some(path), journal_failure(&shown, &error))),
@@ -158,20 +172,23 @@ impl Carry {
             within.changed = true;
         }
         match removed {
-            Ok(()) => Some(removal),
+            Ok(kept) => {
+                let known = |kept: &Arc<Folder>| self.unsynced.iter().any(|k| Arc::ptr_eq(k, kept));
+                self.unsynced.extend(kept.filter(|kept| !known(kept)));
+                Some(removal)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => Some(stayed(Some(path), not_removed(&shown, &error))),
         }
     }
 }
 
-/// Removes a name that still is what was seen.
+/// Removes a name that still is what was seen; where its backup is, if one is kept.
 fn remove_seen(
     side: &ReceiveSide,
-    path: &TreePath,
-    seen: &Seen,
+    (path, seen): (&TreePath, &Seen),
     checked: &mut Option<Option<TreePath>>,
-) -> io::Result<()> {
+) -> io::Result<Option<Arc<Folder>>> {
     let parent = path.parent();
     let folder = side.folders.find_in_copy(parent.as_ref())?;
     let directory = folder.directory();
@@ -180,15 +197,23 @@ fn remove_seen(
         *checked = Some(parent);
     }
     let status = directory.status_of(path.name())?;
+    let backups = side.destination.backups.as_ref();
     if Seen::of(&status) != *seen {
+        if backups.is_some_and(|backups| backups.is_of_deleted(&**directory, path.name())) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         return Err(io::Error::other(
             "it was changed since it was listed, and stays",
         ));
     }
-    match seen.directory {
-        true => directory.remove_directory(path.name()),
-        false => directory.remove_file(path.name()),
+    match backups {
+        _ if seen.directory => directory.remove_directory(path.name())?,
+        Some(backups) if !backups.is_backup(path.name()) => {
+            return backups.take_away(side, &folder, path).map(Some);
+        }
+        _ => directory.remove_file(path.name())?,
     }
+    Ok(None)
 }
 
 /// Whether a directory that was opened earlier still is where its path leads: somebody may have

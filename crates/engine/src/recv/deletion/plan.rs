@@ -133,6 +133,12 @@ impl Plan {
 
     /// `None` if nothing is to be compared.
     fn open(&mut self, here: Here<'_>, path: Option<TreePath>) -> Option<Merge> {
+        let barred = here.side.destination.barred();
+        if let (Some(barred), Some(path)) = (barred, &path)
+            && (barred == path || barred.is_above(path))
+        {
+            return None;
+        }
         let folder = match here.side.folders.find(path.as_ref()) {
             Ok(folder) => folder,
             // A copy would make it, or it was removed meanwhile.
@@ -290,7 +296,7 @@ impl Plan {
                 self.group
             }
         };
-        match self.look(&merge.place, name) {
+        match self.look(here, &merge.place, name) {
             Look::Gone | Look::Kept => {}
             Look::Stays(path, failure) => self.push(group, &Step::Stays(path, failure)),
             Look::File(path, seen) => self.remove(group, path, seen),
@@ -301,7 +307,7 @@ impl Plan {
     }
 
     /// What a name is that the source does not have.
-    fn look(&self, place: &Place, name: &[u8]) -> Look {
+    fn look(&self, here: Here<'_>, place: &Place, name: &[u8]) -> Look {
         let path = match &place.path {
             Some(above) => above.join(name),
             None => TreePath::new(name),
@@ -319,7 +325,8 @@ impl Plan {
             }
         };
         let is_directory = status.kind == FileKind::Directory;
-        if self.protection.protects(&place.force, &path, is_directory) {
+        let is_barred = here.side.destination.barred() == Some(&path);
+        if is_barred || self.protection.protects(&place.force, &path, is_directory) {
             return Look::Kept;
         }
         match is_directory {
@@ -369,14 +376,21 @@ impl Plan {
                 level.kept = true;
                 continue;
             }
-            match self.look(&level.place, &listed.name) {
+            match self.look(here, &level.place, &listed.name) {
                 Look::Gone => {}
                 Look::Kept => level.kept = true,
                 Look::Stays(path, failure) => {
                     level.kept = true;
                     self.push(group, &Step::Stays(path, failure));
                 }
-                Look::File(path, seen) => self.remove(group, path, seen),
+                Look::File(path, seen) => {
+                    // Its backup stays there.
+                    let backups = here.side.destination.backups.as_ref();
+                    level.kept |= backups.is_some_and(|backups| {
+                        backups.stay_beside() && !backups.is_backup(&listed.name)
+                    });
+                    self.remove(group, path, seen);
+                }
                 Look::Directory(path, status) => {
                     let (force, folder) =
                         (level.place.force.clone(), Arc::clone(&level.place.folder));

@@ -64,6 +64,7 @@ fn receiver(root: Arc<dyn Directory>) -> End {
     let arrival = Arrival {
         set_ids: Default::default(),
         keeper: Default::default(),
+        backup: None,
         principal: "tester".to_owned(),
         source: [7; 32],
         anywhere: [0; 32],

@@ -1,0 +1,343 @@
+//! `cp --backup`: what is replaced or deleted is kept as rsync keeps it, within a host, to a daemon
+//! and from one, and never lost on the way there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use support::Daemon;
+use support::process::{longhaul, run};
+use support::tree::{set_modified, write};
+use support::ways::{WAYS, contents, copy, names, rsync, slashed};
+
+fn source(root: &Path) {
+    for name in [
+        "changed",
+        "new",
+        "same",
+        "dir/changed",
+        "dir/deep/changed",
+        "over a link",
+    ] {
+        write(&root.join(name), b"source");
+        set_modified(&root.join(name), 1_000_000, 5);
+    }
+    write(&root.join("large"), &vec![7; 9 << 20]);
+    symlink("new", root.join("link")).unwrap();
+}
+
+fn there(root: &Path) {
+    for (name, text) in [
+        ("changed", "there before"),
+        ("changed~", "an older backup"),
+        ("same", "source"),
+        ("dir/changed", "there before"),
+        ("dir/deep/changed", "there before"),
+        ("large", "there before"),
+        ("gone", "too much"),
+        ("gone.o", "too much"),
+        ("gone~", "an older backup"),
+        ("only~", "an older backup"),
+        ("too much/one", "too much"),
+        ("too much/two~", "an older backup"),
+        ("dir/gone", "too much"),
+    ] {
+        write(&root.join(name), text.as_bytes());
+        set_modified(&root.join(name), 1_000_000, 5);
+    }
+    fs::create_dir_all(root.join("empty/inner")).unwrap();
+    symlink("changed", root.join("over a link")).unwrap();
+    symlink("elsewhere", root.join("link")).unwrap();
+    fs::set_permissions(root.join("dir"), fs::Permissions::from_mode(0o750)).unwrap();
+}
+
+#[test]
+fn what_is_kept_is_what_rsync_keeps_on_every_way() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    let from = place.path().join("from");
+    source(&from);
+    for (number, flags) in [
+        &["-b"][..],
+        &["-b", "--suffix=.old"],
+        &["-b", "--delete"],
+        &["-b", "--delete", "-f", "R *~"],
+        &["-b", "--delete", "--suffix=.[1]*"],
+        &["--backup-dir=../old"],
+        &["--backup-dir=../old", "--suffix=~", "--delete"],
+        &[
+            "-b",
+            "--backup-dir=../old/deeper",
+            "--delete",
+            "--exclude=*.o",
+        ],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // All that a copy changes lies beneath a directory of its own.
+        let whole = |way: &str| {
+            let whole = place.path().join(format!("{way}{number}"));
+            there(&whole.join("to"));
+            whole
+        };
+        let Some(mut command) = rsync() else { return };
+        let expected = whole("rsync");
+        command.arg("-rlt").args(flags);
+        if flags.contains(&"--delete") {
+            command.arg("--delete-after");
+        }
+        let status = command
+            .arg(slashed(&from))
+            .arg(expected.join("to"))
+            .status();
+        assert!(status.unwrap().success(), "{flags:?}");
+        for way in WAYS {
+            let whole = whole(&format!("{way:?}"));
+            let command = copy((&daemon, place.path()), way, (&from, &whole.join("to")));
+            run(&mut command.with(&[&["-r"], flags].concat())).expect(0);
+            assert_eq!(contents(&whole), contents(&expected), "{flags:?}, {way:?}");
+        }
+    }
+}
+
+/// What is kept is the very inode that was there, which had a name at every moment; directories
+/// for it are no more open than those that it was in.
+#[test]
+fn what_was_there_is_kept_itself() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    there(&to);
+    let of = |path: &Path| fs::symlink_metadata(path).unwrap();
+    let before = ["changed", "large", "over a link", "gone"].map(|name| of(&to.join(name)).ino());
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete", "--backup-dir=../old"]);
+    run(command.arg(slashed(&from)).arg(&to)).expect(0);
+    let old = place.path().join("old");
+    let after = ["changed", "large", "over a link", "gone"].map(|name| of(&old.join(name)));
+    assert_eq!(after.each_ref().map(MetadataExt::ino), before);
+    assert!(after.iter().all(|status| status.nlink() == 1));
+    assert_eq!(of(&old.join("dir")).mode() & 0o7777, 0o750);
+    support::assert_no_leftovers(place.path());
+    // The same command again keeps nothing, and loses nothing.
+    let kept = contents(&old);
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete", "--backup-dir=../old"]);
+    run(command.arg(slashed(&from)).arg(&to)).expect(0);
+    assert_eq!(contents(&old), kept);
+}
+
+/// The copy has names that backups would have: nothing that it brings or finds is replaced by one.
+#[test]
+fn no_backup_takes_a_name_of_the_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for number in 0..200 {
+        let name = format!("f{number:03}");
+        for (suffix, text) in [("", "new"), ("~", "new, with the suffix")] {
+            write(&from.join(format!("{name}{suffix}")), text.as_bytes());
+        }
+        write(&to.join(&name), b"old");
+        let there: &[u8] = match number % 3 {
+            0 => b"old, with the suffix",
+            1 => b"new, with the suffix",
+            _ => continue,
+        };
+        let beside = to.join(format!("{name}~"));
+        write(&beside, there);
+        if number % 3 == 1 {
+            let of = from.join(format!("{name}~"));
+            set_modified(&of, 1_000_000, 0);
+            set_modified(&beside, 1_000_000, 0);
+        }
+    }
+    let mut command = longhaul();
+    run(command.args(["cp", "-rb"]).arg(slashed(&from)).arg(&to)).expect(0);
+    let after = contents(&to);
+    for (path, text) in contents(&from) {
+        assert_eq!(after[&path], text, "{path:?}");
+    }
+    for number in 0..200 {
+        let name = format!("f{number:03}");
+        let kept = |text: &[u8]| {
+            let mut all = after.iter();
+            all.any(|(path, there)| path.to_str().unwrap().starts_with(&name) && there == text)
+        };
+        assert!(kept(b"old"), "{name}");
+        assert!(number % 3 != 0 || kept(b"old, with the suffix"), "{name}");
+    }
+}
+
+/// rsync deletes with `--delete-excluded` what it just kept.
+#[test]
+fn backups_stay_where_what_is_excluded_goes() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    there(&to);
+    let mut command = longhaul();
+    command.args(["cp", "-rb", "--exclude=*.o", "--delete-excluded"]);
+    run(command.arg(slashed(&from)).arg(&to)).expect(0);
+    let after = contents(&to);
+    for (name, text) in [
+        ("changed~", "there before"),
+        ("gone~", "too much"),
+        ("gone.o~", "too much"),
+        ("only~", "an older backup"),
+    ] {
+        assert_eq!(after[Path::new(name)], text.as_bytes(), "{name}");
+    }
+    assert!(!to.join("gone.o").exists() && !to.join("empty").exists());
+}
+
+#[test]
+fn a_directory_of_backups_in_the_destination_is_none_of_the_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    there(&to);
+    let mirror = || {
+        let mut command = longhaul();
+        command.args(["cp", "-r", "--delete", "--backup-dir=.old/kept"]);
+        run(command.arg(slashed(&from)).arg(&to))
+    };
+    mirror().expect(0);
+    let kept = contents(&to.join(".old/kept"));
+    assert_eq!(kept[Path::new("changed")], b"there before");
+    assert_eq!(kept[Path::new("too much/one")], b"too much");
+    mirror().expect(0);
+    assert_eq!(contents(&to.join(".old/kept")), kept);
+    write(&from.join(".old/kept/changed"), b"source");
+    write(&from.join(".old/kept/more"), b"source");
+    mirror().expect(2).says(&["backups are kept there"]);
+    assert_eq!(contents(&to.join(".old/kept")), kept);
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for name in ["changed", "large"] {
+        let size = if name == "large" { 9 << 20 } else { 7 };
+        write(&from.join(name), &vec![7; size]);
+        write(&to.join(name), b"there before");
+        fs::create_dir_all(to.join(format!("{name}~"))).unwrap();
+    }
+    write(&from.join(&"long".repeat(63)), b"source");
+    write(&to.join(&"long".repeat(63)), b"there before");
+    let before = contents(&to);
+    let mut command = longhaul();
+    command.args(["cp", "-rb", "--suffix=~"]);
+    let finished = run(command.arg(slashed(&from)).arg(&to)).expect(2);
+    finished.says(&[
+        "changed: ",
+        "large: ",
+        "a directory has the name of its backup",
+    ]);
+    let long = Path::new(&"long".repeat(63)).to_owned();
+    let mut after = contents(&to);
+    // Its backup's name is short enough.
+    assert_eq!(after.remove(&long).unwrap(), b"source");
+    after
+        .remove(Path::new(&format!("{}~", "long".repeat(63))))
+        .unwrap();
+    assert!(after.iter().all(|(path, text)| before[path] == *text));
+    let mut command = longhaul();
+    command.args(["cp", "-rIb", "--suffix=.longer"]);
+    run(command.arg(from.join(&long)).arg(&to)).expect(2);
+    assert_eq!(fs::read(to.join(&long)).unwrap(), b"source");
+    support::assert_no_leftovers(&to);
+    let elsewhere = Path::new("/dev/shm");
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    if !elsewhere.exists() || device(elsewhere) == device(place.path()) {
+        return longhaul_testing::skip("/dev/shm is no file system of its own");
+    }
+    let elsewhere = tempfile::tempdir_in(elsewhere).unwrap();
+    let mut command = longhaul();
+    command
+        .args(["cp", "-rI", "--delete", "--backup-dir"])
+        .arg(elsewhere.path());
+    let finished = run(command.arg(slashed(&from)).arg(&to)).expect(2);
+    finished.says(&["on another file system"]);
+    assert_eq!(fs::read(to.join("changed")).unwrap(), b"there before");
+    assert!(names(elsewhere.path()).is_empty());
+}
+
+#[test]
+fn backups_stay_beneath_the_roots_in_which_a_principal_may_write() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    let from = place.path().join("from");
+    source(&from);
+    there(&root.join("a/to"));
+    symlink(place.path(), root.join("out")).unwrap();
+    let daemon = Daemon::start(&root);
+    let before = contents(place.path());
+    for (directory, code, text) in [
+        ("../../../old", 4, "right to write"),
+        ("/../old", 4, "right to write"),
+        ("/", 6, "holds it"),
+        ("..", 6, "holds it"),
+        (".", 6, "holds it"),
+    ] {
+        let mut command = daemon.command("cp");
+        command.arg("-r").arg(format!("--backup-dir={directory}"));
+        let refused = run(command.arg(slashed(&from)).arg(daemon.url("a/to")));
+        refused.expect(code).says(&[text]);
+        assert_eq!(contents(place.path()), before, "{directory}");
+    }
+    // No link is followed below a root.
+    let mut command = daemon.command("cp");
+    command.args(["-r", "--backup-dir=/out/old"]);
+    run(command.arg(slashed(&from)).arg(daemon.url("a/to"))).expect(2);
+    assert!(!place.path().join("old").exists());
+    let kept = fs::read(root.join("a/to/changed")).unwrap();
+    assert_eq!(kept, b"there before");
+    let mut command = daemon.command("cp");
+    command.args(["-r", "--backup-dir=/old"]);
+    run(command.arg(slashed(&from)).arg(daemon.url("a/to"))).expect(0);
+    let kept = fs::read(root.join("old/changed")).unwrap();
+    assert_eq!(kept, b"there before");
+}
+
+#[test]
+fn what_keeps_nothing_says_why() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("file");
+    write(&file, b"x");
+    for (flags, to, text) in [
+        (&["-b", "--suffix=a/b"][..], "to", "no slash"),
+        (&["-b", "--suffix="], "to", "not empty"),
+        (&["-b"], "null:", "null:"),
+    ] {
+        let mut command = longhaul();
+        command.current_dir(place.path()).arg("cp").args(flags);
+        run(command.arg(&file).arg(to))
+            .expect(1)
+            .says(&[text, "--backup"]);
+    }
+    // Backups that would be made of a source.
+    write(&place.path().join("from/file"), b"new");
+    write(&place.path().join("to/file"), b"old");
+    let before = contents(place.path());
+    for (source, directory) in [
+        ("from/", "../from"),
+        ("from/", "../from/old"),
+        ("from/file", "../from"),
+        ("from", "../"),
+        ("file", ".."),
+    ] {
+        let mut command = longhaul();
+        command
+            .current_dir(place.path())
+            .args(["cp", "-r", source, "to"]);
+        let refused = run(command.arg(format!("--backup-dir={directory}")));
+        refused.expect(1).says(&["--backup-dir"]);
+        assert_eq!(contents(place.path()), before, "{source} {directory}");
+    }
+}
