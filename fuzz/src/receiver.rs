@@ -35,6 +35,7 @@ pub fn receiver(bytes: &[u8]) {
             digests: choices.flag(),
             compares: true,
             deletes: choices.flag(),
+            names_only: false,
         }),
         choices,
         integrity,

@@ -44,6 +44,7 @@ pub fn sender(bytes: &[u8]) {
         moves_away: false,
         compares: false,
         deletes: choices.flag(),
+        names_only: false,
         fronts: true,
         epoch: 1,
     };

@@ -171,7 +171,7 @@ pub enum Command {
     Cancel(CancelArguments),
     /// Compare two files or trees by content, without copying.
     #[command(
-        after_help = "Example:\n  longhaul verify data longhaul://dtn.example.org/archive/data"
+        after_help = "Examples:\n  longhaul verify data longhaul://dtn.example.org/archive/data\n  longhaul verify --exclude '*.tmp' data/ user@host:mirror"
     )]
     Verify(VerifyArguments),
     /// List an endpoint: names in byte order.
@@ -546,6 +546,9 @@ pub struct VerifyArguments {
     /// Compare what links in A lead to, as `cp --copy-links` copies it.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
+    /// What is compared: the filters of `cp`.
+    #[command(flatten)]
+    pub filters: FilterArguments,
     /// Add to the summary how busy each layer was, the bytes on the wire, and the decisions about
     /// streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]

@@ -42,6 +42,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use longhaul_proto::block::{BlockHeader, Content, ContentName};
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::receiver::{ReceiverSettings, Verdict};
@@ -167,6 +168,7 @@ impl ReceiveSide {
             digests: settings.digests,
             compares: settings.asks,
             deletes: settings.deletion.is_some(),
+            names_only: settings.operation == Operation::Verify,
         }
     }
 

@@ -180,6 +180,7 @@ impl SendSide {
             compares: settings.compares_contents(),
             moves_away: settings.moves_away && settings.operation == Operation::Copy,
             deletes: settings.deletion.is_some(),
+            names_only: settings.operation == Operation::Verify,
             fronts: (settings.growth || settings.local) && settings.operation == Operation::Copy,
             epoch: settings.epoch,
             ..SenderSettings::default()

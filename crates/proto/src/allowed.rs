@@ -67,7 +67,8 @@ impl Allowed {
             && paths.eq(request.paths.iter().map(trimmed))
             && (self.keep_set_ids || !request.keep_set_ids)
             && self.permits_keeping(request.keeping.as_deref())
-            && (self.deletes || request.deletion.is_none())
+            // A comparison deletes nothing.
+            && (self.deletes || request.deletion.is_none() || request.operation == Operation::Verify)
             && (self.moves_away || !request.moves_away)
             && (self.role == Role::Receiver || self.backup == request.backup)
             && (self.role == Role::Sender

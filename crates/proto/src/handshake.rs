@@ -83,8 +83,10 @@ impl Feature {
     pub const OMITTED: Feature = Feature(27);
     /// What is replaced or deleted is kept under another name ([`Backup`]).
     pub const BACKUP: Feature = Feature(30);
+    /// Comparisons leave out what a [`Selection`] does, and what rules do ([`Deletion`]).
+    pub const FILTERED_VERIFY: Feature = Feature(31);
     /// Everything this version knows.
-    pub const ALL: [Feature; 18] = [
+    pub const ALL: [Feature; 19] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -103,6 +105,7 @@ impl Feature {
         Feature::MOVE,
         Feature::OMITTED,
         Feature::BACKUP,
+        Feature::FILTERED_VERIFY,
     ];
 }
 
@@ -459,7 +462,8 @@ pub struct Request {
     #[n(44)]
     #[cbor(default)]
     pub criteria: Criteria,
-    /// What is deleted after the copy; `None`: nothing.
+    /// What is deleted after the copy; `None`: nothing. By a comparison such names are told as
+    /// differences, and nothing is deleted.
     #[n(45)]
     pub deletion: Option<Box<Deletion>>,
     /// Sources are removed once they are durable at the destination.
@@ -667,8 +671,17 @@ impl Request {
             .chain(self.moves_away.then_some(Feature::MOVE))
             .chain(self.tells_omitted.then_some(Feature::OMITTED))
             .chain(self.backup.as_ref().map(|_| Feature::BACKUP))
+            .chain(
+                self.is_filtered_verify()
+                    .then_some(Feature::FILTERED_VERIFY),
+            )
             .chain([Feature::EXTENTS])
             .collect()
+    }
+
+    fn is_filtered_verify(&self) -> bool {
+        let filtered = self.selection.is_some() || self.deletion.is_some();
+        filtered && self.operation == Operation::Verify
     }
 
     /// Whether files that are there are compared by their contents too.
@@ -701,7 +714,10 @@ impl Request {
             && !(self.moves_away && self.deletion.is_some())
             && !(self.moves_away && self.integrity == Integrity::Checksum)
             && self.deletion.as_ref().is_none_or(|deletion| {
-                self.recursive && self.operation != Operation::Verify && deletion.is_valid()
+                let names_only = !deletion.excluded && deletion.maximum.is_none();
+                self.recursive
+                    && (names_only || self.operation != Operation::Verify)
+                    && deletion.is_valid()
             })
             && self.backup.as_ref().is_none_or(|backup| {
                 self.operation != Operation::Verify && backup.is_valid()

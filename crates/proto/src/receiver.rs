@@ -56,6 +56,8 @@ pub struct ReceiverSettings {
     pub compares: bool,
     /// Deletion follows the copy.
     pub deletes: bool,
+    /// Nothing is deleted: names that would be are told, whatever failed.
+    pub names_only: bool,
 }
 
 impl Default for ReceiverSettings {
@@ -69,6 +71,7 @@ impl Default for ReceiverSettings {
             digests: false,
             compares: true,
             deletes: false,
+            names_only: false,
         }
     }
 }

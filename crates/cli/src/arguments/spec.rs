@@ -150,13 +150,17 @@ impl VerifyArguments {
     ///
     /// Which option makes no sense.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
-        let [left, right] = [&self.left, &self.right].map(endpoint);
-        let spec = TransferSpec::comparison(left?, right?);
+        let mut left = self.left.clone();
+        if self.filters.options.files_from.is_some() {
+            end_with_slash(&mut left);
+        }
+        let spec = TransferSpec::comparison(endpoint(&left)?, endpoint(&self.right)?);
         valid(TransferSpec {
             selection: Selection {
                 copy_links: self.copy_links,
                 ..spec.selection
             },
+            filter: self.filters.filter()?,
             limits: Limits {
                 memory: self.layers.memory.0,
                 ..Limits::default()

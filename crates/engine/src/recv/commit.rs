@@ -388,6 +388,13 @@ impl Transfer {
             return Ok(());
         }
         let path = side.destination.path_of(&entry.path);
+        if !self.copies() && self.settings.deletion.is_some() {
+            // What is here alone is found later, by the names that the source has.
+            let found = side.folders.find(Some(&path));
+            return found
+                .map(drop)
+                .map_err(|error| failure_of("compare", &shown, &error));
+        }
         if !self.copies() {
             let extra = side.extras.finish(&side.folders, entry, &path);
             return match extra.map_err(|error| failure_of("compare", &shown, &error))? {

@@ -77,7 +77,7 @@ impl Transfer {
                     continue;
                 }
             };
-            if self.settings.operation == Operation::Verify {
+            if self.settings.operation == Operation::Verify && self.settings.deletion.is_none() {
                 for entry in &entries {
                     let path = side.destination.path_of(&entry.path);
                     if side.extras.handle_listed(&side.folders, &path).is_none() {

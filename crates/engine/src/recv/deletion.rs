@@ -16,6 +16,7 @@ mod record;
 
 use std::sync::Mutex;
 
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::receiver::StorageJob;
 
@@ -56,6 +57,7 @@ impl Transfer {
             StorageJob::EndNames(failure) => {
                 let before = std::mem::replace(&mut *state, State::Over);
                 let planned = match (failure, before) {
+                    (Some(failure), _) if self.names_only() => Err(as_unnamed(failure)),
                     (Some(failure), _) => Err(as_undeleted(failure)),
                     (None, State::Planning(plan)) => plan.finish(self.deletion_maximum()),
                     // Nothing in the source is a directory.
@@ -78,8 +80,9 @@ impl Transfer {
     }
 
     fn begin_plan(&self, side: &ReceiveSide) -> State {
-        // A single file lands in a directory of which nothing else is the copy's.
-        if side.destination.rename.is_some() {
+        // A single file lands in a directory of which nothing else is the copy's. Of two trees that
+        // are compared, either may have any name.
+        if side.destination.rename.is_some() && !self.names_only() {
             return State::Over;
         }
         let asked = self.settings.deletion.as_deref();
@@ -89,6 +92,11 @@ impl Transfer {
             // Its rules were read before the session began.
             Some(Err(_)) | None => State::Over,
         }
+    }
+
+    /// Whether names are told, and nothing is deleted.
+    fn names_only(&self) -> bool {
+        self.settings.operation == Operation::Verify
     }
 
     fn deletion_maximum(&self) -> Option<u64> {
@@ -103,6 +111,15 @@ fn as_undeleted(failure: Failure) -> Failure {
         true => failure,
         false => Failure::new(failure.kind, format!("{}; {MEANS}", failure.text)),
     }
+}
+
+/// The same of a comparison.
+fn as_unnamed(failure: Failure) -> Failure {
+    let text = format!(
+        "{}; what is only at the destination was not looked for",
+        failure.text
+    );
+    Failure::new(failure.kind, text)
 }
 
 /// More than may be.

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 use longhaul_proto::deletion::{MAXIMUM_NAMES, MAXIMUM_NAMES_BYTES, NamesOf};
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_units::ByteCount;
@@ -197,6 +198,12 @@ impl Naming<'_> {
         self.check_mounted(directory, path.as_ref())?;
         let place = self.selected.enter(above, directory, path.as_ref());
         let place = place.map_err(|error| self.undeleted(&error.to_string()))?;
+        if place.names().is_some() && self.is_comparison() {
+            // Nobody knows what else is too much.
+            let inner = Sorter::new(SpillSettings::default()).finish();
+            let inner = inner.map_err(|error| self.failed("list", path.as_ref(), &error))?;
+            return Ok(Level { path, place, inner });
+        }
         if place.names().is_some() {
             return Err(self.undeleted("only listed files were copied").into());
         }
@@ -244,7 +251,7 @@ impl Naming<'_> {
             }
             self.add(path.as_ref(), name)?;
         }
-        if is_empty && depth == 0 {
+        if is_empty && depth == 0 && !self.is_comparison() {
             let source = &self.source.shown;
             let text = format!(
                 "{source}: is empty, so nothing was deleted at the destination: if that is meant, \
@@ -349,8 +356,16 @@ impl Naming<'_> {
     }
 
     fn undeleted(&self, why: &str) -> Failure {
-        let text = format!("{}: {why}; nothing was deleted", self.source.shown);
+        let means = match self.is_comparison() {
+            true => "",
+            false => "; nothing was deleted",
+        };
+        let text = format!("{}: {why}{means}", self.source.shown);
         Failure::new(FailureKind::Other, text)
+    }
+
+    fn is_comparison(&self) -> bool {
+        self.transfer.settings.operation == Operation::Verify
     }
 }
 

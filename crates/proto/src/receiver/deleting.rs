@@ -53,7 +53,7 @@ impl Receiver {
             | Deleting::Removing { .. } => return true,
         }
         let failed = self.totals.failed;
-        if failed > 0 {
+        if failed > 0 && !self.settings.names_only {
             let text = format!(
                 "nothing was deleted at the destination: {failed} of the entries failed, and what \
                  could not be looked at may be there: run it again once that is fixed"

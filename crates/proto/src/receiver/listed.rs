@@ -181,7 +181,7 @@ mod tests {
             commits: true,
             digests: false,
             compares: true,
-            deletes: false,
+            ..ReceiverSettings::default()
         })
     }
 

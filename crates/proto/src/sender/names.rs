@@ -50,7 +50,7 @@ impl Sender {
     /// Why the names are not listed at all; `None` if they are.
     pub fn withholds_names(&self) -> Option<Failure> {
         let failed = self.naming.failed;
-        (failed > 0).then(|| {
+        (failed > 0 && !self.settings.names_only).then(|| {
             let text = format!("nothing was deleted at the destination: {failed} entries failed");
             Failure::new(FailureKind::Other, text)
         })

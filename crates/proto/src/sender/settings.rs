@@ -37,6 +37,8 @@ pub struct SenderSettings {
     pub moves_away: bool,
     /// The receiver may ask for names, for deletion.
     pub deletes: bool,
+    /// Nothing is deleted: names that would be are told, whatever failed.
+    pub names_only: bool,
     /// A dry run compares the contents of files that are there.
     pub compares: bool,
     /// Of a file that keeps growing the front is sent: the receiver understands that.
@@ -61,6 +63,7 @@ impl Default for SenderSettings {
             moves: true,
             moves_away: false,
             deletes: false,
+            names_only: false,
             compares: false,
             fronts: false,
             epoch: 1,

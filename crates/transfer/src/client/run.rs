@@ -473,7 +473,8 @@ impl Task {
             Endpoint::Standard => pipe::to_output(arrival),
             Endpoint::Local(path) if self.pipe.is_some() => pipe::to_file(path, arrival),
             Endpoint::Local(path) => {
-                let deletes = self.settings.deletion.is_some();
+                let verifies = self.settings.operation == Operation::Verify;
+                let deletes = self.settings.deletion.is_some() && !verifies;
                 let how = (self.settings.operation, landing, deletes);
                 self.here.destination(path, how, arrival)
             }

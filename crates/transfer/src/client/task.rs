@@ -24,7 +24,8 @@ use crate::planning::choice::{Choice, choose};
 use crate::planning::history;
 use crate::rate_limit::BandwidthLimit;
 use crate::spec::{
-    self, Compression, Digests, Direction, FixedFlows, Operation, TransferSpec, ValidSpec,
+    self, Compression, Deletion, Digests, Direction, Filter, FixedFlows, Operation, TransferSpec,
+    ValidSpec,
 };
 use crate::stop::{Exit, Stop};
 
@@ -54,7 +55,10 @@ impl Task {
     fn new(spec: ValidSpec, here: Here) -> Task {
         let (mut sources, mut destination) = (spec.sources.clone(), spec.destination.clone());
         let landing = match (spec.operation, sources.as_mut_slice()) {
-            (Operation::Verify, [left]) => match_sides((left, &mut destination), &here),
+            (Operation::Verify, [left]) => {
+                let filtered = spec.filter != Filter::default();
+                match_sides((left, &mut destination), &here, filtered)
+            }
             (_, [_]) => Landing::WithinOrAs,
             _ => Landing::Within,
         };
@@ -142,7 +146,9 @@ fn bound_flows(spec: &TransferSpec) -> FixedFlows {
 fn settings_of(spec: &TransferSpec) -> TransferSettings {
     let fixed = bound_flows(spec);
     let usual = TransferSettings::default();
-    let deletion = spec.deletion;
+    let compares = spec.operation == Operation::Verify && spec.filter != Filter::default();
+    // What would be deleted is what is only there.
+    let deletion = spec.deletion.or(compares.then(Deletion::default));
     let deletion = deletion.map(|asked| asked.with(&spec.filter, spec.backup.as_ref()));
     TransferSettings {
         operation: handshake::Operation::from(spec.operation),
@@ -206,13 +212,19 @@ fn counts_of(fixed: &FixedFlows) -> FlowCounts {
 }
 
 /// Has two sides of a comparison mean the same, with a slash or without: only a root has
-/// no name that the other could be given. Gives where the source lands.
-fn match_sides((left, right): (&mut Endpoint, &mut Endpoint), here: &Here) -> Landing {
+/// no name that the other could be given. Where it is `filtered`, rules begin where they do in a
+/// copy: with a slash at what the source holds. Gives where the source lands.
+fn match_sides(
+    (left, right): (&mut Endpoint, &mut Endpoint),
+    here: &Here,
+    filtered: bool,
+) -> Landing {
     // A principal's paths are resolved beneath its roots, where no link is followed.
     if let Here::Anywhere = here {
         follow(left, right);
     }
-    let named = trim(left) && trim(right);
+    let fills = filtered && path_of(left).is_some_and(|path| path.ends_with(b"/"));
+    let named = !fills && trim(left) && trim(right);
     if !named {
         fill(left);
     }

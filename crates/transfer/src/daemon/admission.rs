@@ -458,7 +458,7 @@ impl Daemon {
                 let how = (
                     request.operation,
                     request.landing,
-                    request.deletion.is_some(),
+                    request.deletion.is_some() && request.operation != Operation::Verify,
                 );
                 open_destination(principal, path, how, arrival)?
             }

@@ -124,12 +124,12 @@ fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecErr
         return Ok(());
     };
     match (spec.operation, direction) {
-        (Operation::Verify, _) => {
-            let text = "a comparison is of all of a tree";
-            Err(SpecError::Filter(text.to_owned()))
+        (_, Direction::Local) => Ok(()),
+        // Both ends of a comparison have the rules.
+        (Operation::Copy | Operation::DryRun, Direction::Push) => Ok(()),
+        (_, Direction::Push | Direction::Pull | Direction::ThirdParty) => {
+            selection.check_size().map_err(bad)
         }
-        (_, Direction::Local | Direction::Push) => Ok(()),
-        (_, Direction::Pull | Direction::ThirdParty) => selection.check_size().map_err(bad),
     }
 }
 

@@ -157,10 +157,17 @@ impl Carry {
             path: Some(path.clone()),
             failure: None,
         };
+        let shown = path.to_string();
+        if transfer.names_only() {
+            let failure = Failure::new(
+                FailureKind::Extra,
+                format!("{shown}: only at the destination"),
+            );
+            return Some(stayed(Some(path), failure));
+        }
         if !transfer.copies() {
             return Some(removal);
         }
-        let shown = path.to_string();
         let removed = side
             .destination
             .while_owned(|| remove_seen(side, (&path, &seen), &mut self.checked));

@@ -1,6 +1,7 @@
 //! What is to be removed: the source's names of a directory and a listing of the destination's,
 //! both in byte order, side by side. What is too much is looked at with all that it holds.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
 use std::iter::Peekable;
@@ -35,6 +36,8 @@ pub(super) struct Plan {
     above: Vec<(TreePath, InForce)>,
     at_anchor: Option<InForce>,
     merge: Option<Merge>,
+    /// The first name of the source, where it has another one here, for rules that begin with it.
+    source_name: Option<Box<[u8]>>,
     steps: Steps,
     /// Directories of the copy that had something too much, counted.
     group: u64,
@@ -85,6 +88,7 @@ impl Plan {
             above: Vec::new(),
             at_anchor: None,
             merge: None,
+            source_name: None,
             steps: Steps::default(),
             group: 0,
             void: HashSet::new(),
@@ -102,6 +106,10 @@ impl Plan {
             }
             if some.begins {
                 let path = some.directory.as_ref();
+                if side.destination.rename.is_some() {
+                    let first = path.and_then(|path| path.names().next());
+                    self.source_name = first.map(Into::into);
+                }
                 let path = path.map(|path| side.destination.path_of(path));
                 self.merge = self.open(here, path);
             }
@@ -222,13 +230,18 @@ impl Plan {
             };
             let next = next.map_err(io::Error::other)?;
             force = match depth + 1 == names.len() {
-                true => self
-                    .protection
-                    .enter(&force, &**folder.directory(), Some(&next))?,
+                true => self.protection.enter(
+                    &force,
+                    &**folder.directory(),
+                    Some(&self.at_source(&next)),
+                )?,
                 false => {
                     let between = here.side.folders.find(Some(&next))?;
-                    self.protection
-                        .enter(&force, &**between.directory(), Some(&next))?
+                    self.protection.enter(
+                        &force,
+                        &**between.directory(),
+                        Some(&self.at_source(&next)),
+                    )?
                 }
             };
             self.above.push((next.clone(), force.clone()));
@@ -285,6 +298,17 @@ impl Plan {
         self.stays_whole(merge.place.path.clone(), what, error);
     }
 
+    /// A path as rules know it.
+    fn at_source<'a>(&self, path: &'a TreePath) -> Cow<'a, TreePath> {
+        let renamed = self.source_name.as_ref().and_then(|first| {
+            let first = TreePath::new(first).ok()?;
+            path.names()
+                .skip(1)
+                .try_fold(first, |above, name| above.join(name).ok())
+        });
+        renamed.map_or(Cow::Borrowed(path), Cow::Owned)
+    }
+
     /// A name that the source does not have.
     fn judge(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
         let group = match merge.group {
@@ -326,7 +350,8 @@ impl Plan {
         };
         let is_directory = status.kind == FileKind::Directory;
         let is_barred = here.side.destination.barred() == Some(&path);
-        if is_barred || self.protection.protects(&place.force, &path, is_directory) {
+        let there = self.at_source(&path);
+        if is_barred || self.protection.protects(&place.force, &there, is_directory) {
             return Look::Kept;
         }
         match is_directory {
@@ -447,7 +472,8 @@ impl Plan {
             if directory.mount() != parent.directory().mount() {
                 return Err(io::Error::other("it is a mount point: unmount it first"));
             }
-            let force = self.protection.enter(above, directory, Some(path))?;
+            let there = self.at_source(path);
+            let force = self.protection.enter(above, directory, Some(&there))?;
             let listing = SortedListing::open_nested(directory, depth + 1)?;
             Ok((folder, force, listing))
         };
