@@ -9,7 +9,7 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-use crate::filter::{MAXIMUM_RULES, Rules, SelectionError, check_bytes};
+use crate::filter::{MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, Rules, SelectionError, check_bytes};
 use crate::manifest::TreePath;
 
 /// Batches of names told and not taken up, at most.
@@ -19,6 +19,9 @@ pub const NAMES_WINDOW: u32 = 64;
 pub const MAXIMUM_NAMES: usize = 2048;
 /// See [`MAXIMUM_NAMES`].
 pub const MAXIMUM_NAMES_BYTES: usize = 32 << 10;
+
+/// Most bytes of files of rules that are told for one directory: rules that hold have half of it.
+pub const MAXIMUM_TOLD_RULES: usize = 512 << 10;
 
 /// What is removed in one step, and told in one message.
 pub const REMOVED_AT_ONCE: usize = 512;
@@ -86,6 +89,11 @@ pub struct NamesOf {
     /// Names in byte order, each after those before it.
     #[n(3)]
     pub names: Vec<ByteVec>,
+    /// Where the first names are: the files of rules that are in it at the source and are copied,
+    /// or protect without being copied, in the order of their rules; none where there is none.
+    #[n(4)]
+    #[cbor(default)]
+    pub rules: Vec<Option<ByteVec>>,
 }
 
 /// Checks that names come as they should: whole directories, one after the other, each in order.
@@ -108,6 +116,13 @@ impl NamesOrder {
             (Some((directory, last)), false) if directory == some.directory => last,
             _ => return false,
         };
+        let told = some.rules.iter().flatten().map(|text| text.len());
+        if some.rules.len() > MAXIMUM_PER_DIRECTORY
+            || told.sum::<usize>() > MAXIMUM_TOLD_RULES
+            || !(some.begins || some.rules.is_empty())
+        {
+            return false;
+        }
         for name in &some.names {
             let is_name = TreePath::new(name).is_ok_and(|path| path.names().count() == 1);
             if !is_name || name[..] <= last[..] {
@@ -140,6 +155,7 @@ mod tests {
                 .iter()
                 .map(|name| name.as_bytes().to_vec().into())
                 .collect(),
+            rules: Vec::new(),
         }
     }
 
@@ -155,7 +171,19 @@ mod tests {
         assert!(order.accepts(&[of("d", (false, true), &["b"])]));
         assert!(order.is_whole());
         let whole = (true, true);
+        let with = |(begins, ends), rules: Vec<Option<Vec<u8>>>| NamesOf {
+            rules: rules.into_iter().map(|text| text.map(Into::into)).collect(),
+            ..of("d", (begins, ends), &[])
+        };
+        let told = with(whole, vec![None, Some(b"- x".to_vec())]);
+        assert!(NamesOrder::default().accepts(&[told]));
+        let large = with(whole, vec![Some(vec![b'x'; MAXIMUM_TOLD_RULES + 1])]);
+        let many = with(whole, vec![None; MAXIMUM_PER_DIRECTORY + 1]);
+        let late = with((false, true), vec![None]);
         for bad in [
+            vec![large],
+            vec![many],
+            vec![with((true, false), Vec::new()), late],
             vec![of("", whole, &["b", "a"])],
             vec![of("", whole, &["a", "a"])],
             vec![of("", whole, &["a/b"])],

@@ -261,6 +261,7 @@ mod tests {
                 begins: true,
                 ends: true,
                 names: Vec::new(),
+                rules: Vec::new(),
             }])
         };
         let contents = || asked(true, &["/data/"]);

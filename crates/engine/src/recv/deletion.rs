@@ -25,6 +25,7 @@ use crate::queue::lock;
 use crate::session::Transfer;
 use carry::Carry;
 use plan::Plan;
+use protection::Protection;
 
 /// How far a session's deletion is. One thread at a time works on it.
 #[derive(Default)]
@@ -86,7 +87,9 @@ impl Transfer {
             return State::Over;
         }
         let asked = self.settings.deletion.as_deref();
-        let protection = asked.map(protection::Protection::new);
+        // What stays as it is does not become what the source has.
+        let foresees = !self.copies() && self.settings.criteria.is_usual();
+        let protection = asked.map(|asked| Protection::new(asked, foresees));
         match protection {
             Some(Ok(protection)) => State::Planning(Box::new(Plan::new(protection))),
             // Its rules were read before the session began.

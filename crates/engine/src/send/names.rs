@@ -4,15 +4,16 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use longhaul_proto::deletion::{MAXIMUM_NAMES, MAXIMUM_NAMES_BYTES, NamesOf};
+use longhaul_proto::deletion::{MAXIMUM_NAMES, MAXIMUM_NAMES_BYTES, MAXIMUM_TOLD_RULES, NamesOf};
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_units::ByteCount;
+use minicbor::bytes::ByteVec;
 
 use super::Sending;
 use super::mounted::{Mounted, Now};
-use super::select::{Place, Selected};
+use super::select::{Place, Selected, text_of};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::session::{Machine, Transfer};
@@ -223,7 +224,8 @@ impl Naming<'_> {
         if self.is_full() {
             self.flush()?;
         }
-        self.begin(path.as_ref());
+        let rules = self.rules_in(directory, &place, path.as_ref())?;
+        self.begin(path.as_ref(), rules);
         for listed in listing {
             let listed = listed.map_err(|error| failed(&error))?;
             let name = &*listed.name;
@@ -300,12 +302,44 @@ impl Naming<'_> {
         }
     }
 
-    fn begin(&mut self, path: Option<&TreePath>) {
+    /// The files of rules in a directory that hold at the destination, too, once everything is
+    /// copied: those that are copied, and those that say that they are not.
+    fn rules_in(
+        &self,
+        directory: &dyn Directory,
+        place: &Place,
+        path: Option<&TreePath>,
+    ) -> Result<Vec<Option<ByteVec>>, Failure> {
+        let mut bytes = 0;
+        let mut told = Vec::new();
+        for file in self.selected.per_directory() {
+            let whole = join(path, &file.name);
+            let is_told = file.excludes_itself
+                || whole.is_ok_and(|whole| !self.selected.excludes(place, whole.as_bytes(), false));
+            let text = match is_told {
+                true => text_of(directory, &file.name),
+                false => Ok(None),
+            };
+            let text = text.map_err(|error| self.failed("read the filters in", path, &error))?;
+            bytes += text.as_ref().map_or(0, Vec::len);
+            told.push(text.map(Into::into));
+        }
+        match bytes > MAXIMUM_TOLD_RULES {
+            true => {
+                Err(self.undeleted("a directory has files of rules that are too large together"))
+            }
+            false => Ok(told),
+        }
+    }
+
+    fn begin(&mut self, path: Option<&TreePath>, rules: Vec<Option<ByteVec>>) {
+        self.bytes += rules.iter().flatten().map(|text| text.len()).sum::<usize>();
         self.batch.push(NamesOf {
             directory: path.cloned(),
             begins: true,
             ends: false,
             names: Vec::new(),
+            rules,
         });
         self.count += 1;
         self.bytes += path.map_or(0, |path| path.as_bytes().len());
@@ -314,7 +348,7 @@ impl Naming<'_> {
     fn add(&mut self, path: Option<&TreePath>, name: &[u8]) -> Result<(), Stopped> {
         if self.is_full() {
             self.flush()?;
-            self.begin(path);
+            self.begin(path, Vec::new());
             if let Some(last) = self.batch.last_mut() {
                 last.begins = false;
             }

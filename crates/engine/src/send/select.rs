@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::filter::{
-    Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, Reason, Rules, Selection,
+    Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, PerDirectory, Reason, Rules, Selection,
     SelectionError,
 };
 use longhaul_proto::keeping::Keeping;
@@ -153,6 +153,11 @@ impl Selected {
             }),
             FileKind::Directory | FileKind::Symlink => None,
         }
+    }
+
+    /// The files of rules that are looked for in each directory.
+    pub(super) fn per_directory(&self) -> &[PerDirectory] {
+        self.rules.per_directory()
     }
 
     /// Whether a rule leaves a name in a place out.

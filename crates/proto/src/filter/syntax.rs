@@ -72,7 +72,7 @@ pub struct PerDirectory {
     /// Directories below inherit its rules.
     pub(super) inherits: bool,
     /// It is left out itself.
-    pub(super) excludes_itself: bool,
+    pub excludes_itself: bool,
     pub(super) reading: Reading,
 }
 

@@ -266,6 +266,7 @@ mod tests {
             begins: true,
             ends: true,
             names: vec![b"a".to_vec().into()],
+            rules: Vec::new(),
         }])
     }
 
@@ -369,6 +370,7 @@ mod tests {
             begins: true,
             ends: false,
             names: Vec::new(),
+            rules: Vec::new(),
         }]);
         half.handle_message(begun).unwrap();
         assert!(half.handle_message(Message::NamesEnd(None)).is_err());

@@ -11,6 +11,7 @@ use longhaul_proto::deletion::NamesOf;
 use longhaul_proto::filter::InForce;
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use minicbor::bytes::ByteVec;
 
 use super::super::ReceiveSide;
 use super::super::folders::Folder;
@@ -111,7 +112,7 @@ impl Plan {
                     self.source_name = first.map(Into::into);
                 }
                 let path = path.map(|path| side.destination.path_of(path));
-                self.merge = self.open(here, path);
+                self.merge = self.open(here, path, &some.rules);
             }
             for name in &some.names {
                 self.advance(here, Some(name));
@@ -140,7 +141,12 @@ impl Plan {
     }
 
     /// `None` if nothing is to be compared.
-    fn open(&mut self, here: Here<'_>, path: Option<TreePath>) -> Option<Merge> {
+    fn open(
+        &mut self,
+        here: Here<'_>,
+        path: Option<TreePath>,
+        told: &[Option<ByteVec>],
+    ) -> Option<Merge> {
         let barred = here.side.destination.barred();
         if let (Some(barred), Some(path)) = (barred, &path)
             && (barred == path || barred.is_above(path))
@@ -157,7 +163,7 @@ impl Plan {
             }
         };
         let opened = self
-            .force_in(here, path.as_ref(), &folder)
+            .force_in(here, path.as_ref(), (&folder, told))
             .and_then(|force| {
                 let device = folder.device()?;
                 let listing = SortedListing::open_nested(&**folder.directory(), 0)?;
@@ -196,21 +202,20 @@ impl Plan {
         &mut self,
         here: Here<'_>,
         path: Option<&TreePath>,
-        folder: &Folder,
+        (folder, told): (&Folder, &[Option<ByteVec>]),
     ) -> io::Result<InForce> {
         if !self.protection.is_local() {
             return Ok(InForce::default());
         }
-        if self.at_anchor.is_none() {
-            let anchor = here.side.folders.anchor();
-            let none = InForce::default();
-            let force = self.protection.enter(&none, &**anchor.directory(), None)?;
-            self.at_anchor = Some(force);
-        }
-        let anchor = self.at_anchor.clone().unwrap_or_default();
         let Some(path) = path else {
-            return Ok(anchor);
+            let none = InForce::default();
+            let directory = &**folder.directory();
+            let force = self.protection.enter(&none, (directory, told), None)?;
+            self.at_anchor = Some(force.clone());
+            return Ok(force);
         };
+        // As for rsync: rules of the destination itself hold only where a source fills it.
+        let anchor = self.at_anchor.clone().unwrap_or_default();
         while self
             .above
             .last()
@@ -232,14 +237,14 @@ impl Plan {
             force = match depth + 1 == names.len() {
                 true => self.protection.enter(
                     &force,
-                    &**folder.directory(),
+                    (&**folder.directory(), told),
                     Some(&self.at_source(&next)),
                 )?,
                 false => {
                     let between = here.side.folders.find(Some(&next))?;
                     self.protection.enter(
                         &force,
-                        &**between.directory(),
+                        (&**between.directory(), &[]),
                         Some(&self.at_source(&next)),
                     )?
                 }
@@ -473,7 +478,9 @@ impl Plan {
                 return Err(io::Error::other("it is a mount point: unmount it first"));
             }
             let there = self.at_source(path);
-            let force = self.protection.enter(above, directory, Some(&there))?;
+            let force = self
+                .protection
+                .enter(above, (directory, &[]), Some(&there))?;
             let listing = SortedListing::open_nested(directory, depth + 1)?;
             Ok((folder, force, listing))
         };
