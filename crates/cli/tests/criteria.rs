@@ -49,6 +49,13 @@ fn sides(root: &Path, kind: &str) -> PathBuf {
         ("older", ("source", 900), Some(("there", 5))),
         ("same size", ("one", 5), Some(("two", 7))),
         ("near", ("text", 100), Some(("TEXT", 101))),
+        ("near and longer", ("source", 101), Some(("there", 100))),
+        (
+            "less near and longer",
+            ("source", 102),
+            Some(("there", 100)),
+        ),
+        ("as old and longer", ("source", 100), Some(("there", 100))),
         ("new", ("new", 5), None),
         ("there/new", ("new", 5), None),
         ("there/old", ("old", 5), Some(("old", 5))),
@@ -91,6 +98,8 @@ fn each_criterion_copies_what_rsyncs_does_on_every_way() {
         &["-I"],
         &["--modify-window=1"],
         &["-u", "-c"],
+        &["-u", "--modify-window=1"],
+        &["-u", "--modify-window=2"],
         &["-c", "--existing"],
     ]
     .into_iter()

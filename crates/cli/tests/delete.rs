@@ -15,17 +15,8 @@ use std::process::Command;
 use serde_json::Value;
 use support::Daemon;
 use support::process::{Finished, longhaul, run};
-use support::tree::{paths, set_modified, write};
-
-fn slashed(path: &Path) -> OsString {
-    let mut path = path.as_os_str().to_owned();
-    path.push("/");
-    path
-}
-
-fn names(root: &Path) -> BTreeSet<PathBuf> {
-    paths(root).into_iter().collect()
-}
+use support::tree::{set_modified, write};
+use support::ways::{WAYS, copy, names, rsync, slashed};
 
 fn source(root: &Path) {
     for name in ["a.c", "dir/b.c", "dir/deep/c", "same", "skip/x", "big"] {
@@ -120,11 +111,7 @@ fn a_mirror_removes_what_rsync_does_on_every_way() {
         });
         let told: BTreeSet<PathBuf> = told.collect();
         let gone: BTreeSet<PathBuf> = before.difference(&expected).cloned().collect();
-        // Rules that the copy would bring are not there yet.
-        match flags.contains(&"-F") {
-            true => assert!(told.is_superset(&gone)),
-            false => assert_eq!(told, gone, "{flags:?}"),
-        }
+        assert_eq!(told, gone, "{flags:?}");
         let copy = |mut command: Command, from: OsString, to: OsString| {
             run(command.arg("-r").args(flags).arg(from).arg(to)).expect(0);
         };
@@ -318,4 +305,67 @@ fn what_cannot_delete_says_why() {
         .arg(&from)
         .arg("null:");
     run(&mut command).expect(1).says(&["null:"]);
+}
+
+/// Files of rules that are not copied protect all the same, in a dry run, too; those of the
+/// destination hold beside them.
+#[test]
+fn rules_that_are_not_copied_protect() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = daemon(place.path());
+    let from = place.path().join("from");
+    source(&from);
+    for way in WAYS {
+        let to = place.path().join(format!("to{way:?}"));
+        there(&to);
+        write(&to.join("dir/.rsync-filter"), b"P own\n");
+        write(&to.join("dir/own"), b"there");
+        let before = names(&to);
+        let flags = ["-r", "-v", "--delete", "-FF"];
+        let copy = |more: &[&str]| {
+            let command = copy((&daemon, place.path()), way, (&from, &to));
+            let done = run(&mut command.with(&[&flags[..], more].concat())).expect(0);
+            String::from_utf8(done.output).unwrap()
+        };
+        let planned = copy(&["-n"]);
+        assert_eq!(names(&to), before);
+        assert!(
+            planned.contains("dir/old") && !planned.contains("gone.o"),
+            "{planned}"
+        );
+        copy(&[]);
+        for kept in ["dir/gone.o", "dir/x.keep", "dir/own", "dir/.rsync-filter"] {
+            assert!(to.join(kept).exists(), "{kept}, {way:?}");
+        }
+        assert!(!to.join("dir/old").exists() && !to.join("old.o").exists());
+    }
+}
+
+/// The rules of the destination's own directory hold for what is copied into it, as with rsync's
+/// -F.
+#[test]
+fn rules_above_what_is_copied_protect() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    source(&from);
+    let Some(mut rsync) = rsync() else { return };
+    let [ours, theirs] = ["ours", "theirs"].map(|name| place.path().join(name));
+    for to in [&ours, &theirs] {
+        there(&to.join("from"));
+        write(&to.join(".rsync-filter"), b"P zzz\n");
+    }
+    let status = rsync
+        .args(["-r", "-F", "--delete-after"])
+        .arg(&from)
+        .arg(&theirs)
+        .status();
+    assert!(status.unwrap().success());
+    let mut command = longhaul();
+    run(command
+        .args(["cp", "-r", "-F", "--delete"])
+        .arg(&from)
+        .arg(&ours))
+    .expect(0);
+    assert_eq!(names(&ours), names(&theirs));
+    assert!(ours.join("from/zzz").exists());
 }

@@ -288,6 +288,49 @@ fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
     copy(&["-ro", "--devices"]).expect(0);
 }
 
+/// What is there may be closed to its own user, who may not write attributes then.
+#[test]
+fn attributes_reach_ones_own_file_that_is_closed() {
+    if !is_root() || !have(&["setfattr"]) {
+        return;
+    }
+    let place = place();
+    let (source, to) = (place.path().join("src"), place.path().join("to"));
+    for root in [&source, &to] {
+        tree::write(&root.join("d/f"), b"f");
+        for path in ["d/f", "d", "."] {
+            let mode = if path == "." { 0o755 } else { 0o555 };
+            tree::set_modified(&root.join(path), 1_000_000, 5);
+            chown(root.join(path), Some(NOBODY), Some(NOBODY)).unwrap();
+            set_mode(&root.join(path), mode);
+        }
+    }
+    for path in ["d/f", "d"] {
+        command(
+            &["setfattr", "-n", "user.new", "-v", "new"],
+            &source.join(path),
+        );
+        command(&["setfattr", "-n", "user.old", "-v", "old"], &to.join(path));
+    }
+    let mut copy = Command::new("setpriv");
+    copy.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    copy.arg(binary_in(place.path())).args(["cp", "-rX"]);
+    run(copy.arg(with_slash(&source)).arg(&to)).expect(0);
+    for path in ["d/f", "d"] {
+        let shown = Command::new("getfattr")
+            .arg("-d")
+            .arg(to.join(path))
+            .output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        assert!(
+            shown.contains("user.new=\"new\"") && !shown.contains("old"),
+            "{shown}"
+        );
+        let mode = fs::metadata(to.join(path)).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o555, "{path}");
+    }
+}
+
 #[test]
 fn owners_are_mapped_and_modes_changed() {
     if !is_root() {

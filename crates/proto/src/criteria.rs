@@ -111,8 +111,13 @@ impl Criteria {
         }
         let (source, there) = file.modified;
         let same_time = file.same_time || self.is_near(source, there);
-        if self.update && there > source && !same_time {
-            return Verdict::Left(Held::Newer);
+        if self.update && self.is_newer(there, source, same_time) {
+            let same = file.sizes.0 == file.sizes.1 && same_time;
+            // What is the same but for the window gets its mode, as without.
+            return match same && !self.checksum && !self.ignore_times {
+                true => Verdict::Same,
+                false => Verdict::Left(Held::Newer),
+            };
         }
         if file.sizes.0 != file.sizes.1 {
             return Verdict::Copy;
@@ -131,13 +136,24 @@ impl Criteria {
         }
     }
 
+    /// Whether a file counts as newer than its source. With a window a source is the newer one only
+    /// if its time is later by as much, as for rsync.
+    fn is_newer(&self, there: Timestamp, source: Timestamp, same_time: bool) -> bool {
+        match self.window {
+            0 => there > source && !same_time,
+            window => nanoseconds(source) - nanoseconds(there) < i128::from(window),
+        }
+    }
+
     /// Whether two times are within the window.
     pub fn is_near(&self, one: Timestamp, other: Timestamp) -> bool {
-        let whole = |time: Timestamp| {
-            i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
-        };
-        self.window > 0 && whole(one).abs_diff(whole(other)) <= u128::from(self.window)
+        let apart = nanoseconds(one).abs_diff(nanoseconds(other));
+        self.window > 0 && apart <= u128::from(self.window)
     }
+}
+
+fn nanoseconds(time: Timestamp) -> i128 {
+    i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds)
 }
 
 #[cfg(test)]
@@ -195,8 +211,20 @@ mod tests {
         assert_eq!(near.judge(&both((5, 5), (9, 7))), Verdict::Same);
         assert_eq!(near.judge(&both((5, 5), (7, 10))), Verdict::Copy);
         let both_said = of(|criteria| (criteria.window, criteria.update) = (2_000_000_000, true));
-        assert_eq!(both_said.judge(&both((5, 6), (7, 9))), Verdict::Copy);
-        assert_eq!(both_said.judge(&both((5, 6), (7, 10))), newer);
+        for (there, verdict) in [
+            (4, Verdict::Copy),
+            (5, Verdict::Copy),
+            (6, newer),
+            (7, newer),
+            (10, newer),
+        ] {
+            assert_eq!(
+                both_said.judge(&both((5, 6), (7, there))),
+                verdict,
+                "{there}"
+            );
+        }
+        assert_eq!(both_said.judge(&both((5, 5), (7, 8))), Verdict::Same);
     }
 
     #[test]

@@ -328,7 +328,7 @@ fn link(
         let _ = to.remove_file(&between);
         match renamed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            other => return other.map(|()| true),
+            other => return other.map(|()| true).map_err(with_remedy),
         }
     }
     Err(io::ErrorKind::NotFound.into())

@@ -307,7 +307,7 @@ impl Transfer {
         let status = directory.status().ok()?;
         let notices = Notices::default();
         let doing = (status.owner, Doing::Look, &notices);
-        let looked = destination.dress_noting(directory.inode(), entry, doing);
+        let looked = destination.dress_noting(directory.inode().as_deref(), entry, doing);
         let leaves_modes = destination.keeper.keeping().leaves_modes;
         let mode = destination.mode_noting(entry, status.owner, (None, &notices));
         let same = leaves_modes || mode == status.mode;
@@ -359,14 +359,20 @@ impl Transfer {
         }
         // One that a later session fenced changes nothing. None of it is worth a failure.
         let mended = destination.while_owned(|| -> io::Result<bool> {
-            let inode = || directory.inode_of(path.name());
-            let dressed = destination.dress(inode(), entry, (status.owner, Doing::Set))?;
+            let inode = directory.inode_of(path.name());
+            let now = inode.as_ref().map(|inode| inode.status()).transpose()?;
+            let place = |status: &Status| (status.device, status.inode);
+            if now.is_some_and(|now| place(&now) != place(status)) {
+                // It is something else by now.
+                return Ok(false);
+            }
+            let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
             let mut changed = dressed.changed;
             let existing = Some(status.mode);
             let mode = destination.mode_for(entry, dressed.owner, existing);
             if status.kind == FileKind::Special
                 && (changed || status.mode != mode)
-                && let Some(inode) = inode()
+                && let Some(inode) = &inode
             {
                 let set = inode.set_mode(mode);
                 let kind = NoticeKind::ModeRefused;
@@ -513,7 +519,11 @@ fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> 
     let path = destination.path_of(&entry.path);
     let notices = Notices::default();
     let inode = folder.directory().inode_of(path.name());
-    let dressed = destination.dress_noting(inode, entry, (status.owner, Doing::Look, &notices));
+    let dressed = destination.dress_noting(
+        inode.as_deref(),
+        entry,
+        (status.owner, Doing::Look, &notices),
+    );
     let existing = (Some(status.mode), &notices);
     let mode = destination.mode_noting(entry, status.owner, existing);
     Looked {
@@ -540,7 +550,7 @@ fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Statu
     let owner = status.owner;
     // One that a later session fenced changes nothing.
     let set = destination.while_owned(|| -> io::Result<Option<u32>> {
-        let dressed = destination.dress(file.inode(), entry, (owner, Doing::Set))?;
+        let dressed = destination.dress(file.inode().as_deref(), entry, (owner, Doing::Set))?;
         let mode = destination.mode_for(entry, dressed.owner, Some(status.mode));
         if !dressed.changed && mode == status.mode {
             return Ok(None);

@@ -15,6 +15,9 @@ use crate::storage::attributes::{
     ACCESS_LIST, DEFAULT_LIST, Inode, KernelAclEntry, read_list, write_list,
 };
 
+/// What the owner of an inode needs to write to it.
+const OWNER_WRITES: u32 = 0o200;
+
 /// What a client may have done, as far as this process's user may do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct May {
@@ -331,7 +334,8 @@ impl Keeper {
             if of.doing == Doing::Look {
                 return Ok(true);
             }
-            let set = of.inode.set(&extended.name, &extended.value);
+            let set = || of.inode.set(&extended.name, &extended.value);
+            let set = self.while_writable(of.inode, set);
             changed |= of.notices.wish(kind, path, set)?.is_some();
         }
         let is_wanted = |name: &[u8]| wanted.iter().any(|extended| extended.name[..] == *name);
@@ -345,10 +349,30 @@ impl Keeper {
             if of.doing == Doing::Look {
                 return Ok(true);
             }
-            let removed = of.inode.remove(name);
+            let removed = self.while_writable(of.inode, || of.inode.remove(name));
             changed |= of.notices.wish(kind, path, removed)?.is_some();
         }
         Ok(changed)
+    }
+
+    /// Does something that its owner may do only with what has a mode to write it.
+    fn while_writable(
+        &self,
+        inode: &dyn Inode,
+        what: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let refused = match what() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !self.is_root => error,
+            done => return done,
+        };
+        let Ok(mode) = inode.status().map(|status| status.mode) else {
+            return Err(refused);
+        };
+        if mode & OWNER_WRITES != 0 || inode.set_mode(mode | OWNER_WRITES).is_err() {
+            return Err(refused);
+        }
+        let done = what();
+        done.and(inode.set_mode(mode))
     }
 
     fn set_list(&self, of: &Dressing<'_>, (name, list): (&[u8], Option<&Acl>)) -> io::Result<bool> {

@@ -108,7 +108,7 @@ impl Destination {
     /// Gives an inode its owner, lists and attributes, or sees whether it has them.
     pub(super) fn dress(
         &self,
-        inode: Option<Box<dyn Inode + '_>>,
+        inode: Option<&dyn Inode>,
         entry: &Entry,
         (here, doing): (Ownership, Doing),
     ) -> io::Result<Dressed> {
@@ -118,7 +118,7 @@ impl Destination {
     /// The same, with what is not kept noted there.
     pub(super) fn dress_noting(
         &self,
-        inode: Option<Box<dyn Inode + '_>>,
+        inode: Option<&dyn Inode>,
         entry: &Entry,
         (here, doing, notices): (Ownership, Doing, &Notices),
     ) -> io::Result<Dressed> {
@@ -133,7 +133,7 @@ impl Destination {
             return Ok(Dressed { owner, changed });
         };
         let dressing = Dressing {
-            inode: &*inode,
+            inode,
             entry,
             notices,
             doing,
@@ -172,7 +172,8 @@ impl Destination {
             true => Ownership::default(),
             false => {
                 let here = file.status()?.owner;
-                self.dress(file.inode(), entry, (here, Doing::Set))?.owner
+                self.dress(file.inode().as_deref(), entry, (here, Doing::Set))?
+                    .owner
             }
         };
         let mode = self.mode_for(entry, owner, existing);
@@ -210,7 +211,11 @@ impl Destination {
         let status = directory.status()?;
         let path = &entry.path;
         let keeping = self.keeper.keeping();
-        let dressed = self.dress(directory.inode(), entry, (status.owner, Doing::Set))?;
+        let dressed = self.dress(
+            directory.inode().as_deref(),
+            entry,
+            (status.owner, Doing::Set),
+        )?;
         let mode = self.mode_for(entry, dressed.owner, None);
         // A change of the owner or of a list may have changed it.
         let sets_mode = made || !keeping.leaves_modes;
@@ -269,11 +274,12 @@ impl Destination {
         (special, entry): (Special, &Entry),
     ) -> io::Result<()> {
         directory.make_special(temporary, special)?;
-        let here = directory.status_of(temporary)?.owner;
-        let inode = || directory.inode_of(temporary);
-        let dressed = self.dress(inode(), entry, (here, Doing::Set))?;
+        let inode = directory.inode_of(temporary);
+        let is_made = |status: &Status| status.special == Some(special);
+        let here = made(directory, temporary, (inode.as_deref(), is_made))?.owner;
+        let dressed = self.dress(inode.as_deref(), entry, (here, Doing::Set))?;
         let mode = self.mode_for(entry, dressed.owner, None);
-        let set = inode().map_or(Ok(()), |inode| inode.set_mode(mode));
+        let set = inode.map_or(Ok(()), |inode| inode.set_mode(mode));
         self.notices
             .wish(NoticeKind::ModeRefused, &entry.path, set)?;
         self.date_link(directory, temporary, entry)
@@ -289,8 +295,10 @@ impl Destination {
     ) -> io::Result<()> {
         directory.make_symlink(temporary, target)?;
         if self.keeper.dresses() {
-            let here = directory.status_of(temporary)?.owner;
-            self.dress(directory.inode_of(temporary), entry, (here, Doing::Set))?;
+            let inode = directory.inode_of(temporary);
+            let is_made = |status: &Status| status.kind == FileKind::Symlink;
+            let here = made(directory, temporary, (inode.as_deref(), is_made))?.owner;
+            self.dress(inode.as_deref(), entry, (here, Doing::Set))?;
         }
         let dated = self.date_link(directory, temporary, entry);
         dated.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
@@ -327,6 +335,26 @@ impl Destination {
         self.notices.note(kind, &entry.path, || {
             format!("set to {}, the file system has {}", shown(set), shown(is))
         });
+    }
+}
+
+/// What was just made under a temporary name, by its handle where there is one: somebody who may
+/// write into the directory may have given the name to something else, which is not theirs to have
+/// given away.
+fn made(
+    directory: &dyn Directory,
+    temporary: &[u8],
+    (inode, is_made): (Option<&dyn Inode>, impl Fn(&Status) -> bool),
+) -> io::Result<Status> {
+    let status = match inode {
+        Some(inode) => inode.status()?,
+        None => directory.status_of(temporary)?,
+    };
+    match is_made(&status) && status.names == 1 {
+        true => Ok(status),
+        false => Err(io::Error::other(
+            "something else was given its temporary name meanwhile",
+        )),
     }
 }
 

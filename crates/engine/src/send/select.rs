@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::filter::{
-    Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, PerDirectory, Reason, Rules, Selection,
-    SelectionError,
+    Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, PerDirectory, Reason, Rules,
+    Selection, SelectionError,
 };
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;

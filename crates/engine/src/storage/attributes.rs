@@ -5,6 +5,8 @@ use std::io;
 
 use longhaul_proto::attributes::{AclTag, Attributes};
 
+use super::Status;
+
 /// The attribute that is the access control list.
 pub const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
@@ -13,6 +15,14 @@ pub const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 /// The attributes of one inode. A link is not followed.
 pub trait Inode {
+    /// What `fstat` tells. From here on everything is about the inode that it told of, whatever
+    /// its name is given to.
+    ///
+    /// # Errors
+    ///
+    /// As `fstatat`.
+    fn status(&self) -> io::Result<Status>;
+
     /// Gives it another owner; `None` leaves one.
     ///
     /// # Errors

@@ -271,10 +271,7 @@ impl Directory for PosixDirectory {
 
     fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
         check_name(name).ok()?;
-        Some(Box::new(PosixInode::Named(
-            self.descriptor.as_fd(),
-            name.into(),
-        )))
+        Some(Box::new(PosixInode::named(self.descriptor.as_fd(), name)))
     }
 
     fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {

@@ -207,15 +207,18 @@ impl Plan {
         if !self.protection.is_local() {
             return Ok(InForce::default());
         }
-        let Some(path) = path else {
+        // Of what is compared under another name, what is beside it is none.
+        if self.at_anchor.is_none() && self.source_name.is_none() {
             let none = InForce::default();
-            let directory = &**folder.directory();
-            let force = self.protection.enter(&none, (directory, told), None)?;
-            self.at_anchor = Some(force.clone());
-            return Ok(force);
-        };
-        // As for rsync: rules of the destination itself hold only where a source fills it.
+            let told = if path.is_none() { told } else { &[] };
+            let anchor = here.side.folders.anchor().directory();
+            let force = self.protection.enter(&none, (&**anchor, told), None)?;
+            self.at_anchor = Some(force);
+        }
         let anchor = self.at_anchor.clone().unwrap_or_default();
+        let Some(path) = path else {
+            return Ok(anchor);
+        };
         while self
             .above
             .last()

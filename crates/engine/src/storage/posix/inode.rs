@@ -1,17 +1,21 @@
 //! Owner and extended attributes of what is open, or has a name in a directory that is.
 //!
-//! Extended attributes of a name are reached through `/proc/self/fd`, whose last name is not
-//! followed: no call before Linux 6.13 takes a directory's handle and a name.
+//! What has a name is opened as a place alone (`O_PATH`) when it is first asked about, so that all
+//! that is done is done to one inode. Its extended attributes and mode are reached through
+//! `/proc/self/fd`, which leads to that inode, a link included: no call before Linux 6.13 takes such
+//! a handle.
 
+use std::cell::OnceCell;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, XattrFlags};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::status::permission_bits;
+use super::status::{permission_bits, status_from};
 use crate::storage::attributes::Inode;
+use crate::storage::{FileKind, Status};
 
 /// Bytes of names or of a value at first; more are asked for where they do not fit.
 const USUAL_BYTES: usize = 1024;
@@ -21,20 +25,43 @@ const MOST_BYTES: usize = 64 << 10;
 
 pub(super) enum PosixInode<'a> {
     Open(BorrowedFd<'a>),
-    Named(BorrowedFd<'a>, Box<[u8]>),
+    Named(Named<'a>),
 }
 
-impl PosixInode<'_> {
-    fn path(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<CString> {
-        let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
-        path.extend(name);
-        Ok(CString::new(path)?)
+/// What has a name in a directory, found once.
+pub(super) struct Named<'a> {
+    directory: BorrowedFd<'a>,
+    name: Box<[u8]>,
+    found: OnceCell<OwnedFd>,
+}
+
+impl<'a> PosixInode<'a> {
+    pub(super) fn named(directory: BorrowedFd<'a>, name: &[u8]) -> PosixInode<'a> {
+        PosixInode::Named(Named {
+            directory,
+            name: name.into(),
+            found: OnceCell::new(),
+        })
+    }
+}
+
+impl Named<'_> {
+    /// Opened to be named by its handle alone: a link is not followed, and a device not touched.
+    fn handle(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.found.get().is_none() {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let open = || rustix::fs::openat(self.directory, &*self.name, flags, Mode::empty());
+            // Nobody else can have set it.
+            let _ = self.found.set(retry_on_intr(open)?);
+        }
+        let found = self.found.get().ok_or(Errno::BADF)?;
+        Ok(found.as_fd())
     }
 
-    /// What a name is, opened to be named by its handle alone.
-    fn pinned(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
+    /// A path that leads to it, whatever its name is given to.
+    fn path(&self) -> io::Result<CString> {
+        let path = format!("/proc/self/fd/{}", self.handle()?.as_raw_fd());
+        Ok(CString::new(path)?)
     }
 }
 
@@ -57,15 +84,24 @@ fn grown(
 }
 
 impl Inode for PosixInode<'_> {
+    fn status(&self) -> io::Result<Status> {
+        let of = match self {
+            PosixInode::Open(file) => *file,
+            PosixInode::Named(named) => named.handle()?,
+        };
+        Ok(status_from(&retry_on_intr(|| rustix::fs::fstat(of))?))
+    }
+
     fn set_owner(&self, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
         let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-        let set = || match self {
-            PosixInode::Open(file) => rustix::fs::fchown(file, user, group),
-            PosixInode::Named(directory, name) => {
-                let flags = AtFlags::SYMLINK_NOFOLLOW;
-                rustix::fs::chownat(directory, &**name, user, group, flags)
+        let of = match self {
+            PosixInode::Open(file) => {
+                return Ok(retry_on_intr(|| rustix::fs::fchown(file, user, group))?);
             }
+            PosixInode::Named(named) => named.handle()?,
         };
+        let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
+        let set = || rustix::fs::chownat(of, c"", user, group, flags);
         Ok(retry_on_intr(set)?)
     }
 
@@ -73,14 +109,11 @@ impl Inode for PosixInode<'_> {
         let mode = permission_bits(mode)?;
         match self {
             PosixInode::Open(file) => rustix::fs::fchmod(file, mode)?,
-            PosixInode::Named(directory, name) => {
-                let pinned = PosixInode::pinned(*directory, name)?;
-                let stat = rustix::fs::fstat(&pinned)?;
-                if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            PosixInode::Named(named) => {
+                if self.status()?.kind == FileKind::Symlink {
                     return Err(Errno::OPNOTSUPP.into());
                 }
-                let path = format!("/proc/self/fd/{}", pinned.as_fd().as_raw_fd());
-                rustix::fs::chmod(path, mode)?;
+                rustix::fs::chmod(named.path()?, mode)?;
             }
         }
         Ok(())
@@ -89,9 +122,9 @@ impl Inode for PosixInode<'_> {
     fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let listed = match self {
             PosixInode::Open(file) => grown(|bytes| rustix::fs::flistxattr(file, bytes)),
-            PosixInode::Named(directory, name) => {
-                let path = PosixInode::path(*directory, name)?;
-                grown(|bytes| rustix::fs::llistxattr(&path, bytes))
+            PosixInode::Named(named) => {
+                let path = named.path()?;
+                grown(|bytes| rustix::fs::listxattr(&path, bytes))
             }
         };
         let listed = match listed {
@@ -108,9 +141,9 @@ impl Inode for PosixInode<'_> {
     fn get(&self, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let value = match self {
             PosixInode::Open(file) => grown(|bytes| rustix::fs::fgetxattr(file, name, bytes)),
-            PosixInode::Named(directory, of) => {
-                let path = PosixInode::path(*directory, of)?;
-                grown(|bytes| rustix::fs::lgetxattr(&path, name, bytes))
+            PosixInode::Named(named) => {
+                let path = named.path()?;
+                grown(|bytes| rustix::fs::getxattr(&path, name, bytes))
             }
         };
         match value {
@@ -123,9 +156,8 @@ impl Inode for PosixInode<'_> {
         let flags = XattrFlags::empty();
         match self {
             PosixInode::Open(file) => rustix::fs::fsetxattr(file, name, value, flags)?,
-            PosixInode::Named(directory, of) => {
-                let path = PosixInode::path(*directory, of)?;
-                rustix::fs::lsetxattr(&path, name, value, flags)?;
+            PosixInode::Named(named) => {
+                rustix::fs::setxattr(named.path()?, name, value, flags)?;
             }
         }
         Ok(())
@@ -134,10 +166,7 @@ impl Inode for PosixInode<'_> {
     fn remove(&self, name: &[u8]) -> io::Result<()> {
         let removed = match self {
             PosixInode::Open(file) => rustix::fs::fremovexattr(file, name),
-            PosixInode::Named(directory, of) => {
-                let path = PosixInode::path(*directory, of)?;
-                rustix::fs::lremovexattr(&path, name)
-            }
+            PosixInode::Named(named) => rustix::fs::removexattr(named.path()?, name),
         };
         match removed {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),

@@ -315,3 +315,37 @@ fn read_all(root: &dyn Directory, name: &[u8], mode: DataMode, pool: &BufferPool
         }
     }
 }
+
+/// Somebody may give a name to something else while its owner and mode are set.
+#[test]
+fn what_is_done_to_a_name_is_done_to_what_had_it_first() {
+    let place = place();
+    let fifo = Special {
+        kind: SpecialKind::Fifo,
+        device: (0, 0),
+    };
+    for name in [&b"one"[..], b"other"] {
+        place.root.make_special(name, fifo).unwrap();
+    }
+    let path = |name: &str| place.directory.path().join(name);
+    let mode = |name: &str| fs::symlink_metadata(path(name)).unwrap().mode() & 0o7777;
+    let before = mode("other");
+    let inode = place.root.inode_of(b"one").unwrap();
+    let found = inode.status().unwrap();
+    assert_eq!((found.special, found.names), (Some(fifo), 1));
+    fs::rename(path("one"), path("away")).unwrap();
+    fs::rename(path("other"), path("one")).unwrap();
+    inode.set_mode(0o640).unwrap();
+    let (user, group) = (found.owner.user, found.owner.group);
+    inode.set_owner(Some(user), Some(group)).unwrap();
+    assert_eq!((mode("away"), mode("one")), (0o640, before));
+    assert_eq!(inode.status().unwrap().inode, found.inode);
+    // A link is itself, and has no mode.
+    symlink("away", path("link")).unwrap();
+    let link = place.root.inode_of(b"link").unwrap();
+    assert_eq!(link.status().unwrap().kind, FileKind::Symlink);
+    link.set_owner(Some(user), Some(group)).unwrap();
+    assert!(link.set_mode(0o777).is_err());
+    assert_eq!(link.get(b"user.x").unwrap(), None);
+    assert_eq!(mode("away"), 0o640);
+}
