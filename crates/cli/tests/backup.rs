@@ -245,12 +245,14 @@ fn what_cannot_be_kept_is_not_replaced() {
     after
         .remove(Path::new(&format!("{}~", "long".repeat(63))))
         .unwrap();
+    // Of a large file its data stay, so that they need not come again.
+    after.retain(|path, _| !path.to_str().unwrap().starts_with(".longhaul-"));
+    assert_eq!(after.len() + 1, before.len());
     assert!(after.iter().all(|(path, text)| before[path] == *text));
     let mut command = longhaul();
     command.args(["cp", "-rIb", "--suffix=.longer"]);
     run(command.arg(from.join(&long)).arg(&to)).expect(2);
     assert_eq!(fs::read(to.join(&long)).unwrap(), b"source");
-    support::assert_no_leftovers(&to);
     let elsewhere = Path::new("/dev/shm");
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
     if !elsewhere.exists() || device(elsewhere) == device(place.path()) {

@@ -158,7 +158,7 @@ fn what_is_held_back_is_counted_and_no_failure() {
     for (flags, field, count) in [
         (&["-u"][..], "newer", 4),
         (&["--existing"], "missing", 6),
-        (&["--ignore-existing"], "existing", 8),
+        (&["--ignore-existing"], "existing", 11),
     ] {
         for dry in [&["-n"][..], &[]] {
             for pulls in [true, false] {
