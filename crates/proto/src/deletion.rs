@@ -20,7 +20,7 @@ pub const MAXIMUM_NAMES: usize = 2048;
 /// See [`MAXIMUM_NAMES`].
 pub const MAXIMUM_NAMES_BYTES: usize = 32 << 10;
 
-/// Most bytes of files of rules that are told for one directory: rules that hold have half of it.
+/// Most bytes of files of rules of one directory: rules that hold have half of it.
 pub const MAXIMUM_TOLD_RULES: usize = 512 << 10;
 
 /// What is removed in one step, and told in one message.
@@ -90,7 +90,7 @@ pub struct NamesOf {
     #[n(3)]
     pub names: Vec<ByteVec>,
     /// Where the first names are: the files of rules that are in it at the source and are copied,
-    /// or protect without being copied, in the order of their rules; none where there is none.
+    /// or protect without being copied, in the order of their rules; `None` if there is none.
     #[n(4)]
     #[cbor(default)]
     pub rules: Vec<Option<ByteVec>>,

@@ -462,8 +462,8 @@ pub struct Request {
     #[n(44)]
     #[cbor(default)]
     pub criteria: Criteria,
-    /// What is deleted after the copy; `None`: nothing. By a comparison such names are told as
-    /// differences, and nothing is deleted.
+    /// What is deleted after the copy; `None`: nothing. A comparison deletes nothing: such
+    /// names are differences.
     #[n(45)]
     pub deletion: Option<Box<Deletion>>,
     /// Sources are removed once they are durable at the destination.

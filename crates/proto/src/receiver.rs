@@ -56,7 +56,7 @@ pub struct ReceiverSettings {
     pub compares: bool,
     /// Deletion follows the copy.
     pub deletes: bool,
-    /// Nothing is deleted: names that would be are told, whatever failed.
+    /// Nothing is deleted: names that would be are differences, whatever failed.
     pub names_only: bool,
 }
 

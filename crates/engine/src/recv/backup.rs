@@ -1,5 +1,5 @@
-//! Keeps what is replaced or deleted, under another name: beside it with a suffix, or by its path
-//! beneath a directory of its own.
+//! Keeps what is replaced or deleted, under another name: in its directory with a suffix, or by its
+//! path beneath a directory of its own.
 //!
 //! - What is replaced gets its other name first, as another name of the same inode, and that name
 //!   is durable before the new file takes the old one's. So at no moment is it gone, and no reader
@@ -79,7 +79,7 @@ enum How {
 pub enum PlaceError {
     /// Backups would have the names of what they are backups of, or of other files of the copy.
     #[error(
-        "the directory for backups is the destination itself, or holds it: name one beside it or \
+        "the directory for backups is the destination itself, or holds it: name one next to it or \
          beneath it"
     )]
     HoldsDestination,

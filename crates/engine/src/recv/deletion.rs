@@ -97,7 +97,7 @@ impl Transfer {
         }
     }
 
-    /// Whether names are told, and nothing is deleted.
+    /// Whether names are differences, and nothing is deleted.
     fn names_only(&self) -> bool {
         self.settings.operation == Operation::Verify
     }

@@ -153,7 +153,7 @@ pub struct Arrival {
     pub set_ids: SetIds,
     /// What entries get beyond data, mode and time.
     pub keeper: Arc<Keeper>,
-    /// What is replaced or deleted is to be kept, for whoever opens the destination
+    /// What is replaced or deleted is to be kept: what opens the destination sees to it
     /// ([`Destination::keeping_backups`]).
     pub backup: Option<Box<Backup>>,
 }

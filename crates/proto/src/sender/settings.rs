@@ -37,7 +37,7 @@ pub struct SenderSettings {
     pub moves_away: bool,
     /// The receiver may ask for names, for deletion.
     pub deletes: bool,
-    /// Nothing is deleted: names that would be are told, whatever failed.
+    /// Nothing is deleted: names that would be are differences, whatever failed.
     pub names_only: bool,
     /// A dry run compares the contents of files that are there.
     pub compares: bool,

@@ -14,7 +14,7 @@ use longhaul_proto::handshake::{Refusal, Refused};
 
 use super::admission::{not_permitted, open_root, path_beneath, refused};
 
-/// A destination at a path, with its backups, for whoever may write wherever this process may.
+/// A destination at a path, with its backups, for a user who may write wherever this process may.
 ///
 /// # Errors
 ///

@@ -68,8 +68,8 @@ impl Protection {
         entered.map_err(|error| io::Error::other(error.to_string()))
     }
 
-    /// The rules of a file as they are there after the copy. Of one that is not copied, those of the
-    /// source hold before what is there.
+    /// The rules of a file as they are there after the copy. Of one that is not copied, those of
+    /// the source hold before what is there.
     fn text(
         &self,
         directory: &dyn Directory,

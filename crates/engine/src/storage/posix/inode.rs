@@ -2,8 +2,8 @@
 //!
 //! What has a name is opened as a place alone (`O_PATH`) when it is first asked about, so that all
 //! that is done is done to one inode. Its extended attributes and mode are reached through
-//! `/proc/self/fd`, which leads to that inode, a link included: no call before Linux 6.13 takes such
-//! a handle.
+//! `/proc/self/fd`, which leads to that inode, a link included: no call before Linux 6.13 takes
+//! such a handle.
 
 use std::cell::OnceCell;
 use std::ffi::CString;
