@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
+use longhaul_proto::manifest::SpecialKind;
+
 use crate::pool::BufferPool;
 use crate::storage::{Advice, DataRange};
 
