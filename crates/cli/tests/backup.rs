@@ -227,8 +227,8 @@ fn what_cannot_be_kept_is_not_replaced() {
         write(&to.join(name), b"there before");
         fs::create_dir_all(to.join(format!("{name}~"))).unwrap();
     }
-    write(&from.join(&"long".repeat(63)), b"source");
-    write(&to.join(&"long".repeat(63)), b"there before");
+    write(&from.join("long".repeat(63)), b"source");
+    write(&to.join("long".repeat(63)), b"there before");
     let before = contents(&to);
     let mut command = longhaul();
     command.args(["cp", "-rb", "--suffix=~"]);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use super::*;
 use longhaul_proto::manifest::SpecialKind;
 
+use super::*;
 use crate::pool::BufferPool;
 use crate::storage::{Advice, DataRange};
 
