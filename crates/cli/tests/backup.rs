@@ -7,12 +7,29 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use support::Daemon;
 use support::process::{longhaul, run};
 use support::tree::{set_modified, write};
 use support::ways::{WAYS, contents, copy, names, rsync, slashed};
+
+/// A daemon with one principal who has these roots, and the file with the principal's token.
+fn with_roots(place: &Path, roots: &str) -> (Daemon, PathBuf) {
+    let made = run(longhaul().args(["token", "--principal", "one"])).expect(0);
+    let made = String::from_utf8(made.output).unwrap();
+    let principals = &made[made.find("[[principal]]").unwrap()..];
+    let file = place.join("principals.toml");
+    fs::write(&file, format!("{principals}\n{roots}")).unwrap();
+    let daemon = Daemon::of(vec!["--principals".into(), file.into()], |command| command);
+    let line = made.lines().find(|line| line.starts_with("HOST:4960"));
+    let line = line.unwrap();
+    let line = line.replace("HOST:4960", &daemon.address.to_string());
+    let tokens = place.join("tokens");
+    fs::write(&tokens, line).unwrap();
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    (daemon, tokens)
+}
 
 fn source(root: &Path) {
     for name in [
@@ -304,6 +321,87 @@ fn backups_stay_beneath_the_roots_in_which_a_principal_may_write() {
     run(command.arg(slashed(&from)).arg(daemon.url("a/to"))).expect(0);
     let kept = fs::read(root.join("old/changed")).unwrap();
     assert_eq!(kept, b"there before");
+}
+
+/// Links in the place of the directory, from an earlier copy or from this one, lead nowhere.
+#[test]
+fn no_link_takes_backups_out_of_the_destination() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    let outside = place.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let (plain, evil) = (place.path().join("plain"), place.path().join("evil"));
+    source(&plain);
+    source(&evil);
+    symlink(&outside, evil.join(".old")).unwrap();
+    for way in WAYS {
+        for (number, (from, planted, directory)) in [
+            (&plain, true, ".old"),
+            (&plain, true, ".old/2026"),
+            (&plain, true, "./.old/"),
+            (&evil, false, ".old"),
+            (&evil, false, ".old/2026"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let to = place.path().join(format!("to{number}{way:?}"));
+            there(&to);
+            if planted {
+                symlink(&outside, to.join(".old")).unwrap();
+            }
+            let flag = format!("--backup-dir={directory}");
+            let flags = ["-r", "--delete", &flag];
+            let command = copy((&daemon, place.path()), way, (from, &to));
+            run(&mut command.with(&flags)).expect(2);
+            assert!(names(&outside).is_empty(), "{directory}, {way:?}");
+            assert!(to.join("gone").exists());
+            let now = fs::read(to.join("changed")).unwrap();
+            let kept = fs::read(to.join(directory).join("changed"));
+            assert!(now == b"there before" || kept.unwrap() == b"there before");
+        }
+    }
+}
+
+/// What may only be written is not read by way of its backup.
+#[test]
+fn backups_do_not_go_where_more_may_be_read() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    source(&from);
+    let roots = ["inbox", "data"].map(|name| {
+        there(&place.path().join(name).join("to"));
+        let rights = if name == "inbox" {
+            "\"write\""
+        } else {
+            "\"read\", \"write\""
+        };
+        let path = place.path().join(name);
+        let path = path.display();
+        format!("[[principal.root]]\nat = \"/{name}\"\npath = \"{path}\"\nrights = [{rights}]\n")
+    });
+    let (daemon, tokens) = with_roots(place.path(), &roots.concat());
+    let push = |to: &str, directory: &str| {
+        let mut command = longhaul();
+        command.args([
+            "cp",
+            "-r",
+            "--fingerprint",
+            &daemon.fingerprint,
+            "--token-file",
+        ]);
+        command
+            .arg(&tokens)
+            .arg(format!("--backup-dir={directory}"));
+        let url = format!("longhaul://one@{}{to}", daemon.address);
+        run(command.arg(slashed(&from)).arg(url))
+    };
+    push("/inbox/to", "/data/kept")
+        .expect(4)
+        .says(&["right to read"]);
+    assert!(!place.path().join("data/kept").exists());
+    push("/inbox/to", "/inbox/kept").expect(0);
+    push("/data/to", "/inbox/kept too").expect(0);
 }
 
 #[test]

@@ -318,7 +318,8 @@ fn rules_that_are_not_copied_protect() {
     for way in WAYS {
         let to = place.path().join(format!("to{way:?}"));
         there(&to);
-        write(&to.join("dir/.rsync-filter"), b"P own\n");
+        // It forgets its own rules, and none of the source's.
+        write(&to.join("dir/.rsync-filter"), b"!\nP own\n");
         write(&to.join("dir/own"), b"there");
         let before = names(&to);
         let flags = ["-r", "-v", "--delete", "-FF"];

@@ -24,7 +24,7 @@ use crate::block::{Codec, HeaderKey};
 use crate::criteria::Criteria;
 use crate::deletion::Deletion;
 use crate::digest::Integrity;
-use crate::filter::Selection;
+use crate::filter::{Rules, Selection};
 use crate::keeping::Keeping;
 use crate::listing::{ListRequest, Listed};
 pub use crate::secret::Secret;
@@ -85,8 +85,10 @@ impl Feature {
     pub const BACKUP: Feature = Feature(30);
     /// Comparisons leave out what a [`Selection`] does, and what rules do ([`Deletion`]).
     pub const FILTERED_VERIFY: Feature = Feature(31);
+    /// The sender tells files of rules that are not copied, for a deletion.
+    pub const TOLD_RULES: Feature = Feature(32);
     /// Everything this version knows.
-    pub const ALL: [Feature; 19] = [
+    pub const ALL: [Feature; 20] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -106,6 +108,7 @@ impl Feature {
         Feature::OMITTED,
         Feature::BACKUP,
         Feature::FILTERED_VERIFY,
+        Feature::TOLD_RULES,
     ];
 }
 
@@ -675,8 +678,20 @@ impl Request {
                 self.is_filtered_verify()
                     .then_some(Feature::FILTERED_VERIFY),
             )
+            .chain(self.needs_told_rules().then_some(Feature::TOLD_RULES))
             .chain([Feature::EXTENTS])
             .collect()
+    }
+
+    /// Whether the source has rules that protect at the destination, and may not be there.
+    fn needs_told_rules(&self) -> bool {
+        let rules = self
+            .deletion
+            .as_ref()
+            .and_then(|deletion| deletion.parse().ok());
+        let files = rules.as_ref().map_or(&[][..], Rules::per_directory);
+        let foresees = self.operation != Operation::Copy && !files.is_empty();
+        foresees || files.iter().any(|file| file.excludes_itself)
     }
 
     fn is_filtered_verify(&self) -> bool {

@@ -4,9 +4,10 @@
 //! - What is replaced gets its other name first, as another name of the same inode, and that name
 //!   is durable before the new file takes the old one's. So at no moment is it gone, and no reader
 //!   of the name finds nothing. Where the file system or its rules allow no further names, it is
-//!   renamed instead.
+//!   renamed just before instead.
 //! - What is deleted is renamed.
-//! - A backup replaces an older one of the same name. It replaces nothing that this copy has.
+//! - A backup replaces an older one of the same name. It replaces nothing of this copy that was
+//!   listed before it is made.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,21 +16,30 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::backup::Backup;
-use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::Failure;
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
 use super::ReceiveSide;
 use super::folders::{Folder, Folders};
 use super::parts::journal_failure;
+use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::temporary;
+use crate::notices::or_without;
 use crate::queue::lock;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Directory, FileKind};
 
 /// Names of the copy that have the suffix, at most: each is remembered, so that no backup takes it.
 const MOST_BROUGHT: usize = 65_536;
+
+/// Mode of directories that are made for backups beneath the anchor, before the umask.
+const NEW_DIRECTORY_MODE: u32 = 0o777;
+
+/// What to say of what would go where backups are.
+pub(super) const BARRED: &str =
+    "backups are kept there: name another --backup-dir, or leave it out of the copy";
 
 /// Times that a further name is made again, which somebody took for a leftover.
 const LINK_TRIES: u32 = 8;
@@ -39,39 +49,40 @@ pub struct Backups {
     suffix: Vec<u8>,
     /// `None`: in the directory where the name was.
     place: Option<Place>,
-    brought: Mutex<Brought>,
+    known: Mutex<Known>,
 }
 
 /// A directory of backups, made when the first one comes.
 struct Place {
-    open: Box<dyn OpenRoot>,
-    path: PathBuf,
-    /// Where it lies beneath the anchor, if it does.
-    beneath: Option<TreePath>,
+    opening: Opening,
     folders: Mutex<Option<Arc<Folders>>>,
 }
 
-/// Names that no backup takes: those of the copy that have the suffix, and backups of them.
-#[derive(Default)]
-struct Brought {
-    names: HashSet<TreePath>,
-    /// There are more than are remembered.
-    overflowed: bool,
+/// How it is opened.
+enum Opening {
+    /// As a user's path, beside the anchor.
+    Apart(Box<dyn OpenRoot>, PathBuf),
+    /// From the anchor downwards; no link on the way is followed, since the copy may bring links.
+    Beneath(TreePath),
 }
 
-/// A backup that was made and is not durable yet.
+/// Names that no backup takes.
+#[derive(Default)]
+struct Known {
+    /// Those of the copy that have the suffix, as far as they were listed, and backups of them.
+    brought: HashSet<TreePath>,
+    /// There are more than are remembered.
+    overflowed: bool,
+    /// Backups of what was deleted, which took the place of others.
+    renewed: HashSet<TreePath>,
+}
+
+/// A backup that was made, or is to be, and is not durable yet.
 pub(super) struct Kept {
     pub folder: Arc<Folder>,
     name: Box<[u8]>,
-    /// What it is a backup of lost its name.
-    moved: bool,
-}
-
-/// Whether what is kept has its old name for now.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Link,
-    Move,
+    /// There are no further names: what has the old one is renamed just before the new file comes.
+    moves: bool,
 }
 
 /// Where a directory of backups cannot be.
@@ -89,17 +100,18 @@ pub enum PlaceError {
 }
 
 impl Backups {
-    /// As somebody asked for it, beside what is replaced.
+    /// As somebody asked for it, next to what is replaced.
     pub fn beside(asked: &Backup) -> Backups {
         Backups {
             suffix: asked.suffix.to_vec(),
             place: None,
-            brought: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
-    /// In a directory, which `open` makes at `path` once it is needed. It lies at `place` in this
-    /// host's file systems, and the anchor at `anchor`; neither need be there.
+    /// In a directory, which `open` makes at `path` once it is needed, unless that lies beneath the
+    /// anchor. It lies at `place` in this host's file systems, and the anchor at `anchor`; neither
+    /// need be there.
     ///
     /// # Errors
     ///
@@ -109,21 +121,24 @@ impl Backups {
         (open, path): (Box<dyn OpenRoot>, PathBuf),
         (anchor, place): (&Path, &Path),
     ) -> Result<Backups, PlaceError> {
-        let (anchor, place) = (real(anchor), real(place));
-        let beneath = match place.strip_prefix(&anchor) {
-            Ok(rest) if rest.as_os_str().is_empty() => return Err(PlaceError::HoldsDestination),
-            Ok(rest) => {
-                let path = TreePath::new(rest.as_os_str().as_encoded_bytes());
-                Some(path.map_err(|_| PlaceError::Path)?)
+        let said = asked.directory.as_ref().map(|path| &***path);
+        let opening = match said.and_then(downwards) {
+            // What is there by that name may be a link that an earlier copy brought.
+            Some(names) => Opening::Beneath(tree_path(&names.join(&b'/'))?),
+            None => {
+                let (anchor, place) = (real(anchor), real(place));
+                match place.strip_prefix(&anchor) {
+                    Ok(rest) => Opening::Beneath(tree_path(rest.as_os_str().as_encoded_bytes())?),
+                    Err(_) if anchor.starts_with(&place) => {
+                        return Err(PlaceError::HoldsDestination);
+                    }
+                    Err(_) => Opening::Apart(open, path),
+                }
             }
-            Err(_) if anchor.starts_with(&place) => return Err(PlaceError::HoldsDestination),
-            Err(_) => None,
         };
         Ok(Backups {
             place: Some(Place {
-                open,
-                path,
-                beneath,
+                opening,
                 folders: Mutex::default(),
             }),
             ..Backups::beside(asked)
@@ -133,7 +148,22 @@ impl Backups {
     /// Where the directory of backups lies beneath the anchor, if it does: nothing of the copy
     /// goes there, and nothing is deleted there.
     pub(super) fn beneath(&self) -> Option<&TreePath> {
-        self.place.as_ref()?.beneath.as_ref()
+        match &self.place.as_ref()?.opening {
+            Opening::Beneath(path) => Some(path),
+            Opening::Apart(..) => None,
+        }
+    }
+
+    /// Why an entry cannot come: something that is no directory would be in the way of backups, or
+    /// lead them elsewhere.
+    pub(super) fn refuses(&self, entry: &Entry, path: &TreePath) -> Option<Failure> {
+        let beneath = self.beneath()?;
+        let is_in_the_way = path == beneath || path.is_above(beneath);
+        if entry.kind == EntryKind::Directory || !is_in_the_way {
+            return None;
+        }
+        let text = format!("{}: {BARRED}", entry.path);
+        Some(Failure::new(FailureKind::Conflict, text))
     }
 
     /// Whether a backup stays in the directory of what it is a backup of.
@@ -147,85 +177,104 @@ impl Backups {
     }
 
     /// Whether a name that was to be deleted is by now the backup of one that was deleted before.
-    pub(super) fn is_of_deleted(&self, directory: &dyn Directory, name: &[u8]) -> bool {
-        let of = &name[..name.len().saturating_sub(self.suffix.len())];
-        let gone = || directory.status_of(of);
-        self.is_backup(name) && gone().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    pub(super) fn is_renewed(&self, path: &TreePath) -> bool {
+        lock(&self.known).renewed.contains(path)
     }
 
     /// The copy has this name: no backup takes it. To be called before it is looked at.
     pub(super) fn note(&self, path: &TreePath) {
         if self.is_backup(path.name()) {
-            lock(&self.brought).insert(path.clone());
+            lock(&self.known).bring(path.clone());
         }
     }
 
-    /// Gives what has a name in a directory its backup's name, too; `None` if there is nothing to
-    /// keep. To be called while the session owns the anchor.
-    fn keep(
-        &self,
-        side: &ReceiveSide,
-        folder: &Arc<Folder>,
-        path: &TreePath,
-    ) -> io::Result<Option<Kept>> {
-        match folder.directory().status_of(path.name()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-            // No file replaces one.
-            Ok(status) if status.kind == FileKind::Directory => Ok(None),
-            Ok(_) => self.give(side, folder, path, How::Link).map(Some),
-        }
-    }
-
-    /// Renames what is deleted. As [`Backups::keep`].
-    pub(super) fn take_away(
-        &self,
-        side: &ReceiveSide,
-        folder: &Arc<Folder>,
-        path: &TreePath,
-    ) -> io::Result<Arc<Folder>> {
-        let kept = self.give(side, folder, path, How::Move)?;
-        Ok(kept.folder)
-    }
-
-    fn give(
+    /// The directory of a backup of what has a name; `None` if there is nothing to keep. It is
+    /// opened before the session's gate is held, since it may have to be made.
+    fn folder(
         &self,
         side: &ReceiveSide,
         from: &Arc<Folder>,
         path: &TreePath,
-        how: How,
+    ) -> io::Result<Option<Arc<Folder>>> {
+        match from.directory().status_of(path.name()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+            // No file replaces one.
+            Ok(status) if status.kind == FileKind::Directory => return Ok(None),
+            Ok(_) => {}
+        }
+        match &self.place {
+            None => Ok(Some(Arc::clone(from))),
+            Some(place) => place.folder(side, path.parent().as_ref()).map(Some),
+        }
+    }
+
+    /// Gives what has a name in a directory its backup's name, too. To be called while the session
+    /// owns the anchor.
+    fn keep(
+        &self,
+        side: &ReceiveSide,
+        (from, path): (&Folder, &TreePath),
+        folder: Arc<Folder>,
     ) -> io::Result<Kept> {
-        let folder = match &self.place {
-            None => Arc::clone(from),
-            Some(place) => place.folder(side, path.parent().as_ref())?,
-        };
         // Whoever notes a name meanwhile finds what is there afterwards.
-        let mut brought = lock(&self.brought);
-        let target = self.target(&brought, &folder, path)?;
+        let mut known = lock(&self.known);
+        let target = self.target(&known, &folder, path)?;
         let name: Box<[u8]> = target.name().into();
-        let (here, there) = (from.directory(), folder.directory());
-        let linked = match how {
-            How::Link => link(side, (from, path.name()), (&folder, &name))?,
-            How::Move => false,
-        };
-        if !linked {
-            here.rename(path.name(), &**there, &name)
-                .map_err(with_remedy)?;
-        }
-        // What is a backup of the copy's own name, or took the place of that, is no less dear.
-        if self.is_backup(&name[..name.len() - self.suffix.len()]) {
-            brought.insert(target);
-        }
-        drop(brought);
+        let moves = !link(side, (from, path.name()), (&folder, &name))?;
+        self.remember(&mut known, target);
+        drop(known);
         Ok(Kept {
             folder,
             name,
-            moved: !linked,
+            moves,
         })
     }
 
+    /// Renames what is deleted; where its backup is then. As [`Backups::keep`].
+    pub(super) fn take_away(
+        &self,
+        side: &ReceiveSide,
+        from: &Arc<Folder>,
+        path: &TreePath,
+    ) -> io::Result<Arc<Folder>> {
+        // What has the name was just looked at: what is missing is the directory of backups.
+        let gone = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                io::Error::other("the directory for its backup was removed: run it again")
+            }
+            _ => with_remedy(error),
+        };
+        let folder = match &self.place {
+            None => Arc::clone(from),
+            Some(place) => place.folder(side, path.parent().as_ref()).map_err(gone)?,
+        };
+        let mut known = lock(&self.known);
+        let target = self.target(&known, &folder, path)?;
+        let name = target.name();
+        let was_there = folder.directory().status_of(name).is_ok();
+        let renamed = from
+            .directory()
+            .rename(path.name(), &**folder.directory(), name);
+        renamed.map_err(gone)?;
+        if was_there && known.renewed.len() < MOST_BROUGHT {
+            known.renewed.insert(target.clone());
+        }
+        self.remember(&mut known, target);
+        drop(known);
+        Ok(folder)
+    }
+
+    /// What is a backup of the copy's own name, or took the place of that, is no less dear.
+    fn remember(&self, known: &mut Known, target: TreePath) {
+        let name = target.name();
+        if self.is_backup(&name[..name.len() - self.suffix.len()]) {
+            known.bring(target);
+        }
+    }
+
     /// The name of a backup. One that the copy has gets the suffix once more.
-    fn target(&self, brought: &Brought, folder: &Folder, path: &TreePath) -> io::Result<TreePath> {
+    fn target(&self, known: &Known, folder: &Folder, path: &TreePath) -> io::Result<TreePath> {
         let too_long = |_| io::Error::from(Errno::NAMETOOLONG);
         let mut name = [path.name(), &self.suffix].concat();
         loop {
@@ -234,36 +283,40 @@ impl Backups {
                 None => TreePath::new(&name),
             };
             let target = target.map_err(too_long)?;
-            if !self.stay_beside() {
-                return Ok(target);
-            }
-            if brought.names.contains(&target) {
+            if self.stay_beside() && known.brought.contains(&target) {
                 name.extend_from_slice(&self.suffix);
                 continue;
             }
-            let is_free = || {
-                let status = folder.directory().status_of(&name);
-                status.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            let kind = match folder.directory().status_of(&name) {
+                Ok(status) => status.kind,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(target),
+                Err(error) => return Err(error),
             };
-            if brought.overflowed && !is_free() {
-                let text = format!(
-                    "more than {MOST_BROUGHT} names of the copy end as backups do, and what has \
-                     the name {target} may be one of them: use another --suffix"
-                );
-                return Err(io::Error::other(text));
-            }
-            return Ok(target);
+            let in_the_way = match kind {
+                FileKind::Directory => "a directory",
+                FileKind::Special => "a device, socket or FIFO",
+                FileKind::File | FileKind::Symlink if !known.overflowed => return Ok(target),
+                FileKind::File | FileKind::Symlink => {
+                    let text = format!(
+                        "more than {MOST_BROUGHT} names of the copy end as backups do, and what \
+                         has the name {target} may be one of them: use another --suffix"
+                    );
+                    return Err(io::Error::other(text));
+                }
+            };
+            let text = format!("{in_the_way} has the name of its backup: move it away");
+            return Err(io::Error::other(text));
         }
     }
 }
 
-impl Brought {
-    fn insert(&mut self, path: TreePath) {
-        match self.names.len() < MOST_BROUGHT {
+impl Known {
+    fn bring(&mut self, path: TreePath) {
+        match self.brought.len() < MOST_BROUGHT {
             true => {
-                self.names.insert(path);
+                self.brought.insert(path);
             }
-            false => self.overflowed |= !self.names.contains(&path),
+            false => self.overflowed |= !self.brought.contains(&path),
         }
     }
 }
@@ -274,8 +327,12 @@ impl Place {
         if let Some(folders) = &*folders {
             return Ok(Arc::clone(folders));
         }
-        let root = self.open.make_root(&self.path)?;
-        let made = Folders::new(root, Arc::clone(&side.destination.notices)).remembering_made();
+        let root = match &self.opening {
+            Opening::Apart(open, path) => open.make_root(path)?,
+            Opening::Beneath(path) => make_beneath(side, path)?,
+        };
+        let notices = Arc::clone(&side.destination.notices);
+        let made = Folders::seated((root, Arc::clone(&side.seat)), notices).of_backups();
         let made = Arc::new(made);
         *folders = Some(Arc::clone(&made));
         Ok(made)
@@ -302,8 +359,30 @@ impl Place {
     }
 }
 
+/// Makes directories beneath the anchor, each from the one above it, never through a link.
+fn make_beneath(side: &ReceiveSide, path: &TreePath) -> io::Result<Arc<dyn Directory>> {
+    let mut directory = Arc::clone(&side.destination.anchor);
+    for name in path.names() {
+        directory = match directory.open_directory(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match directory.make_directory(name, NEW_DIRECTORY_MODE) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => {}
+                }
+                or_without(directory.sync())?;
+                directory.open_directory(name)?
+            }
+            other => other?,
+        };
+    }
+    Ok(directory)
+}
+
 /// Gives an inode a further name, which replaces what has that; false where the system has or
-/// allows none.
+/// allows none. Until then the name is one in the directory that it comes from: what a killed copy
+/// leaves lies beneath the anchor.
 fn link(
     side: &ReceiveSide,
     (from, old): (&Folder, &[u8]),
@@ -313,7 +392,7 @@ fn link(
     let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
     let between = temporary(side.destination.owner.session_number(), number);
     for _ in 0..LINK_TRIES {
-        match from.link(old, &**to, &between) {
+        match from.link(old, &**from, &between) {
             Ok(()) => {}
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
@@ -322,10 +401,10 @@ fn link(
                 _ => return Err(with_remedy(error)),
             },
         }
-        let renamed = to.rename(&between, &**to, new);
+        let renamed = from.rename(&between, &**to, new);
         // Of two names of one inode the kernel renames none. And it is as old as what it is a
-        // name of: whoever removes leftovers may have been faster.
-        let _ = to.remove_file(&between);
+        // name of: what removes leftovers may have been faster.
+        let _ = from.remove_file(&between);
         match renamed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => return other.map(|()| true).map_err(with_remedy),
@@ -340,10 +419,25 @@ fn with_remedy(error: io::Error) -> io::Error {
             "the directory for backups lies on another file system: name one on that of the \
              destination",
         ),
-        Some(Errno::ISDIR | Errno::NOTEMPTY) => {
-            io::Error::other("a directory has the name of its backup: move it away")
-        }
+        Some(Errno::LOOP | Errno::NOTDIR) => io::Error::other(
+            "a link or file is in the place of a directory for backups, and is not followed",
+        ),
         _ => error,
+    }
+}
+
+/// The names of a path that only leads downwards; `None` if it may lead elsewhere.
+fn downwards(path: &[u8]) -> Option<Vec<&[u8]>> {
+    let names = path.split(|byte| *byte == b'/');
+    let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+    let stays = !path.starts_with(b"/") && !names.contains(&&b".."[..]) && !names.is_empty();
+    stays.then_some(names)
+}
+
+fn tree_path(bytes: &[u8]) -> Result<TreePath, PlaceError> {
+    match bytes {
+        b"" => Err(PlaceError::HoldsDestination),
+        bytes => TreePath::new(bytes).map_err(|_| PlaceError::Path),
     }
 }
 
@@ -382,13 +476,22 @@ impl ReceiveSide {
         let failed = |path: &TreePath, error: &io::Error| {
             failure_of("keep a backup of", &path.to_string(), error)
         };
+        let opened = names.iter().map(|(from, path)| {
+            backups.note(path);
+            let folder = descriptors::patiently_around(|_| backups.folder(self, from, path));
+            folder.map_err(|error| failed(path, &with_remedy(error)))
+        });
+        let opened: Vec<_> = opened.collect();
         let kept = self.destination.while_owned(|| {
-            let keep = |(folder, path): &(&Arc<Folder>, &TreePath)| {
-                backups.note(path);
-                let kept = backups.keep(self, folder, path);
-                kept.map_err(|error| failed(path, &error))
+            let keep = |((from, path), folder): (&(&Arc<Folder>, &TreePath), _)| {
+                let folder: Result<Option<Arc<Folder>>, Failure> = folder;
+                let Some(folder) = folder? else {
+                    return Ok(None);
+                };
+                let kept = backups.keep(self, (from, path), folder);
+                kept.map(Some).map_err(|error| failed(path, &error))
             };
-            names.iter().map(keep).collect::<Vec<_>>()
+            names.iter().zip(opened).map(keep).collect::<Vec<_>>()
         });
         let mut kept = match kept {
             Ok(kept) => kept,
@@ -398,43 +501,51 @@ impl ReceiveSide {
                 return names.iter().map(failed).collect();
             }
         };
-        let mut synced: Vec<(Arc<Folder>, Result<(), io::Error>)> = Vec::new();
+        let mut synced: Vec<(Arc<Folder>, io::Result<()>)> = Vec::new();
         for ((_, path), result) in names.iter().zip(&mut kept) {
             let Ok(Some(of)) = result else { continue };
-            let known = synced
-                .iter()
-                .position(|(done, _)| Arc::ptr_eq(done, &of.folder));
+            let mut known = synced.iter();
+            let known = known.position(|(done, _)| Arc::ptr_eq(done, &of.folder));
             let at = known.unwrap_or_else(|| {
                 synced.push((Arc::clone(&of.folder), of.folder.sync()));
                 synced.len() - 1
             });
             if let Err(error) = &synced[at].1 {
-                let failure = failed(path, error);
-                // What has no other name is not left without one.
-                self.put_back(path, of);
-                *result = Err(failure);
+                *result = Err(failed(path, error));
             }
         }
         kept
     }
 
-    /// What was moved for a file that did not get its name has its own again.
-    pub(super) fn put_back(&self, path: &TreePath, kept: &Kept) {
-        if !kept.moved {
-            return;
+    /// Just before a new file gets a name: what has it, and has no further name, is renamed. True
+    /// if it was. To be called while the session owns the anchor.
+    pub(super) fn make_way(
+        &self,
+        directory: &dyn Directory,
+        (name, kept): (&[u8], Option<&Kept>),
+    ) -> io::Result<bool> {
+        let Some(kept) = kept.filter(|kept| kept.moves) else {
+            return Ok(false);
+        };
+        match directory.rename(name, &**kept.folder.directory(), &kept.name) {
+            Ok(()) => kept.folder.sync().map(|()| true),
+            // Somebody else removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(with_remedy(error)),
         }
-        let put = self.destination.while_owned(|| -> io::Result<()> {
-            let folder = self.folders.find_in_copy(path.parent().as_ref())?;
-            let directory = folder.directory();
-            match directory.status_of(path.name()) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let from = kept.folder.directory();
-                    from.rename(&kept.name, &**directory, path.name())
-                }
-                _ => Ok(()),
-            }
-        });
-        // Where that fails it is what the backup is.
-        let _: Result<io::Result<()>, _> = put;
     }
+
+    /// The new file did not get the name: what made way has it again, unless something else has.
+    pub(super) fn move_back(&self, directory: &dyn Directory, (name, kept): (&[u8], &Kept)) {
+        if is_free(directory, name) {
+            let there = kept.folder.directory();
+            // Where that fails it is what the backup is.
+            let _ = there.rename(&kept.name, directory, name);
+        }
+    }
+}
+
+fn is_free(directory: &dyn Directory, name: &[u8]) -> bool {
+    let status = directory.status_of(name);
+    status.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

@@ -266,13 +266,18 @@ impl Transfer {
         let finalised = finalised.map_err(failed)?;
         let mut kept = side.keep_replaced(&[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
-        let committed = side
-            .destination
-            .while_owned(|| finalised.commit(path.name()));
-        let committed = committed.flatten();
-        if let (Err(_), Some(kept)) = (&committed, &kept) {
-            side.put_back(&path, kept);
-        }
+        let kept = kept.as_ref();
+        let committed = side.destination.while_owned(|| {
+            let moved = side.make_way(directory, (path.name(), kept))?;
+            let committed = finalised.commit(path.name());
+            if let (Err(_), true, Some(kept)) = (&committed, moved, kept) {
+                side.move_back(directory, (path.name(), kept));
+            }
+            Ok::<_, io::Error>(committed)
+        });
+        let committed = committed.map_err(failed)?;
+        let committed =
+            committed.map_err(|error| failure_of("keep a backup of", &shown, &error))?;
         if let Err(JournalError::Io(error)) = &committed
             && OtherSpelling::within(&error.source).is_some()
         {
@@ -349,17 +354,12 @@ impl Transfer {
     ) {
         let kept = keep_replaced(side, staged, results);
         let renamed = side.destination.while_owned(|| {
-            rename_all(side, staged, results);
+            rename_all(side, (staged, &kept), results);
             keep_digests(side, staged, results);
         });
         if let Err(error) = renamed {
-            for (staged, result) in staged.iter().zip(&mut *results) {
+            for (staged, result) in staged.iter().zip(results) {
                 *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
-            }
-        }
-        for (place, kept) in kept {
-            if results[place].is_err() {
-                side.put_back(&staged[place].file.name, &kept);
             }
         }
     }
@@ -562,16 +562,16 @@ fn keep_replaced(
     side: &ReceiveSide,
     staged: &[Staged],
     results: &mut [Result<(), Failure>],
-) -> Vec<(usize, Kept)> {
+) -> BTreeMap<usize, Kept> {
+    let mut all = BTreeMap::new();
     if side.destination.backups.is_none() {
-        return Vec::new();
+        return all;
     }
     let places = (0..staged.len()).filter(|place| results[*place].is_ok());
     let places: Vec<usize> = places.collect();
     let file = |place: &usize| &staged[*place].file;
     let names = places.iter().map(file);
     let names: Vec<_> = names.map(|file| (&file.folder, &file.name)).collect();
-    let mut all = Vec::new();
     for (place, kept) in places.iter().zip(side.keep_replaced(&names)) {
         match kept {
             Ok(kept) => all.extend(kept.map(|kept| (*place, kept))),
@@ -583,14 +583,18 @@ fn keep_replaced(
 
 /// Gives each its name that has not failed before. Where that takes long, as over a network,
 /// directories are done at once; in one the kernel gives names one after the other.
-fn rename_all(side: &ReceiveSide, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+fn rename_all(
+    side: &ReceiveSide,
+    (staged, kept): (&[Staged], &BTreeMap<usize, Kept>),
+    results: &mut [Result<(), Failure>],
+) {
     let pace = &side.renames;
     let left = (0..staged.len()).filter(|place| results[*place].is_ok());
     let folders = by_folder(staged, left);
     let rename = |places: &Vec<usize>| -> Vec<Result<(), Failure>> {
         let renamed = places.iter();
         renamed
-            .map(|place| pace.time(|| rename_staged(side, &staged[*place])))
+            .map(|place| pace.time(|| rename_over(side, &staged[*place], kept.get(place))))
             .collect()
     };
     let renamed = each(&folders, pace.is_slow(), rename);
@@ -599,6 +603,20 @@ fn rename_all(side: &ReceiveSide, staged: &[Staged], results: &mut [Result<(), F
             results[place] = renamed;
         }
     }
+}
+
+/// Gives one its name, before which what has it may have to make way.
+fn rename_over(side: &ReceiveSide, staged: &Staged, kept: Option<&Kept>) -> Result<(), Failure> {
+    let directory = &**staged.file.folder.directory();
+    let name = staged.file.name.name();
+    let moved = side.make_way(directory, (name, kept));
+    let moved = moved
+        .map_err(|error| failure_of("keep a backup of", &staged.entry.path.to_string(), &error))?;
+    let renamed = rename_staged(side, staged);
+    if let (Err(_), true, Some(kept)) = (&renamed, moved, kept) {
+        side.move_back(directory, (name, kept));
+    }
+    renamed
 }
 
 fn rename_staged(side: &ReceiveSide, staged: &Staged) -> Result<(), Failure> {

@@ -60,6 +60,20 @@ impl ReceiveSide {
     }
 }
 
+impl ReceiveSide {
+    /// No backup takes the name of a directory that is still to come; other names are noted when
+    /// they are looked at.
+    fn note_directories(&self, entries: &[Entry]) {
+        let Some(backups) = &self.destination.backups else {
+            return;
+        };
+        let directories = entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::Directory);
+        directories.for_each(|entry| backups.note(&self.destination.path_of(&entry.path)));
+    }
+}
+
 impl Transfer {
     /// The comparer's thread: one, so that answers come in the order of the
     /// questions.
@@ -67,7 +81,10 @@ impl Transfer {
         let pace = Pace::default();
         while let Some(listed) = side.listed.pop(|| flow.is_wanted()) {
             let entries = match listed {
-                Listed::Entries(entries) => entries,
+                Listed::Entries(entries) => {
+                    side.note_directories(&entries);
+                    entries
+                }
                 Listed::End(entry) => {
                     flow.busy(|| self.compare_directory(side, entry));
                     continue;
@@ -357,15 +374,15 @@ impl Transfer {
             destination.notices.merge(looked.notices);
             return Compared::Same(None);
         }
+        let inode = directory.inode_of(path.name());
+        let now = inode.as_ref().map(|inode| inode.status());
+        let place = |status: &Status| (status.device, status.inode);
+        if now.is_some_and(|now| now.is_ok_and(|now| place(&now) != place(status))) {
+            // It is something else by now.
+            return Compared::Send;
+        }
         // One that a later session fenced changes nothing. None of it is worth a failure.
         let mended = destination.while_owned(|| -> io::Result<bool> {
-            let inode = directory.inode_of(path.name());
-            let now = inode.as_ref().map(|inode| inode.status()).transpose()?;
-            let place = |status: &Status| (status.device, status.inode);
-            if now.is_some_and(|now| place(&now) != place(status)) {
-                // It is something else by now.
-                return Ok(false);
-            }
             let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
             let mut changed = dressed.changed;
             let existing = Some(status.mode);

@@ -169,6 +169,8 @@ pub struct Folders {
     made: Option<Mutex<HashSet<TreePath>>>,
     /// Where nothing of the copy goes: its backups lie there.
     barred: Option<TreePath>,
+    /// Directories keep the modes that they have, also where these close them.
+    leaves_modes: bool,
 }
 
 impl Folders {
@@ -184,6 +186,7 @@ impl Folders {
             spellings: Mutex::default(),
             made: None,
             barred: None,
+            leaves_modes: false,
         }
     }
 
@@ -210,10 +213,11 @@ impl Folders {
         }
     }
 
-    /// The same, which remembers what it made.
-    pub(crate) fn remembering_made(self) -> Folders {
+    /// The same for backups: what was made is remembered, and what was there keeps its mode.
+    pub(crate) fn of_backups(self) -> Folders {
         Folders {
             made: Some(Mutex::default()),
+            leaves_modes: true,
             ..self
         }
     }
@@ -270,9 +274,7 @@ impl Folders {
         if let (Some(barred), Some(path)) = (&self.barred, path)
             && (barred == path || barred.is_above(path))
         {
-            return Err(io::Error::other(
-                "backups are kept there: name another --backup-dir, or leave it out of the copy",
-            ));
+            return Err(io::Error::other(super::backup::BARRED));
         }
         self.get(path, Want::Make)
     }
@@ -358,7 +360,7 @@ impl Folders {
         if !folder.serves(want) {
             return None;
         }
-        if want != Want::Look {
+        if want != Want::Look && !self.leaves_modes {
             folder.allow_permitting();
         }
         Some(folder)
@@ -417,7 +419,7 @@ impl Folders {
             }
         };
         drop(open);
-        if want != Want::Look {
+        if want != Want::Look && !self.leaves_modes {
             folder.allow_permitting();
         }
         Ok(folder)

@@ -39,6 +39,11 @@ impl Destination {
     /// Why an entry of a kind that nobody asked for does not come here. The other end says what it
     /// sends, and could make devices of a user's disks.
     pub(super) fn refuses(&self, entry: &Entry) -> Option<Failure> {
+        let backups = self.backups.as_ref();
+        let barred = backups.and_then(|backups| backups.refuses(entry, &self.path_of(&entry.path)));
+        if barred.is_some() {
+            return barred;
+        }
         let keeping = self.keeper.keeping();
         let (asked, what) = match &entry.kind {
             EntryKind::Directory | EntryKind::File { .. } | EntryKind::Symlink { .. } => {
@@ -350,7 +355,8 @@ fn made(
         Some(inode) => inode.status()?,
         None => directory.status_of(temporary)?,
     };
-    match is_made(&status) && status.names == 1 {
+    // Some file systems count none.
+    match is_made(&status) && status.names <= 1 {
         true => Ok(status),
         false => Err(io::Error::other(
             "something else was given its temporary name meanwhile",

@@ -7,6 +7,7 @@
 //! names seed and step.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod backups;
 mod faults;
 #[path = "../support/mod.rs"]
 mod support;

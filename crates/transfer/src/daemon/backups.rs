@@ -64,6 +64,10 @@ pub(super) fn keeping_beneath(
         return Err(may_not());
     }
     let above = principal.resolve(anchor).map_err(|_| may_not())?;
+    // What was there before would be read there.
+    if resolved.rights.read && !above.rights.read {
+        return Err(not_permitted("read"));
+    }
     let root = open_root(&resolved)?;
     let relative = as_path(&path_beneath(&resolved, &whole)).to_owned();
     let (above, place) = (on_this_host(&above), on_this_host(&resolved));

@@ -29,6 +29,8 @@ pub(super) struct Carry {
     checked: Option<Option<TreePath>>,
     /// Directories with backups that are not durable yet.
     unsynced: Vec<Arc<Folder>>,
+    /// Why some of them are not.
+    unkept: Option<Failure>,
 }
 
 /// Most bytes of paths and texts in one message of removals.
@@ -49,25 +51,34 @@ impl Carry {
             within: None,
             checked: None,
             unsynced: Vec::new(),
+            unkept: None,
         }
     }
 
     /// The next removals, and whether they are the last ones. What they left as backups is durable.
     pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
         let (mut removed, ended) = self.remove_some(transfer, side);
+        self.sync_backups();
+        // One message has so many, and the reason is the same.
+        let failure = self.unkept.take();
+        removed.extend(failure.map(|failure| stayed(None, failure)));
+        (removed, ended)
+    }
+
+    fn sync_backups(&mut self) {
         for folder in self.unsynced.drain(..) {
             if let Err(error) = folder.sync() {
-                let failure = failure_of("make durable", "backups of what was deleted", &error);
-                removed.push(stayed(None, failure));
+                let what = "backups of what was deleted";
+                self.unkept = Some(failure_of("make durable", what, &error));
             }
         }
-        (removed, ended)
     }
 
     fn remove_some(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
         let mut removed = Vec::new();
         let (mut weighed, mut bytes) = (0, 0);
-        while removed.len() < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
+        // Room for what backups may have to say.
+        while removed.len() + 1 < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
             if transfer.is_over() {
                 return (removed, true);
             }
@@ -123,6 +134,8 @@ impl Carry {
 
     /// The directory that something was removed in has its mode and time again.
     fn restore(&mut self, side: &ReceiveSide) {
+        // First what came, then what went.
+        self.sync_backups();
         let Some(within) = self.within.take().filter(|within| within.changed) else {
             return;
         };
@@ -206,7 +219,7 @@ fn remove_seen(
     let status = directory.status_of(path.name())?;
     let backups = side.destination.backups.as_ref();
     if Seen::of(&status) != *seen {
-        if backups.is_some_and(|backups| backups.is_of_deleted(&**directory, path.name())) {
+        if backups.is_some_and(|backups| backups.is_renewed(path)) {
             return Err(io::ErrorKind::NotFound.into());
         }
         return Err(io::Error::other(

@@ -8,7 +8,6 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use longhaul_proto::deletion::NamesOf;
-use longhaul_proto::filter::InForce;
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use minicbor::bytes::ByteVec;
@@ -16,7 +15,7 @@ use minicbor::bytes::ByteVec;
 use super::super::ReceiveSide;
 use super::super::folders::Folder;
 use super::carry::Carry;
-use super::protection::Protection;
+use super::protection::{Force, Protection};
 use super::record::{Seen, Step, Steps};
 use super::too_many;
 use crate::failure::failure_of;
@@ -34,8 +33,8 @@ const MOST_VOID: usize = 65_536;
 pub(super) struct Plan {
     protection: Protection,
     /// What holds in the directories above the one that is compared, from the anchor down.
-    above: Vec<(TreePath, InForce)>,
-    at_anchor: Option<InForce>,
+    above: Vec<(TreePath, Force)>,
+    at_anchor: Option<Force>,
     merge: Option<Merge>,
     /// The first name of the source, where it has another one here, for rules that begin with it.
     source_name: Option<Box<[u8]>>,
@@ -62,7 +61,7 @@ struct Merge {
 struct Place {
     path: Option<TreePath>,
     folder: Arc<Folder>,
-    force: InForce,
+    force: Force,
     device: u64,
 }
 
@@ -203,13 +202,13 @@ impl Plan {
         here: Here<'_>,
         path: Option<&TreePath>,
         (folder, told): (&Folder, &[Option<ByteVec>]),
-    ) -> io::Result<InForce> {
+    ) -> io::Result<Force> {
         if !self.protection.is_local() {
-            return Ok(InForce::default());
+            return Ok(Force::default());
         }
         // Of what is compared under another name, what is beside it is none.
         if self.at_anchor.is_none() && self.source_name.is_none() {
-            let none = InForce::default();
+            let none = Force::default();
             let told = if path.is_none() { told } else { &[] };
             let anchor = here.side.folders.anchor().directory();
             let force = self.protection.enter(&none, (&**anchor, told), None)?;
@@ -460,7 +459,7 @@ impl Plan {
         here: Here<'_>,
         depth: usize,
         (path, status): (&TreePath, &Status),
-        (above, parent): (&InForce, &Folder),
+        (above, parent): (&Force, &Folder),
     ) -> Result<Level, Failure> {
         if depth >= MOST_LEVELS {
             let text = format!(

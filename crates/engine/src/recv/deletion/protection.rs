@@ -3,7 +3,7 @@
 use std::io;
 
 use longhaul_proto::deletion::Deletion;
-use longhaul_proto::filter::{Action, End, InForce, PerDirectory, Rules, SelectionError};
+use longhaul_proto::filter::{Action, End, InForce, Rules, SelectionError};
 use longhaul_proto::manifest::TreePath;
 use minicbor::bytes::ByteVec;
 
@@ -19,6 +19,15 @@ pub(super) struct Protection {
     pub one_file_system: bool,
     /// Nothing is copied: files of rules are those that a copy would bring.
     foresees: bool,
+}
+
+/// What holds in a directory. A name stays that either protects.
+#[derive(Clone, Default)]
+pub(super) struct Force {
+    /// By the files of rules that are there after the copy.
+    there: InForce,
+    /// By those of the source, where it has files that are not copied.
+    of_source: Option<InForce>,
 }
 
 impl Protection {
@@ -50,47 +59,57 @@ impl Protection {
     /// Where its files of rules cannot be used.
     pub(super) fn enter(
         &self,
-        above: &InForce,
+        above: &Force,
         (directory, told): (&dyn Directory, &[Option<ByteVec>]),
         path: Option<&TreePath>,
-    ) -> io::Result<InForce> {
+    ) -> io::Result<Force> {
         if !self.is_local() {
-            return Ok(InForce::default());
+            return Ok(Force::default());
         }
-        let files = self.rules.per_directory().iter().enumerate();
-        let files = files.map(|(number, file)| {
-            let told = told.get(number).and_then(Option::as_ref);
-            self.text(directory, file, told.map(|text| &***text))
-        });
-        let files = files.collect::<io::Result<Vec<_>>>()?;
+        let files = self.rules.per_directory();
+        let told = |number: usize| told.get(number).and_then(Option::as_ref);
+        let there = files
+            .iter()
+            .enumerate()
+            .map(|(number, file)| match told(number) {
+                Some(told) if self.foresees && !file.excludes_itself => Ok(Some(told.to_vec())),
+                _ => text_of(directory, &file.name),
+            });
+        let there = there.collect::<io::Result<Vec<_>>>()?;
+        // Files that are not copied are at the source alone.
+        let of_source = files
+            .iter()
+            .enumerate()
+            .map(|(number, file)| match told(number) {
+                Some(told) if file.excludes_itself => Some(told.to_vec()),
+                _ => there[number].clone(),
+            });
+        let of_source: Vec<_> = of_source.collect();
         let path = path.map_or(&b""[..], TreePath::as_bytes);
-        let entered = above.enter(&self.rules, path, &files);
-        entered.map_err(|error| io::Error::other(error.to_string()))
-    }
-
-    /// The rules of a file as they are there after the copy. Of one that is not copied, those of
-    /// the source hold before what is there.
-    fn text(
-        &self,
-        directory: &dyn Directory,
-        file: &PerDirectory,
-        told: Option<&[u8]>,
-    ) -> io::Result<Option<Vec<u8>>> {
-        match told {
-            Some(told) if file.excludes_itself => {
-                let there = text_of(directory, &file.name)?;
-                let all = there.map(|there| [told, b"\n", &there].concat());
-                Ok(Some(all.unwrap_or_else(|| told.to_vec())))
-            }
-            Some(told) if self.foresees => Ok(Some(told.to_vec())),
-            _ => text_of(directory, &file.name),
-        }
+        let enter = |above: &InForce, files: &[Option<Vec<u8>>]| {
+            let entered = above.enter(&self.rules, path, files);
+            entered.map_err(|error| io::Error::other(error.to_string()))
+        };
+        let differs = above.of_source.is_some() || of_source != there;
+        let of_source = differs.then(|| {
+            let above = above.of_source.as_ref().unwrap_or(&above.there);
+            enter(above, &of_source)
+        });
+        Ok(Force {
+            of_source: of_source.transpose()?,
+            there: enter(&above.there, &there)?,
+        })
     }
 
     /// Whether a name stays that the source lacks.
-    pub(super) fn protects(&self, force: &InForce, path: &TreePath, is_directory: bool) -> bool {
-        let decide = |end| force.decide_at(end, &self.rules, path.as_bytes(), is_directory);
-        self.end
-            .is_some_and(|end| decide(end) == Some(Action::Exclude))
+    pub(super) fn protects(&self, force: &Force, path: &TreePath, is_directory: bool) -> bool {
+        let Some(end) = self.end else {
+            return false;
+        };
+        let protects = |force: &InForce| {
+            let decided = force.decide_at(end, &self.rules, path.as_bytes(), is_directory);
+            decided == Some(Action::Exclude)
+        };
+        protects(&force.there) || force.of_source.as_ref().is_some_and(protects)
     }
 }
