@@ -464,6 +464,18 @@ pub fn real(path: &Path) -> PathBuf {
 }
 
 impl ReceiveSide {
+    /// No backup takes the name of a directory that is still to come; other names are noted when
+    /// they are looked at.
+    pub(super) fn note_directories(&self, entries: &[Entry]) {
+        let Some(backups) = &self.destination.backups else {
+            return;
+        };
+        let directories = entries
+            .iter()
+            .filter(|entry| entry.kind == EntryKind::Directory);
+        directories.for_each(|entry| backups.note(&self.destination.path_of(&entry.path)));
+    }
+
     /// Keeps what these names are taken from, and makes that durable: one result for each, as
     /// [`Backups::keep`] gives it.
     pub(super) fn keep_replaced(
@@ -517,8 +529,8 @@ impl ReceiveSide {
         kept
     }
 
-    /// Just before a new file gets a name: what has it, and has no further name, is renamed. True
-    /// if it was. To be called while the session owns the anchor.
+    /// Just before a new file gets a name: what the name is of, without a further one, is renamed.
+    /// True if it was. To be called while the session owns the anchor.
     pub(super) fn make_way(
         &self,
         directory: &dyn Directory,
@@ -535,7 +547,7 @@ impl ReceiveSide {
         }
     }
 
-    /// The new file did not get the name: what made way has it again, unless something else has.
+    /// The new file did not get the name: what made way gets it again, unless something else did.
     pub(super) fn move_back(&self, directory: &dyn Directory, (name, kept): (&[u8], &Kept)) {
         if is_free(directory, name) {
             let there = kept.folder.directory();

@@ -605,7 +605,7 @@ fn rename_all(
     }
 }
 
-/// Gives one its name, before which what has it may have to make way.
+/// Gives one its name, for which what is there may have to make way.
 fn rename_over(side: &ReceiveSide, staged: &Staged, kept: Option<&Kept>) -> Result<(), Failure> {
     let directory = &**staged.file.folder.directory();
     let name = staged.file.name.name();

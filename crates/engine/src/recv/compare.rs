@@ -60,20 +60,6 @@ impl ReceiveSide {
     }
 }
 
-impl ReceiveSide {
-    /// No backup takes the name of a directory that is still to come; other names are noted when
-    /// they are looked at.
-    fn note_directories(&self, entries: &[Entry]) {
-        let Some(backups) = &self.destination.backups else {
-            return;
-        };
-        let directories = entries
-            .iter()
-            .filter(|entry| entry.kind == EntryKind::Directory);
-        directories.for_each(|entry| backups.note(&self.destination.path_of(&entry.path)));
-    }
-}
-
 impl Transfer {
     /// The comparer's thread: one, so that answers come in the order of the
     /// questions.
