@@ -23,6 +23,7 @@ fn receiver(root: &Path) -> (Arc<Transfer>, Arc<ReceiveSide>) {
     let arrival = Arrival {
         set_ids: Default::default(),
         keeper: Default::default(),
+        backup: None,
         principal: "tester".to_owned(),
         source: [7; 32],
         anywhere: [0; 32],
