@@ -103,4 +103,75 @@ pub struct SshSettings {
     /// Ports that direct connections may come to, at either end; none: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
+    /// How long a login is kept for later commands; none: on a terminal for a while.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persist: Option<Persist>,
+}
+
+/// How long a login is kept after its last use, in whole seconds; 0: not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Persist(u32);
+
+impl Persist {
+    /// Not longer: what is kept so long is a service, and has one of its own.
+    const MAXIMUM_SECONDS: u32 = 7 * 24 * 60 * 60;
+
+    /// From 0 to a week.
+    pub const fn of_seconds(seconds: u32) -> Persist {
+        match seconds > Persist::MAXIMUM_SECONDS {
+            true => Persist(Persist::MAXIMUM_SECONDS),
+            false => Persist(seconds),
+        }
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_off(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What tells ssh.
+    pub fn option(self) -> std::ffi::OsString {
+        format!("-oControlPersist={}", self.0).into()
+    }
+
+    /// For people.
+    pub fn shown(self) -> String {
+        match self.0 % 60 {
+            0 => format!("{} min", self.0 / 60),
+            _ => format!("{} s", self.0),
+        }
+    }
+}
+
+impl std::str::FromStr for Persist {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Persist, String> {
+        if text == "off" {
+            return Ok(Persist(0));
+        }
+        let span = longhaul_units::parse_span(text);
+        let span = span.map_err(|error| format!("{error}, or \"off\""))?;
+        match span > Duration::from_secs(Persist::MAXIMUM_SECONDS.into()) {
+            true => Err("a login is kept for 7d at most".to_owned()),
+            // A part of a second is more than nothing.
+            false => Ok(Persist::of_seconds(span.as_secs_f64().ceil() as u32)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_kept_for_a_time_or_not_at_all() {
+        let read = |text: &str| text.parse::<Persist>();
+        assert_eq!(read("10min").unwrap().option(), "-oControlPersist=600");
+        assert_eq!(read("0.5s").unwrap().shown(), "1 s");
+        assert!(read("off").unwrap().is_off() && read("0").unwrap().is_off());
+        for bad in ["10", "never", "8d", ""] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
 }

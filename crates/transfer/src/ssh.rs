@@ -1,6 +1,7 @@
 //! `[user@]host:path`: the other end is started over the user's own ssh.
 //!
 //! - [`command`]: what is started, here and there
+//! - [`master`]: one login for several commands, `control_directory`: where its socket is
 //! - [`process`]: a running ssh, and the channel through it
 //! - `prompt`: whether it asks somebody something
 //! - [`greeting`]: the first line of each end
@@ -13,12 +14,14 @@
 
 pub mod callbacks;
 pub mod command;
+mod control_directory;
 pub mod direct;
 pub mod far;
 pub mod further;
 pub mod greeting;
 mod image;
 pub mod install;
+pub mod master;
 pub mod process;
 mod prompt;
 pub mod route;

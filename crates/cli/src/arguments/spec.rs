@@ -232,6 +232,7 @@ impl SshArguments {
             remote_longhaul: self.remote_longhaul,
             install_remote: self.install_remote,
             ports: self.ports,
+            persist: self.ssh_persist,
         }
     }
 }

@@ -23,6 +23,10 @@ pub struct SshArguments {
     /// firewalls: 50000-50009 [default: any]
     #[arg(long, value_name = "FIRST-LAST")]
     pub ports: Option<Ports>,
+    /// Keep the login for this time after its last use, so that later commands do not log in; off:
+    /// keep none, and end the one that is kept [default: 10min on a terminal, else off]
+    #[arg(long, value_name = "TIME")]
+    pub ssh_persist: Option<longhaul_transfer::settings::Persist>,
 }
 
 /// What ssh starts on the far side.

@@ -13,6 +13,7 @@ pub mod random;
 pub mod snapshot;
 pub mod sshd;
 pub mod stuck;
+pub mod terminal;
 pub mod tree;
 pub mod ways;
 pub mod wires;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
@@ -158,6 +158,26 @@ impl Sshd {
              GlobalKnownHostsFile none\n StrictHostKeyChecking yes\n"
         );
         std::fs::write(self.at_place("ssh_config"), client).unwrap();
+    }
+
+    /// Logs in as a user does who wants to do so once: a master, where the configuration has it.
+    pub fn start_master(&self) {
+        let ssh = shlex::split(&self.ssh()).unwrap();
+        let mut command = match &self.wire {
+            Some(wire) => within(&wire.client, &ssh[0]),
+            None => Command::new(&ssh[0]),
+        };
+        command.args(&ssh[1..]).args(["-M", "-N", "-f", "dtn"]);
+        // It would keep them open.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let started = command.stderr(Stdio::null()).status();
+        assert!(started.unwrap().success());
+    }
+
+    /// Ends it, and gives all that it logged.
+    pub fn log(mut self) -> String {
+        let ended = self.running.take().unwrap().kill();
+        String::from_utf8_lossy(&ended.output).into_owned()
     }
 
     /// As after a first login.

@@ -79,6 +79,7 @@ pub(super) fn ask_shell(
     drop(channel);
     let status = process.end();
     if facts.get("system").is_some() {
+        start.note_login(&process);
         // No failure tells it.
         if let Some(last) = process
             .said()

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::process::{Login, output_within};
+use super::master::{Sharing, Through};
+use super::process::{Login, SshProcess, output_within};
 use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::session::TransferSettings;
 
@@ -30,14 +32,6 @@ const OPTIONS: [&str; 6] = [
 /// How long ssh may take to read its configuration, which may run commands
 /// (`Match exec`).
 const CONFIGURED_WITHIN: Duration = Duration::from_secs(10);
-
-/// Asks nobody, and is a TCP connection of its own.
-const SILENT_OPTIONS: [&str; 4] = [
-    "-oBatchMode=yes",
-    "-oControlMaster=no",
-    "-oControlPath=none",
-    "-oLogLevel=ERROR",
-];
 
 /// What the far side is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,10 +76,12 @@ pub struct Start {
     pub destination: String,
     /// What is started there.
     pub side: FarSide,
+    /// Whether a login serves several ssh processes.
+    pub sharing: Arc<Sharing>,
 }
 
 /// What the user's ssh would do with a destination, a setting a line; this starts a process.
-fn configured(words: &[OsString], destination: &str) -> Option<String> {
+pub(super) fn configured(words: &[OsString], destination: &str) -> Option<String> {
     let (program, rest) = words.split_first()?;
     let mut command = Command::new(program);
     command
@@ -106,10 +102,10 @@ pub fn server_of(arguments: &SshSettings, destination: &str) -> Option<HostPort>
 }
 
 impl Start {
-    /// The host as in ssh's configuration; this starts a process.
+    /// The host as in ssh's configuration; the first time this starts a process.
     pub fn host_name(&self) -> Option<String> {
-        let text = configured(&self.words, &self.destination)?;
-        host_name_in(&text).map(str::to_owned)
+        let text = self.sharing.configuration(&self.words, &self.destination)?;
+        host_name_in(text).map(str::to_owned)
     }
 
     /// The command line that begins a session.
@@ -119,24 +115,45 @@ impl Start {
 
     /// The same; whether anybody may be asked is said.
     pub fn first_by(&self, login: Login) -> Vec<OsString> {
-        let remote = remote_command(&self.side);
-        command_line(&self.words, login, &self.destination, &remote)
+        self.script_by(&remote_command(&self.side), login)
     }
 
-    /// The command line for one more channel.
-    pub fn further(&self, channel: &str) -> Vec<OsString> {
+    /// The command line for one more channel, which asks nobody.
+    pub fn further(&self, channel: &str, through: Through) -> Vec<OsString> {
         let remote = far_command(self.side.program.as_deref(), &format!("--join {channel}"));
-        command_line(&self.words, Login::Silent, &self.destination, &remote)
+        let (words, destination) = (&self.words, &self.destination);
+        let options = self.sharing.further_options(words, destination, through);
+        command_line(words, options, destination, &remote)
+    }
+
+    /// The ways of such a channel, the better one first.
+    pub fn ways(&self) -> Vec<Through> {
+        self.sharing.ways(&self.words, &self.destination)
     }
 
     /// The command line that runs a script; somebody may be asked.
     pub fn script(&self, script: &str) -> Vec<OsString> {
-        command_line(&self.words, Login::Asking, &self.destination, script)
+        self.script_by(script, Login::Asking)
     }
 
     /// The same; whether anybody may be asked is said.
     pub fn script_by(&self, script: &str, login: Login) -> Vec<OsString> {
-        command_line(&self.words, login, &self.destination, script)
+        let (words, destination) = (&self.words, &self.destination);
+        let options = self.sharing.options(words, destination, login);
+        command_line(words, options, destination, script)
+    }
+
+    /// An ssh has logged in, or has found somebody who was.
+    pub fn note_login(&self, process: &SshProcess) {
+        let (words, destination) = (&self.words, &self.destination);
+        self.sharing.note_refusal(destination, &process.said());
+        self.sharing
+            .logged_in(words, destination, process.has_asked());
+    }
+
+    /// The master that was there does not serve, for this reason.
+    pub fn shun_master(&self, why: &str) {
+        self.sharing.shun(&self.words, &self.destination, why);
     }
 
     /// The name of the user's ssh, for messages.
@@ -168,6 +185,7 @@ pub fn start_of(
         words: ssh_words(&arguments.ssh)?,
         destination: remote.destination.clone(),
         side,
+        sharing: Arc::new(Sharing::new(arguments.ssh.persist)),
     })
 }
 
@@ -196,15 +214,13 @@ pub fn ssh_words(arguments: &SshSettings) -> Result<Vec<OsString>, Stop> {
 /// Everything that is started on this side.
 fn command_line(
     words: &[OsString],
-    login: Login,
+    options: Vec<OsString>,
     destination: &str,
     remote: &str,
 ) -> Vec<OsString> {
     let mut line = words.to_vec();
     line.extend(OPTIONS.iter().map(OsString::from));
-    if login == Login::Silent {
-        line.extend(SILENT_OPTIONS.iter().map(OsString::from));
-    }
+    line.extend(options);
     line.extend(["--", destination, remote].map(OsString::from));
     line
 }
@@ -293,9 +309,8 @@ mod tests {
 
     #[test]
     fn the_destination_is_no_option() {
-        let line = command_line(&["ssh".into()], Login::Silent, "u@h", "x");
-        assert_eq!(line[line.len() - 3..], ["--", "u@h", "x"]);
-        assert!(line.contains(&"-oBatchMode=yes".into()));
+        let line = command_line(&["ssh".into()], vec!["-v".into()], "u@h", "x");
+        assert_eq!(line[line.len() - 4..], ["-v", "--", "u@h", "x"]);
     }
 
     #[test]
@@ -329,8 +344,7 @@ mod tests {
             ssh_words(&SshSettings {
                 ssh: Some(text.to_owned()),
                 remote_longhaul: None,
-                install_remote: false,
-                ports: None,
+                ..SshSettings::default()
             })
         };
         let proxy = "ssh -i 'my key' -o \"ProxyCommand ssh jump -W %h:%p\"";

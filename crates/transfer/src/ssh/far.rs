@@ -11,6 +11,7 @@ use longhaul_engine::net::Stream;
 use longhaul_engine::net::candidates::interface_addresses;
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::sockets::round_trip_of;
 use longhaul_engine::net::tcp::{HostPort, TcpOptions};
 use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_engine::net::trust::ServerTrust;
@@ -31,6 +32,7 @@ use super::direct::{self, Direct, NotOpened, Way, candidates};
 use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use super::install;
+use super::master::Sharing;
 use super::process::{Login, Silence, SshProcess, await_greeting};
 use super::route::Route;
 use crate::client::ahead::Ahead;
@@ -68,6 +70,9 @@ const LONG_PATH: Duration = Duration::from_millis(15);
 /// How long a login without questions may take. One that takes longer is begun again with
 /// questions allowed.
 const SILENT_LOGIN: Duration = Duration::from_secs(30);
+
+/// How long the far side may take to greet through a master that was there: no login is on the way.
+const JOINED_ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Round trips within which a direct stream opens: TCP, TLS, and as many as the
 /// far side's machine may need for them.
@@ -167,6 +172,24 @@ enum Met {
     },
 }
 
+/// A running ssh, its channel, and what came first.
+type Greeted = (SshProcess, UnixStream, Result<Line, Silence>);
+
+/// Why a master did not serve, if it is the master that did not.
+fn unserved(silence: &Silence, process: &mut SshProcess) -> Option<&'static str> {
+    match silence {
+        Silence::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+            Some("nothing comes through it")
+        }
+        Silence::Ended(_) => {
+            let code = process.end().and_then(|status| status.code());
+            let is_lost = code == Some(SSH_FAILED) && !was_refused(&process.said());
+            is_lost.then_some("its connection was lost")
+        }
+        Silence::Io(_) | Silence::Noise => None,
+    }
+}
+
 /// What may carry a session beside its first channel.
 struct Beside {
     direct: Arc<Direct>,
@@ -224,6 +247,7 @@ impl Far {
         }
         let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let path = process.as_ref().and_then(SshProcess::round_trip);
+        let path = path.or_else(|| round_trip_of(self.start.sharing.process()?));
         Ok(Connected {
             stream: clear::over_local(channel, PROTECTION),
             rtt: LEAST_RTT,
@@ -268,6 +292,7 @@ impl Far {
                 words: ssh_words(ssh)?,
                 destination: destination.to_owned(),
                 side,
+                sharing: Arc::new(Sharing::new(ssh.persist)),
             },
             identity,
             streams: None,
@@ -329,13 +354,13 @@ impl Far {
             return None;
         };
         self.check(&greeting).ok()?;
+        self.start.note_login(&process);
         Some((process, channel, greeting))
     }
 
     /// Starts the far side and hears who it is.
     fn meet(&self) -> Result<Met, Stop> {
-        let (mut process, channel) = self.run()?;
-        let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
+        let (mut process, channel, heard) = self.greeted()?;
         let stop = match heard {
             Ok(Line::Greeting(greeting)) => match self.check(&greeting) {
                 Ok(()) => return Ok(Met::Same(process, channel, greeting)),
@@ -362,6 +387,28 @@ impl Far {
             }
         };
         Ok(Met::None { stop, system: None })
+    }
+
+    /// Starts the far side, and hears what it says first. If that goes through a master that does
+    /// not serve, ssh logs in anew.
+    fn greeted(&self) -> Result<Greeted, Stop> {
+        let (mut process, channel) = self.run()?;
+        let is_joined = self.start.sharing.process().is_some();
+        let bound = match is_joined {
+            true => self.timeout.min(JOINED_ANSWERS_WITHIN),
+            false => self.timeout,
+        };
+        let heard = await_greeting(process.hear(&channel, bound), REMOTE);
+        let failed = heard.as_ref().err().filter(|_| is_joined);
+        let Some(why) = failed.and_then(|silence| unserved(silence, &mut process)) else {
+            self.start.note_login(&process);
+            return Ok((process, channel, heard));
+        };
+        drop((channel, process));
+        self.start.shun_master(why);
+        let (process, channel) = self.run()?;
+        let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
+        Ok((process, channel, heard))
     }
 
     fn run(&self) -> Result<(SshProcess, UnixStream), Stop> {

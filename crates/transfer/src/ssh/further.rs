@@ -14,6 +14,7 @@ use super::PROTECTION;
 use super::command::Start;
 use super::far::was_refused;
 use super::greeting::{Line, REMOTE};
+use super::master::{NO_MORE_SESSIONS, Through};
 use super::process::{Login, SshProcess, await_greeting};
 
 /// Logins at the same time: sshd drops some of those beyond ten (MaxStartups),
@@ -50,6 +51,8 @@ struct State {
     refused: Option<String>,
     /// One login at a time, until one has succeeded.
     careful: bool,
+    /// Why the first of the ways to the host are closed, one reason for each.
+    refusals: Vec<String>,
 }
 
 impl State {
@@ -250,9 +253,42 @@ impl Further {
             let text = "the far side takes no further channels";
             return Err(DialError::Refused(text.to_owned()));
         };
-        let (channel, process) = log_in(&self.start, channel)?;
-        Ok((clear::over_local(channel, PROTECTION), process))
+        let ways = self.start.ways();
+        loop {
+            let way = self.lock().refusals.len();
+            let through = ways.get(way).copied().unwrap_or(Through::Itself);
+            let why = match log_in(&self.start, channel, through) {
+                Ok((channel, process)) => {
+                    return Ok((clear::over_local(channel, PROTECTION), process));
+                }
+                Err(DialError::Refused(why)) if !why.contains(ENDED) => why,
+                Err(error) => return Err(error),
+            };
+            let mut state = self.lock();
+            if state.refusals.len() == way {
+                state.refusals.push(why);
+            }
+            if state.refusals.len() >= ways.len() {
+                return Err(DialError::Refused(state.refusals.join("; ")));
+            }
+        }
     }
+}
+
+/// By the first way that is not refused.
+///
+/// # Errors
+///
+/// As [`log_in`].
+pub fn log_in_somehow(start: &Start, channel: &str) -> Result<(UnixStream, SshProcess), DialError> {
+    let mut found = Err(DialError::Refused("there is no way".to_owned()));
+    for through in start.ways() {
+        found = log_in(start, channel, through);
+        if !matches!(found, Err(DialError::Refused(_))) {
+            break;
+        }
+    }
+    found
 }
 
 /// A further channel to the session that takes them under that name.
@@ -260,9 +296,13 @@ impl Further {
 /// # Errors
 ///
 /// Refused where there can be none, else to be tried again.
-pub fn log_in(start: &Start, channel: &str) -> Result<(UnixStream, SshProcess), DialError> {
+pub fn log_in(
+    start: &Start,
+    channel: &str,
+    through: Through,
+) -> Result<(UnixStream, SshProcess), DialError> {
     let network = |error: std::io::Error| DialError::Network(error.to_string());
-    let line = start.further(channel);
+    let line = start.further(channel, through);
     let (mut process, channel) = SshProcess::start(&line, Login::Silent).map_err(network)?;
     let heard = await_greeting(process.hear(&channel, LOGIN_WITHIN), REMOTE);
     match heard {
@@ -272,10 +312,21 @@ pub fn log_in(start: &Start, channel: &str) -> Result<(UnixStream, SshProcess), 
             process.end();
             let said = process.said();
             let why = said.lines().last().unwrap_or("it said nothing").to_owned();
-            // Anything else may be sshd that had enough for the moment.
-            Err(match was_refused(&said) || said.contains(ENDED) {
-                true => DialError::Refused(why),
-                false => DialError::Network(why),
+            let is_refused = was_refused(&said) || said.contains(ENDED);
+            if through == Through::Itself && was_refused(&said) {
+                start.sharing.needs_somebody();
+            }
+            Err(match (is_refused, through) {
+                (true, _) => DialError::Refused(why),
+                // A master that does not serve once is left.
+                (false, Through::Master) => {
+                    DialError::Refused(match said.contains(NO_MORE_SESSIONS) {
+                        true => "MaxSessions of the host's sshd takes no more channels".to_owned(),
+                        false => why,
+                    })
+                }
+                // It may be sshd that had enough for the moment.
+                (false, Through::Itself) => DialError::Network(why),
             })
         }
     }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,6 +68,8 @@ pub struct SshProcess {
     listener: Option<Receiver<()>>,
     /// Nobody waits for its end.
     left: bool,
+    /// A question was seen.
+    asked: AtomicBool,
 }
 
 /// Why no greeting came.
@@ -117,6 +120,7 @@ impl SshProcess {
                 said,
                 listener,
                 left: false,
+                asked: AtomicBool::new(false),
             },
             near,
         ))
@@ -126,6 +130,11 @@ impl SshProcess {
     /// `ProxyJump` and `ControlMaster`.
     pub fn round_trip(&self) -> Option<Duration> {
         sockets::round_trip_of(self.child.id())
+    }
+
+    /// Whether it was seen to ask somebody something.
+    pub fn has_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// What it said last.
@@ -223,6 +232,7 @@ impl Hearing<'_> {
             self.since += passed;
         }
         if prompt::is_open(self.process.child.id()) {
+            self.process.asked.store(true, Ordering::Relaxed);
             self.since = now;
             self.bound = self.bound.max(AFTER_A_QUESTION);
         }
@@ -270,6 +280,24 @@ pub fn output_within(command: &mut Command, patience: Duration) -> io::Result<Ve
     let _ = child.kill();
     child.wait()?;
     result.map(|()| output)
+}
+
+/// What a command says on standard error; ended where that takes too long.
+///
+/// # Errors
+///
+/// Where it cannot be started, or takes longer.
+pub fn errors_within(command: &mut Command, patience: Duration) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + patience;
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let mut said = Vec::new();
+    let result = match child.stderr.take() {
+        Some(pipe) => read_until(pipe, until, &mut said),
+        None => Ok(()),
+    };
+    let _ = child.kill();
+    child.wait()?;
+    result.map(|()| said)
 }
 
 fn read_until(pipe: impl Read + AsFd, until: Instant, output: &mut Vec<u8>) -> io::Result<()> {
@@ -496,6 +524,7 @@ mod tests {
             said: Arc::default(),
             listener: None,
             left: false,
+            asked: AtomicBool::new(false),
         };
         let mut hearing = asking.hear(&channel, Duration::ZERO);
         assert!(hearing.look().is_ok());

@@ -203,6 +203,8 @@ fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> 
                 remote_longhaul,
                 install_remote,
                 ports,
+                // The job logs in nowhere.
+                persist: _,
             },
     } = asked;
     let files = [authority, token_file, certificate, key];
@@ -228,12 +230,7 @@ fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> 
         mptcp,
         buffer,
         timeout: timeout.min(LONGEST_TIMEOUT),
-        ssh: SshSettings {
-            ssh: None,
-            remote_longhaul: None,
-            install_remote: false,
-            ports: None,
-        },
+        ssh: SshSettings::default(),
     })
 }
 

@@ -21,7 +21,7 @@ use crate::client::connection::Daemon;
 use crate::console::say;
 use crate::ssh::PROTECTION;
 use crate::ssh::command::Start;
-use crate::ssh::further::log_in;
+use crate::ssh::further::log_in_somehow;
 use crate::ssh::process::SshProcess;
 use crate::stop::{Exit, Stop};
 
@@ -167,7 +167,7 @@ impl Runs {
 }
 
 fn over_ssh(start: &Start, name: &str) -> Result<Opened<UnixStream>, Lost> {
-    match log_in(start, name) {
+    match log_in_somehow(start, name) {
         Ok((socket, process)) => Ok((socket, Some(process))),
         Err(DialError::Network(_)) => Err(Lost::Once),
         // One who wants a password has one channel.

@@ -1,0 +1,104 @@
+//! A process on a terminal of its own, as for a person who reads and types.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::process::limit;
+
+/// It leads a session whose terminal this is.
+pub struct Terminal {
+    child: Child,
+    near: File,
+    heard: Receiver<String>,
+    /// What it has shown so far.
+    pub shown: String,
+}
+
+impl Terminal {
+    /// Starts a command; nothing but program, arguments and environment is taken of it.
+    pub fn start(command: &Command) -> Terminal {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&near).unwrap();
+        unlockpt(&near).unwrap();
+        let name = ptsname(&near, Vec::new()).unwrap();
+        let far = open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let end = || Stdio::from(far.try_clone().unwrap());
+        let mut leader = Command::new("setsid");
+        leader
+            .args(["--ctty", "--wait"])
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            leader.env(name, value.unwrap());
+        }
+        leader.stdin(end()).stdout(end()).stderr(end());
+        let child = leader.spawn().unwrap();
+        drop((leader, far));
+        let near = File::from(near);
+        let (sender, heard) = channel();
+        let mut from = near.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // It ends with an error once nobody has the other end open.
+            while let Ok(count @ 1..) = from.read(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+                if sender.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        Terminal {
+            child,
+            near,
+            heard,
+            shown: String::new(),
+        }
+    }
+
+    /// Waits until it has shown this once more than when it was last waited for.
+    #[track_caller]
+    pub fn await_words(&mut self, text: &str) {
+        while !self.shown.contains(text) {
+            assert!(self.hear(), "it did not show {text:?}: {}", self.shown);
+        }
+    }
+
+    /// Types a line.
+    pub fn type_line(&mut self, line: &str) {
+        self.near.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// Whether it showed more.
+    fn hear(&mut self) -> bool {
+        match self.heard.recv_timeout(limit()) {
+            Ok(text) => {
+                self.shown.push_str(&text);
+                true
+            }
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => panic!("it stands still: {}", self.shown),
+        }
+    }
+
+    /// Waits for its end: its exit code, and all that it showed.
+    pub fn wait(mut self) -> (Option<i32>, String) {
+        while self.hear() {}
+        let code = self.child.wait().unwrap().code();
+        (code, std::mem::take(&mut self.shown))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
