@@ -351,3 +351,44 @@ fn daemon_report(daemon: &Daemon) -> Value {
     let done = run(command.arg("--json").arg(daemon.url(""))).expect(0);
     report(&done)
 }
+
+#[test]
+fn a_home_where_nothing_runs_is_named_with_a_place_that_will_do() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::with(&Setting {
+        config: "SetEnv PATH=/usr/bin:/bin",
+        before: "mkdir $far/.cache; mount -t tmpfs -o noexec none $far/.cache; ulimit -S -t 7200",
+        ..Setting::default()
+    });
+    let done = examine(sshd.bare_command("doctor"), "dtn:").expect(2);
+    let report = report(&done);
+    let [named] = of(&report, "programs")[..] else {
+        panic!("{report}");
+    };
+    assert_eq!(named["weight"], "problem");
+    let has = |field: &str, text: &str| named[field].as_str().unwrap().contains(text);
+    assert!(has("text", "/root/.cache is mounted noexec"), "{named}");
+    assert!(has("remedy", "into /var/tmp/longhaul-0"), "{named}");
+    assert_eq!(weights(&report, "time"), ["advice"], "{report}");
+}
+
+#[test]
+fn a_forced_command_is_named() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::with(&Setting {
+        config: "ForceCommand echo only for backups",
+        ..Setting::default()
+    });
+    let done = examine(sshd.bare_command("doctor"), "dtn:");
+    let report = report(&done);
+    let login = of(&report, "login")[0];
+    let text = login["text"].as_str().unwrap();
+    assert!(
+        text.contains("only for backups") && text.contains("ForceCommand"),
+        "{login}"
+    );
+}

@@ -335,25 +335,109 @@ fn nothing_has_to_be_installed() {
     let mut again = sshd.command_of(&binary, "cp");
     let again = run(again.args(["zero:1MiB", "dtn:other"])).expect(0);
     assert!(!again.errors.contains("put longhaul"), "{}", again.errors);
-    for (before, text) in [
-        (
-            "mkdir $far/.cache; mount -t tmpfs -o noexec none $far/.cache",
-            "noexec",
-        ),
+}
+
+/// Shell commands after which nothing runs in the home.
+const NO_PROGRAMS: &str = "mkdir $far/.cache; mount -t tmpfs -o noexec none $far/.cache;";
+
+#[test]
+fn where_it_cannot_run_it_is_put_elsewhere() {
+    if !is_possible() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let binary = stripped(place.path());
+    for (before, why) in [
+        (NO_PROGRAMS, "programs do not run there (mounted noexec)"),
         (
             "mount -o remount,bind,ro $far",
-            "cache directory cannot be made",
+            "the directory cannot be made or written",
         ),
         (
             "mkdir $far/.cache; mount -t tmpfs -o size=1m none $far/.cache",
-            "full disk",
+            "no room for it (a full disk or quota?)",
         ),
     ] {
-        let (failed, _sshd) = copy(&Setting {
-            config: path,
+        let sshd = Sshd::with(&Setting {
+            config: "SetEnv PATH=/usr/bin:/bin",
             before,
             ..Setting::default()
         });
-        failed.expect(3).says(&["could not be put there", text]);
+        let mut command = sshd.command_of(&binary, "cp");
+        command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
+        let home = "not into dtn:/root/.cache/longhaul: ";
+        run(&mut command)
+            .expect(0)
+            .says(&[home, why, "into dtn:/var/tmp/longhaul-0/longhaul-"]);
+        let mut again = sshd.command_of(&binary, "cp");
+        let again = run(again.args(["--install-remote", "zero:1MiB", "dtn:null:"])).expect(0);
+        assert!(!again.errors.contains("put longhaul"), "{}", again.errors);
     }
+}
+
+#[test]
+fn where_there_is_no_place_each_is_named() {
+    if !is_possible() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let binary = stripped(place.path());
+    let nowhere = format!(
+        "{NO_PROGRAMS} mount -o remount,noexec /var/tmp; mount --bind /tmp /tmp; \
+         mount -o remount,bind,noexec /tmp"
+    );
+    let sshd = Sshd::with(&Setting {
+        config: "SetEnv PATH=/usr/bin:/bin",
+        before: &nowhere,
+        ..Setting::default()
+    });
+    let mut command = sshd.command_of(&binary, "cp");
+    command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
+    run(&mut command).expect(3).says(&[
+        "could not be put there",
+        "/root/.cache/longhaul: programs do not run there",
+        "/var/tmp/longhaul-0: programs do not run there",
+        "/tmp/longhaul-0: programs do not run there",
+        "set XDG_CACHE_HOME there",
+    ]);
+    // Another user's directory is left alone.
+    let foreign = format!(
+        "{NO_PROGRAMS} mkdir /var/tmp/longhaul-0; chown 4242 /var/tmp/longhaul-0; \
+         mount --bind /tmp /tmp; mount -o remount,bind,noexec /tmp"
+    );
+    let sshd = Sshd::with(&Setting {
+        config: "SetEnv PATH=/usr/bin:/bin",
+        before: &foreign,
+        ..Setting::default()
+    });
+    let mut command = sshd.command_of(&binary, "cp");
+    command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
+    run(&mut command)
+        .expect(3)
+        .says(&["/var/tmp/longhaul-0: it belongs to another user"]);
+}
+
+#[test]
+fn another_release_is_replaced_over_the_same_login() {
+    if !is_possible() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let binary = stripped(place.path());
+    let sshd = Sshd::with(&Setting {
+        config: "SetEnv PATH=/usr/bin:/bin",
+        ..Setting::default()
+    });
+    let bin = sshd.home().join(".local/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let other = bin.join("longhaul");
+    std::fs::write(&other, "#!/bin/sh\necho longhaul 0.0.1\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&other, executable).unwrap();
+    let mut command = sshd.command_of(&binary, "ls");
+    run(command.args(["--install-remote", "dtn:"]))
+        .expect(0)
+        .says(&["put longhaul"]);
+    let log = sshd.log();
+    assert_eq!(log.matches("Accepted ").count(), 1, "{log}");
 }

@@ -167,6 +167,23 @@ fn old_and_shared_configurations_will_do() {
 }
 
 #[test]
+fn a_host_that_lets_few_log_in_at_once_will_do() {
+    if !is_possible() {
+        return;
+    }
+    // Every login beyond two that are under way is dropped.
+    let sshd = Sshd::with(&Setting {
+        apart: true,
+        config: "MaxStartups 2:100:2\nMaxSessions 1",
+        ..Setting::default()
+    });
+    sshd.close_server();
+    sshd.close_client();
+    let done = copy_with(&sshd, &sshd.ssh());
+    assert_eq!(done.summary()["route"], "ssh");
+}
+
+#[test]
 fn an_unknown_host_is_ssh_s_to_refuse() {
     if !is_possible() {
         return;

@@ -235,6 +235,8 @@ fn a_killed_copy_leaves_no_master_beyond_its_time() {
     copy.env("XDG_RUNTIME_DIR", runtime.path()).args([
         "--ssh-persist",
         "1s",
+        "--timeout",
+        "5s",
         "--json",
         "zero:1TB",
         "dtn:null:",
@@ -255,9 +257,9 @@ fn a_killed_copy_leaves_no_master_beyond_its_time() {
 const SECOND_FACTOR: &str = "/usr/bin/google-authenticator";
 
 /// A key and a code, which serves once.
-fn two_factors() -> Sshd {
+fn two_factors(more: &str, apart: bool) -> Sshd {
     let config = format!(
-        "{BARE}\nUsePAM yes\nKbdInteractiveAuthentication yes\n\
+        "{more}\nUsePAM yes\nKbdInteractiveAuthentication yes\n\
          AuthenticationMethods publickey,keyboard-interactive"
     );
     let before = "codes=$home/../codes; pam=$home/../pam; \
@@ -268,23 +270,49 @@ fn two_factors() -> Sshd {
     Sshd::with(&Setting {
         config: &config,
         before,
-        ..Setting::default()
+        apart,
     })
+}
+
+/// Whether there can be two; says so where not.
+fn has_two_factors() -> bool {
+    let there = Path::new(SECOND_FACTOR).exists();
+    if !there {
+        let package = "libpam-google-authenticator";
+        longhaul_testing::skip(&format!("{SECOND_FACTOR} is missing (Debian: {package})"));
+    }
+    there
+}
+
+#[test]
+fn with_one_session_a_login_one_channel_carries_everything() {
+    if !is_possible() || !has_two_factors() {
+        return;
+    }
+    let sshd = two_factors("MaxSessions 1", true);
+    sshd.close_server();
+    sshd.close_client();
+    let (runtime, place) = (runtime(), tempfile::tempdir().unwrap());
+    let askpass = place.path().join("askpass");
+    std::fs::write(&askpass, "#!/bin/sh\necho 12345678\n").unwrap();
+    std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut copy = keeping(&sshd, &runtime, "cp");
+    copy.env("SSH_ASKPASS", &askpass)
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let done = run(copy.args(["zero:400MB", "dtn:null:"])).expect(0);
+    assert!(done.errors.contains("over SSH"), "{}", done.errors);
+    to_master(&sshd, &socket(&runtime).unwrap(), "exit");
+    assert_logins(sshd, 1);
 }
 
 #[test]
 fn two_factors_are_asked_for_once_by_four_commands() {
-    if !is_possible() {
-        return;
-    }
-    if !Path::new(SECOND_FACTOR).exists() {
-        let package = "libpam-google-authenticator";
-        longhaul_testing::skip(&format!("{SECOND_FACTOR} is missing (Debian: {package})"));
+    if !is_possible() || !has_two_factors() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
     let binary = stripped(place.path());
-    let (sshd, runtime) = (two_factors(), runtime());
+    let (sshd, runtime) = (two_factors(BARE, false), runtime());
     let file = place.path().join("file");
     std::fs::write(&file, "content").unwrap();
     let mut copy = sshd.command_of(&binary, "cp");

@@ -17,13 +17,16 @@ use longhaul_proto::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 use support::process::{longhaul, run};
 
 /// In the place of `ssh`: says what it would run on the far side, and carries
-/// its standard streams to whoever listens.
+/// its standard streams to whoever listens. Each run is noted; a master is there.
 fn stand_in(place: &Path, port: u16) {
     let script = place.join("ssh");
     let text = format!(
-        "#!/bin/bash\n[[ \" $* \" == *' -G '* ]] && exit 1\n\
+        "#!/bin/bash\nprintf '%s\\n' \"$*\" >>'{}'\n\
+         [[ \" $* \" == *' -G '* ]] && {{ printf 'controlmaster auto\\ncontrolpath /c\\n'; exit; }}\n\
+         [[ \" $* \" == *' -O check '* ]] && {{ echo 'Master running (pid=1)' >&2; exit; }}\n\
          printf %s \"${{@: -1}}\" > '{}'\nexec 3<>/dev/tcp/127.0.0.1/{port}\n\
          cat <&3 &\nexec cat >&3\n",
+        place.join("runs").display(),
         place.join("command").display()
     );
     std::fs::write(&script, text).unwrap();
@@ -170,8 +173,9 @@ fn far_side(listener: &TcpListener, command: &Path, between: impl Between) -> bo
     came
 }
 
-/// Copies to a far side that the stand-in starts; whether what is waited for came.
-fn copy_through(between: impl Between + 'static) -> bool {
+/// Copies to a far side that the stand-in starts; whether what is waited for came, and what
+/// ssh was run for.
+fn copy_through(between: impl Between + 'static) -> (bool, Vec<String>) {
     let place = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     stand_in(place.path(), listener.local_addr().unwrap().port());
@@ -182,12 +186,27 @@ fn copy_through(between: impl Between + 'static) -> bool {
         .args(["zero:4MB", "far:null:"])
         .env("LONGHAUL_SSH", place.path().join("ssh"));
     run(&mut copy).expect(0);
-    far.join().unwrap()
+    let runs = std::fs::read_to_string(place.path().join("runs")).unwrap();
+    let runs = runs.lines().map(str::to_owned).collect();
+    (far.join().unwrap(), runs)
 }
 
 #[test]
 fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
-    assert!(copy_through(Unheard), "no block left the near side");
+    let (came, runs) = copy_through(Unheard);
+    assert!(came, "no block left the near side");
+    // Through a master nothing else crosses the network before: the other two stay here.
+    let [configured, asked, session, further @ ..] = &runs[..] else {
+        panic!("{runs:#?}");
+    };
+    assert!(configured.contains("-G"), "{configured}");
+    assert!(asked.starts_with("-O check"), "{asked}");
+    assert!(session.contains("remote --memory"), "{session}");
+    // These wait for the session.
+    assert!(
+        further.iter().all(|run| run.contains("--join")),
+        "{further:#?}"
+    );
 }
 
 #[test]
@@ -196,5 +215,5 @@ fn direct_streams_are_begun_while_the_session_opens() {
         listener: Some(TcpListener::bind("127.0.0.1:0").unwrap()),
         connected: channel(),
     };
-    assert!(copy_through(between));
+    assert!(copy_through(between).0);
 }

@@ -208,7 +208,7 @@ impl Sshd {
     fn script(&self, before: &str) -> String {
         format!(
             "set -e; home={home}; far=$(getent passwd root | cut -d: -f6); mount --bind $home $far; mount -t tmpfs none /run; \
-             mkdir /run/sshd; {before}\n exec {SSHD} -D -e -f {config} 2>&1",
+             mount -t tmpfs -o mode=1777 none /var/tmp; mkdir /run/sshd; {before}\n exec {SSHD} -D -e -f {config} 2>&1",
             home = self.home().display(),
             config = self.at_place("sshd_config").display(),
         )

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process_group};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use super::process::limit;
 
@@ -23,11 +23,7 @@ pub struct Terminal {
 impl Terminal {
     /// Starts a command; nothing but program, arguments and environment is taken of it.
     pub fn start(command: &Command) -> Terminal {
-        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&near).unwrap();
-        unlockpt(&near).unwrap();
-        let name = ptsname(&near, Vec::new()).unwrap();
-        let far = open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let (near, far) = pseudo_terminal();
         let end = || Stdio::from(far.try_clone().unwrap());
         let mut leader = Command::new("setsid");
         leader
@@ -92,6 +88,22 @@ impl Terminal {
         let code = self.child.wait().unwrap().code();
         (code, std::mem::take(&mut self.shown))
     }
+}
+
+/// Both ends of a new one; no process that is started meanwhile inherits them.
+#[allow(unsafe_code)] // No safe binding opens both ends.
+fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
+    let (mut near, mut far) = (0, 0);
+    let (none, default) = (std::ptr::null_mut(), std::ptr::null());
+    // SAFETY: both numbers are valid for writing; the rest is left out.
+    let opened = unsafe { libc::openpty(&mut near, &mut far, none, default, default.cast()) };
+    assert_eq!(opened, 0);
+    // SAFETY: they were just opened, and belong to nobody else.
+    let ends = unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) };
+    for end in [&ends.0, &ends.1] {
+        fcntl_setfd(end, FdFlags::CLOEXEC).unwrap();
+    }
+    ends
 }
 
 impl Drop for Terminal {

@@ -7,10 +7,12 @@ use longhaul_units::BitRate;
 
 use super::host::HostFacts;
 use ports::{Inward, Tried, inward, outward};
+use programs::programs;
 use resources::host;
 use rights::{Rights, rights};
 
 pub mod ports;
+mod programs;
 mod resources;
 pub mod rights;
 
@@ -200,6 +202,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         });
     }
     found.extend(facts.software.as_ref().map(software));
+    if let Some(far) = &facts.far {
+        found.extend(programs(far, facts.software.as_ref()));
+    }
     found.extend(facts.outward.as_ref().map_or_else(Vec::new, outward));
     found.extend(facts.inward.as_ref().map_or_else(Vec::new, inward));
     if facts.mortal {

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_transfer::ssh::command::OTHER_PLACES;
+
 /// What each line begins with.
 pub const FACT: &str = "longhaul-fact/1 ";
 
@@ -84,7 +86,12 @@ impl HostFacts {
 
     /// Bytes, as `df -P -k` prints them: blocks of 1024.
     pub fn space(&self) -> Option<Room> {
-        let room = self.room("space")?;
+        self.room_at("space")
+    }
+
+    /// The same of another fact.
+    pub fn room_at(&self, name: &str) -> Option<Room> {
+        let room = self.room(name)?;
         Some(Room {
             total: room.total.saturating_mul(1024),
             free: room.free.saturating_mul(1024),
@@ -137,7 +144,7 @@ pub fn script() -> String {
         "echo; {say}; yes() {{ n=$1; shift; if \"$@\" >/dev/null 2>&1; then say $n yes; else say $n no; fi; }}; \
          say system $(uname -sm); say kernel $(uname -r); \
          for s in {sysctls}; do f=/proc/sys/${{s%%:*}}; [ -r $f ] && say ${{s#*:}} $(cat $f); done; \
-         say ssh_connection $SSH_CONNECTION; say open_files $(ulimit -n); \
+         say ssh_connection $SSH_CONNECTION; say open_files $(ulimit -n); say cpu_seconds $(ulimit -t); \
          p=$1; until [ -e \"$p\" ]; do q=$(dirname -- \"$p\"); [ \"$q\" = \"$p\" ] && break; p=$q; done; \
          say asked $1; yes parent_is_there [ -e \"$(dirname -- \"$1\")\" ]; \
          say path $p; yes path_is_whole [ \"$p\" = \"$1\" ]; d=$p; [ -d \"$d\" ] || d=$(dirname -- \"$p\"); \
@@ -152,7 +159,13 @@ pub fn script() -> String {
          say cached $([ -x \"$b\" ] && \"$b\" --version 2>/dev/null); \
          PATH=$PATH:$HOME/.local/bin:$HOME/bin; \
          say installed $(command -v longhaul >/dev/null 2>&1 && longhaul --version 2>/dev/null); \
-         h=$c; until [ -e \"$h\" ]; do q=$(dirname -- \"$h\"); [ \"$q\" = \"$h\" ] && break; h=$q; done; yes cache_writable [ -w \"$h\" ]; \
+         near() {{ h=$1; until [ -e \"$h\" ]; do q=$(dirname -- \"$h\"); [ \"$q\" = \"$h\" ] && break; h=$q; done; \
+         m=$(stat -c %m -- \"$h\" 2>/dev/null); o=; \
+         while read -r i j k r n z; do [ \"$n\" = \"$m\" ] && o=${{z%% *}}; done </proc/self/mountinfo; }}; \
+         near \"$c\"; yes cache_writable [ -w \"$h\" ]; say cache $c; say cache_mount $m; say cache_options $o; \
+         say cache_room $(df -P -k -- \"$h\" 2>/dev/null | tail -n 1); \
+         u=$(id -u); for e in \"$c\" {OTHER_PLACES}; do case \"$e\" in /-/*) continue;; esac; near \"$e\"; \
+         case \",$o,\" in *,noexec,*) continue;; esac; [ -w \"$h\" ] && {{ say runs_in $e; break; }}; done; \
          say {READY} yes; read x; say clock $(date +%s.%N)"
     )
 }
@@ -270,6 +283,10 @@ mod tests {
                 (found.get("cached"), found.says("cache_writable")),
                 (None, Some(true))
             );
+            let cache = place.path().join(".cache/longhaul");
+            assert_eq!(found.get("cache"), cache.to_str());
+            assert!(found.get("cache_options").is_some(), "{found:?}");
+            assert!(found.get("runs_in").is_some(), "{found:?}");
         }
         assert!(!script().contains(['\'', '\n']));
     }

@@ -120,7 +120,11 @@ pub(super) fn ask_shell(
         ),
         _ => Stop::new(
             Exit::Connection,
-            format!("{host}: ssh logs in, and no shell runs there: {last}"),
+            format!(
+                "{host}: ssh logs in, and no shell runs there: {last}; a login shell such as nologin, \
+                 or a forced command (command= in authorized_keys, ForceCommand) keeps commands from \
+                 being run: have it lifted for the key or the user that copies"
+            ),
         ),
     })
 }

@@ -18,6 +18,14 @@ use crate::stop::{Exit, Stop};
 /// The release that both ends must have.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
+/// Where the far side keeps this release, for a shell.
+pub const CACHE: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/longhaul";
+
+/// Where else it may be, if nothing runs in the cache or there is no room: directories that are
+/// this user's, `$u` by number, as words of a shell. `/-` stands for what is not set.
+pub const OTHER_PLACES: &str = "\"${SCRATCH:-/-}/.longhaul-$u\" \"${WORK:-/-}/.longhaul-$u\" \
+    \"/var/tmp/longhaul-$u\" \"${XDG_RUNTIME_DIR:-/-}/longhaul\" \"/tmp/longhaul-$u\"";
+
 /// Never a terminal, nor anything of the user's configuration that is meant for a shell or for
 /// other connections: as in `scp`.
 const OPTIONS: [&str; 6] = [
@@ -65,6 +73,8 @@ pub struct FarSide {
     pub expiry: Option<Duration>,
     /// Where it may listen.
     pub ports: Ports,
+    /// Another release in its PATH counts as none, since this one is put there.
+    pub replaces: bool,
 }
 
 /// How the far side is started.
@@ -120,7 +130,8 @@ impl Start {
 
     /// The command line for one more channel, which asks nobody.
     pub fn further(&self, channel: &str, through: Through) -> Vec<OsString> {
-        let remote = far_command(self.side.program.as_deref(), &format!("--join {channel}"));
+        let join = format!("--join {channel}");
+        let remote = far_command(self.side.program.as_deref(), &join, false);
         let (words, destination) = (&self.words, &self.destination);
         let options = self.sharing.further_options(words, destination, through);
         command_line(words, options, destination, &remote)
@@ -180,6 +191,7 @@ pub fn start_of(
         linger: arguments.timeout,
         expiry: settings.expiry,
         ports: arguments.ssh.ports.unwrap_or_default(),
+        replaces: arguments.ssh.install_remote,
     };
     Ok(Start {
         words: ssh_words(&arguments.ssh)?,
@@ -248,10 +260,10 @@ fn remote_command(far: &FarSide) -> String {
         Role::Attach(job) => format!("--attach {job}"),
         Role::Jobs => "--jobs".to_owned(),
     };
-    far_command(far.program.as_deref(), &arguments)
+    far_command(far.program.as_deref(), &arguments, far.replaces)
 }
 
-fn far_command(program: Option<&str>, arguments: &str) -> String {
+fn far_command(program: Option<&str>, arguments: &str, replaces: bool) -> String {
     let arguments = format!("remote {arguments}");
     if let Some(program) = program {
         let (home, program) = match program.strip_prefix("~/") {
@@ -260,12 +272,19 @@ fn far_command(program: Option<&str>, arguments: &str) -> String {
         };
         return format!("exec {home}{} {arguments}", quoted(program));
     }
+    // What another release says would come too late to replace it over this channel.
+    let is_same = match replaces {
+        true => format!(" && [ \"$(longhaul --version 2>/dev/null)\" = \"longhaul {RELEASE}\" ]"),
+        false => String::new(),
+    };
     format!(
-        "exec sh -c 'c=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul/longhaul-{RELEASE}\"; \
+        "exec sh -c 'a=\"{arguments}\"; c=\"{CACHE}/longhaul-{RELEASE}\"; \
          PATH=\"$PATH:$HOME/.local/bin:$HOME/bin\"; \
-         if [ -x \"$c\" ]; then exec \"$c\" {arguments}; fi; \
-         if command -v longhaul >/dev/null 2>&1; then exec longhaul {arguments}; fi; \
-         echo; echo \"longhaul-absent/1 $(uname -sm)\"'"
+         if [ -x \"$c\" ]; then exec \"$c\" $a; fi; u=$(id -u); \
+         for d in {OTHER_PLACES}; do c=\"$d/longhaul-{RELEASE}\"; \
+         [ -h \"$d\" ] || {{ [ -O \"$d\" ] && [ -O \"$c\" ] && [ -x \"$c\" ] && exec \"$c\" $a; }}; done; \
+         if command -v longhaul >/dev/null 2>&1{is_same}; then exec longhaul $a; fi; \
+         echo; echo \"longhaul-absent/1 $(uname -sm)\"; read -r s && eval \"$s\"'"
     )
 }
 
@@ -297,6 +316,7 @@ mod tests {
             linger: Duration::from_secs(60),
             expiry: None,
             ports: Ports::default(),
+            replaces: false,
         }
     }
 

@@ -169,6 +169,8 @@ enum Met {
         stop: Stop,
         /// System and machine, where they were said.
         system: Option<String>,
+        /// A shell there waits for it.
+        waits: Option<(SshProcess, UnixStream)>,
     },
 }
 
@@ -327,20 +329,35 @@ impl Far {
     /// A channel to a far side of the same release, which knows nothing of this
     /// end yet; it is put there where that is wanted.
     pub fn arrive(&self) -> Result<(SshProcess, UnixStream, Greeting), Stop> {
-        match self.meet()? {
-            Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
-            Met::None { stop, system } => {
-                let installed = self.start.side.program.is_none()
-                    && install::is_wanted(self.install, &self.start.destination);
-                if !installed {
-                    return Err(stop);
-                }
-                install::install(&self.start, system.as_deref(), self.timeout)?;
-                match self.meet()? {
-                    Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
-                    Met::None { stop, .. } => Err(stop),
-                }
+        let (stop, system, waits) = match self.meet()? {
+            Met::Same(process, channel, greeting) => return Ok((process, channel, greeting)),
+            Met::None {
+                stop,
+                system,
+                waits,
+            } => (stop, system, waits),
+        };
+        let installed = self.start.side.program.is_none()
+            && install::is_wanted(self.install, &self.start.destination);
+        if !installed {
+            return Err(stop);
+        }
+        let (start, system) = (&self.start, system.as_deref());
+        let met = match waits {
+            Some((mut process, channel)) => {
+                let through = (&mut process, channel);
+                let channel = install::install_through(start, through, system, self.timeout)?;
+                let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
+                self.met((process, channel, heard))?
             }
+            None => {
+                install::install(start, system, self.timeout)?;
+                self.meet()?
+            }
+        };
+        match met {
+            Met::Same(process, channel, greeting) => Ok((process, channel, greeting)),
+            Met::None { stop, .. } => Err(stop),
         }
     }
 
@@ -360,16 +377,22 @@ impl Far {
 
     /// Starts the far side and hears who it is.
     fn meet(&self) -> Result<Met, Stop> {
-        let (mut process, channel, heard) = self.greeted()?;
+        self.met(self.greeted()?)
+    }
+
+    /// Who greeted, or why nobody did.
+    fn met(&self, (mut process, channel, heard): Greeted) -> Result<Met, Stop> {
         let stop = match heard {
             Ok(Line::Greeting(greeting)) => match self.check(&greeting) {
                 Ok(()) => return Ok(Met::Same(process, channel, greeting)),
                 Err(stop) => stop,
             },
             Ok(Line::Absent(system)) => {
-                let stop = self.absent(&system);
-                let system = Some(system);
-                return Ok(Met::None { stop, system });
+                return Ok(Met::None {
+                    stop: self.absent(&system),
+                    system: Some(system),
+                    waits: Some((process, channel)),
+                });
             }
             Err(silence) => {
                 drop(channel);
@@ -386,7 +409,11 @@ impl Far {
                 stop
             }
         };
-        Ok(Met::None { stop, system: None })
+        Ok(Met::None {
+            stop,
+            system: None,
+            waits: None,
+        })
     }
 
     /// Starts the far side, and hears what it says first. If that goes through a master that does
@@ -791,6 +818,6 @@ mod tests {
     }
 
     fn install_failure(said: &str) -> String {
-        install::failed("host", None, None, said).text
+        install::failed("host", None, None, (said, &[][..])).text
     }
 }

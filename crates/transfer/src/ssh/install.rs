@@ -1,10 +1,12 @@
-//! Puts this release into the far side's cache, over ssh and with nothing there
-//! but a shell: written under another name, its size and digest compared, run, its
-//! digest compared again by itself, renamed.
+//! Puts this release onto the far side, over ssh and with nothing there but a shell: into the first
+//! place that has room and where programs may run. Written under another name, its size and
+//! digest compared, run, its digest compared again by itself, renamed.
+//!
+//! The shell that found no longhaul there waits for the script on the same channel, so that
+//! installing needs no login of its own.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,24 +14,32 @@ use std::time::{Duration, Instant};
 use longhaul_engine::net::sha256::Sha256;
 use longhaul_units::ByteCount;
 
-use super::command::{RELEASE, Start};
+use super::command::{CACHE, OTHER_PLACES, RELEASE, Start};
 use super::image::Image;
 use super::process::{Hearing, Login, SshProcess};
-use crate::console::{clear_line, confirm, progress_line, say, shows_progress};
+use crate::console::{
+    MAXIMUM_LOGGED_BYTES, clear_line, confirm, one_line, progress_line, say, shows_progress,
+};
 use crate::stop::{Exit, Stop};
 
 /// More than this the far side does not answer.
 const MAXIMUM_ANSWER_BYTES: u64 = 64 << 10;
 
 /// What the script ends with where something is wrong that it knows.
-const NO_DIRECTORY: i32 = 41;
 const NOT_WRITTEN: i32 = 42;
 const DOES_NOT_RUN: i32 = 43;
 const OTHER_DIGEST: i32 = 44;
 const NOT_WHOLE: i32 = 45;
+const NO_PLACE: i32 = 46;
 
 /// What it says at the end, before the path.
 const INSTALLED: &str = "longhaul-installed/1 ";
+
+/// What it says of a place that is of no use: why, and the path.
+const UNFIT: &str = "longhaul-unfit/1 ";
+
+/// Most places that are heard of: there are fewer.
+const MAXIMUM_UNFIT: usize = 16;
 
 /// Bytes sent at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -71,8 +81,11 @@ impl Expected {
     }
 }
 
-/// The script, for any login shell: within single quotes, without `!`. Where there
-/// is no `sha256sum` the size has to do before it is run.
+/// The script, within single quotes, without `!` and in one line. Where there is no `sha256sum`
+/// the size has to do before the binary is run. At the end the path is in `c`.
+///
+/// A place is tried with a script of its own, which runs there or does not, and with as many
+/// zeros as the binary has bytes: so nothing is sent that would not fit.
 fn script(expected: &Expected) -> String {
     let Expected {
         bytes,
@@ -80,17 +93,30 @@ fn script(expected: &Expected) -> String {
         blake3,
     } = expected;
     format!(
-        "exec sh -c 'umask 077; d=\"${{XDG_CACHE_HOME:-$HOME/.cache}}/longhaul\"; t=\"$d/.new.$$\"; \
-         mkdir -p \"$d\" || exit {NO_DIRECTORY}; \
+        "umask 077; u=$(id -u); c=; f=1; unfit() {{ echo; echo \"{UNFIT}$1 $d\"; }}; \
+         for d in \"{CACHE}\" {OTHER_PLACES}; do \
+         case \"$d\" in /-/*) continue;; esac; \
+         o=$f; f=; mkdir -p \"$d\" 2>/dev/null; \
+         {{ [ -d \"$d\" ] && [ -w \"$d\" ]; }} || {{ unfit directory; continue; }}; \
+         if [ -z \"$o\" ]; then if [ -h \"$d\" ]; then unfit foreign; continue; fi; \
+         [ -O \"$d\" ] || {{ unfit foreign; continue; }}; fi; \
+         t=\"$d/.new.$$\"; \
+         {{ printf \"#\\041/bin/sh\\n\" >\"$t\" && chmod 700 \"$t\"; }} 2>/dev/null \
+         || {{ rm -f \"$t\"; unfit room; continue; }}; \
+         \"$t\" 2>/dev/null || {{ rm -f \"$t\"; unfit noexec; continue; }}; \
+         {{ head -c {bytes} /dev/zero >\"$t\" && [ $(wc -c <\"$t\") -eq {bytes} ]; }} 2>/dev/null \
+         || {{ rm -f \"$t\"; unfit room; continue; }}; \
+         c=\"$d/longhaul-{RELEASE}\"; break; done; \
+         [ \"$c\" ] || exit {NO_PLACE}; \
          trap \"rm -f \\\"$t\\\"; exit {NOT_WHOLE}\" HUP INT TERM; \
-         cat >\"$t\" && chmod 700 \"$t\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
+         head -c {bytes} >\"$t\" && chmod 700 \"$t\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
          [ $(wc -c <\"$t\") -eq {bytes} ] || {{ rm -f \"$t\"; exit {NOT_WHOLE}; }}; \
          if command -v sha256sum >/dev/null; then s=$(sha256sum <\"$t\"); \
          [ \"${{s%% *}}\" = {sha256} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; fi; \
-         g=$(\"$t\" remote --digest) || {{ rm -f \"$t\"; exit {DOES_NOT_RUN}; }}; \
+         g=$(\"$t\" remote --digest </dev/null) || {{ rm -f \"$t\"; exit {DOES_NOT_RUN}; }}; \
          [ \"$g\" = {blake3} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; \
-         mv -f \"$t\" \"$d/longhaul-{RELEASE}\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
-         echo; echo \"{INSTALLED}$d/longhaul-{RELEASE}\"'"
+         mv -f \"$t\" \"$c\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
+         trap - HUP INT TERM; echo; echo \"{INSTALLED}$c\""
     )
 }
 
@@ -161,47 +187,175 @@ fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<
     found.or_else(|| same.then(|| own.to_owned()))
 }
 
-/// Puts it there, and says so; gives the path. Where nothing continues for `bound`, and nobody is
-/// asked something, it is given up.
+/// What is put where, and how long nothing may continue while nobody is asked something.
+struct Putting<'a> {
+    start: &'a Start,
+    image: Image,
+    expected: Expected,
+    bound: Duration,
+}
+
+impl Putting<'_> {
+    fn new<'a>(
+        start: &'a Start,
+        system: Option<&str>,
+        bound: Duration,
+    ) -> Result<Putting<'a>, Stop> {
+        let local = |error: io::Error| Stop::because(Exit::Local, error);
+        let image = Image::open(&binary_for(system)?).map_err(local)?;
+        let expected = Expected::of(&image).map_err(local)?;
+        Ok(Putting {
+            start,
+            image,
+            expected,
+            bound,
+        })
+    }
+
+    /// Sends it to the script that waits on the channel, after these words.
+    fn put(
+        &self,
+        first: &str,
+        process: &mut SshProcess,
+        channel: UnixStream,
+    ) -> Result<UnixStream, Stop> {
+        let host = &self.start.destination;
+        let mut hearing = process.hear(&channel, self.bound);
+        let sent = send(
+            host,
+            first,
+            (&self.image, self.expected.bytes),
+            &channel,
+            &mut hearing,
+        );
+        // One that ended before it had all says why; of one that stands still nothing is heard.
+        let stands_still = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+        let answer = match &sent {
+            Err(error) if stands_still(error) => Answer::default(),
+            _ => {
+                hearing.go_on();
+                Answer::hear(&mut hearing)
+            }
+        };
+        if let Some(path) = &answer.installed {
+            say(&format!(
+                "put longhaul {RELEASE} into {host}:{} ({}, BLAKE3 {})",
+                one_line(path, MAXIMUM_LOGGED_BYTES),
+                ByteCount(self.expected.bytes),
+                self.expected.blake3
+            ));
+            answer.tell_unfit(host);
+            return Ok(channel);
+        }
+        drop(channel);
+        let code = process.end().and_then(|status| status.code());
+        let error = sent
+            .err()
+            .or(answer.error.as_ref().map(|kind| (*kind).into()));
+        Err(failed(host, code, error, (&process.said(), &answer.unfit)))
+    }
+}
+
+/// Puts it there by an ssh of its own, and says so.
 ///
 /// # Errors
 ///
 /// What is in the way, with the remedy.
-pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<String, Stop> {
-    let host = &start.destination;
+pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<(), Stop> {
+    let putting = Putting::new(start, system, bound)?;
+    let line = start.script(&format!("exec sh -c '{}'", script(&putting.expected)));
     let local = |error: io::Error| Stop::because(Exit::Local, error);
-    let binary = binary_for(system)?;
-    let image = Image::open(&binary).map_err(local)?;
-    let expected = Expected::of(&image).map_err(local)?;
-    let line = start.script(&script(&expected));
     let (mut process, channel) = SshProcess::start(&line, Login::Asking).map_err(local)?;
-    let mut hearing = process.hear(&channel, bound);
-    let sent = send(host, (&image, expected.bytes), &channel, &mut hearing);
-    let mut answer = String::new();
-    // Where it was given up, nothing more is waited for.
-    let heard = sent.and_then(|()| {
-        hearing.go_on();
-        let heard = hearing.take(MAXIMUM_ANSWER_BYTES);
-        { heard }.read_to_string(&mut answer).map(drop)
-    });
-    drop(channel);
-    let code = process.end().and_then(|status| status.code());
-    let path = answer.lines().find_map(|line| line.strip_prefix(INSTALLED));
-    match (code, path) {
-        (Some(0), Some(path)) => {
-            say(&format!(
-                "put longhaul {RELEASE} into {host}:{path} ({}, BLAKE3 {})",
-                ByteCount(expected.bytes),
-                expected.blake3
-            ));
-            Ok(path.to_owned())
+    putting.put("", &mut process, channel).map(drop)
+}
+
+/// Puts it there over the channel of a shell that found none and waits; then it runs there.
+///
+/// # Errors
+///
+/// As [`install`].
+pub fn install_through(
+    start: &Start,
+    (process, channel): (&mut SshProcess, UnixStream),
+    system: Option<&str>,
+    bound: Duration,
+) -> Result<UnixStream, Stop> {
+    let putting = Putting::new(start, system, bound)?;
+    let first = format!("{}; exec \"$c\" $a\n", script(&putting.expected));
+    putting.put(&first, process, channel)
+}
+
+/// What the script says.
+#[derive(Debug, Default)]
+struct Answer {
+    installed: Option<String>,
+    unfit: Vec<Unfit>,
+    error: Option<io::ErrorKind>,
+}
+
+/// A place that is of no use.
+#[derive(Debug)]
+pub(super) struct Unfit {
+    place: String,
+    why: &'static str,
+}
+
+impl Answer {
+    /// Reads no more than to the end of the line that reports the installation: the binary speaks
+    /// next.
+    fn hear(channel: &mut impl Read) -> Answer {
+        let mut answer = Answer::default();
+        let mut channel = channel.take(MAXIMUM_ANSWER_BYTES);
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        loop {
+            match channel.read(&mut byte) {
+                Ok(0) => return answer,
+                Ok(_) if byte == [b'\n'] => {
+                    let text = String::from_utf8_lossy(&line).into_owned();
+                    line.clear();
+                    if let Some(path) = text.strip_prefix(INSTALLED) {
+                        answer.installed = Some(path.to_owned());
+                        return answer;
+                    }
+                    let unfit = text.strip_prefix(UNFIT).and_then(unfit_of);
+                    answer.unfit.extend(unfit);
+                    answer.unfit.truncate(MAXIMUM_UNFIT);
+                }
+                Ok(_) => line.push(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    answer.error = Some(error.kind());
+                    return answer;
+                }
+            }
         }
-        _ => Err(failed(host, code, heard.err(), &process.said())),
     }
+
+    fn tell_unfit(&self, host: &str) {
+        for Unfit { place, why } in &self.unfit {
+            say(&format!("not into {host}:{place}: {why}"));
+        }
+    }
+}
+
+fn unfit_of(told: &str) -> Option<Unfit> {
+    let (word, place) = told.split_once(' ')?;
+    let why = match word {
+        "directory" => "the directory cannot be made or written",
+        "foreign" => "it belongs to another user, or is a link",
+        "room" => "there is no room for it (a full disk or quota?)",
+        "noexec" => "programs do not run there (mounted noexec)",
+        _ => return None,
+    };
+    Some(Unfit {
+        place: one_line(place, MAXIMUM_LOGGED_BYTES),
+        why,
+    })
 }
 
 fn send(
     host: &str,
+    first: &str,
     (image, bytes): (&Image, u64),
     channel: &UnixStream,
     hearing: &mut Hearing<'_>,
@@ -212,12 +366,13 @@ fn send(
     if !terminal {
         say(&sending(host, 0, bytes));
     }
+    write_patiently(channel, first.as_bytes(), hearing)?;
     let (mut buffer, mut sent, mut drawn) = (vec![0; CHUNK_BYTES], 0, None);
     loop {
         let count = from.read(&mut buffer)?;
         if count == 0 {
             clear_line();
-            return channel.shutdown(Shutdown::Write);
+            return Ok(());
         }
         write_patiently(channel, &buffer[..count], hearing)?;
         sent += count as u64;
@@ -257,38 +412,48 @@ fn write_patiently(
     Ok(())
 }
 
-pub(super) fn failed(host: &str, code: Option<i32>, sent: Option<io::Error>, said: &str) -> Stop {
+pub(super) fn failed(
+    host: &str,
+    code: Option<i32>,
+    sent: Option<io::Error>,
+    (said, unfit): (&str, &[Unfit]),
+) -> Stop {
+    let stands_still = sent
+        .as_ref()
+        .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
     let why = match code {
-        Some(NO_DIRECTORY) => {
-            "the cache directory cannot be made there (a home that cannot be written?): set \
-             XDG_CACHE_HOME there, or put longhaul into its PATH"
+        Some(NO_PLACE) => {
+            "make room, set XDG_CACHE_HOME there to a directory where programs may run, or put \
+             longhaul into its PATH"
         }
         Some(NOT_WRITTEN) => {
             "it could not be written there (a full disk or quota?): make room, set XDG_CACHE_HOME \
              there, or put longhaul into its PATH"
         }
         Some(DOES_NOT_RUN) => {
-            "it does not run there (a cache mounted noexec, or a system whose libraries are older: \
-             use the static binary that `make dist` makes): set XDG_CACHE_HOME there, or put \
-             longhaul into its PATH"
+            "it does not run there (a system whose libraries are older: use the static binary that \
+             `make dist` makes): put longhaul into its PATH"
         }
         Some(OTHER_DIGEST) => "it arrived damaged: check the disk there, and try again",
-        _ if sent
-            .as_ref()
-            .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) =>
-        {
+        _ if stands_still => {
             "nothing moved for --timeout: try again, and check that the host and its file systems \
              answer"
         }
         Some(NOT_WHOLE) => "not all of it arrived: try again",
         _ => "the connection was lost: try again",
     };
+    // Where a place is missing, that the sending end was cut off is no news.
+    let sent = sent.filter(|_| code != Some(NO_PLACE));
     let sent = sent.map_or(String::new(), |error| format!(" ({error})"));
     let above = match said.trim().is_empty() {
         true => "",
         false => "; what the far side said is above",
     };
-    let text = format!("{host}: longhaul could not be put there{sent}{above}: {why}");
+    let places: String = unfit
+        .iter()
+        .map(|Unfit { place, why }| format!("{place}: {why}; "))
+        .collect();
+    let text = format!("{host}: longhaul could not be put there{sent}{above}: {places}{why}");
     Stop::new(Exit::Connection, text)
 }
 
@@ -309,8 +474,7 @@ mod tests {
     #[test]
     fn every_shell_can_read_the_script() {
         let script = script(&expected("a", "b"));
-        assert_eq!(script.matches('\'').count(), 2);
-        assert!(!script.contains(['!', '\n']), "{script}");
+        assert!(!script.contains(['!', '\n', '\'']), "{script}");
     }
 
     #[test]

@@ -30,6 +30,7 @@ fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
         linger: std::time::Duration::ZERO,
         expiry: None,
         ports: Ports::default(),
+        replaces: ssh.install_remote,
     }
 }
 

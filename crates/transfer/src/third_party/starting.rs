@@ -86,6 +86,7 @@ fn far_in_role(destination: &str, asked: &JobRequest<'_>, role: Role) -> Result<
         linger: asked.connection().timeout,
         expiry: asked.expiry(),
         ports: ssh.ports.unwrap_or_default(),
+        replaces: ssh.install_remote,
     };
     let timeout = asked.connection().timeout;
     Far::in_role(destination, (ssh, timeout), side).map(Arc::new)
