@@ -332,6 +332,13 @@ fn nothing_has_to_be_installed() {
     let (done, sshd) = copy(&plain);
     done.expect(0)
         .says(&["put longhaul", "/.cache/longhaul/longhaul-", "BLAKE3"]);
+    let mode = std::os::unix::fs::PermissionsExt::mode;
+    let file = sshd.home().join("file").metadata().unwrap();
+    assert_eq!(
+        mode(&file.permissions()) & 0o777,
+        0o644,
+        "its own umask counts"
+    );
     let mut again = sshd.command_of(&binary, "cp");
     let again = run(again.args(["zero:1MiB", "dtn:other"])).expect(0);
     assert!(!again.errors.contains("put longhaul"), "{}", again.errors);
@@ -414,7 +421,22 @@ fn where_there_is_no_place_each_is_named() {
     command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
     run(&mut command)
         .expect(3)
-        .says(&["/var/tmp/longhaul-0: it belongs to another user"]);
+        .says(&["/var/tmp/longhaul-0: it or the directory above it is not yours alone"]);
+    // Others could put another one there.
+    let open = format!(
+        "{NO_PROGRAMS} mkdir $far/open; chmod 777 $far/open; mount -o remount,noexec /var/tmp; \
+         mount --bind /tmp /tmp; mount -o remount,bind,noexec /tmp"
+    );
+    let sshd = Sshd::with(&Setting {
+        config: "SetEnv PATH=/usr/bin:/bin SCRATCH=/root/open",
+        before: &open,
+        ..Setting::default()
+    });
+    let mut command = sshd.command_of(&binary, "cp");
+    command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
+    run(&mut command)
+        .expect(3)
+        .says(&["/root/open/.longhaul-0: it or the directory above it is not yours alone"]);
 }
 
 #[test]

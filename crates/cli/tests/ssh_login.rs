@@ -23,6 +23,11 @@ const BARE: &str = "SetEnv PATH=/usr/bin:/bin";
 fn assert_logins(sshd: Sshd, expected: usize) {
     let log = sshd.log();
     assert_eq!(log.matches("Accepted ").count(), expected, "{log}");
+    assert_eq!(
+        log.matches("[preauth]").count(),
+        0,
+        "nobody was refused: {log}"
+    );
 }
 
 /// This binary as it is put onto a far side.
@@ -147,24 +152,43 @@ fn a_login_that_is_kept_serves_later_commands_until_it_is_ended() {
     let again = list();
     assert!(!again.errors.contains("kept"), "{}", again.errors);
     // It was ended otherwise.
+    let master = master_at(&sshd, &kept);
     to_master(&sshd, &kept, "exit");
+    await_end(master);
     list().says(&["is kept for"]);
     // It died, and left its socket.
-    kill_process(master_at(&sshd, &kept), Signal::KILL).unwrap();
+    let master = master_at(&sshd, &kept);
+    kill_process(master, Signal::KILL).unwrap();
+    await_end(master);
     list().says(&["the kept login to dtn has ended", "is kept for"]);
     // It stands still.
     let master = master_at(&sshd, &kept);
     kill_process(master, Signal::STOP).unwrap();
     list().says(&["the kept login to dtn does not answer"]);
     kill_process(master, Signal::KILL).unwrap();
+    await_end(master);
     list().says(&["is kept for"]);
-    // It is not wanted any more.
+    // It is not wanted any more, and what goes through it continues.
     let master = master_at(&sshd, &kept);
+    let mut copy = keeping(&sshd, &runtime, "cp");
+    let copying = Running::start(copy.args(["--json", "zero:1TB", "dtn:null:"]));
+    assert!(
+        copying
+            .event(|event| event["event"] == "progress")
+            .is_some()
+    );
     let mut off = sshd.command("ls");
     off.env("XDG_RUNTIME_DIR", runtime.path());
     run(off.args(["--ssh-persist", "off", "dtn:"]))
         .expect(0)
         .says(&["the kept login to dtn is ended"]);
+    assert!(
+        copying
+            .event(|event| event["event"] == "progress")
+            .is_some()
+    );
+    copying.signal(Signal::INT);
+    copying.wait().expect(130);
     await_end(master);
     assert_eq!(socket(&runtime), None);
     assert_logins(sshd, 6);
@@ -199,6 +223,40 @@ fn a_directory_that_others_reach_holds_no_login() {
     list().says(&["no login is kept", "chmod 700"]);
     assert_eq!(socket(&runtime), None);
     assert_logins(sshd, 2);
+}
+
+/// The same command where something else is mounted.
+fn with_mounts(command: &Command, script: &str) -> Command {
+    let mut within = Command::new("unshare");
+    within
+        .args(["--mount", "sh", "-c"])
+        .arg(format!("set -e; {script}; exec \"$@\""))
+        .arg("sh")
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        within.env(name, value.unwrap());
+    }
+    within
+}
+
+#[test]
+fn without_a_socket_there_is_a_login_all_the_same() {
+    if !is_possible() {
+        return;
+    }
+    let (sshd, runtime) = (Sshd::start(), runtime());
+    let place = runtime.path().display();
+    // There is room for the directory, and for no socket in it.
+    let full = format!(
+        "mount -t tmpfs -o nr_inodes=2,mode=700 none {place}; mkdir -m 700 {place}/longhaul"
+    );
+    let mut list = keeping(&sshd, &runtime, "ls");
+    list.arg("dtn:");
+    run(&mut with_mounts(&list, &full))
+        .expect(0)
+        .says(&["no login is kept: no socket can be made"]);
+    assert_logins(sshd, 1);
 }
 
 #[test]

@@ -110,7 +110,18 @@ pub struct SshSettings {
 
 /// How long a login is kept after its last use, in whole seconds; 0: not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
 pub struct Persist(u32);
+
+impl TryFrom<u32> for Persist {
+    type Error = String;
+
+    fn try_from(seconds: u32) -> Result<Persist, String> {
+        let kept = Persist::of_seconds(seconds);
+        let too_long = || "a login is kept for 7d at most".to_owned();
+        (kept.0 == seconds).then_some(kept).ok_or_else(too_long)
+    }
+}
 
 impl Persist {
     /// Not longer: what is kept so long is a service, and has one of its own.
@@ -170,6 +181,7 @@ mod tests {
         assert_eq!(read("10min").unwrap().option(), "-oControlPersist=600");
         assert_eq!(read("0.5s").unwrap().shown(), "1 s");
         assert!(read("off").unwrap().is_off() && read("0").unwrap().is_off());
+        assert!(serde_json::from_str::<Persist>("604801").is_err());
         for bad in ["10", "never", "8d", ""] {
             assert!(read(bad).is_err(), "{bad}");
         }

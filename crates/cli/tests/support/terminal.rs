@@ -57,7 +57,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until it has shown this once more than when it was last waited for.
+    /// Waits until it has shown this.
     #[track_caller]
     pub fn await_words(&mut self, text: &str) {
         while !self.shown.contains(text) {

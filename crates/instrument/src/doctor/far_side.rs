@@ -57,6 +57,7 @@ pub(super) fn over_ssh(
             true =>
                 "; it asks for a password, so that one ssh connection alone carries data \
                      where no port opens: a key in an agent changes that",
+            false if start.is_joined() => " through the login that is kept",
             false => ", and asks for nothing",
         }
     )));

@@ -54,8 +54,23 @@ pub(super) struct Told {
     pub took: Duration,
 }
 
-/// Asks a shell there to describe its host.
+/// Asks a shell there to describe its host. A master that does not serve is left.
 pub(super) fn ask_shell(
+    start: &Start,
+    path: &[u8],
+    login: (Login, Duration),
+) -> Result<Told, Stop> {
+    let told = ask_shell_once(start, path, login);
+    match told {
+        Err(stop) if stop.exit == Exit::Connection && start.is_joined() => {
+            start.shun_master("no shell answers through it");
+            ask_shell_once(start, path, login)
+        }
+        told => told,
+    }
+}
+
+fn ask_shell_once(
     start: &Start,
     path: &[u8],
     (login, bound): (Login, Duration),

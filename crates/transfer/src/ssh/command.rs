@@ -26,6 +26,14 @@ pub const CACHE: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/longhaul";
 pub const OTHER_PLACES: &str = "\"${SCRATCH:-/-}/.longhaul-$u\" \"${WORK:-/-}/.longhaul-$u\" \
     \"/var/tmp/longhaul-$u\" \"${XDG_RUNTIME_DIR:-/-}/longhaul\" \"/tmp/longhaul-$u\"";
 
+/// For a shell: whether such a directory is this user's alone, and nobody else can put another
+/// one in its place. `u` is the user.
+pub const IS_OWN: &str = "own() { [ -h \"$1\" ] && return 1; [ -O \"$1\" ] || return 1; \
+    case \"$(stat -c %a \"$1\")\" in 700|2700) ;; *) return 1;; esac; \
+    case \"$(stat -c %u:%A \"${1%/*}\")\" in \
+    0:d????-??-?*|\"$u\":d????-??-?*|0:d????????[tT]*|\"$u\":d????????[tT]*) return 0;; esac; \
+    return 1; };";
+
 /// Never a terminal, nor anything of the user's configuration that is meant for a shell or for
 /// other connections: as in `scp`.
 const OPTIONS: [&str; 6] = [
@@ -91,12 +99,19 @@ pub struct Start {
 }
 
 /// What the user's ssh would do with a destination, a setting a line; this starts a process.
-pub(super) fn configured(words: &[OsString], destination: &str) -> Option<String> {
+/// The user's own options count more than these.
+pub(super) fn configured(
+    words: &[OsString],
+    options: &[&str],
+    destination: &str,
+) -> Option<String> {
     let (program, rest) = words.split_first()?;
     let mut command = Command::new(program);
     command
         .args(rest)
-        .args(["-G", "--", destination])
+        .arg("-G")
+        .args(options)
+        .args(["--", destination])
         .stdin(Stdio::null())
         .stderr(Stdio::null());
     let output = output_within(&mut command, CONFIGURED_WITHIN).ok()?;
@@ -106,7 +121,7 @@ pub(super) fn configured(words: &[OsString], destination: &str) -> Option<String
 /// Where the user's ssh would connect to; this starts a process.
 pub fn server_of(arguments: &SshSettings, destination: &str) -> Option<HostPort> {
     let words = ssh_words(arguments).ok()?;
-    let text = configured(&words, destination)?;
+    let text = configured(&words, &[], destination)?;
     let port = setting(&text, "port ")?.parse().ok()?;
     Some(HostPort::new(host_name_in(&text)?, port))
 }
@@ -162,9 +177,14 @@ impl Start {
             .logged_in(words, destination, process.has_asked());
     }
 
+    /// Whether it is reached through a master that was there before.
+    pub fn is_joined(&self) -> bool {
+        self.sharing.process().is_some()
+    }
+
     /// The master that was there does not serve, for this reason.
     pub fn shun_master(&self, why: &str) {
-        self.sharing.shun(&self.words, &self.destination, why);
+        self.sharing.shun(&self.destination, why);
     }
 
     /// The name of the user's ssh, for messages.
@@ -274,15 +294,17 @@ fn far_command(program: Option<&str>, arguments: &str, replaces: bool) -> String
     }
     // What another release says would come too late to replace it over this channel.
     let is_same = match replaces {
-        true => format!(" && [ \"$(longhaul --version 2>/dev/null)\" = \"longhaul {RELEASE}\" ]"),
+        true => format!(
+            " && [ \"$(longhaul --version 2>/dev/null </dev/null)\" = \"longhaul {RELEASE}\" ]"
+        ),
         false => String::new(),
     };
     format!(
         "exec sh -c 'a=\"{arguments}\"; c=\"{CACHE}/longhaul-{RELEASE}\"; \
          PATH=\"$PATH:$HOME/.local/bin:$HOME/bin\"; \
-         if [ -x \"$c\" ]; then exec \"$c\" $a; fi; u=$(id -u); \
+         if [ -x \"$c\" ]; then exec \"$c\" $a; fi; u=$(id -u); {IS_OWN} \
          for d in {OTHER_PLACES}; do c=\"$d/longhaul-{RELEASE}\"; \
-         [ -h \"$d\" ] || {{ [ -O \"$d\" ] && [ -O \"$c\" ] && [ -x \"$c\" ] && exec \"$c\" $a; }}; done; \
+         [ -x \"$c\" ] && [ -O \"$c\" ] && own \"$d\" && exec \"$c\" $a; done; \
          if command -v longhaul >/dev/null 2>&1{is_same}; then exec longhaul $a; fi; \
          echo; echo \"longhaul-absent/1 $(uname -sm)\"; read -r s && eval \"$s\"'"
     )

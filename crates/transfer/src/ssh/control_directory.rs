@@ -6,6 +6,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::state::make_private;
@@ -19,7 +20,8 @@ const SSH_ADDS_BYTES: usize = 17;
 /// Hexadecimal digits of a socket's name: 80 bits, far above what two hosts could share.
 const NAME_DIGITS: usize = 20;
 
-/// `longhaul` in `XDG_RUNTIME_DIR`, else `.cache/longhaul/ssh` of the home.
+/// `longhaul` in `XDG_RUNTIME_DIR`, else `.cache/longhaul/ssh` of the home. A place that is another
+/// user's, as after `su`, is passed over, and nothing is made there.
 ///
 /// # Errors
 ///
@@ -29,30 +31,74 @@ pub fn of_this_user() -> Result<PathBuf, String> {
         let value = std::env::var_os(name).map(PathBuf::from);
         value.filter(|path| path.is_absolute() && path.is_dir())
     };
-    let directory = absolute("XDG_RUNTIME_DIR")
-        .map(|runtime| runtime.join("longhaul"))
-        .or_else(|| absolute("HOME").map(|home| home.join(".cache/longhaul/ssh")));
-    let directory =
-        directory.ok_or("neither XDG_RUNTIME_DIR nor HOME names a directory: set one of them")?;
-    private(&directory)
+    let runtime = absolute("XDG_RUNTIME_DIR").map(|runtime| runtime.join("longhaul"));
+    let home = absolute("HOME").map(|home| home.join(".cache/longhaul/ssh"));
+    let mut found =
+        Err("neither XDG_RUNTIME_DIR nor HOME names a directory: set one of them".to_owned());
+    for directory in runtime.into_iter().chain(home) {
+        match (private(&directory), &found) {
+            (Ok(directory), _) => return Ok(directory),
+            // The first reason is that of the better place.
+            (Err(why), Err(before)) if before.starts_with("neither ") => found = Err(why),
+            _ => {}
+        }
+    }
+    found
 }
 
-/// Makes it if it is not there, and sees to it that it is this user's alone, with all above it.
+/// Makes it if it is not there, and sees to it that it is this user's alone, with all above it:
+/// that first.
 fn private(directory: &Path) -> Result<PathBuf, String> {
     let failed = |error: io::Error| format!("{}: {error}", directory.display());
+    let mut there = directory.ancestors().skip(1);
+    let there = there.find(|above| above.symlink_metadata().is_ok());
+    let there = there.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+    irreplaceable(&there.canonicalize().map_err(failed)?)?;
     make_private(directory).map_err(failed)?;
     let own = directory.symlink_metadata().map_err(failed)?;
     if let Some(why) = not_private(&own) {
         return Err(format!("{} {why}", directory.display()));
     }
     let real = directory.canonicalize().map_err(failed)?;
-    for above in real.ancestors().skip(1) {
-        let found = above.metadata().map_err(failed)?;
+    real.parent().map_or(Ok(()), irreplaceable)?;
+    Ok(real)
+}
+
+/// Sees to it that nobody else can put something in the place of what is in a directory.
+fn irreplaceable(directory: &Path) -> Result<(), String> {
+    for above in directory.ancestors() {
+        let found = above.metadata();
+        let found = found.map_err(|error| format!("{}: {error}", above.display()))?;
         if let Some(why) = replaceable(&found) {
             return Err(format!("{} {why}", above.display()));
         }
     }
-    Ok(real)
+    Ok(())
+}
+
+/// Makes a socket as ssh does, beside this one, and removes it: where it cannot, ssh would end
+/// after it has logged in.
+///
+/// # Errors
+///
+/// For people: why it cannot.
+pub fn try_socket(socket: &Path) -> Result<(), String> {
+    let [first, second] = ["try", "tried"].map(|end| {
+        let mut name = socket.as_os_str().to_owned();
+        name.push(format!(".{end}{}", std::process::id()));
+        PathBuf::from(name)
+    });
+    let made = UnixListener::bind(&first).and_then(|_| std::fs::hard_link(&first, &second));
+    // What was not made is not there.
+    let _ = std::fs::remove_file(&first);
+    let _ = std::fs::remove_file(&second);
+    made.map_err(|error| {
+        format!(
+            "no socket can be made in {}: {error}: set XDG_RUNTIME_DIR to a directory on this \
+             host's own disk or memory",
+            socket.parent().unwrap_or(socket).display()
+        )
+    })
 }
 
 fn me() -> u32 {
@@ -99,6 +145,19 @@ pub fn socket_in(
     };
     // Hosts may share a home, and no socket.
     add(rustix::system::uname().nodename().to_bytes());
+    // Other credentials may have other rights there.
+    for name in ["SSH_AUTH_SOCK", "KRB5CCNAME"] {
+        add(std::env::var_os(name).unwrap_or_default().as_bytes());
+    }
+    let program = words.first().map(|program| in_path(program));
+    add(program.unwrap_or_default().as_os_str().as_bytes());
+    if words.len() > 1 {
+        // Files that options name may be relative to it.
+        add(std::env::current_dir()
+            .unwrap_or_default()
+            .as_os_str()
+            .as_bytes());
+    }
     words.iter().for_each(|word| add(word.as_bytes()));
     add(destination.as_bytes());
     add(configuration.as_bytes());
@@ -113,6 +172,17 @@ pub fn socket_in(
         ));
     }
     Ok(socket)
+}
+
+/// The file that a program's name stands for.
+fn in_path(program: &OsString) -> PathBuf {
+    let program = Path::new(program);
+    if program.components().count() > 1 {
+        return program.to_owned();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|directory| directory.join(program));
+    found.find(|file| file.is_file()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -146,6 +216,11 @@ mod tests {
         assert!(private(&directory).unwrap_err().contains("by others"));
         mode(&place.path().join("a"), 0o1777);
         assert!(private(&directory).is_ok(), "sticky, as /tmp");
+        let below = place.path().join("a/other/longhaul");
+        mode(&place.path().join("a"), 0o777);
+        assert!(private(&below).is_err());
+        assert!(!below.exists(), "nothing is made where others write");
+        mode(&place.path().join("a"), 0o700);
         let link = place.path().join("a/link");
         symlink(&directory, &link).unwrap();
         assert!(private(&link).unwrap_err().contains("no directory"));
@@ -155,6 +230,15 @@ mod tests {
         } else {
             longhaul_testing::skip("only root gives a directory away");
         }
+    }
+
+    #[test]
+    fn a_socket_is_tried_and_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        try_socket(&place.path().join("0123")).unwrap();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+        let missing = try_socket(&place.path().join("gone/0123"));
+        assert!(missing.unwrap_err().contains("XDG_RUNTIME_DIR"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ use crate::stop::{Exit, Stop};
 // tidy: long file because it is the life of one far side.
 
 /// What ssh exits with where it is ssh that failed.
-const SSH_FAILED: i32 = 255;
+pub(super) const SSH_FAILED: i32 = 255;
 
 /// What ssh says where it, or the host, does not accept the other.
 const NOT_ACCEPTED: [&str; 4] = [
@@ -70,9 +70,6 @@ const LONG_PATH: Duration = Duration::from_millis(15);
 /// How long a login without questions may take. One that takes longer is begun again with
 /// questions allowed.
 const SILENT_LOGIN: Duration = Duration::from_secs(30);
-
-/// How long the far side may take to greet through a master that was there: no login is on the way.
-const JOINED_ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Round trips within which a direct stream opens: TCP, TLS, and as many as the
 /// far side's machine may need for them.
@@ -420,12 +417,8 @@ impl Far {
     /// not serve, ssh logs in anew.
     fn greeted(&self) -> Result<Greeted, Stop> {
         let (mut process, channel) = self.run()?;
-        let is_joined = self.start.sharing.process().is_some();
-        let bound = match is_joined {
-            true => self.timeout.min(JOINED_ANSWERS_WITHIN),
-            false => self.timeout,
-        };
-        let heard = await_greeting(process.hear(&channel, bound), REMOTE);
+        let is_joined = self.start.is_joined();
+        let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
         let failed = heard.as_ref().err().filter(|_| is_joined);
         let Some(why) = failed.and_then(|silence| unserved(silence, &mut process)) else {
             self.start.note_login(&process);
@@ -547,7 +540,7 @@ impl Far {
         let most = most.min(opened.welcome.maximum_streams.max(1));
         let welcome = opened.welcome.clone();
         let transfer = Arc::downgrade(transfer);
-        if self.was_perhaps_asked(opened.rtt) {
+        if self.was_perhaps_asked(opened.rtt) || self.start.sharing.has_master() {
             further.be_careful();
         }
         prepare_further(beside, &transfer, opened.rtt, most as usize);

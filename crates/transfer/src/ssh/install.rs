@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use longhaul_engine::net::sha256::Sha256;
 use longhaul_units::ByteCount;
 
-use super::command::{CACHE, OTHER_PLACES, RELEASE, Start};
+use super::command::{CACHE, IS_OWN, OTHER_PLACES, RELEASE, Start};
 use super::image::Image;
 use super::process::{Hearing, Login, SshProcess};
 use crate::console::{
@@ -93,13 +93,14 @@ fn script(expected: &Expected) -> String {
         blake3,
     } = expected;
     format!(
-        "umask 077; u=$(id -u); c=; f=1; unfit() {{ echo; echo \"{UNFIT}$1 $d\"; }}; \
+        "k=$(umask); umask 077; u=$(id -u); c=; f=1; {IS_OWN} \
+         unfit() {{ echo; echo \"{UNFIT}$1 $d\"; }}; \
          for d in \"{CACHE}\" {OTHER_PLACES}; do \
          case \"$d\" in /-/*) continue;; esac; \
-         o=$f; f=; mkdir -p \"$d\" 2>/dev/null; \
+         o=$f; f=; if [ \"$o\" ]; then mkdir -p \"$d\" 2>/dev/null; \
+         else mkdir -m 700 \"$d\" 2>/dev/null; fi; \
          {{ [ -d \"$d\" ] && [ -w \"$d\" ]; }} || {{ unfit directory; continue; }}; \
-         if [ -z \"$o\" ]; then if [ -h \"$d\" ]; then unfit foreign; continue; fi; \
-         [ -O \"$d\" ] || {{ unfit foreign; continue; }}; fi; \
+         [ \"$o\" ] || own \"$d\" || {{ unfit foreign; continue; }}; \
          t=\"$d/.new.$$\"; \
          {{ printf \"#\\041/bin/sh\\n\" >\"$t\" && chmod 700 \"$t\"; }} 2>/dev/null \
          || {{ rm -f \"$t\"; unfit room; continue; }}; \
@@ -116,7 +117,7 @@ fn script(expected: &Expected) -> String {
          g=$(\"$t\" remote --digest </dev/null) || {{ rm -f \"$t\"; exit {DOES_NOT_RUN}; }}; \
          [ \"$g\" = {blake3} ] || {{ rm -f \"$t\"; exit {OTHER_DIGEST}; }}; \
          mv -f \"$t\" \"$c\" || {{ rm -f \"$t\"; exit {NOT_WRITTEN}; }}; \
-         trap - HUP INT TERM; echo; echo \"{INSTALLED}$c\""
+         trap - HUP INT TERM; umask $k; echo; echo \"{INSTALLED}$c\""
     )
 }
 
@@ -263,10 +264,17 @@ impl Putting<'_> {
 /// What is in the way, with the remedy.
 pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<(), Stop> {
     let putting = Putting::new(start, system, bound)?;
-    let line = start.script(&format!("exec sh -c '{}'", script(&putting.expected)));
     let local = |error: io::Error| Stop::because(Exit::Local, error);
-    let (mut process, channel) = SshProcess::start(&line, Login::Asking).map_err(local)?;
-    putting.put("", &mut process, channel).map(drop)
+    loop {
+        let line = start.script(&format!("exec sh -c '{}'", script(&putting.expected)));
+        let (mut process, channel) = SshProcess::start(&line, Login::Asking).map_err(local)?;
+        match putting.put("", &mut process, channel) {
+            Err(_) if start.is_joined() && !process.ended_by_itself() => {
+                start.shun_master("its connection was lost");
+            }
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// Puts it there over the channel of a shell that found none and waits; then it runs there.
@@ -342,7 +350,7 @@ fn unfit_of(told: &str) -> Option<Unfit> {
     let (word, place) = told.split_once(' ')?;
     let why = match word {
         "directory" => "the directory cannot be made or written",
-        "foreign" => "it belongs to another user, or is a link",
+        "foreign" => "it or the directory above it is not yours alone",
         "room" => "there is no room for it (a full disk or quota?)",
         "noexec" => "programs do not run there (mounted noexec)",
         _ => return None,

@@ -6,7 +6,9 @@
 //! listens on such a socket gets what passes through it.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -22,8 +24,9 @@ use crate::settings::Persist;
 /// How long a login is kept on a terminal where nobody says.
 const USUAL: Persist = Persist::of_seconds(600);
 
-/// How long a master may take to say that it is there. It is on this host.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// How long a master may take to say that it is there. It is on this host; ssh reads its
+/// configuration first, which may run commands.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(15);
 
 /// How often a connection that is kept is asked whether it lives, and how many times it may not
 /// answer: a dead one is left within a minute.
@@ -32,8 +35,14 @@ const ALIVE_OPTIONS: [&str; 2] = ["-oServerAliveInterval=15", "-oServerAliveCoun
 /// Asks nobody, and shows only what went wrong.
 const SILENT: [&str; 2] = ["-oBatchMode=yes", "-oLogLevel=ERROR"];
 
-/// Goes through no master, and makes none.
-const ALONE: [&str; 2] = ["-oControlMaster=no", "-oControlPath=none"];
+/// Goes through no master, and makes none. Unlike `-oControlPath`, `-S` counts wherever it stands.
+const ALONE: [&str; 2] = ["-oControlMaster=no", "-Snone"];
+
+/// Has ssh log in nowhere. It only counts if the user's own words have no such option.
+const GUARD: &str = "-oProxyCommand=false";
+
+/// What `ssh -G` says of a control path that nobody has set.
+const UNSET: &str = "/-";
 
 /// What ssh says where sshd lets no more sessions into a connection.
 pub const NO_MORE_SESSIONS: &str = "Session open refused by peer";
@@ -85,6 +94,8 @@ pub struct Sharing {
     master: OnceLock<Master>,
     /// The master does not serve.
     shunned: AtomicBool,
+    /// A further channel logs in nowhere.
+    guarded: OnceLock<bool>,
 }
 
 /// What became of a question to a master.
@@ -102,6 +113,7 @@ impl Sharing {
             configuration: OnceLock::new(),
             master: OnceLock::new(),
             shunned: AtomicBool::new(false),
+            guarded: OnceLock::new(),
         }
     }
 
@@ -109,7 +121,7 @@ impl Sharing {
     pub fn configuration(&self, words: &[OsString], destination: &str) -> Option<&str> {
         let found = self
             .configuration
-            .get_or_init(|| configured(words, destination));
+            .get_or_init(|| configured(words, &[&format!("-oControlPath={UNSET}")], destination));
         found.as_deref()
     }
 
@@ -162,22 +174,33 @@ impl Sharing {
         options.push("-oControlMaster=no".into());
         options.push(control_path(socket));
         // Where the master does not serve, nobody logs in instead.
-        options.push("-oProxyCommand=false".into());
+        options.push(GUARD.into());
         options
     }
 
-    /// The ways of a further channel, the better one first.
+    /// The ways of a further channel, the better one first; where a master is there, this starts
+    /// a process.
     pub fn ways(&self, words: &[OsString], destination: &str) -> Vec<Through> {
-        match self.master(words, destination) {
-            _ if self.is_shunned() => vec![Through::Itself],
-            Master::Nobody => vec![Through::Itself],
-            Master::Users { .. } => vec![Through::Master, Through::Itself],
+        let master = self.master(words, destination);
+        if self.is_shunned() || *master == Master::Nobody {
+            return vec![Through::Itself];
+        }
+        let is_guarded = self.guarded.get_or_init(|| is_guarded(words, destination));
+        match master {
+            _ if !is_guarded => vec![Through::Itself],
             // Each with a connection of its own carries more, if that needs nobody.
-            Master::Own { socket, .. } if asks_nobody(socket) => {
+            Master::Own { socket, .. } if !asks_mark(socket).exists() => {
                 vec![Through::Itself, Through::Master]
             }
-            Master::Own { .. } => vec![Through::Master, Through::Itself],
+            // To log in by itself would fail.
+            Master::Own { .. } => vec![Through::Master],
+            Master::Nobody | Master::Users { .. } => vec![Through::Master, Through::Itself],
         }
+    }
+
+    /// Whether a connection is shared, so that nobody knows whether a login asks something.
+    pub fn has_master(&self) -> bool {
+        *self.known() != Master::Nobody
     }
 
     fn master(&self, words: &[OsString], destination: &str) -> &Master {
@@ -217,18 +240,12 @@ impl Sharing {
         self.shunned.load(Ordering::Relaxed)
     }
 
-    /// No master is used any more, since the one that was there did not serve.
-    pub fn shun(&self, words: &[OsString], destination: &str, why: &str) {
+    /// No master is used any more, since the one that was there did not serve. It is not ended:
+    /// other commands may use it.
+    pub fn shun(&self, destination: &str, why: &str) {
         self.shunned.store(true, Ordering::Relaxed);
-        let ended = match self.known() {
-            Master::Own { socket, .. } => {
-                end(words, destination, socket);
-                "it is ended, and"
-            }
-            _ => "`ssh -O exit` ends it;",
-        };
         say(&format!(
-            "the kept login to {destination} does not serve ({why}): {ended} ssh logs in anew"
+            "the kept login to {destination} does not serve ({why}): ssh logs in anew"
         ));
     }
 
@@ -265,9 +282,9 @@ impl Sharing {
         if self.is_shunned() || !socket.exists() {
             return;
         }
-        if !asked {
-            // Without it further channels go through the master.
-            let _ = std::fs::write(asks_nobody_mark(socket), "");
+        if asked || answers_by_program() {
+            // Without it, further channels first log in by themselves.
+            let _ = std::fs::write(asks_mark(socket), "");
         }
         let ssh = words.first().map(|word| word.to_string_lossy());
         say(&format!(
@@ -282,19 +299,27 @@ impl Sharing {
     /// A further login needed somebody.
     pub fn needs_somebody(&self) {
         if let Master::Own { socket, .. } = self.known() {
-            // Where it stays, the next command tries once more.
-            let _ = std::fs::remove_file(asks_nobody_mark(socket));
+            // Where it cannot be kept, the next command tries once more.
+            let _ = std::fs::write(asks_mark(socket), "");
         }
     }
 }
 
-/// Next to the socket, if a login needed nobody.
-fn asks_nobody_mark(socket: &Path) -> PathBuf {
-    socket.with_extension("free")
+/// Whether a program answers what ssh asks: it may do so too fast to be seen.
+fn answers_by_program() -> bool {
+    std::env::var_os("SSH_ASKPASS_REQUIRE").is_some_and(|how| how != "never")
 }
 
-fn asks_nobody(socket: &Path) -> bool {
-    asks_nobody_mark(socket).exists()
+/// Next to the socket, if a login asks somebody something.
+fn asks_mark(socket: &Path) -> PathBuf {
+    socket.with_extension("asks")
+}
+
+/// Whether ssh would take [`GUARD`].
+fn is_guarded(words: &[OsString], destination: &str) -> bool {
+    let configuration = configured(words, &[GUARD], destination);
+    let mut lines = configuration.iter().flat_map(|text| text.lines());
+    lines.any(|line| line == "proxycommand false")
 }
 
 fn plain(options: &[&str]) -> Vec<OsString> {
@@ -303,7 +328,7 @@ fn plain(options: &[&str]) -> Vec<OsString> {
 
 /// The option that names a socket; ssh expands `%` and, at the beginning, `~`.
 fn control_path(socket: &OsStr) -> OsString {
-    let mut bytes = b"-oControlPath=".to_vec();
+    let mut bytes = b"-S".to_vec();
     for byte in socket.as_bytes() {
         bytes.push(*byte);
         if *byte == b'%' {
@@ -335,7 +360,11 @@ impl Known<'_> {
         let asked = persist.or_else(|| can_ask().then_some(USUAL));
         let keeps = asked.filter(|asked| !asked.is_off());
         let socket = self.setting("controlpath");
-        if let Some(socket) = socket.filter(|socket| *socket != "none") {
+        if socket.is_none_or(|socket| socket == "none") && persist.is_none() {
+            // The configuration wants none.
+            return Ok(Master::Nobody);
+        }
+        if let Some(socket) = socket.filter(|socket| !["none", UNSET].contains(socket)) {
             let makes = self.setting("controlmaster");
             let makes = makes.is_some_and(|makes| makes != "false" && makes != "no");
             let ends = self.setting("controlpersist") == Some("no");
@@ -372,7 +401,7 @@ impl Known<'_> {
         match (socket, keeps) {
             (Ok(socket), None) => {
                 if socket.exists() {
-                    end(self.words, self.destination, &socket);
+                    stop(self.words, self.destination, &socket);
                     let host = self.destination;
                     say(&format!(
                         "the kept login to {host} is ended (--ssh-persist off)"
@@ -390,32 +419,33 @@ impl Known<'_> {
     }
 
     fn own(&self, socket: PathBuf, stays: Persist) -> Result<Master, String> {
-        let process = match socket.symlink_metadata() {
-            Err(_) => None,
+        let host = self.destination;
+        let process = match UnixStream::connect(&socket) {
             Ok(_) => match self.ask(socket.as_os_str()) {
                 Answer::Lives(process) => Some(process),
-                Answer::Absent => {
-                    let host = self.destination;
-                    say(&format!(
-                        "the kept login to {host} has ended: ssh logs in anew"
-                    ));
-                    // ssh makes its own in its place.
-                    let _ = std::fs::remove_file(&socket);
-                    None
-                }
-                Answer::Silent => {
-                    // Nobody can reach it any more; it ends with its time.
-                    let _ = std::fs::remove_file(&socket);
+                Answer::Absent | Answer::Silent => {
                     return Err(format!(
-                        "the kept login to {} does not answer: ssh logs in without it",
-                        self.destination
+                        "the kept login to {host} does not answer: ssh logs in without it"
                     ));
                 }
             },
+            Err(error) => {
+                if error.kind() == io::ErrorKind::ConnectionRefused {
+                    // ssh puts its own in its place.
+                    say(&format!(
+                        "the kept login to {host} has ended: ssh logs in anew"
+                    ));
+                }
+                None
+            }
         };
         if process.is_none() {
+            if let Err(why) = control_directory::try_socket(&socket) {
+                say(&format!("no login is kept: {why}"));
+                return Ok(Master::Nobody);
+            }
             // Of an earlier login.
-            let _ = std::fs::remove_file(asks_nobody_mark(&socket));
+            let _ = std::fs::remove_file(asks_mark(&socket));
         }
         Ok(Master::Own {
             socket,
@@ -434,7 +464,7 @@ impl Known<'_> {
             Ok(said) => {
                 process_in(&String::from_utf8_lossy(&said)).map_or(Answer::Absent, Answer::Lives)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Answer::Silent,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Answer::Silent,
             Err(_) => Answer::Absent,
         }
     }
@@ -460,14 +490,12 @@ fn control(words: &[OsString], destination: &str, socket: &OsStr, what: &str) ->
     Some(command)
 }
 
-/// Ends a master of longhaul's, with what goes through it.
-fn end(words: &[OsString], destination: &str, socket: &Path) {
-    if let Some(mut command) = control(words, destination, socket.as_os_str(), "exit") {
+/// Has a master of longhaul's take nobody any more. It ends with what goes through it.
+fn stop(words: &[OsString], destination: &str, socket: &Path) {
+    if let Some(mut command) = control(words, destination, socket.as_os_str(), "stop") {
         // One that does not hear it is left to its time.
         let _ = errors_within(&mut command, ANSWERS_WITHIN);
     }
-    // ssh removes its own.
-    let _ = std::fs::remove_file(socket);
 }
 
 #[cfg(test)]
@@ -514,6 +542,7 @@ mod tests {
         for configuration in [
             "controlmaster false\n",
             "controlpath none\n",
+            "controlpath /-\n",
             "controlpath /c\n",
         ] {
             assert_eq!(found(configuration, None), Master::Nobody);
@@ -533,20 +562,35 @@ mod tests {
         for wanted in [
             "-oBatchMode=yes",
             "-oControlMaster=no",
-            "-oControlPath=/run/a%%b",
+            "-S/run/a%%b",
             "-oProxyCommand=false",
         ] {
             assert!(options.contains(&wanted.into()), "{wanted}: {options:?}");
         }
         let itself = own.further_options(&words, "host", Through::Itself);
-        assert!(itself.contains(&"-oControlPath=none".into()));
+        assert!(itself.contains(&"-Snone".into()));
         let first = own.options(&words, "host", Login::Asking);
         assert!(first.contains(&"-oControlPersist=600".into()), "{first:?}");
         assert!(!first.contains(&"-oBatchMode=yes".into()));
-        own.shun(&words, "host", "why");
+        own.shun("host", "why");
         let first = own.options(&words, "host", Login::Asking);
         assert_eq!(first, plain(&ALONE));
         assert_eq!(own.ways(&words, "host"), [Through::Itself]);
+    }
+
+    #[test]
+    fn words_that_count_more_than_the_guard_are_noticed() {
+        let guarded = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            is_guarded(&words, "host")
+        };
+        if configured(&["ssh".into()], &[], "host").is_none() {
+            longhaul_testing::skip("there is no ssh (Debian: openssh-client)");
+            return;
+        }
+        assert!(guarded(&["ssh", "-Fnone"]));
+        assert!(!guarded(&["ssh", "-Fnone", "-J", "jump"]));
+        assert!(!guarded(&["ssh", "-Fnone", "-oProxyCommand=nc %h %p"]));
     }
 
     #[test]
@@ -555,7 +599,7 @@ mod tests {
         let alone = sharing(Master::Nobody);
         assert!(alone.options(&words, "host", Login::Asking).is_empty());
         let silent = alone.options(&words, "host", Login::Silent);
-        assert!(silent.contains(&"-oControlPath=none".into()));
+        assert!(silent.contains(&"-Snone".into()));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub enum Login {
     /// The same, and the last line that ssh says is left to its client: where the login fails it
     /// is why.
     AskingAside,
-    /// Nobody is asked, and no other connection is shared.
+    /// Nobody is asked.
     Silent,
 }
 
@@ -130,6 +130,13 @@ impl SshProcess {
     /// `ProxyJump` and `ControlMaster`.
     pub fn round_trip(&self) -> Option<Duration> {
         sockets::round_trip_of(self.child.id())
+    }
+
+    /// Whether it gave the exit code of what ran on the far side; it has ended.
+    pub fn ended_by_itself(&mut self) -> bool {
+        let status = self.child.wait().ok();
+        let code = status.and_then(|status| status.code());
+        code.is_some_and(|code| code != super::far::SSH_FAILED)
     }
 
     /// Whether it was seen to ask somebody something.
