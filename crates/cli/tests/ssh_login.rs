@@ -2,15 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "support/second_factor.rs"]
+mod second_factor;
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use support::process::{Running, limit, run};
+use rustix::process::{Signal, kill_process};
+use second_factor::{
+    CODE, await_end, has_two_factors, master_at, runtime, socket, to_master, two_factors,
+};
+use support::process::{Running, run};
 use support::sshd::{Setting, Sshd, at_dtn, is_possible};
 use support::terminal::Terminal;
 use tempfile::TempDir;
@@ -40,13 +44,6 @@ fn stripped(place: &Path) -> PathBuf {
     binary
 }
 
-/// Where this user's sockets are: nobody else's to write.
-fn runtime() -> TempDir {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o700)).unwrap();
-    place
-}
-
 /// A command with these sockets, which keeps its login for a while.
 fn keeping(sshd: &Sshd, runtime: &TempDir, subcommand: &str) -> Command {
     let mut command = sshd.command(subcommand);
@@ -54,44 +51,6 @@ fn keeping(sshd: &Sshd, runtime: &TempDir, subcommand: &str) -> Command {
         .env("XDG_RUNTIME_DIR", runtime.path())
         .args(["--ssh-persist", "60s"]);
     command
-}
-
-/// The only socket there.
-fn socket(runtime: &TempDir) -> Option<PathBuf> {
-    let names = std::fs::read_dir(runtime.path().join("longhaul")).ok()?;
-    let paths = names.map(|name| name.unwrap().path());
-    let mut sockets = paths.filter(|path| path.extension().is_none());
-    let only = sockets.next();
-    assert_eq!(sockets.next(), None);
-    only
-}
-
-fn to_master(sshd: &Sshd, socket: &Path, what: &str) -> String {
-    let words = shlex::split(&sshd.ssh()).unwrap();
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).args(["-O", what, "-S"]);
-    let told = command.arg(socket).arg("dtn").output().unwrap();
-    String::from_utf8_lossy(&told.stderr).into_owned()
-}
-
-/// The process of the master there.
-fn master_at(sshd: &Sshd, socket: &Path) -> Pid {
-    let said = to_master(sshd, socket, "check");
-    let number = said.split_once("(pid=").unwrap().1.split_once(')').unwrap();
-    Pid::from_raw(number.0.parse().unwrap()).unwrap()
-}
-
-/// Waits until a process that is not a child of this one is gone.
-fn await_end(process: Pid) {
-    let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else {
-        return;
-    };
-    let most = Timespec {
-        tv_sec: limit().as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
-    let mut polled = [PollFd::new(&held, PollFlags::IN)];
-    assert_eq!(poll(&mut polled, Some(&most)), Ok(1), "it did not end");
 }
 
 #[test]
@@ -216,7 +175,14 @@ fn a_directory_that_others_reach_holds_no_login() {
     let directory = runtime.path().join("longhaul");
     std::fs::create_dir(&directory).unwrap();
     std::os::unix::fs::chown(&directory, Some(4242), None).unwrap();
-    let list = || run(keeping(&sshd, &runtime, "ls").arg("dtn:")).expect(0);
+    // Otherwise the home has a place for it.
+    let home = runtime.path().join("nowhere");
+    let list = || {
+        run(keeping(&sshd, &runtime, "ls")
+            .env("HOME", &home)
+            .arg("dtn:"))
+        .expect(0)
+    };
     list().says(&["no login is kept", "belongs to another user"]);
     std::os::unix::fs::chown(&directory, Some(0), None).unwrap();
     std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o770)).unwrap();
@@ -311,37 +277,6 @@ fn a_killed_copy_leaves_no_master_beyond_its_time() {
     assert_eq!(socket(&runtime), None);
 }
 
-/// The command that comes with the module of PAM.
-const SECOND_FACTOR: &str = "/usr/bin/google-authenticator";
-
-/// A key and a code, which serves once.
-fn two_factors(more: &str, apart: bool) -> Sshd {
-    let config = format!(
-        "{more}\nUsePAM yes\nKbdInteractiveAuthentication yes\n\
-         AuthenticationMethods publickey,keyboard-interactive"
-    );
-    let before = "codes=$home/../codes; pam=$home/../pam; \
-        printf 'auth required pam_google_authenticator.so user=root secret=%s\\n' $codes >$pam; \
-        printf '%s required pam_permit.so\\n' account session >>$pam; \
-        printf 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP\\n\" TOTP_AUTH\\n12345678\\n23456789\\n' >$codes; \
-        chmod 400 $codes; mount --bind $pam /etc/pam.d/sshd";
-    Sshd::with(&Setting {
-        config: &config,
-        before,
-        apart,
-    })
-}
-
-/// Whether there can be two; says so where not.
-fn has_two_factors() -> bool {
-    let there = Path::new(SECOND_FACTOR).exists();
-    if !there {
-        let package = "libpam-google-authenticator";
-        longhaul_testing::skip(&format!("{SECOND_FACTOR} is missing (Debian: {package})"));
-    }
-    there
-}
-
 #[test]
 fn with_one_session_a_login_one_channel_carries_everything() {
     if !is_possible() || !has_two_factors() {
@@ -352,7 +287,7 @@ fn with_one_session_a_login_one_channel_carries_everything() {
     sshd.close_client();
     let (runtime, place) = (runtime(), tempfile::tempdir().unwrap());
     let askpass = place.path().join("askpass");
-    std::fs::write(&askpass, "#!/bin/sh\necho 12345678\n").unwrap();
+    std::fs::write(&askpass, format!("#!/bin/sh\necho {CODE}\n")).unwrap();
     std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o755)).unwrap();
     let mut copy = keeping(&sshd, &runtime, "cp");
     copy.env("SSH_ASKPASS", &askpass)
@@ -387,7 +322,7 @@ fn two_factors_are_asked_for_once_by_four_commands() {
         let mut terminal = Terminal::start(&command);
         if number == 0 {
             terminal.await_words("code:");
-            terminal.type_line("12345678");
+            terminal.type_line(CODE);
         }
         let (code, shown) = terminal.wait();
         assert!(

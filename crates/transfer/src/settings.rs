@@ -106,6 +106,9 @@ pub struct SshSettings {
     /// How long a login is kept for later commands; none: on a terminal for a while.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persist: Option<Persist>,
+    /// Nobody is there to be asked for a password, a code or a key: what would ask fails.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub asks_nobody: bool,
 }
 
 /// How long a login is kept after its last use, in whole seconds; 0: not at all.

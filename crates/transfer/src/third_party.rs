@@ -12,6 +12,7 @@
 //! - [`hosts`]: asks hosts for their jobs, and finds one again
 //! - [`started`]: the jobs that were started from here
 //! - [`drive`]: runs a job, there
+//! - [`own_job`]: has this host run one, between it and another host
 //! - [`introduced_peer`]: the job's other end, that it was introduced to
 //! - [`job`]: what is kept of a job
 //! - [`follower`]: tells one who follows
@@ -29,6 +30,7 @@ pub mod hosts;
 pub mod introduced_peer;
 pub mod job;
 pub mod job_protocol;
+pub mod own_job;
 pub mod relay_channels;
 pub mod sides;
 pub mod started;

@@ -9,8 +9,8 @@ use super::{ChangedLimit, ConnectionArguments};
 /// How a copy between two remote hosts is done.
 #[derive(Clone, Debug, Args)]
 pub struct BetweenArguments {
-    /// Between two remote hosts: start the copy, print the name of its job and exit. `longhaul
-    /// attach` follows it.
+    /// Start the copy as a job, print its name and exit: on this host, or on one of two remote
+    /// hosts. `longhaul attach` follows it. All questions are asked before.
     #[arg(long)]
     pub detach: bool,
     /// Between two remote hosts: carry the data through this host. Use it if no direct connection

@@ -55,7 +55,7 @@ Limits and accounts:
 Hosts:
       --ssh COMMAND, --install-remote, --remote-longhaul PATH, --ports FIRST-LAST
       --fingerprint KEY, --accept-new, --token-file FILE, --certificate FILE, --key FILE
-      --through-local, --detach (between two remote hosts)
+      --detach (a job that outlives the terminal), --through-local
 
 Tuning (rarely needed): --streams, --readers, --writers, --memory, --block-size, ...
 Examples and all options: longhaul cp --help

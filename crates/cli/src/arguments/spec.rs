@@ -233,6 +233,7 @@ impl SshArguments {
             install_remote: self.install_remote,
             ports: self.ports,
             persist: self.ssh_persist,
+            asks_nobody: false,
         }
     }
 }

@@ -41,6 +41,9 @@ pub struct RemoteArguments {
     /// Run a job: a copy with another host, which the client introduces.
     #[arg(long)]
     pub drive: bool,
+    /// Run a job of this host's, for the command that started this process.
+    #[arg(long)]
+    pub own_job: bool,
     /// Wait for the host that is introduced, and connect to it.
     #[arg(long)]
     pub meet: bool,

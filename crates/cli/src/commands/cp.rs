@@ -11,7 +11,7 @@ use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::spec::{Direction, Operation, ValidSpec};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::sides::{JobRequest, named};
-use longhaul_transfer::third_party::starting;
+use longhaul_transfer::third_party::{own_job, starting};
 
 use super::screen::Screen;
 use crate::arguments::{AccountArguments, BetweenArguments, CopyArguments};
@@ -76,17 +76,17 @@ impl Command<'_> {
     ///
     /// Why it could not begin, or did not come to its end.
     pub fn run(&self) -> Result<Exit, Stop> {
-        if self.spec.direction() == Direction::ThirdParty {
+        let is_between = self.spec.direction() == Direction::ThirdParty;
+        if is_between || self.between.detach {
             if self.accounts.is_some_and(AccountArguments::logs) {
-                let text = "--report and --log-file are for copies from or to this host: between two \
-                            remote hosts use --json, which prints the events of the one that runs it";
+                let text = "--report and --log-file are for copies that this command runs itself: \
+                            for a job use --json, whose events `longhaul attach --json` prints";
                 return Err(Stop::new(Exit::Usage, text));
             }
-            return self.start();
+            return self.start(is_between);
         }
-        if self.between.detach || self.between.through_local {
-            let text = "--detach and --through-local are for copies between two remote hosts: \
-                        leave them out";
+        if self.between.through_local {
+            let text = "--through-local is for copies between two remote hosts: leave it out";
             return Err(Stop::new(Exit::Usage, text));
         }
         let manifest = self.manifest.map(|file| {
@@ -111,10 +111,14 @@ impl Command<'_> {
         run::run(self.spec.clone(), place, &control, &observer)
     }
 
-    /// Has one of two remote hosts run it.
-    fn start(&self) -> Result<Exit, Stop> {
+    /// Has one of two remote hosts run it, or this one, as a job.
+    fn start(&self, is_between: bool) -> Result<Exit, Stop> {
         let screen = Screen::new(self.shown);
-        starting::run(&JobRequest {
+        let run = match is_between {
+            true => starting::run,
+            false => own_job::run,
+        };
+        run(&JobRequest {
             spec: self.spec,
             named: self.named(),
             shown: self.shown,

@@ -25,6 +25,9 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     if let Some(name) = &arguments.join {
         return far_side::carry(name);
     }
+    if arguments.own_job {
+        return drive::run_own(&Report::of_job);
+    }
     if let Some(name) = &arguments.attach {
         return drive::attach(name);
     }

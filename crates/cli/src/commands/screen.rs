@@ -123,11 +123,11 @@ impl Written {
 /// SIGINT and SIGTERM end this command and leave the job, which was there
 /// before it, to itself.
 pub fn leave_at_signal(watched: &Watched) {
-    let (name, host) = (watched.name.clone(), watched.host.clone());
+    let (name, host, job) = (watched.name.clone(), watched.host.clone(), watched.job());
     heed_signals(move || {
         say(&format!(
-            "{name} continues at {host}: `longhaul attach {host}:{name}` shows it again, `longhaul \
-             cancel {host}:{name}` ends it{}",
+            "{name} continues at {host}: `longhaul attach {job}` shows it again, `longhaul cancel {job}` \
+             ends it{}",
             same_options(&host)
         ));
         leave(Exit::Interrupted);

@@ -217,7 +217,7 @@ pub fn start_of(
         words: ssh_words(&arguments.ssh)?,
         destination: remote.destination.clone(),
         side,
-        sharing: Arc::new(Sharing::new(arguments.ssh.persist)),
+        sharing: Arc::new(Sharing::new(&arguments.ssh)),
     })
 }
 

@@ -149,7 +149,7 @@ pub fn socket_in(
     for name in ["SSH_AUTH_SOCK", "KRB5CCNAME"] {
         add(std::env::var_os(name).unwrap_or_default().as_bytes());
     }
-    let program = words.first().map(|program| in_path(program));
+    let program = words.first().map(in_path);
     add(program.unwrap_or_default().as_os_str().as_bytes());
     if words.len() > 1 {
         // Files that options name may be relative to it.

@@ -291,7 +291,7 @@ impl Far {
                 words: ssh_words(ssh)?,
                 destination: destination.to_owned(),
                 side,
-                sharing: Arc::new(Sharing::new(ssh.persist)),
+                sharing: Arc::new(Sharing::new(ssh)),
             },
             identity,
             streams: None,

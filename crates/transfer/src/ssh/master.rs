@@ -19,10 +19,15 @@ use super::command::configured;
 use super::control_directory;
 use super::process::{Login, errors_within};
 use crate::console::{can_ask, say};
-use crate::settings::Persist;
+use crate::settings::{Persist, SshSettings};
 
 /// How long a login is kept on a terminal where nobody says.
 const USUAL: Persist = Persist::of_seconds(600);
+
+/// How long a login is kept, where the user asked so or nobody said and a terminal is there.
+pub fn kept(asked: Option<Persist>) -> Option<Persist> {
+    asked.or_else(|| can_ask().then_some(USUAL))
+}
 
 /// How long a master may take to say that it is there. It is on this host; ssh reads its
 /// configuration first, which may run commands.
@@ -40,9 +45,6 @@ const ALONE: [&str; 2] = ["-oControlMaster=no", "-Snone"];
 
 /// Has ssh log in nowhere. It only counts if the user's own words have no such option.
 const GUARD: &str = "-oProxyCommand=false";
-
-/// What `ssh -G` says of a control path that nobody has set.
-const UNSET: &str = "/-";
 
 /// What ssh says where sshd lets no more sessions into a connection.
 pub const NO_MORE_SESSIONS: &str = "Session open refused by peer";
@@ -90,6 +92,8 @@ enum Master {
 #[derive(Debug)]
 pub struct Sharing {
     persist: Option<Persist>,
+    /// Whatever would ask fails instead.
+    asks_nobody: bool,
     configuration: OnceLock<Option<String>>,
     master: OnceLock<Master>,
     /// The master does not serve.
@@ -106,10 +110,11 @@ enum Answer {
 }
 
 impl Sharing {
-    /// As the user asked for it; `None`: on a terminal alone.
-    pub fn new(persist: Option<Persist>) -> Sharing {
+    /// As the user asked for it.
+    pub fn new(ssh: &SshSettings) -> Sharing {
         Sharing {
-            persist,
+            persist: ssh.persist,
+            asks_nobody: ssh.asks_nobody,
             configuration: OnceLock::new(),
             master: OnceLock::new(),
             shunned: AtomicBool::new(false),
@@ -121,7 +126,7 @@ impl Sharing {
     pub fn configuration(&self, words: &[OsString], destination: &str) -> Option<&str> {
         let found = self
             .configuration
-            .get_or_init(|| configured(words, &[&format!("-oControlPath={UNSET}")], destination));
+            .get_or_init(|| configured(words, &[], destination));
         found.as_deref()
     }
 
@@ -129,6 +134,7 @@ impl Sharing {
     pub fn options(&self, words: &[OsString], destination: &str, login: Login) -> Vec<OsString> {
         let mut options = match login {
             Login::Silent => plain(&SILENT),
+            _ if self.asks_nobody => plain(&SILENT[..1]),
             Login::Asking | Login::AskingAside => Vec::new(),
         };
         match self.master(words, destination) {
@@ -357,14 +363,10 @@ impl Known<'_> {
     ///
     /// Why one that is there is of no use, for people.
     fn find(&self, persist: Option<Persist>) -> Result<Master, String> {
-        let asked = persist.or_else(|| can_ask().then_some(USUAL));
+        let asked = kept(persist);
         let keeps = asked.filter(|asked| !asked.is_off());
         let socket = self.setting("controlpath");
-        if socket.is_none_or(|socket| socket == "none") && persist.is_none() {
-            // The configuration wants none.
-            return Ok(Master::Nobody);
-        }
-        if let Some(socket) = socket.filter(|socket| !["none", UNSET].contains(socket)) {
+        if let Some(socket) = socket.filter(|socket| *socket != "none") {
             let makes = self.setting("controlmaster");
             let makes = makes.is_some_and(|makes| makes != "false" && makes != "no");
             let ends = self.setting("controlpersist") == Some("no");
@@ -514,7 +516,7 @@ mod tests {
     }
 
     fn sharing(master: Master) -> Sharing {
-        let sharing = Sharing::new(None);
+        let sharing = Sharing::new(&SshSettings::default());
         sharing.master.set(master).unwrap();
         sharing
     }
@@ -542,7 +544,6 @@ mod tests {
         for configuration in [
             "controlmaster false\n",
             "controlpath none\n",
-            "controlpath /-\n",
             "controlpath /c\n",
         ] {
             assert_eq!(found(configuration, None), Master::Nobody);

@@ -205,6 +205,7 @@ fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> 
                 ports,
                 // The job logs in nowhere.
                 persist: _,
+                asks_nobody: _,
             },
     } = asked;
     let files = [authority, token_file, certificate, key];

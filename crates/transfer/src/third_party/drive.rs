@@ -110,6 +110,22 @@ pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, S
     carry_out(&begin, (spec, place), rendering)
 }
 
+/// Runs a job of this host's between it and another one, for the command that started this
+/// process.
+///
+/// # Errors
+///
+/// Where it could not be begun.
+pub fn run_own(rendering: &Rendering) -> Result<Exit, Stop> {
+    let begin = begin_of(unbuffered_input().map_err(local)?)?;
+    let spec = spec_of(&begin)?;
+    let place = Place {
+        remembers: true,
+        ..Place::default()
+    };
+    carry_out(&begin, (spec, place), rendering)
+}
+
 /// What is to be done.
 fn begin_of(input: impl Read) -> Result<Begin, Stop> {
     match job_protocol::receive(input).map_err(local)? {

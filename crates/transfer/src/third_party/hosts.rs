@@ -7,6 +7,7 @@ use longhaul_proto::handshake::Task;
 
 use super::daemons;
 use super::job_protocol::{self, JobEvent, Listed, is_name};
+use super::own_job::{self, HERE};
 use super::started;
 use super::watch::Watched;
 use crate::client::connection::Daemon;
@@ -22,7 +23,7 @@ use crate::stop::{Exit, Stop};
 const MAXIMUM_LISTED: usize = 4096;
 
 /// What is started on the host of jobs, which needs nothing of a session.
-fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
+pub(super) fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
     FarSide {
         role,
         program: ssh.remote_longhaul.clone(),
@@ -36,6 +37,8 @@ fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
 
 /// Who runs jobs.
 enum Host {
+    /// This one.
+    Here,
     /// One that ssh may be given.
     Ssh,
     Daemon(Box<Remote>),
@@ -51,6 +54,9 @@ pub fn check_host(host: &str) -> Result<(), Stop> {
 }
 
 fn host_of(host: &str) -> Result<Host, Stop> {
+    if host == HERE {
+        return Ok(Host::Here);
+    }
     if host.starts_with("longhaul://") {
         let parsed = Endpoint::parse(host.as_ref());
         let parsed = parsed.map_err(|error| Stop::because(Exit::Usage, error))?;
@@ -79,6 +85,10 @@ fn channel_to(
     connection: &ConnectionSettings,
 ) -> Result<(UnixStream, Option<SshProcess>), Stop> {
     match host_of(host)? {
+        Host::Here => {
+            let (channel, process) = own_job::channel(&role, connection)?;
+            Ok((channel, Some(process)))
+        }
         Host::Ssh => {
             let ssh = &connection.ssh;
             let side = far_side(ssh, role);

@@ -12,6 +12,7 @@ use longhaul_proto::handshake::PROTOCOL_VERSION;
 
 use super::job::seconds_now;
 use super::job_protocol::{self, Begin, JobEvent, Listed, Order, Reach, State};
+use super::own_job::job_of;
 use super::relay_channels::{Beyond, RelayChannels, Runs};
 use super::sides::{JobRequest, named};
 use super::started;
@@ -449,8 +450,9 @@ fn remember(name: &str, host: &str, begin: &Begin) {
     });
     if let Err(error) = kept {
         say(&format!(
-            "where this job runs cannot be kept here: {error}; `longhaul attach {host}:{name}` \
+            "where this job runs cannot be kept here: {error}; `longhaul attach {}` \
              finds it{}",
+            job_of(host, name),
             same_options(host)
         ));
     }

@@ -11,6 +11,7 @@ use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
 
 use super::drive::why_gone;
 use super::job_protocol::{Channel, Follow, JobEvent, Order, ShownProgress, receive, send};
+use super::own_job::job_of;
 use super::viewer::Viewer;
 use crate::console;
 use crate::manifest::{raw_beside, try_to_write};
@@ -138,6 +139,11 @@ impl Left {
 }
 
 impl Watched {
+    /// The job as `attach` and `cancel` take it.
+    pub fn job(&self) -> String {
+        job_of(&self.host, &self.name)
+    }
+
     /// Shows it to its end; where it only `begins`, until it runs.
     ///
     /// # Errors

@@ -1,0 +1,185 @@
+//! Copies between this host and another one that run as jobs of this host.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/second_factor.rs"]
+mod second_factor;
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use second_factor::{CODE, has_two_factors, runtime, to_master, two_factors};
+use serde_json::Value;
+use support::Daemon;
+use support::process::{Running, run};
+use support::sshd::{Sshd, is_possible};
+use support::terminal::Terminal;
+use support::tree;
+
+/// The name of a job, alone on a line.
+fn name_in(shown: &str) -> String {
+    let is_name = |line: &&str| line.len() == 8 && line.bytes().all(|b| b.is_ascii_hexdigit());
+    let mut lines = shown.lines().map(str::trim);
+    lines
+        .find(is_name)
+        .unwrap_or_else(|| panic!("no job: {shown}"))
+        .to_owned()
+}
+
+fn moved(event: &Value) -> bool {
+    event["moved_bytes"].as_u64() > Some(0)
+}
+
+/// The jobs that are listed, with a command of that host.
+fn jobs(mut command: Command) -> Vec<Value> {
+    run(command.arg("--json")).expect(0).events()
+}
+
+#[test]
+fn a_job_of_this_host_outlives_its_terminal() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::start();
+    let mut copy = sshd.command("cp");
+    copy.args(["--detach", "--json", "zero:1TB", "dtn:null:"])
+        .args(["--ssh-persist", "off"]);
+    let (code, shown) = Terminal::start(&copy).wait();
+    assert_eq!(code, Some(0), "{shown}");
+    let name = name_in(&shown);
+    // The terminal is gone.
+    let mut attach = sshd.bare_command("attach");
+    let following = Running::start(attach.args(["--json", &name]));
+    assert!(following.event(moved).is_some());
+    following.signal(Signal::INT);
+    following
+        .wait()
+        .expect(130)
+        .says(&[&format!("`longhaul attach {name}` shows it again")]);
+    let listed = jobs(sshd.bare_command("jobs"));
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(
+        (&listed[0]["job"], &listed[0]["state"], &listed[0]["host"]),
+        (
+            &name.as_str().into(),
+            &"running".into(),
+            &"this host".into()
+        )
+    );
+    run(sshd.bare_command("cancel").arg(&name)).expect(0);
+    run(sshd.bare_command("attach").args(["--json", &name])).expect(130);
+    assert_eq!(jobs(sshd.bare_command("jobs"))[0]["exit"], 130);
+}
+
+#[test]
+fn trees_go_there_and_back_in_jobs() {
+    if !is_possible() {
+        return;
+    }
+    let (sshd, place) = (Sshd::start(), tempfile::tempdir().unwrap());
+    let data = place.path().join("data");
+    tree::mixed_tree(&data, 40, 4 << 20);
+    // Where the command was given, a relative path means the same to its job.
+    let detached = |arguments: &[&str]| {
+        let mut copy = sshd.command("cp");
+        copy.current_dir(place.path()).args(["--detach", "-r"]);
+        let begun = run(copy.args(arguments)).expect(0);
+        let name = name_in(&String::from_utf8(begun.output).unwrap());
+        let mut attach = sshd.bare_command("attach");
+        run(attach.arg(&name)).expect(0)
+    };
+    detached(&["data", "dtn:there"]).says(&["copied: "]);
+    tree::assert_same(&data, &sshd.home().join("there/data"));
+    detached(&["dtn:there/data", "back"]);
+    tree::assert_same(&data, &place.path().join("back/data"));
+}
+
+#[test]
+fn a_job_to_a_daemon_is_one_of_this_host() {
+    let (root, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::with(root.path(), &["--write"]);
+    let with_state = |subcommand: &str| {
+        let mut command = daemon.command(subcommand);
+        command.env("XDG_STATE_HOME", state.path());
+        command
+    };
+    let mut copy = with_state("cp");
+    copy.args(["--detach", "zero:3MiB"]).arg(daemon.url("file"));
+    let begun = run(&mut copy).expect(0);
+    let name = name_in(&String::from_utf8(begun.output).unwrap());
+    let mut attach = support::process::longhaul();
+    attach.env("XDG_STATE_HOME", state.path());
+    run(attach.args(["attach", &name])).expect(0);
+    assert_eq!(root.path().join("file").metadata().unwrap().len(), 3 << 20);
+    let mut failing = with_state("cp");
+    failing.args(["--detach", "/nonexistent/source"]);
+    let failed = run(failing.arg(daemon.url("other")));
+    assert!(matches!(failed.code, Some(2..=6)), "{failed:?}");
+    assert!(failed.errors.contains("/nonexistent/source"), "{failed:?}");
+}
+
+#[test]
+fn what_a_job_cannot_do_is_refused_before() {
+    let place = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], why: &str| {
+        let mut copy = support::process::longhaul();
+        copy.env("XDG_STATE_HOME", place.path());
+        run(copy.args(["cp", "--detach"]).args(arguments))
+            .expect(1)
+            .says(&[why]);
+    };
+    refused(
+        &["-", "dtn:file"],
+        "standard input or output of this command",
+    );
+    let report = place.path().join("report");
+    let report = report.to_str().unwrap();
+    refused(&["--report", report, "a", "dtn:b"], "for a job use --json");
+    assert!(!Path::new(report).exists());
+}
+
+#[test]
+fn a_job_needs_no_second_code_and_without_a_kept_login_that_is_refused() {
+    if !is_possible() || !has_two_factors() {
+        return;
+    }
+    let (sshd, runtime) = (two_factors("", false), runtime());
+    let detached = |options: &[&str]| {
+        let mut copy = sshd.command("cp");
+        copy.env("XDG_RUNTIME_DIR", runtime.path())
+            .args(["--detach", "zero:3MiB", "dtn:file"])
+            .args(options);
+        let mut terminal = Terminal::start(&copy);
+        terminal.await_words("code:");
+        terminal.type_line(CODE);
+        terminal.wait()
+    };
+    let (code, shown) = detached(&[]);
+    assert_eq!(code, Some(0), "{shown}");
+    assert_eq!(shown.matches("code:").count(), 1, "{shown}");
+    let mut attach = sshd.bare_command("attach");
+    run(attach.arg(name_in(&shown))).expect(0);
+    assert_eq!(sshd.home().join("file").metadata().unwrap().len(), 3 << 20);
+    let kept = second_factor::socket(&runtime).unwrap();
+    to_master(&sshd, &kept, "exit");
+    let log = sshd.log();
+    assert_eq!(log.matches("Accepted ").count(), 1, "{log}");
+    let sshd = two_factors("", false);
+    let mut copy = sshd.command("cp");
+    copy.env("XDG_RUNTIME_DIR", runtime.path()).args([
+        "--detach",
+        "zero:3MiB",
+        "dtn:file",
+        "--ssh-persist",
+        "off",
+    ]);
+    let mut terminal = Terminal::start(&copy);
+    terminal.await_words("code:");
+    terminal.type_line(CODE);
+    let (code, shown) = terminal.wait();
+    assert_eq!(code, Some(4), "{shown}");
+    assert!(shown.contains("asks something at each login"), "{shown}");
+    assert!(!sshd.home().join("file").exists());
+}

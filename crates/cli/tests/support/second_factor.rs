@@ -1,0 +1,94 @@
+//! Logins that are kept, and those with two factors.
+
+// Each theme is a crate of its own and uses a part of this.
+#![allow(dead_code)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tempfile::TempDir;
+
+use crate::support::process::limit;
+use crate::support::sshd::{Setting, Sshd};
+
+/// The only code that is accepted, once.
+pub const CODE: &str = "12345678";
+
+/// Where this user's sockets are: nobody else's to write.
+pub fn runtime() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    place
+}
+
+/// The only socket there.
+pub fn socket(runtime: &TempDir) -> Option<PathBuf> {
+    let names = std::fs::read_dir(runtime.path().join("longhaul")).ok()?;
+    let paths = names.map(|name| name.unwrap().path());
+    let mut sockets = paths.filter(|path| path.extension().is_none());
+    let only = sockets.next();
+    assert_eq!(sockets.next(), None);
+    only
+}
+
+pub fn to_master(sshd: &Sshd, socket: &Path, what: &str) -> String {
+    let words = shlex::split(&sshd.ssh()).unwrap();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).args(["-O", what, "-S"]);
+    let told = command.arg(socket).arg("dtn").output().unwrap();
+    String::from_utf8_lossy(&told.stderr).into_owned()
+}
+
+/// The process of the master there.
+pub fn master_at(sshd: &Sshd, socket: &Path) -> Pid {
+    let said = to_master(sshd, socket, "check");
+    let number = said.split_once("(pid=").unwrap().1.split_once(')').unwrap();
+    Pid::from_raw(number.0.parse().unwrap()).unwrap()
+}
+
+/// Waits until a process that is not a child of this one is gone.
+pub fn await_end(process: Pid) {
+    let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else {
+        return;
+    };
+    let most = Timespec {
+        tv_sec: limit().as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(&held, PollFlags::IN)];
+    assert_eq!(poll(&mut polled, Some(&most)), Ok(1), "it did not end");
+}
+
+/// The command that comes with the module of PAM.
+pub const SECOND_FACTOR: &str = "/usr/bin/google-authenticator";
+
+/// A key and a code, which serves once.
+pub fn two_factors(more: &str, apart: bool) -> Sshd {
+    let config = format!(
+        "{more}\nUsePAM yes\nKbdInteractiveAuthentication yes\n\
+         AuthenticationMethods publickey,keyboard-interactive"
+    );
+    let before = "codes=$home/../codes; pam=$home/../pam; \
+        printf 'auth required pam_google_authenticator.so user=root secret=%s\\n' $codes >$pam; \
+        printf '%s required pam_permit.so\\n' account session >>$pam; \
+        printf 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP\\n\" TOTP_AUTH\\n12345678\\n23456789\\n' >$codes; \
+        chmod 400 $codes; mount --bind $pam /etc/pam.d/sshd";
+    Sshd::with(&Setting {
+        config: &config,
+        before,
+        apart,
+    })
+}
+
+/// Whether there can be two; says so where not.
+pub fn has_two_factors() -> bool {
+    let there = Path::new(SECOND_FACTOR).exists();
+    if !there {
+        let package = "libpam-google-authenticator";
+        longhaul_testing::skip(&format!("{SECOND_FACTOR} is missing (Debian: {package})"));
+    }
+    there
+}

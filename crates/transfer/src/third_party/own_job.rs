@@ -1,0 +1,182 @@
+//! A copy that this host runs as a job: it continues when the command that began it, and its
+//! terminal, are gone.
+//!
+//! Whatever may ask somebody something happens before, in the command: it logs in, installs and
+//! confirms keys. The job asks nobody: it logs in through the login that is kept, or with a key.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use longhaul_engine::net::candidates::login_ends_processes;
+
+use super::hosts::far_side;
+use super::job_protocol::Reach;
+use super::sides::JobRequest;
+use super::starting::{begin_job, begin_of};
+use super::watch::Left;
+use crate::client::connection::Daemon;
+use crate::console::say;
+use crate::endpoint::{Endpoint, SshRemote};
+use crate::settings::{ConnectionSettings, SshSettings};
+use crate::spec::TransferSpec;
+use crate::ssh::command::Role;
+use crate::ssh::far::Far;
+use crate::ssh::greeting::{Line, REMOTE};
+use crate::ssh::master;
+use crate::ssh::process::{Login, SshProcess, await_greeting};
+use crate::stop::{Exit, Stop};
+
+/// What lists and messages call this host. With a space in it, ssh knows no such host.
+pub const HERE: &str = "this host";
+
+/// This very program, also if its file was replaced meanwhile.
+const OWN_BINARY: &str = "/proc/self/exe";
+
+/// A job as `attach` and `cancel` take it.
+pub fn job_of(host: &str, name: &str) -> String {
+    match host == HERE {
+        true => name.to_owned(),
+        false => format!("{host}:{name}"),
+    }
+}
+
+fn local(error: impl std::fmt::Display) -> Stop {
+    Stop::because(Exit::Local, error)
+}
+
+/// Begins it and shows it, or leaves it once it runs.
+///
+/// # Errors
+///
+/// What a job cannot do, or where it could not be begun.
+pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
+    let spec = spec_of(asked.spec)?;
+    let mut ends = spec.sources.iter().chain([&spec.destination]);
+    match ends.find(|end| matches!(end, Endpoint::Ssh(_) | Endpoint::Daemon(_))) {
+        Some(Endpoint::Ssh(remote)) => log_in(remote, asked.connection(), &spec.connection.ssh)?,
+        Some(Endpoint::Daemon(remote)) => {
+            // Where its key is unknown, it is confirmed now.
+            Daemon::new(remote, asked.connection())?.first_stream()?;
+        }
+        _ => {}
+    }
+    if login_ends_processes() {
+        say(
+            "this host ends what a login started when the login ends (KillUserProcesses), and the \
+             job with it; `loginctl enable-linger` changes that",
+        );
+    }
+    let begin = begin_of(asked, &spec, Reach::Direct, HERE)?;
+    begin_job(&start().map_err(local)?, HERE, asked, &begin).map(Left::exit)
+}
+
+/// What the job does: the same, without anybody to ask.
+fn spec_of(asked: &TransferSpec) -> Result<TransferSpec, Stop> {
+    let mut spec = TransferSpec::clone(asked);
+    let mut ends = asked.sources.iter().chain([&asked.destination]);
+    if ends.any(|end| matches!(end, Endpoint::Standard)) {
+        let text = "--detach: - is the standard input or output of this command, which ends: name a \
+                    file, or leave --detach out and let the shell run it (nohup)";
+        return Err(Stop::new(Exit::Usage, text));
+    }
+    let ssh = &mut spec.connection.ssh;
+    ssh.persist = master::kept(ssh.persist);
+    ssh.asks_nobody = true;
+    ssh.install_remote = false;
+    Ok(spec)
+}
+
+/// Logs in with all questions, then once more without.
+fn log_in(
+    remote: &SshRemote,
+    connection: &ConnectionSettings,
+    of_job: &SshSettings,
+) -> Result<(), Stop> {
+    let host = &remote.destination;
+    let far = |ssh: &SshSettings| {
+        Far::in_role(host, (ssh, connection.timeout), far_side(ssh, Role::Jobs))
+    };
+    let (process, channel, _) = far(&connection.ssh)?.arrive()?;
+    drop(channel);
+    drop(process);
+    let again = far(of_job)?.arrive_silently();
+    again.map(drop).ok_or_else(|| {
+        let text = format!(
+            "{host} asks something at each login, which a job cannot answer: have the login kept \
+             (--ssh-persist TIME, or ControlMaster and ControlPersist of ssh), use a key from an \
+             agent, or leave --detach out"
+        );
+        Stop::new(Exit::Authentication, text)
+    })
+}
+
+/// Starts the process of a job, and gives the channel to it. It begins a session of its own.
+fn start() -> std::io::Result<UnixStream> {
+    let (near, far) = UnixStream::pair()?;
+    let output = far.try_clone()?;
+    Command::new(OWN_BINARY)
+        .args(["remote", "--own-job"])
+        .stdin(Stdio::from(OwnedFd::from(far)))
+        .stdout(Stdio::from(OwnedFd::from(output)))
+        .spawn()?;
+    Ok(near)
+}
+
+/// A channel for the jobs of this host, which ends with its process.
+///
+/// # Errors
+///
+/// Where this program cannot be started.
+pub(super) fn channel(
+    role: &Role,
+    connection: &ConnectionSettings,
+) -> Result<(UnixStream, SshProcess), Stop> {
+    let mut line = vec![OWN_BINARY.into(), "remote".into()];
+    match role {
+        Role::Attach(name) => line.extend(["--attach".into(), name.into()]),
+        _ => line.push("--jobs".into()),
+    }
+    let (process, channel) = SshProcess::start(&line, Login::Silent).map_err(local)?;
+    match await_greeting(process.hear(&channel, connection.timeout), REMOTE) {
+        Ok(Line::Greeting(_)) => Ok((channel, process)),
+        _ => Err(local(format!(
+            "the jobs of this host cannot be asked for: {}",
+            process.said().trim_end()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::settings::Persist;
+
+    fn copy(source: &str, destination: &str) -> TransferSpec {
+        let parse = |text: &str| Endpoint::parse(OsStr::new(text)).unwrap();
+        TransferSpec::copy(vec![parse(source)], parse(destination))
+    }
+
+    #[test]
+    fn a_job_asks_nobody_and_keeps_what_was_asked_for() {
+        let mut asked = copy("a", "host:b");
+        asked.connection.ssh.install_remote = true;
+        asked.connection.ssh.persist = Some(Persist::of_seconds(60));
+        let spec = spec_of(&asked).unwrap();
+        assert!(spec.connection.ssh.asks_nobody && !spec.connection.ssh.install_remote);
+        assert_eq!(spec.connection.ssh.persist, asked.connection.ssh.persist);
+        assert_eq!(spec.sources, asked.sources);
+        for (source, destination) in [("-", "host:b"), ("host:a", "-")] {
+            let refused = spec_of(&copy(source, destination)).unwrap_err();
+            assert_eq!(refused.exit, Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn a_job_of_this_host_is_known_by_its_name() {
+        assert_eq!(job_of(HERE, "0a1b2c3d"), "0a1b2c3d");
+        assert_eq!(job_of("dtn7", "0a1b2c3d"), "dtn7:0a1b2c3d");
+    }
+}
