@@ -369,7 +369,7 @@ fn a_home_where_nothing_runs_is_named_with_a_place_that_will_do() {
     };
     assert_eq!(named["weight"], "problem");
     let has = |field: &str, text: &str| named[field].as_str().unwrap().contains(text);
-    assert!(has("text", "/root/.cache is mounted noexec"), "{named}");
+    assert!(has("text", "/.cache is mounted noexec"), "{named}");
     assert!(has("remedy", "into /var/tmp/longhaul-0"), "{named}");
     assert_eq!(weights(&report, "time"), ["advice"], "{report}");
 }

@@ -372,7 +372,7 @@ fn where_it_cannot_run_it_is_put_elsewhere() {
         });
         let mut command = sshd.command_of(&binary, "cp");
         command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
-        let home = "not into dtn:/root/.cache/longhaul: ";
+        let home = "/.cache/longhaul: ";
         run(&mut command)
             .expect(0)
             .says(&[home, why, "into dtn:/var/tmp/longhaul-0/longhaul-"]);
@@ -402,7 +402,7 @@ fn where_there_is_no_place_each_is_named() {
     command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
     run(&mut command).expect(3).says(&[
         "could not be put there",
-        "/root/.cache/longhaul: programs do not run there",
+        "/.cache/longhaul: programs do not run there",
         "/var/tmp/longhaul-0: programs do not run there",
         "/tmp/longhaul-0: programs do not run there",
         "set XDG_CACHE_HOME there",
@@ -424,11 +424,11 @@ fn where_there_is_no_place_each_is_named() {
         .says(&["/var/tmp/longhaul-0: it or the directory above it is not yours alone"]);
     // Others could put another one there.
     let open = format!(
-        "{NO_PROGRAMS} mkdir $far/open; chmod 777 $far/open; mount -o remount,noexec /var/tmp; \
+        "{NO_PROGRAMS} mkdir /var/tmp/open; chmod 777 /var/tmp/open; mount -o remount,noexec /var/tmp; \
          mount --bind /tmp /tmp; mount -o remount,bind,noexec /tmp"
     );
     let sshd = Sshd::with(&Setting {
-        config: "SetEnv PATH=/usr/bin:/bin SCRATCH=/root/open",
+        config: "SetEnv PATH=/usr/bin:/bin SCRATCH=/var/tmp/open",
         before: &open,
         ..Setting::default()
     });
@@ -436,7 +436,7 @@ fn where_there_is_no_place_each_is_named() {
     command.args(["--install-remote", "zero:1MiB", "dtn:null:"]);
     run(&mut command)
         .expect(3)
-        .says(&["/root/open/.longhaul-0: it or the directory above it is not yours alone"]);
+        .says(&["/var/tmp/open/.longhaul-0: it or the directory above it is not yours alone"]);
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn ask_shell_once(
             format!(
                 "{host}: ssh logs in, and no shell runs there: {last}; a login shell such as nologin, \
                  or a forced command (command= in authorized_keys, ForceCommand) keeps commands from \
-                 being run: have it lifted for the key or the user that copies"
+                 being run: ask for a key or a user without them"
             ),
         ),
     })

@@ -2,8 +2,8 @@
 //! others reach it through its control socket, and log in no more.
 //!
 //! If the user's ssh has one, or makes one by its configuration, that one serves. Otherwise
-//! longhaul may have ssh keep one, with its socket in a directory of this user alone: whoever
-//! listens on such a socket gets what passes through it.
+//! longhaul may have ssh keep one, with its socket in a directory of this user alone: a process
+//! that listens on such a socket gets what passes through it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -66,7 +66,7 @@ pub enum Through {
 enum Master {
     /// Nobody: each ssh logs in.
     Nobody,
-    /// A master as the user's configuration has it, at this socket.
+    /// A master as in the user's configuration, at this socket.
     Users {
         /// As `ssh -G` says.
         socket: String,

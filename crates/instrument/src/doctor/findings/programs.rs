@@ -42,7 +42,7 @@ fn cache(facts: &HostFacts, is_there: bool) -> Option<Finding> {
     })
 }
 
-/// What is in the way of longhaul in the cache, and whether it may fit all the same.
+/// What is in the way of longhaul in the cache, and whether it may fit nevertheless.
 fn obstacle(facts: &HostFacts, cache: &str) -> Option<(String, bool)> {
     let options = facts.get("cache_options").unwrap_or_default();
     if options.split(',').any(|option| option == "noexec") {
@@ -88,7 +88,7 @@ mod tests {
         programs(&Ok(facts), Some(&Ok(software)))
     }
 
-    const NOEXEC: &str = "cache /home/u/.cache/longhaul\ncache_mount /home\n\
+    const NOEXEC: &str = "cache /h/u/.cache/longhaul\ncache_mount /h\n\
         cache_options rw,nosuid,noexec\ncache_writable yes\n";
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         let lines = format!("{NOEXEC}runs_in /var/tmp/longhaul-7\n");
         let bad = &found(&lines, Software::Absent)[0];
         assert_eq!(bad.weight, Weight::Problem);
-        assert!(bad.text.contains("/home is mounted noexec"), "{bad:?}");
+        assert!(bad.text.contains("/h is mounted noexec"), "{bad:?}");
         assert!(bad.remedy.as_ref().unwrap().contains("/var/tmp/longhaul-7"));
         let bad = &found(NOEXEC, Software::Absent)[0];
         assert!(bad.remedy.as_ref().unwrap().contains("XDG_CACHE_HOME"));
