@@ -23,8 +23,12 @@ const LONG: Duration = Duration::from_millis(2);
 /// A layer is busy if its flows worked for this part of their time.
 const BUSY: f64 = 0.9;
 
-/// Layers whose work is the disk's.
-const STORING: [&str; 2] = ["write", "commit"];
+/// Layers whose work is the disk's, and whether all flows of it must work for it to be busy. One
+/// that makes data durable is enough: writers wait for it, and that is no work of theirs.
+const STORING: [(&str, bool); 2] = [("write", true), ("commit", false)];
+
+/// Cores that a receiver's codecs use at once where it has not told its flows: what it has at most.
+const USUAL_DECOMPRESSORS: f64 = 8.0;
 
 /// More cores than any host has.
 const MOST_CORES: f64 = 1e5;
@@ -56,7 +60,8 @@ pub(super) struct WireSeen {
     pub is_full: bool,
     /// Bytes per second that windows allow on a long path; 0 where that is not known.
     pub window_rate: f64,
-    /// The other end's disk has as much to do as it can.
+    /// The other end's disk has as much to do as it can, by its own word. Small files keep a
+    /// disk as busy on a full path, too: where kernels tell, they tell more.
     pub is_stored_slowly: bool,
 }
 
@@ -84,7 +89,7 @@ impl WireLook {
         self.streams.retain(|id, _| lives(id));
         WireSeen {
             carried: (told > 0).then_some(self.carried),
-            is_full: told > 0 && 2 * full >= told && !is_stored_slowly,
+            is_full: told > 0 && 2 * full >= told && !self.storing.is_busy[0],
             window_rate,
             is_stored_slowly,
         }
@@ -122,7 +127,7 @@ struct Storing {
     /// When it told, in nanoseconds, and what each layer had worked by then.
     at: u64,
     worked: [u64; STORING.len()],
-    is_busy: bool,
+    is_busy: [bool; STORING.len()],
 }
 
 impl Storing {
@@ -130,11 +135,12 @@ impl Storing {
     fn handle_told(&mut self, peer: &Observation) -> bool {
         let span = peer.at.saturating_sub(self.at);
         if span == 0 {
-            return self.is_busy;
+            return self.is_busy.contains(&true);
         }
         self.at = peer.at;
-        self.is_busy = false;
-        for (before, name) in self.worked.iter_mut().zip(STORING) {
+        self.is_busy = [false; STORING.len()];
+        let layers = self.worked.iter_mut().zip(&mut self.is_busy);
+        for ((before, is_busy), (name, by_all)) in layers.zip(STORING) {
             let is_it =
                 |told: &(u8, u32, f32)| LAYERS.get(usize::from(told.0)).copied() == Some(name);
             let Some(place) = peer.layers.iter().position(is_it) else {
@@ -143,12 +149,15 @@ impl Storing {
             let Some(worked) = peer.worked.get(place) else {
                 continue;
             };
-            let flows = f64::from(peer.layers[place].1.max(1));
+            let flows = match by_all {
+                true => f64::from(peer.layers[place].1.max(1)),
+                false => 1.0,
+            };
             let part = worked.saturating_sub(*before) as f64 / (span as f64 * flows);
             *before = *worked;
-            self.is_busy |= part >= BUSY;
+            *is_busy = part >= BUSY;
         }
-        self.is_busy
+        self.is_busy.contains(&true)
     }
 }
 
@@ -156,9 +165,17 @@ impl Storing {
 pub(super) fn cores_of(peer: &Observation) -> Option<CoresSeen> {
     let idle = peer.idle.map(f64::from).filter(|idle| idle.is_finite())?;
     let all = f64::from(peer.cores).min(MOST_CORES);
+    let layers = peer.layers.iter();
+    let flows = layers
+        .filter(|told| LAYERS.get(usize::from(told.0)).copied() == Some("decompress"))
+        .map(|told| f64::from(told.1))
+        .next();
     Some(CoresSeen {
         at: peer.at as f64 * 1e-9,
         all,
+        usable: flows
+            .filter(|flows| *flows > 0.0)
+            .unwrap_or(USUAL_DECOMPRESSORS),
         idle: idle.clamp(0.0, all),
     })
 }
@@ -213,7 +230,7 @@ mod tests {
             ..Observation::default()
         };
         let mut storing = Storing::default();
-        let second = 1_000_000_000;
+        let second = 1_000_000_000_u64;
         assert!(!storing.handle_told(&told(second, second)));
         assert!(storing.handle_told(&told(2 * second, 5 * second - second / 10)));
         assert!(
@@ -221,9 +238,15 @@ mod tests {
             "it told nothing new"
         );
         assert!(!storing.handle_told(&told(3 * second, 6 * second)));
-        // What makes no sense is no busy disk for ever.
-        storing.handle_told(&told(u64::MAX, u64::MAX));
-        assert!(!storing.handle_told(&told(u64::MAX, 0)) || storing.at == u64::MAX);
+        // One flow of several that makes data durable is the whole disk.
+        let commits = |at: u64, worked: u64| Observation {
+            at,
+            layers: vec![(6, 4, 0.5), (7, 5, 0.2)],
+            worked: vec![6 * second, worked],
+            ..Observation::default()
+        };
+        assert!(!storing.handle_told(&commits(4 * second, second / 2)));
+        assert!(storing.handle_told(&commits(5 * second, second * 3 / 2)));
     }
 
     #[test]
