@@ -15,6 +15,7 @@ use serde_json::Value;
 use support::Daemon;
 use support::process::{longhaul, run};
 use support::tree::{paths, set_modified, write};
+use support::ways::slashed;
 
 /// What lies at a destination before and after.
 fn state(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
@@ -72,12 +73,6 @@ fn sides(root: &Path, kind: &str) -> PathBuf {
     }
     std::fs::create_dir_all(from.join("absent/empty")).unwrap();
     to
-}
-
-fn slashed(path: &Path) -> OsString {
-    let mut path = path.as_os_str().to_owned();
-    path.push("/");
-    path
 }
 
 #[test]

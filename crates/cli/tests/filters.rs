@@ -11,6 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 use support::Daemon;
 use support::process::{longhaul, run};
+use support::ways::slashed;
 use tempfile::TempDir;
 
 fn place() -> TempDir {
@@ -51,12 +52,6 @@ fn files(root: &Path) -> Vec<String> {
     walk(root, root, &mut all);
     all.sort();
     all
-}
-
-fn slashed(path: &Path) -> OsString {
-    let mut path = path.as_os_str().to_owned();
-    path.push("/");
-    path
 }
 
 #[test]

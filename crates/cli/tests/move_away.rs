@@ -5,25 +5,14 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use support::Daemon;
 use support::process::{longhaul, run};
-use support::tree::{paths, set_modified, write};
-
-fn slashed(path: &Path) -> OsString {
-    let mut path = path.as_os_str().to_owned();
-    path.push("/");
-    path
-}
-
-fn names(root: &Path) -> BTreeSet<PathBuf> {
-    let names = paths(root).into_iter();
-    names.filter(|path| !path.as_os_str().is_empty()).collect()
-}
+use support::tree::{set_modified, write};
+use support::ways::{WAYS, copy, names, slashed};
 
 /// Names that stay: directories, and what is not at the destination as it is here.
 fn source(root: &Path) {
@@ -59,35 +48,20 @@ fn there(root: &Path) {
 fn what_is_durable_there_goes_and_the_rest_stays_on_every_way() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
-    for way in ["local", "push", "pull"] {
-        let (from, to) = (
-            place.path().join(way),
-            place.path().join(format!("{way}-to")),
-        );
+    for way in WAYS {
+        let [from, to] = ["from", "to"].map(|name| place.path().join(format!("{name}{way:?}")));
         source(&from);
         there(&to);
-        let mut command = match way {
-            "local" => {
-                let mut command = longhaul();
-                command.arg("cp");
-                command
-            }
-            _ => daemon.command("cp"),
-        };
-        command.args(["-r", "-u", "--move", "--exclude=*.o"]);
-        match way {
-            "pull" => command.arg(daemon.url("pull/")).arg(&to),
-            "push" => command.arg(slashed(&from)).arg(daemon.url("push-to")),
-            _ => command.arg(slashed(&from)).arg(&to),
-        };
+        let command = copy((&daemon, place.path()), way, (&from, &to));
+        let mut command = command.with(&["-r", "-u", "--move", "--exclude=*.o"]);
         run(&mut command).expect(2).says(&["conflict"]);
         let left: BTreeSet<PathBuf> = ["dir", "newer", "conflict", "left.o"]
             .into_iter()
             .map(PathBuf::from)
             .collect();
-        assert_eq!(names(&from), left, "{way}");
+        assert_eq!(names(&from), left, "{way:?}");
         // What only seemed to be there was copied.
-        assert_eq!(fs::read(to.join("damaged")).unwrap(), b"good", "{way}");
+        assert_eq!(fs::read(to.join("damaged")).unwrap(), b"good", "{way:?}");
         assert_eq!(fs::read(to.join("newer")).unwrap(), b"new");
         assert_eq!(fs::read(to.join("large")).unwrap().len(), 9 << 20);
         assert!(to.join("link").is_symlink() && to.join("dir/new").exists());

@@ -4,21 +4,14 @@
 
 mod support;
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 use support::Daemon;
 use support::process::{longhaul, run};
 use support::tree::{set_modified, write};
-
-fn slashed(path: &Path) -> OsString {
-    let mut path = path.as_os_str().to_owned();
-    path.push("/");
-    path
-}
+use support::ways::{WAYS, copy, slashed};
 
 fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
@@ -56,29 +49,18 @@ fn entry<'a>(lines: &'a [Value], path: &str) -> &'a Value {
 
 #[test]
 fn each_entry_has_a_line_on_every_way() {
-    for way in ["local", "push", "pull"] {
+    for way in WAYS {
         let place = place();
         let daemon = Daemon::start(place.path());
         let (report, log) = (place.path().join("report"), place.path().join("log"));
-        let files = |command: &mut Command| {
-            command.args(["-r", "-u", "--exclude=*.o", "--max-size=8", "--report"]);
-            command.arg(&report).arg("--log-file").arg(&log);
-        };
-        let mut command = match way {
-            "local" => {
-                let mut command = longhaul();
-                command.arg("cp");
-                command
-            }
-            _ => daemon.command("cp"),
-        };
-        files(&mut command);
-        let (from, to) = (place.path().join("from"), place.path().join("to"));
-        match way {
-            "pull" => command.arg(daemon.url("from/")).arg(&to),
-            "push" => command.arg(slashed(&from)).arg(daemon.url("to")),
-            _ => command.arg(slashed(&from)).arg(&to),
-        };
+        let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+        let command = copy((&daemon, place.path()), way, (&from, &to));
+        let mut command = command.with(&["-r", "-u", "--exclude=*.o", "--max-size=8"]);
+        command
+            .arg("--report")
+            .arg(&report)
+            .arg("--log-file")
+            .arg(&log);
         run(&mut command).expect(2);
         let lines = lines(&report);
         for (path, what) in [
@@ -89,9 +71,9 @@ fn each_entry_has_a_line_on_every_way() {
             ("large", "skipped"),
             ("conflict", "failed"),
         ] {
-            assert_eq!(entry(&lines, path)["entry"], what, "{way}: {lines:?}");
+            assert_eq!(entry(&lines, path)["entry"], what, "{way:?}: {lines:?}");
         }
-        assert_eq!(lines.len(), 6, "{way}: {lines:?}");
+        assert_eq!(lines.len(), 6, "{way:?}: {lines:?}");
         assert_eq!(entry(&lines, "newer")["reason"], "newer");
         assert_eq!(entry(&lines, "x.o")["rule"], "- *.o");
         assert_eq!(entry(&lines, "large")["reason"], "size");
