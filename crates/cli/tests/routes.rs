@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "support/site.rs"]
-#[allow(dead_code)]
 mod site;
 mod support;
 
@@ -107,7 +106,7 @@ enum Hosts {
     Pull(Daemon),
     SshPush(Sshd),
     SshPull(Sshd),
-    Between(Lan),
+    Between(Box<Lan>),
     Daemons(Box<Site>),
 }
 
@@ -153,7 +152,7 @@ impl Route {
         let lan = Lan::new();
         let ends = [lan.left.home(), lan.right.home()];
         Route {
-            hosts: Hosts::Between(lan),
+            hosts: Hosts::Between(Box::new(lan)),
             ends,
             _place: None,
         }

@@ -21,6 +21,7 @@ use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Transfer, TransferSettings, opening};
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::allowed::Allowed;
+use longhaul_proto::backup::Backup;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{
@@ -443,7 +444,15 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
         operation: Operation::Verify,
         ..one_file_to(b"/in")
     };
-    for request in [one_file_to(b"/"), reads, compares] {
+    // Backups would take the place of what lies elsewhere.
+    let keeps = Request {
+        backup: Some(Box::new(Backup {
+            suffix: Vec::new().into(),
+            directory: Some(b"/scratch".to_vec().into()),
+        })),
+        ..one_file_to(b"/in")
+    };
+    for request in [one_file_to(b"/"), reads, compares, keeps] {
         let error = open(request).err().unwrap().to_string();
         assert!(error.contains("introduced for one copy"), "{error}");
         let log = daemon.running();
