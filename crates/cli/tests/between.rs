@@ -174,7 +174,10 @@ fn what_fails_is_said_here_with_its_exit_code() {
             ["--data-security", "clear", "left:data", "right:"],
             "encrypted",
         ),
-        (["--detach", "-r", "left:data", "."], "--detach"),
+        (
+            ["--through-local", "-r", "left:data", "."],
+            "--through-local",
+        ),
     ] {
         run(lan.copy().args(line)).expect(1).says(&[text]);
     }
