@@ -58,9 +58,6 @@ const MOST_DOUBLINGS: u32 = 6;
 /// before says nothing any more, and the part is judged anew.
 const MOST_FAILURES: u32 = 4;
 
-/// Codecs are used where the plan expects this many times the rate without any, at least.
-const LEAST_GAIN: f64 = 1.03;
-
 /// Shares below this are the solver's rounding.
 const SMALLEST_SHARE: f64 = 1e-6;
 
@@ -291,9 +288,6 @@ impl Compression {
             owed.for_each(|owed| *owed = 0.0);
         }
         self.expected_rate = solved.rate;
-        if solved.rate < LEAST_GAIN * plain_rate {
-            self.use_none();
-        }
         Some(Expectation {
             rate: solved.rate,
             plain_rate,
@@ -322,16 +316,6 @@ impl Compression {
         let time = bytes as f64 / self.expected_rate.max(1.0);
         self.credit = (self.credit + EXPLORATION_SHARE * time).min(MOST_CREDIT_SECONDS);
         codec
-    }
-
-    /// What a block gets that waited since it was dealt a candidate: that one, where the plan still
-    /// uses it for the part; else what the plan uses most for it now, none if that is nothing.
-    pub fn renew(&mut self, part: u32, codec: usize) -> Option<usize> {
-        let part = self.parts.get(&part.min(MOST_PARTS - 1))?;
-        let uses = |at: &usize| part.shares.get(*at).is_some_and(|of| *of > SMALLEST_SHARE);
-        let most = |a: &usize, b: &usize| part.shares[*a].total_cmp(&part.shares[*b]);
-        let others = || (0..part.shares.len()).filter(uses).max_by(most);
-        Some(codec).filter(uses).or_else(others)
     }
 
     /// The candidate that is to be tried now on [`TRIAL_BYTES`] of a block of a part, of which
@@ -423,7 +407,7 @@ impl Compression {
     }
 
     /// No part has a codec, until the next plan.
-    fn use_none(&mut self) {
+    pub fn use_none(&mut self) {
         for part in self.parts.values_mut() {
             part.shares.fill(0.0);
             part.owed.fill(0.0);

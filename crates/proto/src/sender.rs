@@ -531,11 +531,6 @@ impl Sender {
             && self.plan.has_ready_for(stream, alone)
     }
 
-    /// Whether the receiver has room for more.
-    pub fn has_room(&self) -> bool {
-        self.streams.has_room()
-    }
-
     /// Since when a block that was sent on a stream has not arrived, or what was sent before it;
     /// `None` if everything has.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {

@@ -21,11 +21,16 @@ const COSTS: [(f64, f64); CANDIDATES.len()] = [
     (3.0, 0.8),
     (7.0, 0.8),
     (14.0, 0.8),
+    (45.0, 0.8),
+    (300.0, 0.8),
 ];
 
 /// Those that tell whether a kind of data gets smaller at all: the fastest, which finds what
 /// repeats, and the fastest of those that find as well what bytes are rare.
 const JUDGES: [Codec; 2] = [Codec::Lz4, Codec::Zstd { level: 1 }];
+
+/// Codecs are used where the model expects this many times the rate without any, at least.
+const LEAST_GAIN: f64 = 1.03;
 
 /// The model, as the engine asks it.
 struct Automatic {
@@ -88,7 +93,6 @@ fn cores(seen: CoresSeen, uses: &[CodecUse]) -> Cores {
         at: seen.at,
         all: seen.all,
         idle: seen.idle,
-        usable: seen.usable,
         codec_seconds: nanoseconds.fold(0, u64::saturating_add) as f64 * 1e-9,
     }
 }
@@ -110,7 +114,10 @@ impl Choose for Automatic {
             // Looks that follow each other closely tell nothing.
             return self.may_gain;
         };
-        self.compression.handle_resources(look.at, resources);
+        let expected = self.compression.handle_resources(look.at, resources);
+        if expected.is_some_and(|expected| expected.rate < LEAST_GAIN * expected.plain_rate) {
+            self.compression.use_none();
+        }
         let path_binds = resources.wire_rate > 0.0 && resources.wire_rate < resources.supply_rate;
         self.may_gain = path_binds || self.compression.is_in_use();
         self.may_gain
@@ -122,10 +129,6 @@ impl Choose for Automatic {
             Deal::Coded(place) => choice::Deal::Coded(place),
             Deal::Try => choice::Deal::Try,
         }
-    }
-
-    fn renew(&mut self, kind: Kind, candidate: usize) -> Option<usize> {
-        self.compression.renew(kind.number(), candidate)
     }
 
     fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)> {
@@ -160,7 +163,6 @@ mod tests {
             at,
             all: 2.0,
             idle: 1.8,
-            usable: 2.0,
         };
         CodecLook {
             at,

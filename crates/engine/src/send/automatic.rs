@@ -21,7 +21,6 @@ use crate::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, CoresSeen, Deal
 use crate::codec::coder::Coder;
 use crate::codec::recognise::HEAD_BYTES;
 use crate::codec::sample::SAMPLE_BYTES;
-use crate::net::StreamHandle;
 use crate::queue::lock;
 use crate::session::Machine;
 use crate::session::observe::thread_cpu_time;
@@ -38,9 +37,6 @@ pub(crate) struct Dealt {
 /// The choice of codecs at a sending end.
 pub(crate) struct Automatic {
     chooser: Mutex<Box<dyn Choose>>,
-    /// Held through trials: who comes meanwhile with a block that is to be tried waits for what
-    /// they tell. Nobody else does.
-    trials: Mutex<()>,
     /// The other end takes any codec, and says what that costs it.
     agreed: AtomicBool,
     /// A codec may be worth something now.
@@ -53,7 +49,6 @@ impl Automatic {
     pub fn new(chooser: Box<dyn Choose>) -> Automatic {
         Automatic {
             chooser: Mutex::new(chooser),
-            trials: Mutex::new(()),
             agreed: AtomicBool::new(false),
             is_active: AtomicBool::new(false),
             wire: Mutex::default(),
@@ -199,17 +194,12 @@ impl Sending<'_> {
             Some((place, codec, self.shuffle_of(kind, codec)))
         };
         if let Some(place) = dealt.place {
-            // It may have waited for long.
-            let renewed = lock(&automatic.chooser).renew(kind, place);
-            if renewed.is_none() {
-                self.note_plain(kind, data.len() as u64);
-            }
-            return renewed.and_then(with);
+            return with(place);
         }
         let bytes = data.len() as u64;
-        let trying = lock(&automatic.trials);
-        let next = || lock(&automatic.chooser).next_trial(kind, bytes);
-        while let Some((place, wanted)) = next() {
+        // Who comes meanwhile waits for what trials tell: they are short.
+        let mut chooser = lock(&automatic.chooser);
+        while let Some((place, wanted)) = chooser.next_trial(kind, bytes) {
             let codec = *CANDIDATES.get(place)?;
             let shuffle = self.shuffle_of(kind, codec);
             let sample = &data[middle_of(data.len(), wanted)];
@@ -222,7 +212,7 @@ impl Sending<'_> {
                 seconds: nanoseconds as f64 * 1e-9,
                 was_trial: true,
             };
-            self.note_encoded(kind, place, coded);
+            chooser.handle_encoded(kind, place, coded);
             self.side.uses.add(CodecUse {
                 kind: Some(kind),
                 codec,
@@ -232,8 +222,8 @@ impl Sending<'_> {
                 nanoseconds,
             });
         }
-        drop(trying);
-        let chosen = lock(&automatic.chooser).choose(kind, bytes);
+        let chosen = chooser.choose(kind, bytes);
+        drop(chooser);
         if chosen.is_none() {
             self.note_plain(kind, bytes);
         }
@@ -265,29 +255,9 @@ impl Sending<'_> {
         automatic.is_active.store(is_active, Ordering::Relaxed);
     }
 
-    /// Cores that codecs can use at once here: one for each flow, and for each buffer that the half
-    /// after a codec has.
-    fn usable_cores(&self, streams: usize) -> f64 {
-        let flows = match self.transfer.is_paired() {
-            true => streams,
-            false => self.transfer.settings.flows.compressors,
-        };
-        let pool = &self.transfer.pool;
-        let half = pool.all_buffers() / 2;
-        flows.min(half).max(1) as f64
-    }
-
     fn codec_look(&self, automatic: &Automatic) -> CodecLook {
         let transfer = self.transfer;
         let handles = transfer.handles();
-        // Both ends are on this host: what codecs save is no path's. A bound of the rate is one.
-        let is_here = |handle: &StreamHandle| {
-            let (local, peer) = (handle.local_address(), handle.peer_address());
-            local.map(|at| at.ip()) == peer.map(|at| at.ip()) && local.is_some()
-        };
-        let is_here = transfer.paced().is_none()
-            && !handles.is_empty()
-            && handles.iter().all(|(_, handle)| is_here(handle));
         let infos: Vec<_> = handles
             .iter()
             .filter_map(|(id, handle)| Some((*id, handle.tcp_info()?)))
@@ -295,9 +265,7 @@ impl Sending<'_> {
         let shared = transfer.lock();
         let waits_prepared = !shared.has_nothing_prepared();
         let has_credit = match &shared.machine {
-            Machine::Sending(sender) => {
-                sender.has_room() && handles.iter().any(|(id, _)| sender.has_ready_for(*id))
-            }
+            Machine::Sending(sender) => handles.iter().any(|(id, _)| sender.has_ready_for(*id)),
             Machine::Receiving(_) => false,
         };
         let peer = shared.peer().clone();
@@ -320,9 +288,8 @@ impl Sending<'_> {
             at,
             carried: seen.carried.unwrap_or_else(wire_bytes),
             supplied: transfer.counters.read_bytes.load(Ordering::Relaxed),
-            is_full: (is_full || waits_for_turn) && !is_here,
+            is_full: is_full || waits_for_turn,
             window_rate: match (seen.window_rate > 0.0, paced) {
-                _ if is_here => 0.0,
                 (false, Some(_)) => bound,
                 _ => seen.window_rate.min(bound),
             },
@@ -331,7 +298,6 @@ impl Sending<'_> {
                 at,
                 all,
                 idle: transfer.idle_cores().map_or(all / 2.0, f64::from),
-                usable: self.usable_cores(handles.len()),
             },
             sender_uses: self.side.uses.list(),
             receiver: cores_of(&peer),

@@ -23,12 +23,8 @@ const LONG: Duration = Duration::from_millis(2);
 /// A layer is busy if its flows worked for this part of their time.
 const BUSY: f64 = 0.9;
 
-/// Layers whose work is the disk's, and whether all flows of it must work for it to be busy. One
-/// that makes data durable is enough: writers wait for it, and that is no work of theirs.
-const STORING: [(&str, bool); 2] = [("write", true), ("commit", false)];
-
-/// Cores that a receiver's codecs use at once where it has not told its flows: what it has at most.
-const USUAL_DECOMPRESSORS: f64 = 8.0;
+/// Layers whose work is the disk's.
+const STORING: [&str; 2] = ["write", "commit"];
 
 /// More cores than any host has.
 const MOST_CORES: f64 = 1e5;
@@ -60,8 +56,7 @@ pub(super) struct WireSeen {
     pub is_full: bool,
     /// Bytes per second that windows allow on a long path; 0 where that is not known.
     pub window_rate: f64,
-    /// The other end's disk has as much to do as it can, by its own word. Small files keep a
-    /// disk as busy on a full path, too: where kernels tell, they tell more.
+    /// The other end's disk has as much to do as it can.
     pub is_stored_slowly: bool,
 }
 
@@ -89,7 +84,7 @@ impl WireLook {
         self.streams.retain(|id, _| lives(id));
         WireSeen {
             carried: (told > 0).then_some(self.carried),
-            is_full: told > 0 && 2 * full >= told && !self.storing.is_busy[0],
+            is_full: told > 0 && 2 * full >= told && !is_stored_slowly,
             window_rate,
             is_stored_slowly,
         }
@@ -127,7 +122,7 @@ struct Storing {
     /// When it told, in nanoseconds, and what each layer had worked by then.
     at: u64,
     worked: [u64; STORING.len()],
-    is_busy: [bool; STORING.len()],
+    is_busy: bool,
 }
 
 impl Storing {
@@ -135,12 +130,11 @@ impl Storing {
     fn handle_told(&mut self, peer: &Observation) -> bool {
         let span = peer.at.saturating_sub(self.at);
         if span == 0 {
-            return self.is_busy.contains(&true);
+            return self.is_busy;
         }
         self.at = peer.at;
-        self.is_busy = [false; STORING.len()];
-        let layers = self.worked.iter_mut().zip(&mut self.is_busy);
-        for ((before, is_busy), (name, by_all)) in layers.zip(STORING) {
+        self.is_busy = false;
+        for (before, name) in self.worked.iter_mut().zip(STORING) {
             let is_it =
                 |told: &(u8, u32, f32)| LAYERS.get(usize::from(told.0)).copied() == Some(name);
             let Some(place) = peer.layers.iter().position(is_it) else {
@@ -149,15 +143,12 @@ impl Storing {
             let Some(worked) = peer.worked.get(place) else {
                 continue;
             };
-            let flows = match by_all {
-                true => f64::from(peer.layers[place].1.max(1)),
-                false => 1.0,
-            };
+            let flows = f64::from(peer.layers[place].1.max(1));
             let part = worked.saturating_sub(*before) as f64 / (span as f64 * flows);
             *before = *worked;
-            *is_busy = part >= BUSY;
+            self.is_busy |= part >= BUSY;
         }
-        self.is_busy.contains(&true)
+        self.is_busy
     }
 }
 
@@ -165,17 +156,9 @@ impl Storing {
 pub(super) fn cores_of(peer: &Observation) -> Option<CoresSeen> {
     let idle = peer.idle.map(f64::from).filter(|idle| idle.is_finite())?;
     let all = f64::from(peer.cores).min(MOST_CORES);
-    let layers = peer.layers.iter();
-    let flows = layers
-        .filter(|told| LAYERS.get(usize::from(told.0)).copied() == Some("decompress"))
-        .map(|told| f64::from(told.1))
-        .next();
     Some(CoresSeen {
         at: peer.at as f64 * 1e-9,
         all,
-        usable: flows
-            .filter(|flows| *flows > 0.0)
-            .unwrap_or(USUAL_DECOMPRESSORS),
         idle: idle.clamp(0.0, all),
     })
 }
@@ -230,7 +213,7 @@ mod tests {
             ..Observation::default()
         };
         let mut storing = Storing::default();
-        let second = 1_000_000_000_u64;
+        let second = 1_000_000_000;
         assert!(!storing.handle_told(&told(second, second)));
         assert!(storing.handle_told(&told(2 * second, 5 * second - second / 10)));
         assert!(
@@ -238,15 +221,9 @@ mod tests {
             "it told nothing new"
         );
         assert!(!storing.handle_told(&told(3 * second, 6 * second)));
-        // One flow of several that makes data durable is the whole disk.
-        let commits = |at: u64, worked: u64| Observation {
-            at,
-            layers: vec![(6, 4, 0.5), (7, 5, 0.2)],
-            worked: vec![6 * second, worked],
-            ..Observation::default()
-        };
-        assert!(!storing.handle_told(&commits(4 * second, second / 2)));
-        assert!(storing.handle_told(&commits(5 * second, second * 3 / 2)));
+        // What makes no sense is no busy disk for ever.
+        storing.handle_told(&told(u64::MAX, u64::MAX));
+        assert!(!storing.handle_told(&told(u64::MAX, 0)) || storing.at == u64::MAX);
     }
 
     #[test]

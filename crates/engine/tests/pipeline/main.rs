@@ -350,10 +350,6 @@ impl Choose for InTurn {
         }
     }
 
-    fn renew(&mut self, _: Kind, candidate: usize) -> Option<usize> {
-        Some(candidate)
-    }
-
     fn next_trial(&mut self, _: Kind, _: u64) -> Option<(usize, usize)> {
         self.trials += 1;
         (self.trials < CANDIDATES.len()).then_some((self.trials, 10_000))

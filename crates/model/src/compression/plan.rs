@@ -31,10 +31,6 @@ const MOST_CORES: f64 = 1e5;
 /// Times are computed in nanoseconds, so that the solver's numbers are near 1.
 const NANOSECONDS: f64 = 1e9;
 
-/// Seconds of a core for a byte that codecs take at most while the path's rate changes: 50 ms for a
-/// block of 4 MiB, a round trip of a long path.
-const QUICK: f64 = 1.2e-8;
-
 /// Rates in bytes per second are taken for this at least and at most: anything else is no
 /// measurement, and would leave the solver no digits.
 const SLOWEST: f64 = 1e3;
@@ -52,8 +48,6 @@ pub struct Resources {
     pub sender_cores: f64,
     /// The same at the receiver.
     pub receiver_cores: f64,
-    /// The path's rate changes, as in its beginning: a block that takes long may be too late.
-    pub is_unsteady: bool,
 }
 
 impl Default for Resources {
@@ -63,7 +57,6 @@ impl Default for Resources {
             supply_rate: f64::INFINITY,
             sender_cores: LEAST_CORES,
             receiver_cores: LEAST_CORES,
-            is_unsteady: false,
         }
     }
 }
@@ -81,7 +74,6 @@ impl Resources {
             supply_rate: or(self.supply_rate, usual.supply_rate).max(SLOWEST),
             sender_cores: or(self.sender_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),
             receiver_cores: or(self.receiver_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),
-            is_unsteady: self.is_unsteady,
         }
     }
 
@@ -136,9 +128,7 @@ impl<'a> Plan<'a> {
             supply_rate,
             sender_cores,
             receiver_cores,
-            is_unsteady,
         } = self.resources;
-        let dearest = if is_unsteady { QUICK } else { f64::INFINITY };
         let wire = NANOSECONDS / wire_rate;
         let (sender, receiver) = (NANOSECONDS / sender_cores, NANOSECONDS / receiver_cores);
         let mut problem = Problem::new(OptimizationDirection::Minimize);
@@ -151,8 +141,7 @@ impl<'a> Plan<'a> {
             let mut whole = vec![(plain, 1.0)];
             let known = figures.iter().enumerate();
             let known = known.filter_map(|(at, figures)| Some((at, figures.as_ref()?)));
-            let may = |of: &Figures| !of.is_empty() && of.encode_seconds <= dearest;
-            for (at, figures) in known.filter(|(_, figures)| may(figures)) {
+            for (at, figures) in known.filter(|(_, figures)| !figures.is_empty()) {
                 let encode = figures.encode_seconds * sender;
                 let decode = figures.decode_seconds * receiver;
                 let column = problem.add_var(EFFORT * (encode + decode), (0.0, *share));

@@ -5,10 +5,8 @@
 
 mod world;
 
-use longhaul_model::compression::figures::Observed;
+use longhaul_model::compression::EXPLORATION_SHARE;
 use longhaul_model::compression::plan::Resources;
-use longhaul_model::compression::sense::{Cores, Look, Sense};
-use longhaul_model::compression::{EXPLORATION_SHARE, TRIAL_BYTES};
 
 use world::{BLOCK_BYTES, CANDIDATES, Data, World};
 
@@ -21,7 +19,6 @@ fn resources(wire_rate: f64, cores: f64) -> Resources {
         supply_rate: f64::INFINITY,
         sender_cores: cores,
         receiver_cores: cores,
-        is_unsteady: false,
     }
 }
 
@@ -187,96 +184,6 @@ fn what_a_dataset_was_before_is_soon_forgotten() {
     assert!(now >= 0.97 * alone, "{now:.3e} of {alone:.3e}");
 }
 
-/// While windows grow, a codec that takes long for a block is not used.
-#[test]
-fn dear_codecs_wait_until_the_path_is_steady() {
-    let mut world = World::new(resources(1e6, 8.0), 14);
-    world.run(&[(Data::Text, 1.0)], 64);
-    let dear = |world: &World| world.compression.share(0, 5);
-    assert!(dear(&world) > 0.9);
-    let unsteady = Resources {
-        is_unsteady: true,
-        ..resources(1e6, 8.0)
-    };
-    world.compression.handle_resources(world.seconds, unsteady);
-    assert!(dear(&world) <= 0.0);
-    // A block that waited since it was dealt that gets what is in use now.
-    let renewed = world.compression.renew(0, 5);
-    assert!(renewed.is_some_and(|codec| codec < 5), "{renewed:?}");
-    world
-        .compression
-        .handle_resources(world.seconds, resources(1e12, 8.0));
-    assert_eq!(world.compression.renew(0, 5), None);
-}
-
-/// With many cores of which codecs can use few, over a fast path, what is carried stays as fast as
-/// without codecs: figures are what looks tell, and the plan's effect is what they see next.
-#[test]
-fn many_cores_and_few_buffers_are_no_slower_than_no_codec() {
-    let (path, usable, step) = (1.25e9, 8.0, 0.1);
-    let mut sense = Sense::default();
-    let mut compression = World::new(resources(path, usable), 15).compression;
-    let figures = Data::Text.figures();
-    let (mut carried, mut moved, mut busy, mut at) = (0.0, 0.0, [0.0; 2], 0.0);
-    let (mut rate, mut is_full, mut early) = (0.0, true, 0.0);
-    for look in 0..300 {
-        at += step;
-        let cores = |seconds: f64| Cores {
-            at,
-            all: 64.0,
-            idle: 56.0,
-            usable,
-            codec_seconds: seconds,
-        };
-        let found = sense.handle_look(Look {
-            at,
-            carried,
-            supplied: moved,
-            is_full,
-            window_rate: 0.0,
-            waits_for_codec: !is_full,
-            sender: cores(busy[0]),
-            receiver: Some(cores(busy[1])),
-        });
-        compression.handle_resources(at, found.unwrap());
-        while let Some(codec) = compression.next_trial(0, BLOCK_BYTES) {
-            let (ratio, encode, _) = figures[codec];
-            let seen = Observed {
-                bytes: TRIAL_BYTES,
-                encoded: (TRIAL_BYTES as f64 / ratio) as u64,
-                seconds: TRIAL_BYTES as f64 * encode,
-            };
-            compression.handle_encoded(0, codec, seen, true);
-        }
-        compression.choose(0, BLOCK_BYTES);
-        // What a byte of the source takes, by the shares as they are.
-        let shares: Vec<f64> = (0..figures.len())
-            .map(|at| compression.share(0, at))
-            .collect();
-        let plain = 1.0 - shares.iter().sum::<f64>();
-        let sum = |of: fn(&(f64, f64, f64)) -> f64| -> f64 {
-            let each = shares.iter().zip(&figures);
-            each.map(|(share, figures)| share * of(figures)).sum()
-        };
-        let on_wire = plain + sum(|of| 1.0 / of.0);
-        let (encode, decode) = (sum(|of| of.1), sum(|of| of.2));
-        rate = (path / on_wire)
-            .min(usable / encode.max(1e-15))
-            .min(usable / decode.max(1e-15));
-        is_full = rate * on_wire >= 0.99 * path;
-        (carried, moved) = (carried + rate * on_wire * step, moved + rate * step);
-        busy = [
-            busy[0] + rate * encode * step,
-            busy[1] + rate * decode * step,
-        ];
-        if look == 20 {
-            early = moved;
-        }
-    }
-    let mean = (moved - early) / (279.0 * step);
-    assert!(mean >= 0.98 * path, "{mean:.3e}, at last {rate:.3e}");
-}
-
 #[test]
 fn nonsense_breaks_nothing() {
     let odds = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0];
@@ -286,7 +193,6 @@ fn nonsense_breaks_nothing() {
             supply_rate: odd,
             sender_cores: odd,
             receiver_cores: odd,
-            is_unsteady: false,
         };
         let mut world = World::new(odd_ones, 8);
         for block in 0..100 {

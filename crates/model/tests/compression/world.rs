@@ -57,19 +57,6 @@ impl Data {
         }
     }
 
-    /// Ratios, and seconds of a core for a byte at both ends, by codec.
-    pub fn figures(self) -> Vec<(f64, f64, f64)> {
-        let each = (0..CANDIDATES.len()).map(|codec| {
-            let ratio = self.truth().0[codec];
-            (
-                ratio,
-                self.encode_seconds(codec),
-                self.decode_seconds(codec),
-            )
-        });
-        each.collect()
-    }
-
     fn encode_seconds(self, codec: usize) -> f64 {
         CANDIDATES[codec].0 * 1e-9 / self.truth().1
     }
