@@ -363,6 +363,68 @@ fn no_link_takes_backups_out_of_the_destination() {
     }
 }
 
+/// However the directory is written: what lies beneath the destination may be a link that an
+/// earlier copy brought.
+#[test]
+fn no_link_is_followed_that_lies_beneath_the_destination() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, outside) = (place.path().join("from"), place.path().join("outside"));
+    source(&from);
+    fs::create_dir(&outside).unwrap();
+    for (number, directory) in [
+        "to0/.old",
+        "to1/../to1/.old",
+        "to2/.old/2026",
+        "./to3/./.old",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = place.path().join(format!("to{number}"));
+        there(&to);
+        symlink(&outside, to.join(".old")).unwrap();
+        let mut command = longhaul();
+        command.args(["cp", "-r"]).arg(format!(
+            "--backup-dir={}",
+            place.path().join(directory).display()
+        ));
+        run(command.arg(slashed(&from)).arg(&to)).expect(2);
+        assert!(names(&outside).is_empty(), "{directory}");
+        assert_eq!(fs::read(to.join("changed")).unwrap(), b"there before");
+    }
+}
+
+/// A backup has the name of an entry of the copy that comes later: what is compared with that is
+/// no earlier version of it.
+#[test]
+fn an_entry_is_not_held_back_by_a_backup_of_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for (root, seconds, text) in [
+        (&from, 2_000_000, "from here"),
+        (&to, 1_000_000, "was here_"),
+    ] {
+        for name in ["run", "run~"] {
+            write(&root.join(name), text.as_bytes());
+            set_modified(&root.join(name), seconds, 0);
+        }
+    }
+    // The old one, which becomes a backup, is newer than what has the backup's name in the copy.
+    set_modified(&from.join("run~"), 1_500_000, 0);
+    set_modified(&to.join("run"), 1_900_000, 0);
+    for number in 0..3000 {
+        write(&from.join(format!("run{number:04}")), b"");
+    }
+    let mut command = longhaul();
+    command.args(["cp", "-r", "-b", "-u"]);
+    run(command.arg(slashed(&from)).arg(&to)).expect(0);
+    for name in ["run", "run~"] {
+        assert_eq!(fs::read(to.join(name)).unwrap(), b"from here", "{name}");
+    }
+    let old = fs::read(to.join("run~~")).unwrap();
+    assert_eq!(old, b"was here_");
+}
+
 /// What may only be written is not read by way of its backup.
 #[test]
 fn backups_do_not_go_where_more_may_be_read() {

@@ -75,12 +75,19 @@ struct Known {
     overflowed: bool,
     /// Backups of what was deleted, which took the place of others.
     renewed: HashSet<TreePath>,
+    /// Names that backups took. An entry of the copy that comes to one of them later is not compared
+    /// with the backup.
+    taken: HashSet<TreePath>,
+    /// There are more than are remembered.
+    taken_overflowed: bool,
 }
 
 /// A backup that was made, or is to be, and is not durable yet.
 pub(super) struct Kept {
     pub folder: Arc<Folder>,
     name: Box<[u8]>,
+    /// The whole name, if the copy was not known to have it.
+    target: Option<TreePath>,
     /// There are no further names: what has the old one is renamed just before the new file comes.
     moves: bool,
 }
@@ -126,7 +133,12 @@ impl Backups {
             // What is there by that name may be a link that an earlier copy brought.
             Some(names) => Opening::Beneath(tree_path(&names.join(&b'/'))?),
             None => {
-                let (anchor, place) = (real(anchor), real(place));
+                let anchor = real(anchor);
+                if let Some(rest) = beneath(&anchor, place) {
+                    let rest = tree_path(rest.as_os_str().as_encoded_bytes())?;
+                    return Ok(Backups::within_place(asked, Opening::Beneath(rest)));
+                }
+                let place = real(place);
                 match place.strip_prefix(&anchor) {
                     Ok(rest) => Opening::Beneath(tree_path(rest.as_os_str().as_encoded_bytes())?),
                     Err(_) if anchor.starts_with(&place) => {
@@ -136,13 +148,17 @@ impl Backups {
                 }
             }
         };
-        Ok(Backups {
+        Ok(Backups::within_place(asked, opening))
+    }
+
+    fn within_place(asked: &Backup, opening: Opening) -> Backups {
+        Backups {
             place: Some(Place {
                 opening,
                 folders: Mutex::default(),
             }),
             ..Backups::beside(asked)
-        })
+        }
     }
 
     /// Where the directory of backups lies beneath the anchor, if it does: nothing of the copy
@@ -181,11 +197,15 @@ impl Backups {
         lock(&self.known).renewed.contains(path)
     }
 
-    /// The copy has this name: no backup takes it. To be called before it is looked at.
-    pub(super) fn note(&self, path: &TreePath) {
-        if self.is_backup(path.name()) {
-            lock(&self.known).bring(path.clone());
+    /// The copy has this name: no backup takes it from here on. True if one did before: what is
+    /// there is then no earlier version of it. To be called before it is looked at.
+    pub(super) fn note(&self, path: &TreePath) -> bool {
+        if !self.is_backup(path.name()) {
+            return false;
         }
+        let mut known = lock(&self.known);
+        known.bring(path.clone());
+        known.taken_overflowed || known.taken.contains(path)
     }
 
     /// The directory of a backup of what has a name; `None` if there is nothing to keep. It is
@@ -222,11 +242,14 @@ impl Backups {
         let target = self.target(&known, &folder, path)?;
         let name: Box<[u8]> = target.name().into();
         let moves = !link(side, (from, path.name()), (&folder, &name))?;
-        self.remember(&mut known, target);
+        self.remember(&mut known, target.clone());
+        // Of what is brought by now nobody can tell whether the copy has it.
+        let is_free = !known.brought.contains(&target);
         drop(known);
         Ok(Kept {
             folder,
             name,
+            target: is_free.then_some(target),
             moves,
         })
     }
@@ -267,6 +290,9 @@ impl Backups {
 
     /// What is a backup of the copy's own name, or took the place of that, is no less dear.
     fn remember(&self, known: &mut Known, target: TreePath) {
+        if self.stay_beside() {
+            known.take(target.clone());
+        }
         let name = target.name();
         if self.is_backup(&name[..name.len() - self.suffix.len()]) {
             known.bring(target);
@@ -317,6 +343,15 @@ impl Known {
                 self.brought.insert(path);
             }
             false => self.overflowed |= !self.brought.contains(&path),
+        }
+    }
+
+    fn take(&mut self, path: TreePath) {
+        match self.taken.len() < MOST_BROUGHT {
+            true => {
+                self.taken.insert(path);
+            }
+            false => self.taken_overflowed |= !self.taken.contains(&path),
         }
     }
 }
@@ -441,6 +476,30 @@ fn tree_path(bytes: &[u8]) -> Result<TreePath, PlaceError> {
     }
 }
 
+/// What follows of a path after a part of it that is the anchor, and does not lead out of that
+/// again. Links beneath the anchor are not followed to find it: an earlier copy may have brought
+/// them.
+fn beneath(anchor: &Path, path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    let mut anchors = parts.into_iter().filter(|part| real(part) == anchor);
+    anchors.find_map(|part| downwards_alone(path.strip_prefix(part).ok()?))
+}
+
+/// A path without dots; `None` if it leads upwards from where it begins.
+fn downwards_alone(path: &Path) -> Option<PathBuf> {
+    let mut names = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::ParentDir if !names.pop() => return None,
+            _ => {}
+        }
+    }
+    Some(names)
+}
+
 /// A path without links and dots, as far as it is there.
 pub fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -473,7 +532,9 @@ impl ReceiveSide {
         let directories = entries
             .iter()
             .filter(|entry| entry.kind == EntryKind::Directory);
-        directories.for_each(|entry| backups.note(&self.destination.path_of(&entry.path)));
+        for entry in directories {
+            backups.note(&self.destination.path_of(&entry.path));
+        }
     }
 
     /// Keeps what these names are taken from, and makes that durable: one result for each, as
@@ -539,8 +600,31 @@ impl ReceiveSide {
         let Some(kept) = kept.filter(|kept| kept.moves) else {
             return Ok(false);
         };
-        match directory.rename(name, &**kept.folder.directory(), &kept.name) {
-            Ok(()) => kept.folder.sync().map(|()| true),
+        let moved = {
+            // Whoever notes a name meanwhile finds what is there afterwards.
+            let known = self
+                .destination
+                .backups
+                .as_ref()
+                .map(|all| lock(&all.known));
+            let is_of_copy = |known: &Known| {
+                let target = kept.target.as_ref();
+                target.is_some_and(|target| known.brought.contains(target))
+            };
+            if known.as_deref().is_some_and(is_of_copy) {
+                let text = "the copy has the name of its backup, too: run it again";
+                return Err(io::Error::other(text));
+            }
+            directory.rename(name, &**kept.folder.directory(), &kept.name)
+        };
+        match moved {
+            Ok(()) => match kept.folder.sync() {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    self.move_back(directory, (name, kept));
+                    Err(error)
+                }
+            },
             // Somebody else removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(with_remedy(error)),

@@ -149,9 +149,8 @@ impl Transfer {
         }
         let shown = entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
-        if let Some(backups) = &side.destination.backups {
-            backups.note(&path);
-        }
+        let backups = side.destination.backups.as_ref();
+        let is_backup = backups.is_some_and(|backups| backups.note(&path));
         let above = path.parent();
         let found = match self.copies() {
             true => side.folders.find_in_copy(above.as_ref()),
@@ -191,6 +190,8 @@ impl Transfer {
                 let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
+            // What is there was another name's until a moment ago.
+            Some(_) if is_backup && self.copies() => self.compare_part(side, entry, &folder),
             Some(status) => self.compare_with(side, entry, &folder, &status),
             None if !self.copies() || self.settings.criteria.existing => self.absent(&shown),
             None => self.compare_part(side, entry, &folder),
