@@ -72,7 +72,7 @@ struct State {
     peak_in_use: [usize; 2],
     /// The part after a codec has its half.
     opened: bool,
-    /// Buffers before a codec that will need one after it.
+    /// Blocks that will need a buffer after a codec, before they have one before it or with it.
     needed: usize,
     /// Ticks since the part after a codec was last used, and whether it was since the last one.
     quiet_ticks: u32,
@@ -99,9 +99,9 @@ impl BufferPool {
         }
     }
 
-    /// Two pools of one memory: for blocks before a codec, and for what comes out of it. The
-    /// first one may have all buffers until the second is [opened](BufferPool::open), then half:
-    /// blocks that wait for the codec never take all the room for its output.
+    /// Two pools of one memory: for blocks before a codec, and for what comes out of it. The first
+    /// one may have all buffers until the second is first used or [needed](BufferPool::need), then
+    /// half: blocks that wait for the codec never take all the room for its output.
     pub fn pair(budget: ByteCount, buffer_bytes: usize) -> (BufferPool, BufferPool) {
         let pool = BufferPool::new(budget, buffer_bytes);
         let part = |part| BufferPool {
@@ -111,10 +111,17 @@ impl BufferPool {
         (part(Part::Before), part(Part::After))
     }
 
-    /// The part after a codec has half of the memory from now on; what the other one has of it
-    /// comes back as its buffers do.
-    pub fn open(&self) {
-        self.shared.lock().use_codec();
+    /// A block is coming that is to be decoded: the part after a codec has its half from now on,
+    /// and keeps it as long as what this gives lives. So blocks that are to be decoded never have
+    /// all memory.
+    pub fn need(&self) -> CodecNeed {
+        let mut state = self.shared.lock();
+        state.needed += 1;
+        state.use_codec();
+        drop(state);
+        CodecNeed {
+            pool: Arc::clone(&self.shared),
+        }
     }
 
     /// Time passes: where no block needed a codec for [`QUIET_TICKS`], the part before it has all
@@ -227,7 +234,7 @@ impl BufferPool {
             bytes,
             length: 0,
             part: self.part,
-            needs_codec: false,
+            need: None,
             pool: Arc::clone(&self.shared),
         })
     }
@@ -303,19 +310,25 @@ pub struct Buffer {
     bytes: Memory,
     length: usize,
     part: Part,
-    needs_codec: bool,
+    need: Option<CodecNeed>,
     pool: Arc<Shared>,
 }
 
+/// A block is under way that is to be decoded.
+pub struct CodecNeed {
+    pool: Arc<Shared>,
+}
+
+impl Drop for CodecNeed {
+    fn drop(&mut self) {
+        self.pool.lock().needed -= 1;
+    }
+}
+
 impl Buffer {
-    /// It holds what is to be decoded: as long as it does, the part after a codec keeps its half,
-    /// so that such blocks never take the room for what comes out of them.
-    pub fn need_codec(&mut self) {
-        if !std::mem::replace(&mut self.needs_codec, true) {
-            let mut state = self.pool.lock();
-            state.needed += 1;
-            state.use_codec();
-        }
+    /// It holds what is to be decoded.
+    pub fn keep(&mut self, need: CodecNeed) {
+        self.need = Some(need);
     }
 
     /// States how many bytes from the front are meaningful; more than the
@@ -356,7 +369,6 @@ impl Drop for Buffer {
         let bytes = std::mem::take(&mut self.bytes);
         let mut state = self.pool.lock();
         state.in_use[self.part.place()] -= 1;
-        state.needed -= usize::from(self.needs_codec);
         if !state.closed {
             state.free.push(bytes);
         }
@@ -428,10 +440,15 @@ mod tests {
         let all: Vec<Buffer> = (0..4).filter_map(|_| before.try_take()).collect();
         assert_eq!(all.len(), 4);
         drop(all);
-        // Not while a block is under way that needs it, however slowly it comes.
-        after.open();
+        // Not while a block is under way that needs it, however slowly it comes, nor before that
+        // has a buffer.
+        let need = after.need();
+        tick(10 * QUIET_TICKS);
+        let coded: Vec<Buffer> = (0..4).filter_map(|_| before.try_take()).collect();
+        assert_eq!(coded.len(), 2, "half is left for what comes out of them");
+        drop(coded);
         let mut coded = before.take().unwrap();
-        coded.need_codec();
+        coded.keep(need);
         tick(10 * QUIET_TICKS);
         assert_eq!(before.maximum_buffers(), 2);
         let decoded = after.take().unwrap();

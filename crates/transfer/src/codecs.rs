@@ -21,8 +21,6 @@ const COSTS: [(f64, f64); CANDIDATES.len()] = [
     (3.0, 0.8),
     (7.0, 0.8),
     (14.0, 0.8),
-    (45.0, 0.8),
-    (300.0, 0.8),
 ];
 
 /// Those that tell whether a kind of data gets smaller at all: the fastest, which finds what

@@ -49,15 +49,13 @@ impl ReceiveSide {
         if block.trailer.is_some() && transfer.is_clear() {
             return Err(FrameError::Unexpected("a checksum in clear").into());
         }
-        if compresses(block.codec) {
-            // From now on half of the memory is for what comes out of a codec.
-            transfer.coded.open();
-        }
+        // From now on half of the memory is for what comes out of a codec.
+        let need = compresses(block.codec).then(|| transfer.coded.need());
         let Some(mut buffer) = transfer.buffer_for(id) else {
             return Err(Stop::Lost(None));
         };
-        if compresses(block.codec) {
-            buffer.need_codec();
+        if let Some(need) = need {
+            buffer.keep(need);
         }
         // A receiver that waits for the path is idle: only its work counts.
         let began = thread_cpu_time();
