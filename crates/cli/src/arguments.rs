@@ -115,7 +115,14 @@ impl Arguments {
         let repeats = |command: clap::Command| command.args_override_self(true);
         let mut shown = Arguments::command().mut_subcommand("cp", repeats);
         shown = shown.mut_subcommand("probe", |probe| {
-            let others = ["ssh", "remote_longhaul", "install_remote", "ports", "nice"];
+            let others = [
+                "ssh",
+                "ssh_persist",
+                "remote_longhaul",
+                "install_remote",
+                "ports",
+                "nice",
+            ];
             hide(probe, &others)
         });
         shown = shown.mut_subcommand("doctor", |doctor| hide(doctor, &["nice"]));
