@@ -124,7 +124,7 @@ impl BufferPool {
         }
     }
 
-    /// Time passes: where no block needed a codec for [`QUIET_TICKS`], the part before it has all
+    /// Time passes: where no block needed a codec for `QUIET_TICKS`, the part before it has all
     /// of the memory again.
     pub fn handle_tick(&self) {
         let mut state = self.shared.lock();

@@ -9,9 +9,11 @@
 //! - A backup replaces an older one of the same name. It replaces nothing of this copy that was
 //!   listed before it is made.
 
+mod place;
+
 use std::collections::HashSet;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +21,9 @@ use longhaul_proto::backup::Backup;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
+
+pub use place::real;
+use place::{beneath, downwards};
 
 use super::ReceiveSide;
 use super::folders::{Folder, Folders};
@@ -75,8 +80,8 @@ struct Known {
     overflowed: bool,
     /// Backups of what was deleted, which took the place of others.
     renewed: HashSet<TreePath>,
-    /// Names that backups took. An entry of the copy that comes to one of them later is not compared
-    /// with the backup.
+    /// Names that backups took. An entry of the copy that has one of them is not compared with the
+    /// backup.
     taken: HashSet<TreePath>,
     /// There are more than are remembered.
     taken_overflowed: bool,
@@ -86,7 +91,7 @@ struct Known {
 pub(super) struct Kept {
     pub folder: Arc<Folder>,
     name: Box<[u8]>,
-    /// The whole name, if the copy was not known to have it.
+    /// The whole name, if that was no name of the copy.
     target: Option<TreePath>,
     /// There are no further names: what has the old one is renamed just before the new file comes.
     moves: bool,
@@ -461,65 +466,11 @@ fn with_remedy(error: io::Error) -> io::Error {
     }
 }
 
-/// The names of a path that only leads downwards; `None` if it may lead elsewhere.
-fn downwards(path: &[u8]) -> Option<Vec<&[u8]>> {
-    let names = path.split(|byte| *byte == b'/');
-    let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
-    let stays = !path.starts_with(b"/") && !names.contains(&&b".."[..]) && !names.is_empty();
-    stays.then_some(names)
-}
-
 fn tree_path(bytes: &[u8]) -> Result<TreePath, PlaceError> {
     match bytes {
         b"" => Err(PlaceError::HoldsDestination),
         bytes => TreePath::new(bytes).map_err(|_| PlaceError::Path),
     }
-}
-
-/// What follows of a path after a part of it that is the anchor, and does not lead out of that
-/// again. Links beneath the anchor are not followed to find it: an earlier copy may have brought
-/// them.
-fn beneath(anchor: &Path, path: &Path) -> Option<PathBuf> {
-    let path = std::path::absolute(path).ok()?;
-    let mut parts: Vec<&Path> = path.ancestors().collect();
-    parts.reverse();
-    let mut anchors = parts.into_iter().filter(|part| real(part) == anchor);
-    anchors.find_map(|part| downwards_alone(path.strip_prefix(part).ok()?))
-}
-
-/// A path without dots; `None` if it leads upwards from where it begins.
-fn downwards_alone(path: &Path) -> Option<PathBuf> {
-    let mut names = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => names.push(name),
-            Component::ParentDir if !names.pop() => return None,
-            _ => {}
-        }
-    }
-    Some(names)
-}
-
-/// A path without links and dots, as far as it is there.
-pub fn real(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let there = path.ancestors().find_map(|above| {
-        let real = above.canonicalize().ok()?;
-        Some((real, path.strip_prefix(above).ok()?))
-    });
-    let Some((mut real, missing)) = there else {
-        return path;
-    };
-    for component in missing.components() {
-        match component {
-            Component::ParentDir => {
-                real.pop();
-            }
-            Component::Normal(name) => real.push(name),
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-        }
-    }
-    real
 }
 
 impl ReceiveSide {
