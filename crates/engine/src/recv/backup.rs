@@ -71,20 +71,40 @@ enum Opening {
     Beneath(TreePath),
 }
 
-/// Names that no backup takes.
+/// Names, as far as there is memory for them.
 #[derive(Default)]
-struct Known {
-    /// Those of the copy that have the suffix, as far as they were listed, and backups of them.
-    brought: HashSet<TreePath>,
+struct Names {
+    known: HashSet<TreePath>,
     /// There are more than are remembered.
     overflowed: bool,
+}
+
+impl Names {
+    fn add(&mut self, path: TreePath) {
+        match self.known.len() < MOST_BROUGHT {
+            true => {
+                self.known.insert(path);
+            }
+            false => self.overflowed |= !self.known.contains(&path),
+        }
+    }
+
+    fn contains(&self, path: &TreePath) -> bool {
+        self.known.contains(path)
+    }
+}
+
+/// Names that matter to further backups.
+#[derive(Default)]
+struct Known {
+    /// Those of the copy that have the suffix, as far as they were listed, and backups of them: no
+    /// backup takes them.
+    brought: Names,
     /// Backups of what was deleted, which took the place of others.
-    renewed: HashSet<TreePath>,
+    renewed: Names,
     /// Names that backups took. An entry of the copy that has one of them is not compared with the
     /// backup.
-    taken: HashSet<TreePath>,
-    /// There are more than are remembered.
-    taken_overflowed: bool,
+    taken: Names,
 }
 
 /// A backup that was made, or is to be, and is not durable yet.
@@ -138,32 +158,25 @@ impl Backups {
             // What is there by that name may be a link that an earlier copy brought.
             Some(names) => Opening::Beneath(tree_path(&names.join(&b'/'))?),
             None => {
-                let anchor = real(anchor);
-                if let Some(rest) = beneath(&anchor, place) {
-                    let rest = tree_path(rest.as_os_str().as_encoded_bytes())?;
-                    return Ok(Backups::within_place(asked, Opening::Beneath(rest)));
-                }
-                let place = real(place);
-                match place.strip_prefix(&anchor) {
-                    Ok(rest) => Opening::Beneath(tree_path(rest.as_os_str().as_encoded_bytes())?),
-                    Err(_) if anchor.starts_with(&place) => {
+                let (anchor, followed) = (real(anchor), real(place));
+                let rest = beneath(&anchor, place);
+                let rest = rest.or_else(|| Some(followed.strip_prefix(&anchor).ok()?.to_owned()));
+                match rest {
+                    Some(rest) => Opening::Beneath(tree_path(rest.as_os_str().as_encoded_bytes())?),
+                    None if anchor.starts_with(&followed) => {
                         return Err(PlaceError::HoldsDestination);
                     }
-                    Err(_) => Opening::Apart(open, path),
+                    None => Opening::Apart(open, path),
                 }
             }
         };
-        Ok(Backups::within_place(asked, opening))
-    }
-
-    fn within_place(asked: &Backup, opening: Opening) -> Backups {
-        Backups {
+        Ok(Backups {
             place: Some(Place {
                 opening,
                 folders: Mutex::default(),
             }),
             ..Backups::beside(asked)
-        }
+        })
     }
 
     /// Where the directory of backups lies beneath the anchor, if it does: nothing of the copy
@@ -209,8 +222,8 @@ impl Backups {
             return false;
         }
         let mut known = lock(&self.known);
-        known.bring(path.clone());
-        known.taken_overflowed || known.taken.contains(path)
+        known.brought.add(path.clone());
+        known.taken.overflowed || known.taken.contains(path)
     }
 
     /// The directory of a backup of what has a name; `None` if there is nothing to keep. It is
@@ -285,8 +298,8 @@ impl Backups {
             .directory()
             .rename(path.name(), &**folder.directory(), name);
         renamed.map_err(gone)?;
-        if was_there && known.renewed.len() < MOST_BROUGHT {
-            known.renewed.insert(target.clone());
+        if was_there {
+            known.renewed.add(target.clone());
         }
         self.remember(&mut known, target);
         drop(known);
@@ -296,11 +309,11 @@ impl Backups {
     /// What is a backup of the copy's own name, or took the place of that, is no less dear.
     fn remember(&self, known: &mut Known, target: TreePath) {
         if self.stay_beside() {
-            known.take(target.clone());
+            known.taken.add(target.clone());
         }
         let name = target.name();
         if self.is_backup(&name[..name.len() - self.suffix.len()]) {
-            known.bring(target);
+            known.brought.add(target);
         }
     }
 
@@ -326,7 +339,9 @@ impl Backups {
             let in_the_way = match kind {
                 FileKind::Directory => "a directory",
                 FileKind::Special => "a device, socket or FIFO",
-                FileKind::File | FileKind::Symlink if !known.overflowed => return Ok(target),
+                FileKind::File | FileKind::Symlink if !known.brought.overflowed => {
+                    return Ok(target);
+                }
                 FileKind::File | FileKind::Symlink => {
                     let text = format!(
                         "more than {MOST_BROUGHT} names of the copy end as backups do, and what \
@@ -337,26 +352,6 @@ impl Backups {
             };
             let text = format!("{in_the_way} has the name of its backup: move it away");
             return Err(io::Error::other(text));
-        }
-    }
-}
-
-impl Known {
-    fn bring(&mut self, path: TreePath) {
-        match self.brought.len() < MOST_BROUGHT {
-            true => {
-                self.brought.insert(path);
-            }
-            false => self.overflowed |= !self.brought.contains(&path),
-        }
-    }
-
-    fn take(&mut self, path: TreePath) {
-        match self.taken.len() < MOST_BROUGHT {
-            true => {
-                self.taken.insert(path);
-            }
-            false => self.taken_overflowed |= !self.taken.contains(&path),
         }
     }
 }
