@@ -460,7 +460,7 @@ pub struct CopyArguments {
     #[arg(long)]
     pub keep_set_ids: bool,
     /// Report what would be copied: how much is new, changed, unchanged. Makes and changes nothing
-    /// at the destination.
+    /// at the destination, except that --install-remote installs.
     #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
     pub dry_run: bool,
     /// Print the name of each file on standard output once it is durable; with --dry-run, of each

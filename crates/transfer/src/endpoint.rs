@@ -13,6 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The daemon's port where the URL names none.
 pub const DEFAULT_PORT: u16 = 4960;
 
+/// Where the port of a login is written.
+const NO_PORT: &str = "a port of ssh is --ssh 'ssh -p PORT', or Port in ~/.ssh/config";
+
 /// Where data comes from or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -93,6 +96,16 @@ pub enum EndpointError {
         /// What is behind the first one.
         path: String,
     },
+    /// A port, as it seems, where ssh takes none.
+    #[error("{shown}: {NO_PORT}; {destination}:./{path} is a name that begins so")]
+    SshPort {
+        /// What was written.
+        shown: String,
+        /// What is before the first colon.
+        destination: String,
+        /// What is behind it.
+        path: String,
+    },
     /// A host, as it seems, without what follows it.
     #[error(
         "{0} has no colon: write {0}: for that host (the home there; {0}:PATH for another place), \
@@ -102,7 +115,8 @@ pub enum EndpointError {
     /// A URL of something else.
     #[error(
         "{shown}: {scheme}:// is nothing that longhaul knows: write [USER@]HOST:PATH (over SSH), \
-         longhaul://HOST[:PORT]/PATH (a daemon) or a local path"
+         longhaul://HOST[:PORT]/PATH (a daemon) or a local path{}",
+        of_port(scheme)
     )]
     Scheme {
         /// What was written.
@@ -179,7 +193,7 @@ impl Endpoint {
                 let is_other = match &remote.path {
                     RemotePath::Path(path) => {
                         let odd: [&[u8]; 4] = [b"~", b":", b"null:", b"zero:"];
-                        odd.iter().any(|begins| path.starts_with(begins))
+                        begins_with_port(path) || odd.iter().any(|begins| path.starts_with(begins))
                     }
                     RemotePath::Null | RemotePath::Zero(_) => false,
                 };
@@ -339,6 +353,20 @@ fn scheme_of(text: &[u8]) -> Option<&str> {
     is_one.then_some(scheme)
 }
 
+/// For URLs that other tools have for logins: where a port goes.
+fn of_port(scheme: &str) -> String {
+    match scheme {
+        "ssh" | "scp" | "sftp" => format!("; {NO_PORT}"),
+        _ => String::new(),
+    }
+}
+
+/// Whether a path begins with digits and a colon, as if with a port.
+fn begins_with_port(path: &[u8]) -> bool {
+    let digits = path.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && path.get(digits) == Some(&b':')
+}
+
 /// `[user@]host:path`; an IPv6 address is in brackets, and users may have an `@`, as
 /// where a directory service has them.
 fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
@@ -376,6 +404,13 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
     let path = &text[colon + 1..];
     if path.starts_with(b":") {
         return Err(EndpointError::Module {
+            shown,
+            destination: destination.to_owned(),
+            path: String::from_utf8_lossy(path).into_owned(),
+        });
+    }
+    if begins_with_port(path) {
+        return Err(EndpointError::SshPort {
             shown,
             destination: destination.to_owned(),
             path: String::from_utf8_lossy(path).into_owned(),
@@ -565,8 +600,11 @@ mod tests {
             let local = Endpoint::Local(path.into());
             assert_eq!(local.text(), text.as_bytes());
         }
-        let odd = parse("host:~/~x").unwrap();
-        assert_eq!(odd.text(), b"host:./~x");
+        for (path, text) in [("~x", "host:./~x"), ("22:x", "host:./22:x")] {
+            let odd = parse(&format!("host:~/{path}")).unwrap();
+            assert_eq!(odd.text(), text.as_bytes());
+            assert!(parse(text).is_ok());
+        }
         let bytes = Endpoint::Local(b"\xff".to_vec());
         let json = serde_json::to_string(&bytes).unwrap();
         assert_eq!(json, r#"{"bytes":[255]}"#);
@@ -590,6 +628,11 @@ mod tests {
             let scheme = url.split_once('/').unwrap().0;
             assert!(
                 refused.contains(&format!("{scheme}// is nothing")),
+                "{refused}"
+            );
+            assert_eq!(
+                refused.contains("ssh -p PORT"),
+                scheme == "ssh:",
                 "{refused}"
             );
         }
@@ -660,5 +703,15 @@ mod tests {
             );
         }
         assert!(matches!(parse("h:~u/x"), Err(EndpointError::Home(_))));
+        for port in ["h:22:x", "u@h:22822:/x", "[::1]:22:", "h:22:"] {
+            let refused = parse(port).unwrap_err().to_string();
+            assert!(
+                refused.contains("ssh -p PORT") && refused.contains(":./22"),
+                "{refused}"
+            );
+        }
+        for name in ["h:22", "h:22/x", "h:22x:y", "h:./22:x"] {
+            assert!(matches!(parse(name), Ok(Endpoint::Ssh(_))), "{name}");
+        }
     }
 }
