@@ -45,7 +45,9 @@ pub use analysis::{
     ProfileArguments, RecordsCommand, ReportArguments,
 };
 pub use bench::BenchCommand;
-pub use between::{AttachArguments, BetweenArguments, CancelArguments, JobsArguments};
+pub use between::{
+    AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
+};
 pub use criteria::CriteriaArguments;
 pub use deletion::DeletionArguments;
 pub use doctor::DoctorArguments;
@@ -130,7 +132,7 @@ impl Arguments {
         shown = shown.mut_subcommand("ls", |list| {
             hide(list, &["data_security", "congestion", "nice"])
         });
-        for name in ["jobs", "attach", "cancel"] {
+        for name in ["jobs", "attach", "cancel", "limit"] {
             shown = shown.mut_subcommand(name, |command| {
                 let data = [
                     "data_security",
@@ -173,6 +175,12 @@ pub enum Command {
         after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e\n  longhaul attach longhaul://dtn9.example.org:4960:5f0c2a9e"
     )]
     Attach(AttachArguments),
+    /// Change the rate of a copy that runs, or say it. Without arguments: list the copies of this
+    /// user on this host that are no jobs.
+    #[command(
+        after_help = "Examples:\n  longhaul limit\n  longhaul limit 31415 10MB/s\n  longhaul limit 31415 none\n  longhaul limit dtn7:5f0c2a9e 1Gbit/s"
+    )]
+    Limit(LimitArguments),
     /// Cancel a copy between two remote hosts. The same command resumes it later.
     #[command(after_help = "Example:\n  longhaul cancel 5f0c2a9e")]
     Cancel(CancelArguments),

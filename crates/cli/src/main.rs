@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Remote(arguments) => commands::remote::run(&arguments),
         Command::Jobs(arguments) => commands::jobs::jobs(&arguments),
         Command::Attach(arguments) => commands::jobs::attach(&arguments),
+        Command::Limit(arguments) => commands::jobs::limit(&arguments),
         Command::Cancel(arguments) => commands::jobs::cancel(&arguments),
         Command::Clean(arguments) => commands::clean::run(arguments),
         Command::Bench(command) => commands::bench::run(&command),

@@ -12,7 +12,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
 use longhaul_transfer::client::observer::{
-    Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
+    Again, Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
 use longhaul_transfer::manifest::Manifest;
 use longhaul_transfer::planning::foresight::Foreseen;
@@ -186,6 +186,21 @@ impl Observer for Report {
         let followed = thread.spawn(move || progress::follow(&running, json, terminal));
         if let Err(error) = followed {
             say(&format!("there will be no progress line: {error}"));
+        }
+    }
+
+    fn again(&self, again: &Again<'_>) {
+        if let Some(manifest) = &self.manifest {
+            let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
+            manifest.begin_again();
+        }
+        if let Some(outlet) = &self.outlet {
+            // Whoever began the job need not wait for the next try.
+            outlet.begun();
+        }
+        match self.shown.json {
+            true => print_json(&json::again(again)),
+            false => say(&again.line()),
         }
     }
 

@@ -6,8 +6,9 @@ mod support;
 
 use std::process::Command;
 
+use serde_json::Value;
 use support::Daemon;
-use support::process::{longhaul, run};
+use support::process::{Running, longhaul, run};
 
 const RATE: f64 = 1_000_000.0;
 
@@ -69,4 +70,77 @@ fn what_is_no_rate_is_explained() {
             "100MiB/s",
             "KiB/s, as in rsync",
         ]);
+}
+
+/// A copy that would take an hour, at a rate that is changed while it runs.
+#[test]
+fn the_rate_of_a_running_copy_is_changed() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(place.path());
+    let with_place = |mut command: Command| {
+        command.env("XDG_RUNTIME_DIR", place.path());
+        command
+    };
+    let limit = |arguments: &[&str]| {
+        let mut command = with_place(longhaul());
+        run(command.args(["limit", "--json"]).args(arguments))
+    };
+    let [from, to] = [daemon.url("zero:40MB"), daemon.url("null:")];
+    for (from, to) in [
+        ("zero:40MB".into(), to),
+        (from, "null:".into()),
+        ("zero:40MB".into(), "null:".into()),
+    ] {
+        let mut command = with_place(daemon.command("cp"));
+        command.args(["--json", "--bwlimit", "10kB/s"]).arg(&from);
+        let copying = Running::start(command.arg(&to));
+        let moves = |event: &Value| event["event"] == "progress";
+        assert!(copying.event(moves).is_some());
+        let process = copying.pid().as_raw_nonzero().to_string();
+        let listed = limit(&[]).expect(0).events();
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0]["bwlimit_bytes_per_second"], 10_000);
+        assert_eq!(listed[0]["process"].to_string(), process);
+        assert_eq!(listed[0]["to"], to.to_str().unwrap());
+        let slower = limit(&[&process, "20kB/s"]).expect(0).events();
+        assert_eq!(slower[0]["bwlimit_bytes_per_second"], 20_000);
+        limit(&[&process, "none"]).expect(0);
+        let ended = copying.wait().expect(0);
+        let summary = ended.summary();
+        assert_eq!(summary["bytes"], 40_000_000);
+        assert_eq!(summary["bwlimit_bytes_per_second"], Value::Null);
+        // At the rates before it were half an hour.
+        assert!(summary["seconds"].as_f64() < Some(1000.0), "{summary}");
+        limit(&[&process])
+            .expect(1)
+            .says(&["no copy of yours with this process number"]);
+    }
+    assert!(limit(&[]).expect(0).events().is_empty());
+}
+
+#[test]
+fn a_killed_copy_is_not_listed() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = longhaul();
+    command.env("XDG_RUNTIME_DIR", place.path());
+    command.args(["cp", "--json", "--bwlimit", "10kB/s", "zero:1GB", "null:"]);
+    let copying = Running::start(&mut command);
+    let moves = |event: &Value| event["event"] == "progress";
+    assert!(copying.event(moves).is_some());
+    copying.kill();
+    let sockets = place.path().join("longhaul/copies");
+    assert_eq!(std::fs::read_dir(&sockets).unwrap().count(), 1);
+    let mut list = longhaul();
+    list.env("XDG_RUNTIME_DIR", place.path());
+    assert!(
+        run(list.args(["limit", "--json"]))
+            .expect(0)
+            .events()
+            .is_empty()
+    );
+    // Nor does it stay when another one begins.
+    let mut command = longhaul();
+    command.env("XDG_RUNTIME_DIR", place.path());
+    run(command.args(["cp", "zero:1kB", "null:"])).expect(0);
+    assert_eq!(std::fs::read_dir(&sockets).unwrap().count(), 0);
 }

@@ -99,10 +99,13 @@ fn a_job_goes_on_without_who_asked_for_it() {
     let further = |event: &Value| moved(event) > Some(then + 50_000_000);
     assert!(attached.event(further).is_some());
     attached.kill();
-    let mut attach = site.command("attach");
-    let attached = Running::start(attach.args(["--json", "--bwlimit", "1MB/s", &name]));
-    assert!(attached.event(|event| moved(event).is_some()).is_some());
-    attached.kill();
+    // The same without following it.
+    run(site.command("limit").args([&name, "1MB/s"]))
+        .expect(0)
+        .says(&["is bound to 1.00 MB/s"]);
+    run(site.command("limit").arg(&name))
+        .expect(1)
+        .says(&["name a rate"]);
     // Whom the other daemon knows has no job there.
     let elsewhere = format!("longhaul://{}:{name}", site.two.address);
     run(site.command("cancel").arg(elsewhere))

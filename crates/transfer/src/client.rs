@@ -9,6 +9,7 @@
 //! - [`connection`]: from a daemon's URL to an authenticated stream
 //! - [`ahead`]: connections that begin before there is a session
 //! - [`retry`]: tries again where a daemon has no place free
+//! - `tries`: tries a whole transfer again
 //! - [`credentials`]: which daemon is believed, and who the user is there
 //! - [`steering`]: the model's controller at a running transfer
 //! - `layering`: the same for the layers
@@ -41,3 +42,4 @@ pub mod self_copy;
 mod sources;
 pub mod steering;
 mod task;
+mod tries;

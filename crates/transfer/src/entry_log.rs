@@ -16,7 +16,7 @@ use longhaul_proto::message::Change;
 use longhaul_units::rfc3339;
 use serde_json::{Map, Value, json};
 
-use crate::client::observer::{Observer, Outcome, Running};
+use crate::client::observer::{Again, Observer, Outcome, Running};
 use crate::console::one_line;
 use crate::manifest::hexadecimal;
 use crate::stop::{Exit, Stop};
@@ -136,6 +136,17 @@ impl EntryLog {
         if let Some(log) = &self.log {
             lock(log).add(format!("{} {text}", now()).as_bytes());
         }
+    }
+
+    /// A try failed. What comes then is of the next one.
+    fn again(&self, again: &Again<'_>) {
+        if let Some(report) = &self.report {
+            let fields = json!({
+                "entry": "again", "path": null, "try": again.failed, "text": again.text,
+            });
+            lock(report).add(fields.to_string().as_bytes());
+        }
+        self.note(&one_line(&again.line(), MAXIMUM_LINE_BYTES));
     }
 
     /// The copy is over.
@@ -346,6 +357,11 @@ impl Observer for Logged {
     fn event(&self, event: &Event) {
         self.log.event(event);
         self.inner.event(event);
+    }
+
+    fn again(&self, again: &Again<'_>) {
+        self.log.again(again);
+        self.inner.again(again);
     }
 
     fn begun(&self, running: &Running) {

@@ -9,6 +9,7 @@
 //! - [`planning`]: what a copy is expected to do, and what earlier ones did
 //! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
+//! - [`running`]: copies that run, and their rate
 //! - [`daemon`]: lets principals in and runs their sessions
 //! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
 //! - [`codecs`]: which codec a block has, and what codecs did
@@ -33,6 +34,7 @@ pub mod point_in_time;
 pub mod ports;
 pub mod rate_limit;
 pub mod rendering;
+pub mod running;
 pub mod settings;
 pub mod spec;
 pub mod ssh;

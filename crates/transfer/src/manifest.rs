@@ -38,6 +38,12 @@ impl Manifest {
         })
     }
 
+    /// Nothing of what came counts: all of it comes once more.
+    pub fn begin_again(&mut self) {
+        self.sorter = Some(Sorter::new(SpillSettings::default()));
+        self.failed = None;
+    }
+
     /// One file's digest.
     pub fn add(&mut self, path: &[u8], digest: &[u8; 32]) {
         if let Some(sorter) = &mut self.sorter

@@ -1,7 +1,7 @@
-//! A point in time: how long ago, or a date.
+//! A point in time: how long ago, or a date; and when something ends.
 
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_units::{microseconds_of, parse_span};
 
@@ -26,6 +26,34 @@ impl FromStr for PointInTime {
     }
 }
 
+/// A span; a bare number is in minutes.
+///
+/// # Errors
+///
+/// For people: how one is written.
+pub fn parse_minutes(text: &str) -> Result<Duration, String> {
+    if let Ok(minutes) = text.parse::<u32>() {
+        return Ok(Duration::from_secs(60 * u64::from(minutes)));
+    }
+    parse_span(text).map_err(|error| error.to_string())
+}
+
+/// How long it is until a moment, in UTC.
+///
+/// # Errors
+///
+/// For people: how one is written, or that it is over.
+pub fn parse_until(text: &str) -> Result<Duration, String> {
+    // Without seconds as in rsync.
+    let at = microseconds_of(text).or_else(|| microseconds_of(&format!("{text}:00")));
+    let at = at.ok_or("write it in UTC as 2026-01-31T08:00 or 2026-01-31T08:00:00")?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_err(|_| "the clock of this host is before 1970: set it")?;
+    let at = Duration::from_micros(u64::try_from(at).unwrap_or(0));
+    at.checked_sub(now)
+        .ok_or_else(|| format!("{text} is over: name a moment to come"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,5 +67,15 @@ mod tests {
         for text in ["", "yesterday", "2026-13-01", "7"] {
             assert!(text.parse::<PointInTime>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn times_to_end_are_spans_and_moments_to_come() {
+        assert_eq!(parse_minutes("90"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_minutes("30s"), Ok(Duration::from_secs(30)));
+        assert!(parse_until("2001-01-01T00:00:00").is_err());
+        let far = Duration::from_secs(86_400);
+        assert!(parse_until("2999-01-01T00:00").is_ok_and(|span| span > far));
+        assert!(parse_until("tomorrow").is_err() && parse_minutes("-1").is_err());
     }
 }

@@ -41,6 +41,15 @@ impl TryFrom<u64> for BandwidthLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedLimit(pub Option<BandwidthLimit>);
 
+impl fmt::Display for ChangedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rate) => rate.fmt(f),
+            None => f.write_str("no rate"),
+        }
+    }
+}
+
 impl FromStr for ChangedLimit {
     type Err = String;
 

@@ -1,10 +1,12 @@
 //! What happens in a transfer, as text and as JSON. Nothing is printed here.
 //!
 //! - [`mod@json`]: events, progress and outcomes, which FORMAT.md describes
+//! - [`jobs`]: the list of jobs
 //! - [`progress`]: the progress line
 //! - [`summary`]: the lines at the end
 //! - [`notices`]: what a destination did not keep
 
+pub mod jobs;
 pub mod json;
 pub mod notices;
 pub mod progress;

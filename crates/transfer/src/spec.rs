@@ -227,6 +227,12 @@ pub struct Limits {
     /// Milliseconds after which the transfer ends in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_after: Option<u64>,
+    /// Tries of the whole transfer, 1 or more, if it fails for a reason that may pass; none: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// Milliseconds between two tries; none: a second, twice as long each time, up to a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries_sleep: Option<u64>,
 }
 
 impl Default for Limits {
@@ -238,6 +244,8 @@ impl Default for Limits {
             leftovers_expire: u64::try_from(LEFTOVERS_EXPIRE.as_millis()).ok(),
             errors: None,
             stop_after: None,
+            retries: None,
+            retries_sleep: None,
         }
     }
 }

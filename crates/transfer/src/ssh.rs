@@ -14,7 +14,7 @@
 
 pub mod callbacks;
 pub mod command;
-mod control_directory;
+pub(crate) mod control_directory;
 pub mod direct;
 pub mod far;
 pub mod further;

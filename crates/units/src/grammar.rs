@@ -38,9 +38,27 @@ pub fn split(text: &str) -> Option<Written<'_>> {
     })
 }
 
+/// This many of something: `1 file`, `2 files`, `2 files and links` of what is a `file or link`.
+pub fn counted(count: impl Into<u64>, what: &str) -> String {
+    let count = count.into();
+    match (count, what.split_once(" or ")) {
+        (1, _) => format!("1 {what}"),
+        (_, Some((one, other))) => format!("{count} {one}s and {other}s"),
+        (_, None) => format!("{count} {what}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_one() {
+        let shown = [0_u32, 1, 2].map(|count| counted(count, "file"));
+        assert_eq!(shown, ["0 files", "1 file", "2 files"]);
+        assert_eq!(counted(1_u32, "file or link"), "1 file or link");
+        assert_eq!(counted(3_u32, "file or link"), "3 files and links");
+    }
 
     #[test]
     fn numbers_are_taken_apart() {

@@ -16,6 +16,7 @@ mod storage_rate;
 
 pub use bytes::{ByteCount, ParseByteCountError};
 pub use date::{microseconds_of, rfc3339};
+pub use grammar::counted;
 pub use least::LeastSpan;
 pub use moment::{Moment, ParseSpanError, parse_span, parse_span_or_seconds};
 pub use random::{Random, fraction_of, number_at};

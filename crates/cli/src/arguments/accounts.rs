@@ -1,10 +1,11 @@
 //! What `cp` writes down of each entry, and when it ends before it is done.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
-use longhaul_units::{microseconds_of, parse_span};
+use longhaul_transfer::point_in_time::{parse_minutes, parse_until};
+use longhaul_units::parse_span_or_seconds;
 
 const HEADING: &str = "Limits and accounts";
 
@@ -21,6 +22,14 @@ pub struct AccountArguments {
     /// End in order after more failures than this (exit code 2).
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub max_errors: Option<u64>,
+    /// Try the whole copy up to N times, if it failed for a reason that may pass, as in rclone:
+    /// 1 is one try. Each try resumes what the ones before it left.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HEADING)]
+    pub retries: Option<u32>,
+    /// Time between two tries [default: 1s, twice as long each time, up to 1min]. A bare number is
+    /// in seconds, as in rclone.
+    #[arg(long, value_name = "TIME", value_parser = parse_span_or_seconds, requires = "retries", help_heading = HEADING)]
+    pub retries_sleep: Option<Duration>,
     /// End in order after this time (exit code 8). The same command resumes. A bare number is in
     /// minutes, as in rsync.
     #[arg(long, value_name = "TIME", value_parser = parse_minutes, help_heading = HEADING)]
@@ -39,39 +48,5 @@ impl AccountArguments {
     /// Whether each entry is to be written down.
     pub fn logs(&self) -> bool {
         self.report.is_some() || self.log_file.is_some()
-    }
-}
-
-fn parse_minutes(text: &str) -> Result<Duration, String> {
-    if let Ok(minutes) = text.parse::<u32>() {
-        return Ok(Duration::from_secs(60 * u64::from(minutes)));
-    }
-    parse_span(text).map_err(|error| error.to_string())
-}
-
-/// How long it is until a moment.
-fn parse_until(text: &str) -> Result<Duration, String> {
-    // Without seconds as in rsync.
-    let at = microseconds_of(text).or_else(|| microseconds_of(&format!("{text}:00")));
-    let at = at.ok_or("write it in UTC as 2026-01-31T08:00 or 2026-01-31T08:00:00")?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_err(|_| "the clock of this host is before 1970: set it")?;
-    let at = Duration::from_micros(u64::try_from(at).unwrap_or(0));
-    at.checked_sub(now)
-        .ok_or_else(|| format!("{text} is over: name a moment to come"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_to_end_are_spans_and_moments_to_come() {
-        assert_eq!(parse_minutes("90"), Ok(Duration::from_secs(5400)));
-        assert_eq!(parse_minutes("30s"), Ok(Duration::from_secs(30)));
-        assert!(parse_until("2001-01-01T00:00:00").is_err());
-        let far = Duration::from_secs(86_400);
-        assert!(parse_until("2999-01-01T00:00").is_ok_and(|span| span > far));
-        assert!(parse_until("tomorrow").is_err() && parse_minutes("-1").is_err());
     }
 }

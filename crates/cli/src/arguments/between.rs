@@ -58,6 +58,23 @@ pub struct AttachArguments {
     pub connection: ConnectionArguments,
 }
 
+/// What `limit` takes.
+#[derive(Clone, Debug, Args)]
+pub struct LimitArguments {
+    /// The number of the process that copies (PID), or a job as `longhaul jobs` lists it.
+    #[arg(value_name = "PID|JOB")]
+    pub copy: Option<String>,
+    /// The rate from now on, as in `cp --bwlimit`; or none.
+    #[arg(value_name = "RATE", requires = "copy")]
+    pub rate: Option<ChangedLimit>,
+    /// Print one JSON object per line for each copy.
+    #[arg(long)]
+    pub json: bool,
+    /// How the host of a job is reached.
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
 /// What `cancel` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CancelArguments {

@@ -48,6 +48,7 @@ Limits and accounts:
       --report FILE         what became of each entry, as lines of JSON
       --log-file FILE       the same for people, with the time
       --max-errors N        end after more failures than N
+      --retries N           try up to N times if it fails for a reason that may pass
       --stop-after TIME, --stop-at WHEN
                             end in order; the same command resumes (exit code 8)
       --timeout TIME        how long the other end may be silent

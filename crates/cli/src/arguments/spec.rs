@@ -82,6 +82,8 @@ impl CopyArguments {
                 leftovers_expire: milliseconds(self.expire_leftovers),
                 errors: self.accounts.max_errors,
                 stop_after: self.accounts.span().map(whole_milliseconds),
+                retries: self.accounts.retries,
+                retries_sleep: self.accounts.retries_sleep.map(whole_milliseconds),
             },
             flows: self.layers.flows().or_planned(&plan),
             policy: self.policy.policy,
@@ -299,6 +301,7 @@ fn by_options(error: &SpecError) -> String {
             "- and null: have no size and time: --checksum, --update and the like are for files"
         }
         SpecError::Move(text) => return format!("--move: {text}"),
+        SpecError::Retries(text) => return format!("--retries: {text}"),
         SpecError::Deletion(text) => return format!("--delete: {text}"),
         SpecError::Backup(text) => return format!("--backup: {text}"),
         SpecError::Filter(text) | SpecError::Keep(text) => text,

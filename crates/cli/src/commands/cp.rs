@@ -8,6 +8,7 @@ use longhaul_transfer::client::observer::{Control, Observer};
 use longhaul_transfer::client::run::{self, Place};
 use longhaul_transfer::endpoint::check_colons;
 use longhaul_transfer::entry_log::Logged;
+use longhaul_transfer::running;
 use longhaul_transfer::spec::{Direction, Operation, ValidSpec};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::sides::{JobRequest, named};
@@ -99,6 +100,8 @@ impl Command<'_> {
             report = report.of_comparison();
         }
         end_at_signal(&control);
+        let [from, to] = self.named();
+        let _offer = running::offer(&control, [&from, &to]);
         let observer: Arc<dyn Observer> = Arc::new(report);
         let file = |of: fn(&AccountArguments) -> &Option<PathBuf>| of(self.accounts?).as_deref();
         let report = file(|accounts| &accounts.report);

@@ -1,15 +1,18 @@
-//! `longhaul jobs`, `attach`, `cancel`: copies between two remote hosts that run without their
-//! client.
+//! `longhaul jobs`, `attach`, `cancel`: copies that run without their client. `limit` is for these
+//! and for copies that do not.
 
-use longhaul_transfer::rendering::json;
+use longhaul_transfer::rendering::{jobs::table, json};
+use longhaul_transfer::running;
 use longhaul_transfer::third_party::hosts::{ask, check_host, reach};
-use longhaul_transfer::third_party::job_protocol::{self, Listed, Order, Shown, State};
+use longhaul_transfer::third_party::job_protocol::{self, Listed, Order, Shown};
 use longhaul_transfer::third_party::started;
 use longhaul_transfer::third_party::viewer::Unseen;
 use longhaul_transfer::third_party::watch::{Fetched, Left, Watched};
 
 use super::screen::{Screen, leave_at_signal};
-use crate::arguments::{AttachArguments, BandwidthLimit, CancelArguments, JobsArguments};
+use crate::arguments::{
+    AttachArguments, BandwidthLimit, CancelArguments, ChangedLimit, JobsArguments, LimitArguments,
+};
 use crate::messages::{Exit, Stop, finish, harmless, print_line, say};
 
 /// Lists jobs.
@@ -41,6 +44,45 @@ pub fn attach(arguments: &AttachArguments) -> Exit {
         left.map(Left::exit)
     });
     finish(followed)
+}
+
+/// Changes the rate of a copy that runs, or says it.
+pub fn limit(arguments: &LimitArguments) -> Exit {
+    finish(bind(arguments))
+}
+
+fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
+    let copies = match (&arguments.copy, arguments.rate) {
+        (None, _) => running::list()?,
+        (Some(copy), rate) => match (copy.parse(), rate) {
+            (Ok(process), _) if copy.len() < 8 => vec![match rate {
+                Some(rate) => running::limit(process, rate.0)?,
+                None => running::ask(process)?,
+            }],
+            (_, Some(rate)) => return bind_job(arguments, copy, rate),
+            _ => {
+                let text = format!("{copy}: name a rate, or none, for a job");
+                return Err(Stop::new(Exit::Usage, text));
+            }
+        },
+    };
+    if copies.is_empty() && !arguments.json {
+        say("no copies of yours run here");
+    }
+    for copy in copies {
+        match arguments.json {
+            true => print_line!("{}", json::running(&copy)),
+            false => print_line!("{}", harmless(&copy.line())),
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn bind_job(arguments: &LimitArguments, job: &str, rate: ChangedLimit) -> Result<Exit, Stop> {
+    let (watched, _process) = reach(job, &arguments.connection.settings())?;
+    watched.bind(rate.0)?;
+    say(&format!("{job} is bound to {rate}"));
+    Ok(Exit::Done)
 }
 
 /// Ends a job.
@@ -105,17 +147,6 @@ fn hosts_of(jobs: &[Listed]) -> Vec<String> {
     hosts
 }
 
-fn state_of(job: &Listed) -> String {
-    match job.state {
-        State::Running => "running".to_owned(),
-        State::Ended(0) => "done".to_owned(),
-        State::Ended(code) if code == Exit::Interrupted.code() => "cancelled".to_owned(),
-        State::Ended(code) => format!("exit {code}"),
-        State::Lost => "killed".to_owned(),
-        State::Elsewhere => format!("on {}", harmless(&job.host)),
-    }
-}
-
 fn print(lines: &[(String, Listed)], exit: Exit) {
     if let Some(text) = nothing(lines, exit) {
         say(text);
@@ -131,32 +162,6 @@ fn nothing(lines: &[(String, Listed)], exit: Exit) -> Option<&'static str> {
     (lines.is_empty() && exit == Exit::Done).then_some("no jobs")
 }
 
-/// A line for each job, in columns.
-fn table(lines: &[(String, Listed)]) -> Vec<String> {
-    let cells = |(host, job): &(String, Listed)| {
-        [
-            job.name.clone(),
-            state_of(job),
-            job.began_at(),
-            harmless(host),
-            job.command().to_owned(),
-        ]
-    };
-    let rows: Vec<[String; 5]> = lines.iter().map(cells).collect();
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
-    };
-    let widths = [0, 1, 2, 3, 4].map(width);
-    let line = |(row, (_, job)): (&[String; 5], &(String, Listed))| {
-        let columns = row.iter().zip(widths);
-        let columns = columns.map(|(cell, width)| format!("{cell:<width$}  "));
-        let columns: String = columns.collect();
-        format!("{columns}{} -> {}", harmless(&job.from), harmless(&job.to))
-    };
-    rows.iter().zip(lines).map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,33 +170,5 @@ mod tests {
     fn a_host_that_did_not_answer_may_have_jobs() {
         assert_eq!(nothing(&[], Exit::Done), Some("no jobs"));
         assert_eq!(nothing(&[], Exit::Connection), None);
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest() {
-        let job = |state, compares| Listed {
-            name: "0a1b2c3d".into(),
-            host: "a-node-with-a-long-name".into(),
-            from: "a".into(),
-            to: "b".into(),
-            began: 7,
-            state,
-            compares,
-        };
-        let lines = table(&[
-            ("dtn7".to_owned(), job(State::Running, true)),
-            (
-                "user@dtn.example.org".to_owned(),
-                job(State::Elsewhere, false),
-            ),
-            ("d".to_owned(), job(State::Ended(0), false)),
-        ]);
-        for text in ["1970-01-01", "  a -> b"] {
-            let at: Vec<Option<usize>> = lines.iter().map(|line| line.find(text)).collect();
-            assert!(
-                at[0].is_some() && at.iter().all(|place| *place == at[0]),
-                "{lines:#?}"
-            );
-        }
     }
 }

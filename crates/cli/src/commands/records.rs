@@ -4,6 +4,7 @@ use longhaul_instrument::records::{self, ImportRequest, compress_file, table, wr
 use longhaul_measure::analysis::milliseconds;
 use longhaul_measure::compressed::compressed_name;
 use longhaul_measure::import::{Given, Imported};
+use longhaul_units::counted;
 
 use crate::arguments::{
     CompressArguments, ExportArguments, ExportFormat, ImportArguments, RecordsCommand,
@@ -90,8 +91,8 @@ fn print_imported(arguments: &ImportArguments, imported: &Imported) {
     print_line!(
         "{}: {} of {}",
         arguments.output.display(),
-        counted(imported.records.len(), "run"),
-        counted(imported.paths.len(), "path")
+        counted(imported.records.len() as u64, "run"),
+        counted(imported.paths.len() as u64, "path")
     );
     for ((name, rtt), path) in imported.paths.iter().take(MOST_PATHS) {
         let name = if name.is_empty() { "unnamed" } else { name };
@@ -103,17 +104,13 @@ fn print_imported(arguments: &ImportArguments, imported: &Imported) {
             ),
             false => format!("{least} ms"),
         };
-        print_line!("  {name}: {}, round trip {rtt}", counted(path.runs, "run"));
+        print_line!(
+            "  {name}: {}, round trip {rtt}",
+            counted(path.runs as u64, "run")
+        );
     }
     let more = imported.paths.len().saturating_sub(MOST_PATHS);
     if more > 0 {
-        print_line!("  and {} more", counted(more, "path"));
-    }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
+        print_line!("  and {} more", counted(more as u64, "path"));
     }
 }

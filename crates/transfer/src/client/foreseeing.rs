@@ -59,6 +59,7 @@ impl Task {
             host: self.other_host(),
             receives,
             rtt,
+            past: self.past.clone(),
             limits: transfer.limits().clone(),
             congestion: self.spec.connection.congestion.clone(),
             sources: local_sources(&self.sources, &self.here),

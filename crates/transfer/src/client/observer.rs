@@ -1,8 +1,8 @@
 //! What a caller hears of a transfer, and how it changes one that runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::send::stream::WholeStream;
@@ -17,6 +17,7 @@ use crate::planning::foresight::{self, Ended, Explained, Foreseeing, Foreseen};
 use crate::planning::history;
 use crate::planning::limiting::{all_layers, full_layer, is_at_rate};
 use crate::rate_limit::BandwidthLimit;
+use crate::spec::Limits;
 use crate::ssh::route::Route;
 use crate::stop::{Exit, Stop};
 
@@ -40,7 +41,10 @@ pub trait Observer: Send + Sync {
     /// meanwhile.
     fn foreseen(&self, _: &Foreseen) {}
 
-    /// The transfer is over, whole or not.
+    /// It failed for a reason that may pass, and begins again after a pause.
+    fn again(&self, _: &Again<'_>) {}
+
+    /// The transfer is over, whole or not. With several tries each of them ends.
     ///
     /// # Errors
     ///
@@ -58,6 +62,32 @@ impl Observer for Unobserved {
 
     fn concluded(&self, _: &Outcome<'_>) -> Result<(), Stop> {
         Ok(())
+    }
+}
+
+/// A try that failed, and will be followed by another one.
+pub struct Again<'a> {
+    /// Why.
+    pub text: &'a str,
+    /// What the exit code would have been.
+    pub exit: Exit,
+    /// Its number, from 1 on.
+    pub failed: u32,
+    /// Tries there may be.
+    pub tries: u32,
+    /// Until the next one.
+    pub pause: Duration,
+}
+
+impl Again<'_> {
+    /// For people.
+    pub fn line(&self) -> String {
+        let (failed, tries) = (self.failed, self.tries);
+        let pause = self.pause.as_secs_f64();
+        format!(
+            "try {failed} of {tries} failed: {}; again in {pause} s",
+            self.text
+        )
     }
 }
 
@@ -158,6 +188,8 @@ struct Shared {
     errors: (AtomicU64, AtomicU64),
     limit: Mutex<Limit>,
     running: Mutex<Option<Weak<Transfer>>>,
+    /// It was cancelled.
+    woken: Condvar,
 }
 
 /// Why a transfer ends before it is done.
@@ -208,10 +240,27 @@ impl Control {
         })
     }
 
-    /// Ends the transfer in order after more failures than these.
-    pub(super) fn bound_errors(&self, most: Option<u64>) {
-        let (bound, _) = &self.shared.errors;
-        bound.store(most.unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// Waits between two tries.
+    ///
+    /// # Errors
+    ///
+    /// Where it is cancelled meanwhile, or its time is over.
+    pub(super) fn pause(&self, span: Duration) -> Result<(), Stop> {
+        let until = Instant::now() + span;
+        let mut running = self.running();
+        // No transfer runs: who interrupts the command now ends it at once.
+        *running = None;
+        while !self.was_cancelled() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let waited = self.shared.woken.wait_timeout(running, left);
+            running = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(running);
+        let interrupted = || Stop::new(Exit::Interrupted, INTERRUPTED);
+        Err(self.early().map_or_else(interrupted, Early::stop))
     }
 
     fn count_failure(&self) {
@@ -248,6 +297,7 @@ impl Control {
     pub fn cancel(&self) -> bool {
         let before = self.shared.cancelled.swap(true, Ordering::Relaxed);
         let transfer = self.running().as_ref().and_then(Weak::upgrade);
+        self.shared.woken.notify_all();
         if let Some(transfer) = transfer.filter(|_| !before) {
             transfer.end(Farewell::Cancelled);
         }
@@ -280,11 +330,15 @@ impl Control {
         *self.lock_limit()
     }
 
-    /// The rate of the specification counts until another one was asked for.
-    pub(super) fn begin_with(&self, rate: Option<BandwidthLimit>) {
+    /// A transfer begins with these limits. Its rate counts until another one was asked for. After
+    /// more failures than these it ends in order.
+    pub(super) fn begin_with(&self, limits: Limits) {
+        let (bound, count) = &self.shared.errors;
+        bound.store(limits.errors.unwrap_or(u64::MAX), Ordering::Relaxed);
+        count.store(0, Ordering::Relaxed);
         let mut limit = self.lock_limit();
         if !limit.changed {
-            limit.rate = rate;
+            limit.rate = limits.rate;
         }
     }
 
@@ -317,6 +371,17 @@ struct Tally {
     failed: AtomicU64,
     /// Of those the ones that mean that data differ.
     differing: AtomicU64,
+    /// And those whose reason may pass.
+    passing: AtomicU64,
+}
+
+/// Whether an entry that failed so may be copied by another try, although nobody changes its name
+/// or its kind.
+fn passes(kind: FailureKind) -> bool {
+    !matches!(
+        kind,
+        FailureKind::Conflict | FailureKind::Special | FailureKind::Name
+    )
 }
 
 impl Tally {
@@ -325,6 +390,10 @@ impl Tally {
             return;
         };
         self.failed.fetch_add(1, Ordering::Relaxed);
+        // Nothing is deleted for a reason that is a failure itself, or that stays.
+        if passes(failure.kind) && matches!(event, Event::Failed { .. }) {
+            self.passing.fetch_add(1, Ordering::Relaxed);
+        }
         let differs = [
             FailureKind::Differs,
             FailureKind::Extra,
@@ -399,6 +468,11 @@ impl Caller {
 
     pub(super) fn was_cancelled(&self) -> bool {
         self.control.was_cancelled()
+    }
+
+    /// Entries that failed for a reason that may pass.
+    pub(super) fn passing(&self) -> u64 {
+        self.tally.passing.load(Ordering::Relaxed)
     }
 
     /// Who hears of the transfer.

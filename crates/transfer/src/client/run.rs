@@ -30,19 +30,21 @@ use longhaul_units::ByteCount;
 
 use super::connection::{Connected, Opened, block_key};
 use super::identity::SourceKey;
-use super::local_paths::{Here, has_leftovers, landing_stop};
+use super::local_paths::{Here, landing_stop};
 use super::observer::{Caller, Control, INTERRUPTED, Observer, Went};
 use super::owner::{owner, user_name};
 use super::peer::Peer;
 use super::request::{large_files, request_path, single_file};
 use super::steering::Steering;
+use super::tries::{self, Tried};
 use super::{pipe, requested, self_copy, sources};
 use crate::codecs;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::planning::beginning::Beginning;
 use crate::planning::choice::Choice;
+use crate::planning::history::Past;
 use crate::settings::DataSecurity;
-use crate::spec::{Compression, Direction, ValidSpec};
+use crate::spec::{Direction, ValidSpec};
 use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::Introduction;
 
@@ -70,6 +72,8 @@ pub(super) struct Task {
     pub(super) remembers: bool,
     /// What its policy chose.
     pub(super) choice: Choice,
+    /// Transfers before it.
+    pub(super) past: Past,
     /// What it begins with, by what is remembered.
     pub(super) begins: Option<Beginning>,
 }
@@ -98,16 +102,28 @@ pub fn run(
     control: &Control,
     observer: &Arc<dyn Observer>,
 ) -> Result<Exit, Stop> {
-    let caller = Caller::new(control, observer);
-    control.begin_with(spec.limits.rate);
     if let Some(span) = spec.limits.stop_after {
         control.end_after(Duration::from_millis(span))?;
     }
-    control.bound_errors(spec.limits.errors);
-    let mut task = Task::chosen(spec, place.here)?;
-    task.remembers = place.remembers;
-    task.begin_as_planned();
-    task.run(place.introduction, &caller)
+    let mut limits = spec.limits;
+    let mut introduction = place.introduction;
+    if introduction.is_some() {
+        // It is for one session.
+        limits.retries = None;
+    }
+    let (here, remembers) = (place.here, place.remembers);
+    tries::each(limits, (control, &**observer), || {
+        let caller = Caller::new(control, observer);
+        control.begin_with(limits);
+        let task = Task::chosen(spec.clone(), here.clone());
+        let result = task.and_then(|mut task| {
+            task.remembers = remembers;
+            task.begin_as_planned();
+            task.run(introduction.take(), &caller)
+        });
+        let passing = caller.passing();
+        Tried { result, passing }
+    })
 }
 
 /// Bytes of the names that a request has, a quarter of it at most, and what each costs more
@@ -485,25 +501,6 @@ impl Task {
         }
     }
 
-    /// Whether nothing can be at the destination yet, whatever the sources
-    /// turn out to be.
-    fn seems_empty(&self) -> bool {
-        if self.settings.criteria.existing {
-            return false;
-        }
-        match &self.destination {
-            Endpoint::Local(path) => {
-                let Some(path) = self.here.path(path) else {
-                    return false;
-                };
-                let missing = path.symlink_metadata().is_err();
-                let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
-                missing && alone && self.settings.operation == Operation::Copy
-            }
-            _ => self.settings.operation == Operation::Copy,
-        }
-    }
-
     /// Tells this transfer from others, wherever the command is run.
     fn key(&self) -> Result<SourceKey, Stop> {
         let key = SourceKey::new(&self.sources, &self.here);
@@ -565,29 +562,5 @@ impl Task {
                 Role::Sender => 0,
             },
         })
-    }
-
-    /// How the destination keeps what is replaced or deleted.
-    fn backup(&self) -> Option<Box<longhaul_proto::backup::Backup>> {
-        Some(Box::new(self.spec.backup.as_ref()?.backup()))
-    }
-
-    /// Whether codecs are chosen while it runs, where there is a path.
-    pub(super) fn is_automatic(&self) -> bool {
-        self.spec.compression == Some(Compression::Auto)
-            && self.settings.operation == Operation::Copy
-            && self.spec.direction() != Direction::Local
-    }
-
-    /// Whether what is sent from here is one file.
-    fn only_file(&self) -> bool {
-        match self.sources.as_slice() {
-            [Endpoint::Local(path)] => self.here.path(path).is_some_and(|path| {
-                let copies_link = self.spec.selection.recursive && !self.spec.selection.copy_links;
-                path.is_file() || copies_link && path.is_symlink()
-            }),
-            [Endpoint::Zero(_)] => true,
-            _ => false,
-        }
     }
 }

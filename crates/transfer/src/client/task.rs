@@ -15,13 +15,13 @@ use longhaul_proto::handshake::{self, Landing};
 use longhaul_proto::message::Flows;
 use longhaul_units::ByteCount;
 
-use super::local_paths::Here;
+use super::local_paths::{Here, has_leftovers};
 use super::pipe;
 use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::planning::beginning::Beginning;
 use crate::planning::choice::{Choice, choose};
-use crate::planning::history;
+use crate::planning::history::Past;
 use crate::rate_limit::BandwidthLimit;
 use crate::spec::{
     self, Compression, Deletion, Digests, Direction, Filter, FixedFlows, Operation, TransferSpec,
@@ -32,7 +32,8 @@ use crate::stop::{Exit, Stop};
 impl Task {
     /// With the flows that its policy chose.
     pub(super) fn chosen(spec: ValidSpec, here: Here) -> Result<Task, Stop> {
-        let choice = choose(&spec, &local_sources(&spec.sources, &here))?;
+        let past = Past::default();
+        let choice = choose(&spec, &local_sources(&spec.sources, &here), &past)?;
         let spec = TransferSpec {
             flows: choice.flows,
             ..spec.into_spec()
@@ -42,6 +43,7 @@ impl Task {
         let spec = spec.map_err(|error| Stop::because(Exit::Usage, error))?;
         Ok(Task {
             choice,
+            past,
             ..Task::new(spec, here)
         })
     }
@@ -74,6 +76,7 @@ impl Task {
             here,
             remembers: false,
             choice: Choice::default(),
+            past: Past::default(),
             begins: None,
         }
     }
@@ -98,9 +101,7 @@ impl Task {
         }
         let host = self.other_host()?;
         let receives = self.spec.direction() == Direction::Pull;
-        // Without a history it begins as usual.
-        let past = history::read().ok()?.transfers;
-        Beginning::new(past, &host, receives)
+        Beginning::new(self.past.transfers().to_vec(), &host, receives)
     }
 
     /// Flows that the other end's layers should begin with, where that was said or is planned.
@@ -115,6 +116,49 @@ impl Task {
                 let begins = self.begins.filter(|_| self.destination.place().is_some())?;
                 begins.more_writers(FlowCounts::default().writers)
             }),
+        }
+    }
+
+    /// Whether nothing can be at the destination yet, whatever the sources
+    /// turn out to be.
+    pub(super) fn seems_empty(&self) -> bool {
+        if self.settings.criteria.existing {
+            return false;
+        }
+        match &self.destination {
+            Endpoint::Local(path) => {
+                let Some(path) = self.here.path(path) else {
+                    return false;
+                };
+                let missing = path.symlink_metadata().is_err();
+                let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
+                missing && alone && self.settings.operation == handshake::Operation::Copy
+            }
+            _ => self.settings.operation == handshake::Operation::Copy,
+        }
+    }
+
+    /// How the destination keeps what is replaced or deleted.
+    pub(super) fn backup(&self) -> Option<Box<longhaul_proto::backup::Backup>> {
+        Some(Box::new(self.spec.backup.as_ref()?.backup()))
+    }
+
+    /// Whether codecs are chosen while it runs, where there is a path.
+    pub(super) fn is_automatic(&self) -> bool {
+        self.spec.compression == Some(Compression::Auto)
+            && self.settings.operation == handshake::Operation::Copy
+            && self.spec.direction() != Direction::Local
+    }
+
+    /// Whether what is sent from here is one file.
+    pub(super) fn only_file(&self) -> bool {
+        match self.sources.as_slice() {
+            [Endpoint::Local(path)] => self.here.path(path).is_some_and(|path| {
+                let copies_link = self.spec.selection.recursive && !self.spec.selection.copy_links;
+                path.is_file() || copies_link && path.is_symlink()
+            }),
+            [Endpoint::Zero(_)] => true,
+            _ => false,
         }
     }
 

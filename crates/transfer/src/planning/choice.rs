@@ -16,7 +16,7 @@ use longhaul_model::policy::{FIXED_FLOWS, Policy, globus, streams_for_bdp};
 use longhaul_units::{BitRate, ParseRateError};
 
 use super::foresight::buffer_limits;
-use super::history;
+use super::history::Past;
 use super::survey::{SurveyLimits, survey};
 use crate::endpoint::Endpoint;
 use crate::spec::{Direction, FixedFlows, ValidSpec};
@@ -137,7 +137,7 @@ const USUAL_WINDOW: f64 = 2.9e6;
 /// # Errors
 ///
 /// Where the rule needs something that nobody said.
-pub fn choose(spec: &ValidSpec, sources: &[PathBuf]) -> Result<Choice, Stop> {
+pub fn choose(spec: &ValidSpec, sources: &[PathBuf], past: &Past) -> Result<Choice, Stop> {
     let fixed = spec.flows;
     // Each layer has the flows that were said, or else these.
     let with = |layers: u32, streams: Option<u32>| FixedFlows {
@@ -179,14 +179,14 @@ pub fn choose(spec: &ValidSpec, sources: &[PathBuf]) -> Result<Choice, Stop> {
             product: match spec.direction() {
                 Direction::Local => None,
                 _ if fixed.streams.is_some() => None,
-                direction => Some(product(spec, direction)?),
+                direction => Some(product(spec, direction, past)?),
             },
             ..choice
         },
     })
 }
 
-fn product(spec: &ValidSpec, direction: Direction) -> Result<Product, Stop> {
+fn product(spec: &ValidSpec, direction: Direction, past: &Past) -> Result<Product, Stop> {
     let receives = direction == Direction::Pull;
     let ends = spec.sources.iter().chain([&spec.destination]);
     let host = ends
@@ -194,10 +194,9 @@ fn product(spec: &ValidSpec, direction: Direction) -> Result<Product, Stop> {
         .next()
         .unwrap_or_default();
     let way = if receives { Way::From } else { Way::To };
-    let past = || history::read().unwrap_or_default().transfers;
     let remembered = match spec.path_rate {
         Some(_) => None,
-        None => remember(&past(), host, way).path,
+        None => remember(past.transfers(), host, way).path,
     };
     let rate = spec.path_rate.map(|rate| rate as f64);
     let rate = rate.or_else(|| remembered.as_ref().and_then(|path| path.payload));
@@ -234,7 +233,7 @@ mod tests {
     }
 
     fn chosen(spec: TransferSpec, sources: &[PathBuf]) -> Choice {
-        choose(&spec.validate().unwrap(), sources).unwrap()
+        choose(&spec.validate().unwrap(), sources, &Past::default()).unwrap()
     }
 
     #[test]
@@ -261,7 +260,12 @@ mod tests {
 
     #[test]
     fn the_product_takes_a_rate() {
-        let refused = choose(&spec(Policy::Bdp).validate().unwrap(), &[]).unwrap_err();
+        let refused = choose(
+            &spec(Policy::Bdp).validate().unwrap(),
+            &[],
+            &Past::default(),
+        )
+        .unwrap_err();
         assert!(refused.text.contains("bdp:RATE"), "{}", refused.text);
         let mut asked = spec(Policy::Bdp);
         asked.path_rate = Some(117_000_000);

@@ -22,7 +22,7 @@ use longhaul_proto::block::Codec;
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
-use super::history as file;
+use super::history::Past;
 use super::limiting::{all_layers, full_layer};
 use super::sampling::sample;
 use super::survey::SurveyLimits;
@@ -61,6 +61,8 @@ pub struct Facts {
     pub receives: bool,
     /// The handshake's round trip.
     pub rtt: Duration,
+    /// Earlier transfers.
+    pub past: Past,
     /// This host's kernel.
     pub limits: HostLimits,
     /// What governs the windows, where that is known.
@@ -208,7 +210,7 @@ fn remembered(facts: &Facts) -> Remembered {
         return Remembered::default();
     };
     let rtt = facts.rtt.as_secs_f64();
-    let mut past = file::read().unwrap_or_default().transfers;
+    let mut past = facts.past.transfers().to_vec();
     past.retain(|past| is_same_rtt(rtt, past.rtt_seconds));
     history::remember(&past, host, way(facts.receives))
 }

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use longhaul_model::history::PastTransfer;
 use rustix::fs::{FlockOperation, flock};
@@ -29,6 +30,22 @@ pub struct History {
     pub transfers: Vec<PastTransfer>,
     /// Lines that are none, by their numbers from 1 on.
     pub damaged: Vec<usize>,
+}
+
+/// Earlier transfers as one command sees them: the file is read when they are first wanted, and
+/// once. What cannot be read is nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Past(Arc<OnceLock<Vec<PastTransfer>>>);
+
+impl Past {
+    /// The transfers, the oldest first.
+    pub fn transfers(&self) -> &[PastTransfer] {
+        self.read_by(read)
+    }
+
+    fn read_by(&self, read: impl FnOnce() -> io::Result<History>) -> &[PastTransfer] {
+        self.0.get_or_init(|| read().unwrap_or_default().transfers)
+    }
 }
 
 /// The file.
@@ -162,6 +179,19 @@ mod tests {
     use longhaul_model::history::{SCHEMA, Way};
 
     use super::*;
+
+    #[test]
+    fn the_file_is_read_once_by_all_who_want_it() {
+        let (past, reads) = (Past::default(), std::cell::Cell::new(0));
+        let read = || {
+            reads.set(reads.get() + 1);
+            Ok(History::default())
+        };
+        for one in [&past, &past.clone()] {
+            assert!(one.read_by(read).is_empty());
+        }
+        assert_eq!(reads.get(), 1);
+    }
 
     fn transfer(host: &str, bytes: u64) -> PastTransfer {
         PastTransfer {

@@ -19,10 +19,11 @@ use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::notices;
-use crate::client::observer::Outcome;
+use crate::client::observer::{Again, Outcome};
 use crate::manifest::hexadecimal;
 use crate::planning::foresight::Foreseen;
 use crate::rate_limit::BandwidthLimit;
+use crate::running::RunningCopy;
 use crate::third_party::job_protocol::{Listed as ListedJob, State};
 use crate::{codecs, entry_log};
 
@@ -50,6 +51,22 @@ pub fn stream(whole: &WholeStream) -> Value {
     json!({
         "schema": SCHEMA, "event": "committed", "path": "-", "size": whole.bytes,
         "file": true, "blake3": hexadecimal(&whole.digest),
+    })
+}
+
+/// A try failed, and is followed by another one.
+pub fn again(again: &Again<'_>) -> Value {
+    json!({
+        "schema": SCHEMA, "event": "again", "try": again.failed, "tries": again.tries,
+        "exit": again.exit.code(), "text": again.text, "pause_seconds": again.pause.as_secs_f64(),
+    })
+}
+
+/// A copy that runs on this host and is no job.
+pub fn running(copy: &RunningCopy) -> Value {
+    json!({
+        "schema": SCHEMA, "event": "running", "process": copy.process, "from": copy.from,
+        "to": copy.to, "bwlimit_bytes_per_second": copy.bwlimit_bytes_per_second,
     })
 }
 

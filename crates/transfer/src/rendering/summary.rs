@@ -16,7 +16,7 @@ use longhaul_model::limit::Limit as Limiting;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::Flows;
-use longhaul_units::{BitRate, ByteCount};
+use longhaul_units::{BitRate, ByteCount, counted};
 
 use crate::rate_limit::BandwidthLimit;
 
@@ -67,16 +67,6 @@ pub fn of_outcome(outcome: &Outcome<'_>, detailed: bool) -> Vec<String> {
             .map_or_else(Vec::new, |route| route.lines(what)),
     );
     lines
-}
-
-/// This many of something: `1 file`, `2 files`, `2 files and links` of what is a `file or link`.
-fn counted(count: impl Into<u64>, what: &str) -> String {
-    let count = count.into();
-    match (count, what.split_once(" or ")) {
-        (1, _) => format!("1 {what}"),
-        (_, Some((one, other))) => format!("{count} {one}s and {other}s"),
-        (_, None) => format!("{count} {what}s"),
-    }
 }
 
 /// Decisions shown; the last ones are those that stayed.
@@ -415,14 +405,6 @@ fn layers_line(progress: &Progress) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_is_one() {
-        let shown = [0, 1, 2].map(|count: u32| counted(count, "file"));
-        assert_eq!(shown, ["0 files", "1 file", "2 files"]);
-        assert_eq!(counted(1_u32, "file or link"), "1 file or link");
-        assert_eq!(counted(3_u32, "file or link"), "3 files and links");
-    }
 
     #[test]
     fn what_is_left_out_has_a_line_of_its_own() {

@@ -67,6 +67,9 @@ pub enum SpecError {
     /// Nothing can be moved.
     #[error("move_away: {0}")]
     Move(&'static str),
+    /// It cannot be tried again.
+    #[error("limits.retries: {0}")]
+    Retries(&'static str),
     /// Nothing can be deleted.
     #[error("deletion: {0}")]
     Deletion(&'static str),

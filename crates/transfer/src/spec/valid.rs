@@ -64,6 +64,7 @@ impl ValidSpec {
         check_deletion(&spec, direction)?;
         check_backup(&spec)?;
         check_move(&spec)?;
+        check_retries(&spec, direction)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
         check_policy(&spec)?;
@@ -262,6 +263,24 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
         Integrity::Checksum => Err(SpecError::DigestsNeeded),
         Integrity::Digest => Ok(()),
     }
+}
+
+fn check_retries(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
+    let is_pipe = |place: &Endpoint| *place == Endpoint::Standard;
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    let text = match spec.limits.retries {
+        None | Some(1) => return Ok(()),
+        Some(0) => "it is 1 or more",
+        Some(_) if spec.operation == Operation::Verify => "a comparison is done once",
+        Some(_) if places.any(is_pipe) => "- is read or written once: leave it out",
+        // Each introduction is for one session.
+        Some(_) if direction == Direction::ThirdParty => {
+            "it is for copies from or to this host: between two remote hosts each try is a job of \
+             its own, so run the command again"
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(SpecError::Retries(text))
 }
 
 fn check_pipes(spec: &TransferSpec) -> Result<(), SpecError> {

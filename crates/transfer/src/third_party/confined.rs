@@ -136,6 +136,8 @@ impl Confined {
                     leftovers_expire: _,
                     errors,
                     stop_after,
+                    retries: _,
+                    retries_sleep: _,
                 },
             flows,
             policy,
@@ -167,6 +169,9 @@ impl Confined {
                 leftovers_expire: expire.and_then(|age| u64::try_from(age).ok()),
                 errors,
                 stop_after,
+                // It was introduced for one session.
+                retries: None,
+                retries_sleep: None,
             },
             flows,
             policy,

@@ -15,6 +15,7 @@ use super::own_job::job_of;
 use super::viewer::Viewer;
 use crate::console;
 use crate::manifest::{raw_beside, try_to_write};
+use crate::rate_limit::BandwidthLimit;
 use crate::stop::{Exit, Stop};
 
 /// How long a job may take to say its first word: while it looks for a way to its
@@ -208,6 +209,40 @@ impl Watched {
                 JobEvent::Absent => return Err(self.absent()),
                 JobEvent::Running | JobEvent::Named(_) | JobEvent::Alive => {}
             }
+        }
+    }
+
+    /// Binds it to another rate, or to none.
+    ///
+    /// # Errors
+    ///
+    /// Where it does not run, or is lost.
+    pub fn bind(&self, rate: Option<BandwidthLimit>) -> Result<(), Stop> {
+        let rate = rate.map_or(0, BandwidthLimit::bytes_per_second);
+        // It answers once it has read the order before: with that it runs, or is there.
+        let follow = Follow {
+            output: u64::MAX,
+            errors: u64::MAX,
+            progress: ShownProgress::None,
+            manifest: false,
+            alive_seconds: 1,
+        };
+        // Where the channel is lost, that is heard now.
+        let _ = send(&self.channel, &Order::Limit(rate));
+        let _ = send(&self.channel, &Order::Follow(follow));
+        let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
+        match receive(&self.channel) {
+            Ok(Some(JobEvent::Running | JobEvent::Alive)) => Ok(()),
+            Ok(Some(JobEvent::Ended(code))) => {
+                let text = format!("{} had ended already, with exit code {code}", self.job());
+                Err(Stop::new(Exit::Usage, text))
+            }
+            Ok(Some(JobEvent::Failed(text, code))) => Err(Stop::new(Exit::of_failure(code), text)),
+            Ok(Some(JobEvent::Listed(listed))) => Err(why_gone(&listed)),
+            Ok(Some(JobEvent::Absent)) => Err(self.absent()),
+            Ok(Some(_) | None) => Err(self.lost()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(self.silent()),
+            Err(_) => Err(self.lost()),
         }
     }
 

@@ -1,0 +1,163 @@
+//! Tries a whole transfer again that failed for a reason that may pass. A try is what the same
+//! command would do once more: it resumes what the ones before it left.
+
+use std::time::Duration;
+
+use super::observer::{Again, Control, Observer};
+use crate::spec::Limits;
+use crate::stop::{Exit, Stop};
+
+/// The first pause between two tries where nobody says, and the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How a try ended.
+pub(super) struct Tried {
+    pub(super) result: Result<Exit, Stop>,
+    /// Entries that failed for a reason that may pass.
+    pub(super) passing: u64,
+}
+
+impl Tried {
+    /// What to say of it where another try may end better.
+    fn may_pass(&self) -> Option<(Exit, String)> {
+        match &self.result {
+            Ok(Exit::Done) => None,
+            Ok(exit) if self.passing > 0 => {
+                let count = self.passing;
+                Some((*exit, format!("{count} of what failed may not fail again")))
+            }
+            Ok(_) => None,
+            // A path that is not there may appear, and space and memory become free. What ends a
+            // copy with another code somebody has decided, or nothing changes it.
+            Err(stop) if matches!(stop.exit, Exit::Connection | Exit::Local) => {
+                Some((stop.exit, stop.text.clone()))
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// Tries as often as the limits say.
+///
+/// # Errors
+///
+/// Those of the last try, or what ended the wait for the next one.
+pub(super) fn each(
+    limits: Limits,
+    (control, observer): (&Control, &dyn Observer),
+    mut once: impl FnMut() -> Tried,
+) -> Result<Exit, Stop> {
+    let tries = limits.retries.unwrap_or(1);
+    let fixed = limits.retries_sleep.map(Duration::from_millis);
+    for (number, pause) in (1..tries).zip(pauses(fixed)) {
+        let tried = once();
+        // Somebody ended it, or its time is over: that may look like a lost connection.
+        let why = tried.may_pass().filter(|_| !control.was_cancelled());
+        let Some((exit, text)) = why else {
+            return tried.result;
+        };
+        observer.again(&Again {
+            text: &text,
+            exit,
+            failed: number,
+            tries,
+            pause,
+        });
+        control.pause(pause)?;
+    }
+    once().result
+}
+
+/// Pauses between tries.
+fn pauses(fixed: Option<Duration>) -> impl Iterator<Item = Duration> {
+    let longer = move |pause: &Duration| Some(fixed.unwrap_or((*pause * 2).min(LONGEST_PAUSE)));
+    std::iter::successors(Some(fixed.unwrap_or(FIRST_PAUSE)), longer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::observer::Unobserved;
+    use super::*;
+
+    fn of(result: Result<Exit, Exit>, passing: u64) -> Tried {
+        let result = result.map_err(|exit| Stop::new(exit, "why"));
+        Tried { result, passing }
+    }
+
+    /// The exit code, and how many tries it took.
+    fn tried(limits: Limits, of: impl Fn(u32) -> Tried) -> (Exit, u32) {
+        let mut count = 0;
+        let ended = each(limits, (&Control::default(), &Unobserved), || {
+            count += 1;
+            of(count)
+        });
+        (ended.unwrap_or_else(|stop| stop.exit), count)
+    }
+
+    fn limits(retries: Option<u32>) -> Limits {
+        Limits {
+            retries,
+            retries_sleep: Some(0),
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn it_is_tried_until_it_is_done_or_often_enough() {
+        let lost = |_| of(Err(Exit::Connection), 0);
+        assert_eq!(tried(limits(None), lost), (Exit::Connection, 1));
+        assert_eq!(tried(limits(Some(3)), lost), (Exit::Connection, 3));
+        let third = |count| match count {
+            1 => of(Err(Exit::Local), 0),
+            2 => of(Ok(Exit::Partial), 1),
+            _ => of(Ok(Exit::Done), 0),
+        };
+        assert_eq!(tried(limits(Some(9)), third), (Exit::Done, 3));
+    }
+
+    #[test]
+    fn what_does_not_pass_is_not_tried_again() {
+        for exit in [
+            Exit::Usage,
+            Exit::Partial,
+            Exit::Authentication,
+            Exit::Integrity,
+            Exit::Superseded,
+            Exit::TimeOver,
+            Exit::Interrupted,
+        ] {
+            assert_eq!(tried(limits(Some(3)), |_| of(Err(exit), 1)), (exit, 1));
+        }
+        let named = |_| of(Ok(Exit::Partial), 0);
+        assert_eq!(tried(limits(Some(3)), named), (Exit::Partial, 1));
+    }
+
+    #[test]
+    fn who_cancels_ends_the_wait() {
+        let control = Control::default();
+        let cancels = control.clone();
+        let ended = each(limits(Some(3)), (&control, &Unobserved), || {
+            cancels.cancel();
+            of(Err(Exit::Connection), 0)
+        });
+        // It ended as it would have without another try.
+        assert_eq!(ended.unwrap_err().exit, Exit::Connection);
+        let asleep = Control::default();
+        let waker = asleep.clone();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| asleep.pause(Duration::from_secs(3600)));
+            waker.cancel();
+            assert_eq!(waits.join().unwrap().unwrap_err().exit, Exit::Interrupted);
+        });
+    }
+
+    #[test]
+    fn pauses_grow_unless_they_are_fixed() {
+        let first = |fixed| pauses(fixed).map(|pause| pause.as_secs()).take(8);
+        let grown: Vec<u64> = first(None).collect();
+        assert_eq!(grown, [1, 2, 4, 8, 16, 32, 60, 60]);
+        let fixed = Some(Duration::from_secs(7));
+        assert!(first(fixed).all(|pause| pause == 7));
+    }
+}

@@ -1,0 +1,283 @@
+//! Copies of this user that run on this host and are no jobs: each can be asked for its rate and
+//! bound to another one, at a socket that only its user can reach (FORMAT.md, "Running copies").
+//!
+//! The socket is `copies/PID@HOST` in the directory that kept logins have, too. Several hosts may
+//! share that, and each looks at its own names alone.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::client::observer::Control;
+use crate::client::owner::host_name;
+use crate::rate_limit::BandwidthLimit;
+use crate::ssh::control_directory;
+use crate::state::make_private;
+use crate::stop::{Exit, Stop};
+use crate::third_party::follower::is_own;
+use crate::third_party::job_protocol::{
+    Follow, JobEvent, MAXIMUM_NAME_BYTES, Order, ShownProgress, receive, send,
+};
+
+/// Who asks, or is asked, says what there is to say within this.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// The most names of the directory that are looked at.
+const MOST_NAMES: usize = 10_000;
+
+/// What a copy says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningCopy {
+    /// Its process.
+    pub process: u32,
+    /// The source as the user named it.
+    pub from: String,
+    /// The destination.
+    pub to: String,
+    /// Bytes per second that it is bound to; none: it is not.
+    pub bwlimit_bytes_per_second: Option<u64>,
+}
+
+impl RunningCopy {
+    /// For people.
+    pub fn line(&self) -> String {
+        let rate = self.bwlimit_bytes_per_second;
+        let rate = rate.and_then(|rate| BandwidthLimit::try_from(rate).ok());
+        let rate = rate.map_or("no limit".to_owned(), |rate| rate.to_string());
+        format!("{}  {rate}  {} -> {}", self.process, self.from, self.to)
+    }
+}
+
+/// The socket of this process's copy, which is gone when this is.
+#[derive(Debug)]
+pub struct Offer(PathBuf);
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // One that stays is found to be nobody's.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Lets this user's commands change the rate of a copy. Where there is no place for the socket, or
+/// no thread, the copy runs as it would, and nobody can ask it.
+pub fn offer(control: &Control, [from, to]: [&str; 2]) -> Option<Offer> {
+    offer_in(&directory().ok()?, control, [from, to])
+}
+
+fn offer_in(directory: &Path, control: &Control, [from, to]: [&str; 2]) -> Option<Offer> {
+    remove_stale(directory);
+    let process = std::process::id();
+    let name = name_of(process);
+    // A process that had this number is gone.
+    let _ = fs::remove_file(directory.join(&name));
+    let listener = at_socket(directory, &name, UnixListener::bind).ok()?;
+    let offer = Offer(directory.join(&name));
+    let (from, to) = (cut(from), cut(to));
+    let control = control.clone();
+    let thread = std::thread::Builder::new().name("limit".into());
+    let serve = move || {
+        for socket in listener.incoming().flatten().filter(is_own) {
+            let told = || RunningCopy {
+                process,
+                from: from.clone(),
+                to: to.clone(),
+                bwlimit_bytes_per_second: control.limit().rate.map(u64::from),
+            };
+            // Whoever does not hear it asks again.
+            let _ = answer(&socket, &control, told);
+        }
+    };
+    thread.spawn(serve).ok()?;
+    Some(offer)
+}
+
+fn answer(
+    socket: &UnixStream,
+    control: &Control,
+    told: impl Fn() -> RunningCopy,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    socket.set_write_timeout(Some(ANSWERS_WITHIN))?;
+    match receive::<Order>(socket)? {
+        // A rate that is out of its range is none of the messages.
+        Some(Order::Limit(rate)) => {
+            if let Ok(rate) = BandwidthLimit::of_bytes_per_second(rate) {
+                control.bind(rate);
+            }
+        }
+        Some(Order::Follow(_)) => {}
+        Some(Order::Begin(_) | Order::Cancel | Order::Allow(_)) | None => return Ok(()),
+    }
+    let text = serde_json::to_string(&told()).map_err(io::Error::other)?;
+    send(socket, &JobEvent::Progress(text))
+}
+
+/// The copies that run here, by their process numbers.
+///
+/// # Errors
+///
+/// Where nothing can be found out.
+pub fn list() -> Result<Vec<RunningCopy>, Stop> {
+    let directory = directory()?;
+    let mut found = Vec::new();
+    for (process, _) in names(&directory) {
+        // One that has just ended is none.
+        found.extend(ask_at(&directory, process, &question()).ok());
+    }
+    found.sort_by_key(|copy| copy.process);
+    Ok(found)
+}
+
+/// Binds a copy to another rate, or to none, and says what it is bound to then.
+///
+/// # Errors
+///
+/// Where there is no such copy of this user's here.
+pub fn limit(process: u32, rate: Option<BandwidthLimit>) -> Result<RunningCopy, Stop> {
+    one(process, &Order::Limit(rate.map_or(0, u64::from)))
+}
+
+/// What a copy is bound to.
+///
+/// # Errors
+///
+/// As [`limit`].
+pub fn ask(process: u32) -> Result<RunningCopy, Stop> {
+    one(process, &question())
+}
+
+fn one(process: u32, order: &Order) -> Result<RunningCopy, Stop> {
+    ask_at(&directory()?, process, order).map_err(|error| {
+        let text = format!(
+            "{process}: no copy of yours with this process number can be asked on this host \
+             ({error}): `longhaul limit` lists those that can"
+        );
+        Stop::new(Exit::Usage, text)
+    })
+}
+
+/// A message that changes nothing.
+fn question() -> Order {
+    Order::Follow(Follow {
+        output: 0,
+        errors: 0,
+        progress: ShownProgress::Json,
+        manifest: false,
+        alive_seconds: 0,
+    })
+}
+
+fn ask_at(directory: &Path, process: u32, order: &Order) -> io::Result<RunningCopy> {
+    let socket = at_socket(directory, &name_of(process), UnixStream::connect)?;
+    if !is_own(&socket) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    socket.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    socket.set_write_timeout(Some(ANSWERS_WITHIN))?;
+    send(&socket, order)?;
+    match receive(&socket)? {
+        Some(JobEvent::Progress(text)) => Ok(serde_json::from_str(&text)?),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Removes the sockets of copies of this host that were killed.
+fn remove_stale(directory: &Path) {
+    for (process, name) in names(directory) {
+        let is_gone = !Path::new("/proc").join(process.to_string()).exists();
+        if is_gone {
+            // Somebody else may have done it.
+            let _ = fs::remove_file(directory.join(name));
+        }
+    }
+}
+
+/// Copies of this host by the names of their sockets.
+fn names(directory: &Path) -> Vec<(u32, String)> {
+    let names = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = names.take(MOST_NAMES).filter_map(|name| {
+        let name = name.file_name().into_string().ok()?;
+        let process = name.split_once('@')?.0.parse().ok()?;
+        (name == name_of(process)).then_some((process, name))
+    });
+    names.collect()
+}
+
+fn name_of(process: u32) -> String {
+    format!("{process}@{}", host_name().replace('/', "-"))
+}
+
+/// A place for this user alone.
+fn directory() -> Result<PathBuf, Stop> {
+    let local = |text: String| Stop::new(Exit::Local, text);
+    let directory = control_directory::of_this_user().map_err(local)?;
+    let directory = directory.join("copies");
+    let made = make_private(&directory);
+    made.map_err(|error| local(format!("{}: {error}", directory.display())))?;
+    Ok(directory)
+}
+
+/// Uses a socket whose directory's path may be longer than a socket's may be.
+fn at_socket<T>(
+    directory: &Path,
+    name: &str,
+    use_at: impl FnOnce(PathBuf) -> io::Result<T>,
+) -> io::Result<T> {
+    let opened = File::open(directory)?;
+    use_at(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into())
+}
+
+/// Both names and what stands around them fit into a message.
+fn cut(name: &str) -> String {
+    let end = name.floor_char_boundary(MAXIMUM_NAME_BYTES / 2);
+    name[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_asked_and_bound_at_its_socket() {
+        let place = tempfile::tempdir().unwrap();
+        let control = Control::default();
+        let own = std::process::id();
+        // One that was killed, and one of another host.
+        let [killed, others] = [name_of(u32::MAX), "7@elsewhere".to_owned()];
+        for name in [&killed, &others] {
+            fs::write(place.path().join(name), "").unwrap();
+        }
+        let offer = offer_in(place.path(), &control, ["a", &"ü".repeat(5000)]).unwrap();
+        assert!(!place.path().join(&killed).exists() && place.path().join(&others).exists());
+        let unbound = ask_at(place.path(), own, &question()).unwrap();
+        assert_eq!(unbound.bwlimit_bytes_per_second, None);
+        assert_eq!(unbound.from, "a");
+        assert!(unbound.line().contains("no limit"));
+        let bound = ask_at(place.path(), own, &Order::Limit(5000)).unwrap();
+        assert_eq!(bound.bwlimit_bytes_per_second, Some(5000));
+        assert_eq!(control.limit().rate.map(u64::from), Some(5000));
+        assert!(control.limit().changed);
+        // What is neither ends no copy.
+        assert!(ask_at(place.path(), own, &Order::Cancel).is_err());
+        assert!(!control.was_cancelled());
+        let unbound = ask_at(place.path(), own, &Order::Limit(0)).unwrap();
+        assert_eq!(unbound.bwlimit_bytes_per_second, None);
+        drop(offer);
+        assert!(ask_at(place.path(), own, &question()).is_err());
+        assert_eq!(names(place.path()), []);
+    }
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for() {
+        let (near, far) = UnixStream::pair().unwrap();
+        drop(near);
+        let told = || -> RunningCopy { unreachable!() };
+        answer(&far, &Control::default(), told).unwrap();
+    }
+}
