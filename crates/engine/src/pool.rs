@@ -209,6 +209,11 @@ impl BufferPool {
         self.shared.most(&self.shared.lock(), self.part)
     }
 
+    /// How many buffers all parts can have together, at least one.
+    pub fn all_buffers(&self) -> usize {
+        self.shared.maximum()
+    }
+
     /// Bytes of the buffers that are in use now.
     pub fn in_use(&self) -> ByteCount {
         let buffers = self.shared.lock().in_use[self.part.place()];

@@ -58,6 +58,9 @@ const MOST_DOUBLINGS: u32 = 6;
 /// before says nothing any more, and the part is judged anew.
 const MOST_FAILURES: u32 = 4;
 
+/// Codecs are used where the plan expects this many times the rate without any, at least.
+const LEAST_GAIN: f64 = 1.03;
+
 /// Shares below this are the solver's rounding.
 const SMALLEST_SHARE: f64 = 1e-6;
 
@@ -265,7 +268,13 @@ impl Compression {
             self.forget(passed / SHARE_SECONDS);
             self.at = at;
         }
-        self.plan_anew()
+        let expected = self.plan_anew()?;
+        // Only here: of a kind that was just found nobody knows yet how much of the data it is, and
+        // its first blocks would go as they are.
+        if expected.rate < LEAST_GAIN * expected.plain_rate {
+            self.use_none();
+        }
+        Some(expected)
     }
 
     fn plan_anew(&mut self) -> Option<Expectation> {
@@ -276,7 +285,10 @@ impl Compression {
         let least = (LEAST_PART * all).max(f64::MIN_POSITIVE);
         let weights = self.parts.values().map(|part| part.weight.max(least));
         let all: f64 = weights.clone().sum();
-        let mut plan = Plan::new(self.resources, self.candidates.len());
+        let mut plan = Plan::new(
+            self.resources,
+            self.candidates.iter().map(|of| of.encode_seconds),
+        );
         for (part, weight) in self.parts.values().zip(weights) {
             plan.add_part(weight / all, part.usable());
         }
@@ -287,7 +299,11 @@ impl Compression {
             let owed = part.owed.iter_mut().filter(|owed| owed.is_infinite());
             owed.for_each(|owed| *owed = 0.0);
         }
-        self.expected_rate = solved.rate;
+        // Before there are data the plan takes no time.
+        self.expected_rate = match self.parts.is_empty() {
+            true => plain_rate,
+            false => solved.rate,
+        };
         Some(Expectation {
             rate: solved.rate,
             plain_rate,
@@ -316,6 +332,22 @@ impl Compression {
         let time = bytes as f64 / self.expected_rate.max(1.0);
         self.credit = (self.credit + EXPLORATION_SHARE * time).min(MOST_CREDIT_SECONDS);
         codec
+    }
+
+    /// What a block gets that waited since it was dealt a candidate: that one, where the plan still
+    /// uses it for the part; else what the plan uses most for it now, none if that is nothing.
+    pub fn renew(&mut self, part: u32, codec: usize) -> Option<usize> {
+        let part = self.parts.get(&part.min(MOST_PARTS - 1))?;
+        let uses = |at: &usize| part.shares.get(*at).is_some_and(|of| *of > SMALLEST_SHARE);
+        let most = |a: &usize, b: &usize| part.shares[*a].total_cmp(&part.shares[*b]);
+        let others = || (0..part.shares.len()).filter(uses).max_by(most);
+        Some(codec).filter(uses).or_else(others)
+    }
+
+    /// Whether a block has waited, in seconds, for longer than the path takes for it as it is.
+    pub fn is_late(&self, bytes: u64, waited: f64) -> bool {
+        let rate = self.resources.wire_rate;
+        rate > 0.0 && waited * rate > bytes as f64
     }
 
     /// The candidate that is to be tried now on [`TRIAL_BYTES`] of a block of a part, of which
@@ -407,7 +439,7 @@ impl Compression {
     }
 
     /// No part has a codec, until the next plan.
-    pub fn use_none(&mut self) {
+    fn use_none(&mut self) {
         for part in self.parts.values_mut() {
             part.shares.fill(0.0);
             part.owed.fill(0.0);

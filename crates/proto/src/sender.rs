@@ -531,6 +531,11 @@ impl Sender {
             && self.plan.has_ready_for(stream, alone)
     }
 
+    /// Whether the receiver has room for more, and how many times it had none.
+    pub fn room(&self) -> (bool, u64) {
+        (self.streams.has_room(), self.streams.chokes())
+    }
+
     /// Since when a block that was sent on a stream has not arrived, or what was sent before it;
     /// `None` if everything has.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {

@@ -27,9 +27,6 @@ const COSTS: [(f64, f64); CANDIDATES.len()] = [
 /// repeats, and the fastest of those that find as well what bytes are rare.
 const JUDGES: [Codec; 2] = [Codec::Lz4, Codec::Zstd { level: 1 }];
 
-/// Codecs are used where the model expects this many times the rate without any, at least.
-const LEAST_GAIN: f64 = 1.03;
-
 /// The model, as the engine asks it.
 struct Automatic {
     compression: Compression,
@@ -91,6 +88,7 @@ fn cores(seen: CoresSeen, uses: &[CodecUse]) -> Cores {
         at: seen.at,
         all: seen.all,
         idle: seen.idle,
+        usable: seen.usable,
         codec_seconds: nanoseconds.fold(0, u64::saturating_add) as f64 * 1e-9,
     }
 }
@@ -103,7 +101,9 @@ impl Choose for Automatic {
             carried: look.carried as f64,
             supplied: look.supplied as f64,
             is_full: look.is_full,
+            had_room: look.had_room,
             window_rate: look.window_rate,
+            most_rate: look.most_rate,
             waits_for_codec: look.waits_for_codec,
             sender: cores(look.sender, &look.sender_uses),
             receiver: look.receiver.map(|seen| cores(seen, &look.receiver_uses)),
@@ -112,10 +112,7 @@ impl Choose for Automatic {
             // Looks that follow each other closely tell nothing.
             return self.may_gain;
         };
-        let expected = self.compression.handle_resources(look.at, resources);
-        if expected.is_some_and(|expected| expected.rate < LEAST_GAIN * expected.plain_rate) {
-            self.compression.use_none();
-        }
+        self.compression.handle_resources(look.at, resources);
         let path_binds = resources.wire_rate > 0.0 && resources.wire_rate < resources.supply_rate;
         self.may_gain = path_binds || self.compression.is_in_use();
         self.may_gain
@@ -127,6 +124,14 @@ impl Choose for Automatic {
             Deal::Coded(place) => choice::Deal::Coded(place),
             Deal::Try => choice::Deal::Try,
         }
+    }
+
+    fn renew(&mut self, kind: Kind, candidate: usize) -> Option<usize> {
+        self.compression.renew(kind.number(), candidate)
+    }
+
+    fn is_late(&self, bytes: u64, waited: f64) -> bool {
+        self.compression.is_late(bytes, waited)
     }
 
     fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)> {
@@ -161,13 +166,16 @@ mod tests {
             at,
             all: 2.0,
             idle: 1.8,
+            usable: 2.0,
         };
         CodecLook {
             at,
             carried: (at * rate) as u64,
             supplied: (at * rate) as u64,
             is_full: true,
+            had_room: true,
             window_rate: 0.0,
+            most_rate: f64::INFINITY,
             waits_for_codec: false,
             sender: seen,
             sender_uses: Vec::new(),

@@ -25,6 +25,8 @@ pub struct CoresSeen {
     pub all: f64,
     /// Of these, cores that idled lately.
     pub idle: f64,
+    /// Cores that the codecs of one session can use at once: its flows, and blocks in buffers.
+    pub usable: f64,
 }
 
 /// A look at a transfer from its sending end. Counts are since it began.
@@ -38,9 +40,13 @@ pub struct CodecLook {
     pub supplied: u64,
     /// More waits for the path than it takes.
     pub is_full: bool,
+    /// The receiver had room for blocks all the time since the last look.
+    pub had_room: bool,
     /// Bytes per second that windows allow on a long path; 0 where that is not known.
     pub window_rate: f64,
-    /// Blocks wait for a codec.
+    /// Bytes per second that the transfer may have at most; infinite without a bound.
+    pub most_rate: f64,
+    /// Blocks wait for a codec, or are with one.
     pub waits_for_codec: bool,
     /// This end.
     pub sender: CoresSeen,
@@ -88,6 +94,13 @@ pub trait Choose: Send {
     /// Which codec is to be tried on a block, and on how many of its bytes. Its result comes
     /// before this is asked again, until there is none.
     fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)>;
+
+    /// The codec for a block that waited, for which one was dealt: that one, or what is dealt now
+    /// in its place.
+    fn renew(&mut self, kind: Kind, candidate: usize) -> Option<usize>;
+
+    /// Whether a block has waited, in seconds, for longer than the path takes for it as it is.
+    fn is_late(&self, bytes: u64, waited: f64) -> bool;
 
     /// The codec for a block after trials on it; none if it is sent as it is.
     fn choose(&mut self, kind: Kind, bytes: u64) -> Option<usize>;

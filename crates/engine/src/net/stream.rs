@@ -246,6 +246,11 @@ impl StreamHandle {
         self.wire.local
     }
 
+    /// This end's address and the other's; none if either is not known.
+    pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        Some((self.wire.local?, self.wire.peer?))
+    }
+
     /// The key that the other end proved to have; `None` if it showed none (clear streams, clients
     /// without a certificate).
     pub fn peer_fingerprint(&self) -> Option<Fingerprint> {

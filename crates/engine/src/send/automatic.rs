@@ -6,7 +6,8 @@
 //! codec nothing is sampled.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use longhaul_proto::block::{Codec, Content, PieceName};
 use longhaul_proto::coding::{CodecUse, Kind};
@@ -16,7 +17,7 @@ use super::Sending;
 use super::kinds::{elements_of, kind_of_pack, middle_of};
 use super::payload::Payload;
 use super::read::ReadBlock;
-use super::wire_look::{WireLook, cores_of};
+use super::wire_look::{WireLook, are_here, cores_of};
 use crate::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, CoresSeen, Deal};
 use crate::codec::coder::Coder;
 use crate::codec::recognise::HEAD_BYTES;
@@ -37,10 +38,17 @@ pub(crate) struct Dealt {
 /// The choice of codecs at a sending end.
 pub(crate) struct Automatic {
     chooser: Mutex<Box<dyn Choose>>,
+    /// Held through trials: who comes meanwhile with a block that is to be tried waits for what
+    /// they tell. Nobody else does.
+    trials: Mutex<()>,
     /// The other end takes any codec, and says what that costs it.
     agreed: AtomicBool,
     /// A codec may be worth something now.
     is_active: AtomicBool,
+    /// Blocks that are with a codec, or tried.
+    encoding: AtomicUsize,
+    /// How many times the receiver had no room, as of the last look.
+    chokes: AtomicU64,
     wire: Mutex<WireLook>,
 }
 
@@ -49,8 +57,11 @@ impl Automatic {
     pub fn new(chooser: Box<dyn Choose>) -> Automatic {
         Automatic {
             chooser: Mutex::new(chooser),
+            trials: Mutex::new(()),
             agreed: AtomicBool::new(false),
             is_active: AtomicBool::new(false),
+            encoding: AtomicUsize::new(0),
+            chokes: AtomicU64::new(0),
             wire: Mutex::default(),
         }
     }
@@ -62,6 +73,28 @@ impl Automatic {
 
     fn is_active(&self) -> bool {
         self.is_active.load(Ordering::Relaxed)
+    }
+
+    fn is_encoding(&self) -> bool {
+        self.encoding.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Automatic {
+    /// Has all trials run that are due on a block of a kind; `run` has the place of a codec and how
+    /// many bytes it is tried on. The choice is not locked meanwhile.
+    fn try_due(&self, kind: Kind, bytes: u64, mut run: impl FnMut(usize, usize) -> Option<Coded>) {
+        let _trying = lock(&self.trials);
+        loop {
+            let next = lock(&self.chooser).next_trial(kind, bytes);
+            let Some((place, wanted)) = next else {
+                return;
+            };
+            let Some(coded) = run(place, wanted) else {
+                return;
+            };
+            lock(&self.chooser).handle_encoded(kind, place, coded);
+        }
     }
 }
 
@@ -140,15 +173,20 @@ impl Sending<'_> {
             return None;
         };
         let data = buffer.filled();
-        let flows = self.transfer.settings.flows.compressors;
-        let can = || self.transfer.is_paired() || self.side.has_compressors(flows);
-        if !automatic.is_active() || data.is_empty() || !can() {
+        if !automatic.is_active() || data.is_empty() {
             return None;
         }
-        read.dealt.or_else(|| {
+        let dealt = read.dealt.or_else(|| {
             let kind = self.kind_of(&read.content, data);
             self.deal(automatic, kind, data.len() as u64)
-        })
+        })?;
+        // Compressors are there from the first block on for which there is something to do.
+        let flows = self.transfer.settings.flows.compressors;
+        if self.transfer.is_paired() || self.side.has_compressors(flows) {
+            return Some(dealt);
+        }
+        self.note_plain(dealt.kind, data.len() as u64);
+        None
     }
 
     /// The kind of a block's data.
@@ -180,6 +218,23 @@ impl Sending<'_> {
         self.shuffle_of(self.kind_of(content, data), codec)
     }
 
+    /// Does what a codec does with a block.
+    pub(super) fn noted_encoding<T>(&self, run: impl FnOnce() -> T) -> T {
+        let Some(automatic) = self.side.automatic.as_ref() else {
+            return run();
+        };
+        automatic.encoding.fetch_add(1, Ordering::Relaxed);
+        let done = run();
+        automatic.encoding.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
+    /// Whether a block would have arrived as it is meanwhile.
+    pub(super) fn is_late(&self, bytes: u64, waited: Duration) -> bool {
+        let automatic = self.side.automatic.as_ref();
+        automatic.is_some_and(|of| lock(&of.chooser).is_late(bytes, waited.as_secs_f64()))
+    }
+
     /// The codec for a block, after trials on it where they are due; none if it is sent as it is.
     pub(super) fn choose_codec(
         &self,
@@ -194,25 +249,21 @@ impl Sending<'_> {
             Some((place, codec, self.shuffle_of(kind, codec)))
         };
         if let Some(place) = dealt.place {
-            return with(place);
+            // It may have waited for long.
+            let renewed = lock(&automatic.chooser).renew(kind, place);
+            if renewed.is_none() {
+                self.note_plain(kind, data.len() as u64);
+            }
+            return renewed.and_then(with);
         }
         let bytes = data.len() as u64;
-        // Who comes meanwhile waits for what trials tell: they are short.
-        let mut chooser = lock(&automatic.chooser);
-        while let Some((place, wanted)) = chooser.next_trial(kind, bytes) {
+        automatic.try_due(kind, bytes, |place, wanted| {
             let codec = *CANDIDATES.get(place)?;
             let shuffle = self.shuffle_of(kind, codec);
             let sample = &data[middle_of(data.len(), wanted)];
             let began = thread_cpu_time();
             let encoded = coder.try_codec(codec, shuffle, sample);
             let nanoseconds = thread_cpu_time().saturating_sub(began);
-            let coded = Coded {
-                bytes: sample.len() as u64,
-                encoded: encoded.unwrap_or(sample.len()) as u64,
-                seconds: nanoseconds as f64 * 1e-9,
-                was_trial: true,
-            };
-            chooser.handle_encoded(kind, place, coded);
             self.side.uses.add(CodecUse {
                 kind: Some(kind),
                 codec,
@@ -221,9 +272,14 @@ impl Sending<'_> {
                 encoded: 0,
                 nanoseconds,
             });
-        }
-        let chosen = chooser.choose(kind, bytes);
-        drop(chooser);
+            Some(Coded {
+                bytes: sample.len() as u64,
+                encoded: encoded.unwrap_or(sample.len()) as u64,
+                seconds: nanoseconds as f64 * 1e-9,
+                was_trial: true,
+            })
+        });
+        let chosen = lock(&automatic.chooser).choose(kind, bytes);
         if chosen.is_none() {
             self.note_plain(kind, bytes);
         }
@@ -255,6 +311,18 @@ impl Sending<'_> {
         automatic.is_active.store(is_active, Ordering::Relaxed);
     }
 
+    /// Cores that codecs can use at once here: one for each flow, and for each buffer that the half
+    /// after a codec has.
+    fn usable_cores(&self, streams: usize) -> f64 {
+        let flows = match self.transfer.is_paired() {
+            true => streams,
+            false => self.transfer.settings.flows.compressors,
+        };
+        let pool = &self.transfer.pool;
+        let half = pool.all_buffers() / 2;
+        flows.min(half).max(1) as f64
+    }
+
     fn codec_look(&self, automatic: &Automatic) -> CodecLook {
         let transfer = self.transfer;
         let handles = transfer.handles();
@@ -264,21 +332,27 @@ impl Sending<'_> {
             .collect();
         let shared = transfer.lock();
         let waits_prepared = !shared.has_nothing_prepared();
-        let has_credit = match &shared.machine {
-            Machine::Sending(sender) => handles.iter().any(|(id, _)| sender.has_ready_for(*id)),
-            Machine::Receiving(_) => false,
+        let ((has_room, chokes), is_ready) = match &shared.machine {
+            Machine::Sending(sender) => {
+                let is_ready = handles.iter().any(|(id, _)| sender.has_ready_for(*id));
+                (sender.room(), is_ready)
+            }
+            Machine::Receiving(_) => ((false, 0), false),
         };
+        let chokes_before = automatic.chokes.swap(chokes, Ordering::Relaxed);
         let peer = shared.peer().clone();
         drop(shared);
-        let seen = lock(&automatic.wire).handle_look(&infos, &peer);
+        let seen = lock(&automatic.wire).handle_look(&infos);
         let wire_bytes = || transfer.counters.wire_bytes.load(Ordering::Relaxed);
-        // A bound of the rate is a path like others.
+        // A bound of the rate is a path like others, also within a host.
         let paced = transfer.paced();
         let bound = paced.map_or(f64::INFINITY, |(rate, _)| rate as f64);
         let waits_for_turn = paced.is_some_and(|(_, waits)| waits);
+        let ends = handles.iter().map(|(_, handle)| handle.addresses());
+        let is_here = paced.is_none() && are_here(ends);
         let is_full = match seen.carried {
             Some(_) => seen.is_full,
-            None => waits_prepared && has_credit && !seen.is_stored_slowly,
+            None => waits_prepared && is_ready,
         };
         let (at, all) = (
             transfer.now().0 as f64 * 1e-9,
@@ -288,20 +362,85 @@ impl Sending<'_> {
             at,
             carried: seen.carried.unwrap_or_else(wire_bytes),
             supplied: transfer.counters.read_bytes.load(Ordering::Relaxed),
-            is_full: is_full || waits_for_turn,
+            is_full: (is_full || waits_for_turn) && !is_here,
+            had_room: has_room && chokes == chokes_before,
             window_rate: match (seen.window_rate > 0.0, paced) {
+                _ if is_here => 0.0,
                 (false, Some(_)) => bound,
                 _ => seen.window_rate.min(bound),
             },
-            waits_for_codec: !self.side.coding.is_empty(),
+            most_rate: bound,
+            waits_for_codec: !self.side.coding.is_empty() || automatic.is_encoding(),
             sender: CoresSeen {
                 at,
                 all,
                 idle: transfer.idle_cores().map_or(all / 2.0, f64::from),
+                usable: self.usable_cores(handles.len()),
             },
             sender_uses: self.side.uses.list(),
             receiver: cores_of(&peer),
             receiver_uses: peer.codecs,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wants each candidate tried once.
+    struct InTurn(usize);
+
+    impl Choose for InTurn {
+        fn handle_look(&mut self, _: &CodecLook) -> bool {
+            true
+        }
+
+        fn deal(&mut self, _: Kind, _: u64) -> Deal {
+            Deal::Plain
+        }
+
+        fn renew(&mut self, _: Kind, candidate: usize) -> Option<usize> {
+            Some(candidate)
+        }
+
+        fn is_late(&self, _: u64, _: f64) -> bool {
+            false
+        }
+
+        fn next_trial(&mut self, _: Kind, bytes: u64) -> Option<(usize, usize)> {
+            (self.0 < CANDIDATES.len()).then_some((self.0, bytes as usize))
+        }
+
+        fn choose(&mut self, _: Kind, _: u64) -> Option<usize> {
+            None
+        }
+
+        fn handle_encoded(&mut self, _: Kind, candidate: usize, coded: Coded) {
+            assert!(coded.was_trial && candidate == self.0);
+            self.0 += 1;
+        }
+    }
+
+    /// A dear codec's trial takes some milliseconds: readers, other compressors and the timer ask
+    /// meanwhile what their blocks get.
+    #[test]
+    fn trials_do_not_hold_up_who_asks() {
+        let automatic = Automatic::new(Box::new(InTurn(0)));
+        let mut tried = 0;
+        automatic.try_due(Kind::Text, 1000, |place, bytes| {
+            let asked = automatic.chooser.try_lock();
+            assert_eq!(asked.unwrap().deal(Kind::Text, 1), Deal::Plain);
+            assert!(automatic.trials.try_lock().is_err(), "one at a time");
+            tried += 1;
+            assert_eq!(place + 1, tried);
+            Some(Coded {
+                bytes: bytes as u64,
+                encoded: 1,
+                seconds: 0.0,
+                was_trial: true,
+            })
+        });
+        assert_eq!(tried, CANDIDATES.len());
     }
 }

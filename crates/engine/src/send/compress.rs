@@ -67,9 +67,8 @@ pub(crate) struct Queued {
     since: Moment,
 }
 
-/// A block that has waited this long for a compressor while streams have nothing to send goes as it
-/// is, unless the user named the codec: the cores have others to serve. A block that does not wait
-/// for cores waits for less.
+/// A block that has waited at least this long for a compressor while streams have nothing to send
+/// may go as it is, unless the user named the codec: the cores have others to serve.
 const LATE: Duration = Duration::from_millis(20);
 
 /// A codec for a block, and for whom its result is.
@@ -143,7 +142,7 @@ impl Sending<'_> {
             (Some(wish), Some(read)) => {
                 let coder = self.coder(coder)?;
                 let encode = || self.encode(coder, wish, read);
-                Some(self.side.busy_encoding(encode))
+                Some(self.side.busy_encoding(|| self.noted_encoding(encode)))
             }
             (_, read) => read.map(|read| uncoded_block(read, codec)),
         };
@@ -174,7 +173,7 @@ impl Sending<'_> {
                 wish,
                 since,
             } = queued;
-            if let Some(kind) = self.comes_late(wish, since) {
+            if let Some(kind) = self.comes_late(wish, since, read.payload.len()) {
                 self.note_plain(kind, read.payload.len() as u64);
                 let coded = uncoded_block(read, Codec::Plain);
                 self.hand_to_wire(block, verdict, Some(coded), None);
@@ -183,18 +182,19 @@ impl Sending<'_> {
             let Some(coder) = self.coder(&mut coder) else {
                 return;
             };
-            let coded = flow.busy(|| self.encode(coder, wish, read));
+            let coded = flow.busy(|| self.noted_encoding(|| self.encode(coder, wish, read)));
             self.hand_to_wire(block, verdict, Some(coded), None);
         }
     }
 
     /// The kind of a block that would be compressed while streams have nothing to send, because its
-    /// turn came late.
-    fn comes_late(&self, wish: Wish, since: Moment) -> Option<Kind> {
+    /// turn came late: it has waited for longer than the path takes for it as it is.
+    fn comes_late(&self, wish: Wish, since: Moment, bytes: usize) -> Option<Kind> {
         let Wish::Chosen(dealt) = wish else {
             return None;
         };
-        let is_late = self.transfer.now() - since > LATE;
+        let waited = self.transfer.now() - since;
+        let is_late = waited > LATE && self.is_late(bytes as u64, waited);
         (is_late && self.transfer.lock().starves()).then_some(dealt.kind)
     }
 

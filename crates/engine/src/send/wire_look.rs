@@ -3,11 +3,14 @@
 //!
 //! More to send than a window takes has three reasons. The path is full, or loses much: what is
 //! smaller arrives sooner. The receiver's kernel gives no larger window: the same. Or the
-//! receiver reads no faster than its disk writes: its window closes, and smaller blocks gain
-//! nothing. The kernel tells how long each stream was held up by the other end's window
-//! (`TCP_INFO`), and how large that is: one that is much smaller than it was is not read.
+//! receiver is slower than the path, whether it writes, makes durable, or decodes: its buffers
+//! fill, and smaller blocks gain nothing. It says so itself. Where it has no buffer, it
+//! does not read either, and its window closes: the kernel tells how long each stream was held up
+//! by that window (`TCP_INFO`), and how large it is. One that is much smaller than it was is not
+//! read.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use longhaul_proto::message::Observation;
@@ -20,11 +23,8 @@ use crate::session::observe::LAYERS;
 /// A path with a shorter round trip shows by its windows nothing of what it carries.
 const LONG: Duration = Duration::from_millis(2);
 
-/// A layer is busy if its flows worked for this part of their time.
-const BUSY: f64 = 0.9;
-
-/// Layers whose work is the disk's.
-const STORING: [&str; 2] = ["write", "commit"];
+/// Cores that a receiver's codecs use at once where it has not told its flows: what it has at most.
+const USUAL_DECOMPRESSORS: f64 = 8.0;
 
 /// More cores than any host has.
 const MOST_CORES: f64 = 1e5;
@@ -35,7 +35,6 @@ pub(super) struct WireLook {
     streams: HashMap<StreamId, Counts>,
     /// Bytes that streams' peers acknowledged, those of streams that ended included.
     carried: u64,
-    storing: Storing,
 }
 
 /// What the kernel had counted of a stream.
@@ -56,14 +55,11 @@ pub(super) struct WireSeen {
     pub is_full: bool,
     /// Bytes per second that windows allow on a long path; 0 where that is not known.
     pub window_rate: f64,
-    /// The other end's disk has as much to do as it can.
-    pub is_stored_slowly: bool,
 }
 
 impl WireLook {
-    /// Takes what the kernel reports about live streams, and what the other end saw last.
-    pub fn handle_look(&mut self, infos: &[(StreamId, TcpInfo)], peer: &Observation) -> WireSeen {
-        let is_stored_slowly = self.storing.handle_told(peer);
+    /// Takes what the kernel reports about live streams.
+    pub fn handle_look(&mut self, infos: &[(StreamId, TcpInfo)]) -> WireSeen {
         let (mut told, mut full, mut window_rate) = (0, 0, 0.0);
         for (id, info) in infos {
             let (Some(acknowledged), Some(unsent)) = (info.acknowledged, info.unsent) else {
@@ -84,9 +80,8 @@ impl WireLook {
         self.streams.retain(|id, _| lives(id));
         WireSeen {
             carried: (told > 0).then_some(self.carried),
-            is_full: told > 0 && 2 * full >= told && !is_stored_slowly,
+            is_full: told > 0 && 2 * full >= told,
             window_rate,
-            is_stored_slowly,
         }
     }
 }
@@ -116,49 +111,32 @@ impl Counts {
     }
 }
 
-/// How busy the other end's disk is, by what it tells now and then.
-#[derive(Default)]
-struct Storing {
-    /// When it told, in nanoseconds, and what each layer had worked by then.
-    at: u64,
-    worked: [u64; STORING.len()],
-    is_busy: bool,
-}
-
-impl Storing {
-    /// Takes what it told last; whether a layer worked all the time before that.
-    fn handle_told(&mut self, peer: &Observation) -> bool {
-        let span = peer.at.saturating_sub(self.at);
-        if span == 0 {
-            return self.is_busy;
-        }
-        self.at = peer.at;
-        self.is_busy = false;
-        for (before, name) in self.worked.iter_mut().zip(STORING) {
-            let is_it =
-                |told: &(u8, u32, f32)| LAYERS.get(usize::from(told.0)).copied() == Some(name);
-            let Some(place) = peer.layers.iter().position(is_it) else {
-                continue;
-            };
-            let Some(worked) = peer.worked.get(place) else {
-                continue;
-            };
-            let flows = f64::from(peer.layers[place].1.max(1));
-            let part = worked.saturating_sub(*before) as f64 / (span as f64 * flows);
-            *before = *worked;
-            self.is_busy |= part >= BUSY;
-        }
-        self.is_busy
-    }
+/// Whether both ends are on this host, as far as streams have addresses: what codecs save is no
+/// path's then. Two network namespaces of one machine have addresses of their own, and a path.
+pub(super) fn are_here(ends: impl Iterator<Item = Option<(SocketAddr, SocketAddr)>>) -> bool {
+    let mut known = ends.flatten().peekable();
+    let is_here = |(local, peer): (SocketAddr, SocketAddr)| {
+        local.ip().to_canonical() == peer.ip().to_canonical()
+            || (local.ip().to_canonical().is_loopback() && peer.ip().to_canonical().is_loopback())
+    };
+    known.peek().is_some() && known.all(is_here)
 }
 
 /// The other end's cores, where it told, within bounds: it may tell anything.
 pub(super) fn cores_of(peer: &Observation) -> Option<CoresSeen> {
     let idle = peer.idle.map(f64::from).filter(|idle| idle.is_finite())?;
     let all = f64::from(peer.cores).min(MOST_CORES);
+    let layers = peer.layers.iter();
+    let flows = layers
+        .filter(|told| LAYERS.get(usize::from(told.0)).copied() == Some("decompress"))
+        .map(|told| f64::from(told.1))
+        .next();
     Some(CoresSeen {
         at: peer.at as f64 * 1e-9,
         all,
+        usable: flows
+            .filter(|flows| *flows > 0.0)
+            .unwrap_or(USUAL_DECOMPRESSORS),
         idle: idle.clamp(0.0, all),
     })
 }
@@ -184,58 +162,53 @@ mod tests {
         info
     }
 
-    fn full_after(looks: impl Fn(u32) -> TcpInfo, peer: &Observation) -> bool {
+    fn full_after(looks: impl Fn(u32) -> TcpInfo) -> bool {
         let mut wire = WireLook::default();
         let one = StreamId(1);
         // It begins with a large window, before the other end's buffers are full.
-        wire.handle_look(&[(one, stream(1, 0.0, 6_000_000))], peer);
-        let seen = (2..20).map(|tenths| wire.handle_look(&[(one, looks(tenths))], peer).is_full);
+        wire.handle_look(&[(one, stream(1, 0.0, 6_000_000))]);
+        let seen = (2..20).map(|tenths| wire.handle_look(&[(one, looks(tenths))]).is_full);
         seen.last().unwrap_or_default()
     }
 
     #[test]
     fn a_receiver_that_does_not_read_is_no_full_path() {
-        let peer = Observation::default();
-        assert!(full_after(|at| stream(at, 0.0, 6_000_000), &peer));
-        assert!(!full_after(|at| stream(at, 0.9, 200_000), &peer));
+        assert!(full_after(|at| stream(at, 0.0, 6_000_000)));
+        assert!(!full_after(|at| stream(at, 0.9, 200_000)));
         // Its kernel's window is all that it gives, and is read: fewer bytes go sooner.
-        assert!(full_after(|at| stream(at, 0.9, 6_000_000), &peer));
+        assert!(full_after(|at| stream(at, 0.9, 6_000_000)));
         // It closed once, and the path holds it up.
-        assert!(full_after(|at| stream(at, 0.1, 200_000), &peer));
+        assert!(full_after(|at| stream(at, 0.1, 200_000)));
     }
 
     #[test]
-    fn a_receiver_whose_disk_is_busy_is_no_full_path() {
-        let told = |at: u64, worked: u64| Observation {
-            at,
-            layers: vec![(6, 4, 0.5)],
-            worked: vec![worked],
-            ..Observation::default()
+    fn streams_with_one_address_at_both_ends_are_no_path() {
+        let here = |local: &str, peer: &str| {
+            let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 7);
+            Some((at(local), at(peer)))
         };
-        let mut storing = Storing::default();
-        let second = 1_000_000_000;
-        assert!(!storing.handle_told(&told(second, second)));
-        assert!(storing.handle_told(&told(2 * second, 5 * second - second / 10)));
-        assert!(
-            storing.handle_told(&told(2 * second, 0)),
-            "it told nothing new"
-        );
-        assert!(!storing.handle_told(&told(3 * second, 6 * second)));
-        // What makes no sense is no busy disk for ever.
-        storing.handle_told(&told(u64::MAX, u64::MAX));
-        assert!(!storing.handle_told(&told(u64::MAX, 0)) || storing.at == u64::MAX);
+        let are = |ends: &[Option<(SocketAddr, SocketAddr)>]| are_here(ends.iter().copied());
+        assert!(are(&[here("127.0.0.1", "127.0.0.1"), here("::1", "::1")]));
+        assert!(are(&[here("::ffff:10.0.0.1", "10.0.0.1")]));
+        // A channel of SSH has no addresses, and what it brought tells.
+        assert!(are(&[None, here("10.0.0.1", "10.0.0.1")]));
+        assert!(!are(&[here("10.0.0.1", "10.0.0.2")]), "two namespaces");
+        assert!(!are(&[
+            here("10.0.0.1", "10.0.0.1"),
+            here("10.0.0.1", "10.9.9.9")
+        ]));
+        assert!(!are(&[None]) && !are(&[]));
     }
 
     #[test]
     fn what_ended_streams_carried_counts_on() {
         let mut wire = WireLook::default();
-        let peer = Observation::default();
         let of = |number: u32, bytes: u64| {
             let mut info = stream(1, 0.0, 1);
             info.acknowledged = Some(ByteCount(bytes));
             (StreamId(number), info)
         };
-        let mut carried = |infos: &[(StreamId, TcpInfo)]| wire.handle_look(infos, &peer).carried;
+        let mut carried = |infos: &[(StreamId, TcpInfo)]| wire.handle_look(infos).carried;
         assert_eq!(carried(&[of(1, 100), of(2, 50)]), Some(150));
         assert_eq!(carried(&[of(2, 80)]), Some(180));
         assert_eq!(carried(&[of(2, 80), of(3, 20)]), Some(200));

@@ -350,6 +350,14 @@ impl Choose for InTurn {
         }
     }
 
+    fn renew(&mut self, _: Kind, candidate: usize) -> Option<usize> {
+        Some(candidate)
+    }
+
+    fn is_late(&self, _: u64, _: f64) -> bool {
+        false
+    }
+
     fn next_trial(&mut self, _: Kind, _: u64) -> Option<(usize, usize)> {
         self.trials += 1;
         (self.trials < CANDIDATES.len()).then_some((self.trials, 10_000))

@@ -31,6 +31,10 @@ const MOST_CORES: f64 = 1e5;
 /// Times are computed in nanoseconds, so that the solver's numbers are near 1.
 const NANOSECONDS: f64 = 1e9;
 
+/// Seconds of a core for a byte that codecs take at most while the path's rate changes: 50 ms for a
+/// block of 4 MiB, a round trip of a long path.
+const QUICK: f64 = 1.2e-8;
+
 /// Rates in bytes per second are taken for this at least and at most: anything else is no
 /// measurement, and would leave the solver no digits.
 const SLOWEST: f64 = 1e3;
@@ -48,6 +52,8 @@ pub struct Resources {
     pub sender_cores: f64,
     /// The same at the receiver.
     pub receiver_cores: f64,
+    /// The path's rate changes, as in its beginning: a block that takes long may be too late.
+    pub is_unsteady: bool,
 }
 
 impl Default for Resources {
@@ -57,6 +63,7 @@ impl Default for Resources {
             supply_rate: f64::INFINITY,
             sender_cores: LEAST_CORES,
             receiver_cores: LEAST_CORES,
+            is_unsteady: false,
         }
     }
 }
@@ -74,6 +81,7 @@ impl Resources {
             supply_rate: or(self.supply_rate, usual.supply_rate).max(SLOWEST),
             sender_cores: or(self.sender_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),
             receiver_cores: or(self.receiver_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),
+            is_unsteady: self.is_unsteady,
         }
     }
 
@@ -90,7 +98,9 @@ impl Resources {
 /// A plan as it is made.
 pub(super) struct Plan<'a> {
     resources: Resources,
-    candidates: usize,
+    /// Of each candidate, whether it is quick by what was thought of it: its first trials are cold,
+    /// and tell too much.
+    quick: Vec<bool>,
     /// Share of all bytes, and figures by candidate.
     parts: Vec<(f64, &'a [Option<Figures>])>,
 }
@@ -104,10 +114,10 @@ pub(super) struct Solved {
 }
 
 impl<'a> Plan<'a> {
-    pub fn new(resources: Resources, candidates: usize) -> Plan<'a> {
+    pub fn new(resources: Resources, encode_seconds: impl Iterator<Item = f64>) -> Plan<'a> {
         Plan {
             resources,
-            candidates,
+            quick: encode_seconds.map(|seconds| seconds <= QUICK).collect(),
             parts: Vec::new(),
         }
     }
@@ -128,6 +138,7 @@ impl<'a> Plan<'a> {
             supply_rate,
             sender_cores,
             receiver_cores,
+            is_unsteady,
         } = self.resources;
         let wire = NANOSECONDS / wire_rate;
         let (sender, receiver) = (NANOSECONDS / sender_cores, NANOSECONDS / receiver_cores);
@@ -141,7 +152,10 @@ impl<'a> Plan<'a> {
             let mut whole = vec![(plain, 1.0)];
             let known = figures.iter().enumerate();
             let known = known.filter_map(|(at, figures)| Some((at, figures.as_ref()?)));
-            for (at, figures) in known.filter(|(_, figures)| !figures.is_empty()) {
+            let may = |(at, of): &(usize, &Figures)| {
+                !of.is_empty() && (!is_unsteady || self.quick.get(*at) == Some(&true))
+            };
+            for (at, figures) in known.filter(may) {
                 let encode = figures.encode_seconds * sender;
                 let decode = figures.decode_seconds * receiver;
                 let column = problem.add_var(EFFORT * (encode + decode), (0.0, *share));
@@ -158,7 +172,7 @@ impl<'a> Plan<'a> {
             problem.add_constraint(&load[..], ComparisonOp::Le, 0.0);
         }
         let solution = problem.solve().ok()?.into_solution().ok()?;
-        let mut shares = vec![vec![0.0; self.candidates]; self.parts.len()];
+        let mut shares = vec![vec![0.0; self.quick.len()]; self.parts.len()];
         for (number, at, column) in columns {
             let of = self.parts[number].0;
             if of > 0.0 {

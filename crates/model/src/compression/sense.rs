@@ -33,9 +33,10 @@ const LEAST_BELOW: f64 = 0.5;
 /// them, and codecs give way by what is missing, look by look.
 const RESERVED_SHARE: f64 = 0.1;
 
-/// Of all cores codecs may have this share where none idles: as any process gets its share of a
-/// busy host. It is enough for the blocks of a slow path.
-const LEAST_SHARE: f64 = 0.06;
+/// Cores that codecs may have where none idles, on a path that is as slow as that, in bytes per
+/// second: any process gets as much of a busy host, and it is enough for the blocks of such a path.
+const LEAST_CORES: f64 = 0.1;
+const SLOW: f64 = 2.5e7;
 
 /// Of the other end's cores before it told.
 const UNTOLD_CORES: f64 = 0.5;
@@ -43,11 +44,25 @@ const UNTOLD_CORES: f64 = 0.5;
 /// The weight of a new look at the cores.
 const CORES_WEIGHT: f64 = 0.3;
 
+/// A receiver that had no room holds the transfer up for this many times the seconds that it
+/// had none, within these bounds: once it has room again, what it is sent at once fills the path.
+const SLOW_TIMES: f64 = 2.0;
+const LEAST_SLOW_SECONDS: f64 = 1.0;
+const MOST_SLOW_SECONDS: f64 = 10.0;
+
+/// Looks at the source tell its rate over at least this many seconds: it gives blocks, in lumps.
+const SUPPLY_SECONDS: f64 = 0.5;
+
 /// A faster path, in bytes per second, is none that a codec could gain on.
 const FASTEST: f64 = 1e11;
 
 /// Looks closer to each other tell nothing, in seconds.
 const LEAST_SPAN: f64 = 0.02;
+
+/// A path is steady after [`STEADY_LOOKS`] looks in succession at which it carried no more than
+/// this multiple of what it was believed to: as its windows grow, it carries more with each look.
+const STEADY: f64 = 1.25;
+const STEADY_LOOKS: u32 = 5;
 
 /// More cores, and more seconds of them, than any host has.
 const MOST_CORES: f64 = 1e5;
@@ -60,8 +75,10 @@ pub struct Cores {
     pub at: f64,
     /// Cores that the process may use.
     pub all: f64,
-    /// Of these, cores that idled lately; the host's.
+    /// Of these, cores that idled lately.
     pub idle: f64,
+    /// Cores that codecs can use at once, by their flows and the buffers for blocks.
+    pub usable: f64,
     /// Seconds of a core that codecs took so far.
     pub codec_seconds: f64,
 }
@@ -77,10 +94,14 @@ pub struct Look {
     pub supplied: f64,
     /// More waits for the path than it takes.
     pub is_full: bool,
+    /// The receiver had room for blocks all the time since the last look.
+    pub had_room: bool,
     /// Bytes per second that windows allow, which a new path shows before it carried anything; 0
     /// where it is not known.
     pub window_rate: f64,
-    /// Blocks wait for a codec.
+    /// Bytes per second that the transfer may have at most; infinite without a bound.
+    pub most_rate: f64,
+    /// Blocks wait for a codec, or are with one.
     pub waits_for_codec: bool,
     /// This end.
     pub sender: Cores,
@@ -113,7 +134,7 @@ impl Free {
 
     /// Those that codecs use, and those that idle, less what is left to others. A look that was
     /// seen before tells nothing.
-    fn handle_look(&mut self, cores: Cores) -> f64 {
+    fn handle_look(&mut self, cores: Cores, is_slow: bool) -> f64 {
         let span = bounded(cores.at, MOST_SECONDS) - self.at;
         if span < LEAST_SPAN {
             return self.cores.unwrap_or(UNTOLD_CORES);
@@ -123,7 +144,9 @@ impl Free {
         let used = (codec_seconds - self.codec_seconds).max(0.0) / span;
         (self.at, self.codec_seconds) = (self.at + span, codec_seconds);
         let idle = bounded(cores.idle, all) - RESERVED_SHARE * all;
-        let now = (used + idle).max(LEAST_SHARE * all).min(all);
+        let least = if is_slow { LEAST_CORES } else { 0.0 };
+        let most = all.min(bounded(cores.usable, MOST_CORES));
+        let now = (used + idle).max(least).min(most);
         let before = self.cores.unwrap_or(now);
         let smooth = before + CORES_WEIGHT * (now - before);
         self.cores = Some(smooth);
@@ -139,10 +162,17 @@ pub struct Sense {
     wire_rate: f64,
     /// Bytes per second; infinite where the source is not what holds the transfer up.
     supply_rate: f64,
+    /// Bytes and seconds since the source alone has held the transfer up.
+    supplied: (f64, f64),
     /// The share of looks with a full path, lately.
     full: f64,
+    /// Seconds that the receiver had no room, lately, and until when it is taken for slow.
+    without_room: f64,
+    slow_until: f64,
     /// What the path's rate grows by next.
     growth: f64,
+    /// Looks in succession at which the path carried about what it was believed to.
+    steady_looks: u32,
     sender: Free,
     receiver: Free,
 }
@@ -153,8 +183,12 @@ impl Default for Sense {
             last: None,
             wire_rate: 0.0,
             supply_rate: f64::INFINITY,
+            supplied: (0.0, 0.0),
             full: 0.0,
+            without_room: 0.0,
+            slow_until: 0.0,
             growth: GROWTH,
+            steady_looks: 0,
             sender: Free::UNKNOWN,
             receiver: Free::UNKNOWN,
         }
@@ -183,28 +217,58 @@ impl Sense {
         let (carried, supplied) = self
             .last
             .map_or((0.0, 0.0), |last| (last.carried, last.supplied));
-        let sender_cores = self.sender.handle_look(look.sender);
+        let is_slow = self.wire_rate < SLOW;
+        let sender_cores = self.sender.handle_look(look.sender, is_slow);
         let receiver_cores = match look.receiver {
-            Some(cores) => self.receiver.handle_look(cores),
+            Some(cores) => self.receiver.handle_look(cores, is_slow),
             None => UNTOLD_CORES,
         };
         self.last = Some(look);
+        let is_slow = self.is_receiver_slow(at, span, look.had_room);
+        let look = Look {
+            is_full: look.is_full && !is_slow,
+            ..look
+        };
         let share = if look.is_full { 1.0 } else { 0.0 };
         self.full += FULL_WEIGHT * (share - self.full);
         let is_full = self.full >= FULL;
         self.see_path((look.carried - carried).max(0.0) / span, is_full, &look);
-        let supplied = (look.supplied - supplied).max(0.0) / span;
-        self.see_supply(supplied, is_full || look.waits_for_codec);
+        // A bound is a path that has no more room than that.
+        if look.most_rate > 0.0 {
+            self.wire_rate = self.wire_rate.min(look.most_rate);
+        }
+        let supplied = (look.supplied - supplied).max(0.0);
+        let others_hold_up = is_full || look.is_full || look.waits_for_codec;
+        self.see_supply(supplied, span, others_hold_up);
         Some(Resources {
             wire_rate: self.wire_rate,
             supply_rate: self.supply_rate,
             sender_cores,
             receiver_cores,
+            is_unsteady: self.steady_looks < STEADY_LOOKS,
         })
+    }
+
+    /// Whether the receiver is slower than the path, by its own word.
+    fn is_receiver_slow(&mut self, at: f64, span: f64, had_room: bool) -> bool {
+        if had_room {
+            let is_slow = at < self.slow_until;
+            if !is_slow {
+                self.without_room = 0.0;
+            }
+            return is_slow;
+        }
+        self.without_room += span;
+        let times = SLOW_TIMES * self.without_room;
+        self.slow_until = at + times.clamp(LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS);
+        true
     }
 
     fn see_path(&mut self, rate: f64, is_full: bool, look: &Look) {
         let rate = rate.min(FASTEST);
+        // A bucket lets go in lumps what a bound allows.
+        let is_steady = rate <= STEADY * self.wire_rate || self.wire_rate >= look.most_rate;
+        self.steady_looks = if is_steady { self.steady_looks + 1 } else { 0 };
         if self.wire_rate <= 0.0 {
             // The first looks: what a new path may carry, or carried while it was full.
             self.wire_rate = match is_full && rate > 0.0 {
@@ -229,17 +293,28 @@ impl Sense {
         }
     }
 
-    fn see_supply(&mut self, rate: f64, others_hold_up: bool) {
+    fn see_supply(&mut self, bytes: f64, span: f64, others_hold_up: bool) {
         if others_hold_up {
             // It could give more, nobody knows how much.
+            self.supplied = (0.0, 0.0);
             self.supply_rate = match self.supply_rate > FASTEST {
                 true => f64::INFINITY,
-                false => self.supply_rate.max(rate) * 2.0,
+                false => self.supply_rate.max(bytes / span) * 2.0,
             };
-        } else if rate > 0.0 {
-            let near = self.supply_rate.min(rate * 2.0);
-            self.supply_rate = near + RATE_WEIGHT * (rate - near);
+            return;
         }
+        let (before, waited) = self.supplied;
+        let (bytes, waited) = (before + bytes, waited + span);
+        self.supplied = (bytes, waited);
+        if waited < SUPPLY_SECONDS || bytes <= 0.0 {
+            return;
+        }
+        let rate = bytes / waited;
+        let near = self.supply_rate.min(rate * 2.0);
+        self.supply_rate = near + RATE_WEIGHT * (rate - near);
+        // What was long ago counts less.
+        let kept = SUPPLY_SECONDS / waited;
+        self.supplied = (bytes * kept, SUPPLY_SECONDS);
     }
 }
 
@@ -251,6 +326,7 @@ mod tests {
         at: 0.0,
         all: 2.0,
         idle: 2.0,
+        usable: 2.0,
         codec_seconds: 0.0,
     };
 
@@ -271,7 +347,9 @@ mod tests {
                 carried: carried + passed * rate,
                 supplied: carried + passed * rate,
                 is_full,
+                had_room: true,
                 window_rate: 0.0,
+                most_rate: f64::INFINITY,
                 waits_for_codec: false,
                 sender: idle,
                 receiver: Some(idle),
@@ -302,6 +380,55 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_of_the_rate_has_no_more_room() {
+        let mut sense = Sense::default();
+        after(&mut sense, 0.5, 3e6, true);
+        let mut look = sense.last.unwrap();
+        look.most_rate = 3e6;
+        look.is_full = false;
+        for _ in 0..20 {
+            look.at += 0.1;
+            let found = sense.handle_look(look).unwrap();
+            assert!(found.wire_rate <= 3e6, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_bytes_of_a_file_are_not_its_rate() {
+        let mut sense = Sense::default();
+        after(&mut sense, 2.0, 5e7, false);
+        let mut look = sense.last.unwrap();
+        look.at += 0.1;
+        look.supplied += 100.0;
+        let found = sense.handle_look(look).unwrap();
+        assert!(found.supply_rate > 3e7, "{found:?}");
+    }
+
+    #[test]
+    fn a_receiver_without_room_now_and_then_is_what_holds_up() {
+        let mut sense = Sense::default();
+        after(&mut sense, 3.0, 1e7, true);
+        let mut look = sense.last.unwrap();
+        let mut found = None;
+        for step in 0..100 {
+            look.at += 0.1;
+            // Each second it has none for three looks, and then the path is full.
+            look.had_room = step % 10 > 2;
+            look.is_full = look.had_room;
+            look.carried += 7e5;
+            look.supplied += 7e5;
+            found = sense.handle_look(look);
+        }
+        let slow = found.unwrap();
+        assert!((slow.supply_rate / 7e6 - 1.0).abs() < 0.2, "{slow:?}");
+        assert!(slow.wire_rate > 1e8, "{slow:?}");
+        // It has room again.
+        let full = after(&mut sense, 14.0, 1e7, true);
+        assert!((full.wire_rate / 1e7 - 1.0).abs() < 0.1, "{full:?}");
+        assert!(full.supply_rate > 1e9);
+    }
+
+    #[test]
     fn windows_tell_before_anything_was_carried() {
         let mut sense = Sense::default();
         let look = Look {
@@ -309,7 +436,9 @@ mod tests {
             carried: 0.0,
             supplied: 0.0,
             is_full: false,
+            had_room: true,
             window_rate: 3e5,
+            most_rate: f64::INFINITY,
             waits_for_codec: false,
             sender: IDLE,
             receiver: None,
@@ -348,6 +477,7 @@ mod tests {
                 at: before.at + passed,
                 all: 2.0,
                 idle,
+                usable: 2.0,
                 codec_seconds: before.codec_seconds + passed * used,
             };
             (look.sender, look.receiver) = (cores(passed), Some(cores(told)));
@@ -368,7 +498,45 @@ mod tests {
         let wanted = told_rarely(&mut sense, 4.0, 1.5, 0.0);
         assert!((wanted.sender_cores - 1.3).abs() < 0.02, "{wanted:?}");
         let full = told_rarely(&mut sense, 8.0, 0.0, 0.0);
-        assert!((full.sender_cores - 0.12).abs() < 0.01, "{full:?}");
+        assert!((full.sender_cores - 0.1).abs() < 0.01, "{full:?}");
+        // A fast path leaves a busy host alone.
+        let mut fast = Sense::default();
+        after(&mut fast, 2.0, 1e9, true);
+        let busy = told_rarely(&mut fast, 8.0, 0.0, 0.0);
+        assert!(busy.sender_cores < 0.001, "{busy:?}");
+    }
+
+    #[test]
+    fn codecs_have_no_more_cores_than_flows_and_buffers() {
+        let mut sense = Sense::default();
+        after(&mut sense, 2.0, 1e9, true);
+        let mut look = sense.last.unwrap();
+        for _ in 0..40 {
+            look.at += 0.1;
+            look.sender = Cores {
+                at: look.at,
+                all: 64.0,
+                idle: 60.0,
+                usable: 8.0,
+                codec_seconds: 0.0,
+            };
+            look.receiver = Some(look.sender);
+            sense.handle_look(look);
+        }
+        look.at += 0.1;
+        let found = sense.handle_look(look).unwrap();
+        assert!((found.sender_cores - 8.0).abs() < 0.1, "{found:?}");
+        assert!((found.receiver_cores - 8.0).abs() < 0.1, "{found:?}");
+    }
+
+    #[test]
+    fn a_path_whose_windows_grow_is_not_steady() {
+        let mut sense = Sense::default();
+        for doubling in 0..6 {
+            let rate = 1e6 * f64::from(1_u32 << doubling);
+            assert!(after(&mut sense, 0.1, 2.0 * rate, true).is_unsteady);
+        }
+        assert!(!after(&mut sense, 1.5, 6.4e7, true).is_unsteady);
     }
 
     #[test]
@@ -390,6 +558,7 @@ mod tests {
         for odd in odds {
             let cores = Cores {
                 at: odd,
+                usable: odd,
                 all: odd,
                 idle: odd,
                 codec_seconds: odd,
@@ -400,7 +569,9 @@ mod tests {
                     carried: odd,
                     supplied: odd,
                     is_full: true,
+                    had_room: odd.is_nan(),
                     window_rate: odd,
+                    most_rate: odd,
                     waits_for_codec: true,
                     sender: cores,
                     receiver: Some(cores),

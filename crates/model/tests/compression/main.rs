@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod copies;
+mod flow;
 mod world;
 
 use longhaul_model::compression::EXPLORATION_SHARE;
@@ -19,6 +21,7 @@ fn resources(wire_rate: f64, cores: f64) -> Resources {
         supply_rate: f64::INFINITY,
         sender_cores: cores,
         receiver_cores: cores,
+        is_unsteady: false,
     }
 }
 
@@ -184,6 +187,28 @@ fn what_a_dataset_was_before_is_soon_forgotten() {
     assert!(now >= 0.97 * alone, "{now:.3e} of {alone:.3e}");
 }
 
+/// While windows grow, a codec that takes long for a block is not used.
+#[test]
+fn dear_codecs_wait_until_the_path_is_steady() {
+    let mut world = World::new(resources(1e6, 8.0), 14);
+    world.run(&[(Data::Text, 1.0)], 64);
+    let dear = |world: &World| world.compression.share(0, 5);
+    assert!(dear(&world) > 0.9);
+    let unsteady = Resources {
+        is_unsteady: true,
+        ..resources(1e6, 8.0)
+    };
+    world.compression.handle_resources(world.seconds, unsteady);
+    assert!(dear(&world) <= 0.0);
+    // A block that waited since it was dealt that gets what is in use now.
+    let renewed = world.compression.renew(0, 5);
+    assert!(renewed.is_some_and(|codec| codec < 5), "{renewed:?}");
+    world
+        .compression
+        .handle_resources(world.seconds, resources(1e12, 8.0));
+    assert_eq!(world.compression.renew(0, 5), None);
+}
+
 #[test]
 fn nonsense_breaks_nothing() {
     let odds = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0];
@@ -193,6 +218,7 @@ fn nonsense_breaks_nothing() {
             supply_rate: odd,
             sender_cores: odd,
             receiver_cores: odd,
+            is_unsteady: false,
         };
         let mut world = World::new(odd_ones, 8);
         for block in 0..100 {

@@ -57,6 +57,19 @@ impl Data {
         }
     }
 
+    /// Ratios, and seconds of a core for a byte at both ends, by codec.
+    pub fn figures(self) -> Vec<(f64, f64, f64)> {
+        let each = (0..CANDIDATES.len()).map(|codec| {
+            let ratio = self.truth().0[codec];
+            (
+                ratio,
+                self.encode_seconds(codec),
+                self.decode_seconds(codec),
+            )
+        });
+        each.collect()
+    }
+
     fn encode_seconds(self, codec: usize) -> f64 {
         CANDIDATES[codec].0 * 1e-9 / self.truth().1
     }
@@ -98,16 +111,21 @@ pub struct World {
     pub seconds: f64,
 }
 
+/// What is known of them at first.
+pub fn candidates() -> Vec<Candidate> {
+    let each = CANDIDATES.iter().enumerate();
+    let each = each.map(|(place, (encode, decode))| Candidate {
+        encode_seconds: encode * 1e-9,
+        decode_seconds: decode * 1e-9,
+        judges: JUDGES.contains(&place),
+    });
+    each.collect()
+}
+
 impl World {
     pub fn new(resources: Resources, seed: u64) -> World {
-        let candidates = CANDIDATES.iter().enumerate();
-        let candidates = candidates.map(|(place, (encode, decode))| Candidate {
-            encode_seconds: encode * 1e-9,
-            decode_seconds: decode * 1e-9,
-            judges: JUDGES.contains(&place),
-        });
         World {
-            compression: Compression::new(candidates.collect()),
+            compression: Compression::new(candidates()),
             resources,
             random: Random::new(seed),
             fixed: None,

@@ -108,6 +108,8 @@ pub(super) struct Streams {
     silent_moves: u32,
     /// The receiver has no room: streams wait for it.
     choked: bool,
+    /// How many times it said so.
+    chokes: u64,
     /// How much later than by its stream's rate a block usually arrives, in seconds; `None` before
     /// one has.
     lateness: Option<f64>,
@@ -432,7 +434,13 @@ impl Streams {
                 stream.progress = now;
             }
         }
+        self.chokes += u64::from(!room && !self.choked);
         self.choked = !room;
+    }
+
+    /// How many times the receiver's room ended.
+    pub fn chokes(&self) -> u64 {
+        self.chokes
     }
 
     /// A block that would be there sooner by another stream that is free;
