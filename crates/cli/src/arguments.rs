@@ -494,10 +494,10 @@ pub struct CopyArguments {
     /// Use the flows that a plan chose: the output of `longhaul plan --json`, or a graph's file.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Compress blocks on the way. `auto` measures the data, the path and the cores while the copy
-    /// runs, and uses for each block the codec that gains most, or none. `zstd[:LEVEL]` and `lz4`
-    /// are used for every block that gets smaller. Between two paths of this host `auto` is off.
-    #[arg(long, value_name = "auto|off|CODEC[:LEVEL]", value_parser = parse_compression, default_value = "off")]
+    /// Compress blocks on the way: auto, off, CODEC[:LEVEL]. `auto` measures while the copy runs,
+    /// and uses for each block what gains most, or nothing. `zstd[:LEVEL]` and `lz4` are used for
+    /// every block that gets smaller. Between two paths of this host and from zero: `auto` is off.
+    #[arg(long, value_name = "HOW", value_parser = parse_compression, default_value = "auto")]
     pub compress: CompressionArgument,
     /// Bytes of a number in arrays (1, 2, 4 or 8), whose bytes are put in order before a codec;
     /// 1: there are no arrays [default: found by samples]

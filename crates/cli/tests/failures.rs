@@ -833,6 +833,7 @@ fn a_run_that_waited_for_a_place_does_not_end_a_newer_one() {
     let copy = || {
         let mut copy = daemon.command("cp");
         copy.args(["--json", "--timeout", "300s", "--bwlimit", "10kB"]);
+        copy.args(["--compress", "off"]);
         copy.arg(&source).arg(daemon.url(""));
         Running::start(&mut copy)
     };
@@ -918,6 +919,8 @@ impl Pushing {
         let mut command = longhaul();
         command
             .args(["cp", "-r", "--json", "--memory", "8MiB", "--timeout", "3s"])
+            // What goes wrong does so after a number of bytes on the wire.
+            .args(["--compress", "off"])
             .args(["--fingerprint", &self.daemon.fingerprint, "--token-file"])
             .arg(self.daemon.tokens_for(self.proxy.address))
             .args(from)

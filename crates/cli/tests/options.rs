@@ -108,7 +108,8 @@ fn codecs_are_chosen_where_the_path_is_slow() {
     }
     tree::write(&stage.path("data/text"), &text);
     tree::write(&stage.path("data/noise"), &random.bytes(3 << 20));
-    let flags = ["--json", "--compress", "auto", "--bwlimit", "3MB/s"];
+    // What is chosen without an option.
+    let flags = ["--json", "--bwlimit", "3MB/s"];
     let push = run(&mut stage.push(&flags, "data", "there")).expect(0);
     let pull = run(&mut stage.pull(&flags, "there/data", "back")).expect(0);
     for (way, finished) in [("push", push), ("pull", pull)] {
@@ -132,6 +133,14 @@ fn codecs_are_chosen_where_the_path_is_slow() {
         assert!(!decoded.is_empty(), "{way}: {summary}");
     }
     tree::assert_same(&stage.path("data"), &stage.path("back/data"));
+    // What is too little to be tried is not, and on one host there is no path without a bound.
+    tree::write(&stage.path("note"), &text[..40_000]);
+    let small = run(&mut stage.push(&flags, "note", "small")).expect(0);
+    let unbound = run(&mut stage.push(&flags[..1], "data", "unbound")).expect(0);
+    for finished in [small, unbound] {
+        let summary = finished.summary();
+        assert_eq!(summary["codecs"]["source_cpu_seconds"], 0.0, "{summary}");
+    }
     let mut local = longhaul();
     local.current_dir(stage.directory.path());
     local.args(["cp", "-r", "--json", "--compress", "auto", "data", "here"]);
@@ -1086,7 +1095,7 @@ fn a_principal_leaves_sessions_to_others() {
         tree::write(&tokens, line.as_bytes());
         fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
         let mut command = longhaul();
-        command.args(["cp", "--json", "--bwlimit", "10kB"]);
+        command.args(["cp", "--json", "--bwlimit", "10kB", "--compress", "off"]);
         command.args(["--fingerprint", &daemon.fingerprint, "--token-file"]);
         command.arg(tokens).arg(daemon.url("a")).arg(path(name));
         command
@@ -1122,7 +1131,8 @@ fn a_restart_has_the_place_of_the_session_that_it_fences() {
     let daemon = Daemon::with(&root, &["--write", "--sessions", "1"]);
     let copy = |limit: &str| {
         let mut command = daemon.command("cp");
-        command.args(["--json", "--bwlimit", limit]).arg(&source);
+        command.args(["--json", "--compress", "off", "--bwlimit", limit]);
+        command.arg(&source);
         command.arg(daemon.url(""));
         command
     };

@@ -198,7 +198,7 @@ pub enum Compression {
 }
 
 /// How blocks are compressed where nobody says.
-pub const USUAL_COMPRESSION: Option<Compression> = None;
+pub const USUAL_COMPRESSION: Option<Compression> = Some(Compression::Auto);
 
 fn usual_compression() -> Option<Compression> {
     USUAL_COMPRESSION

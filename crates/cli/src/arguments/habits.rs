@@ -80,7 +80,7 @@ const LONG: &[(&str, Meaning)] = &[
     ("list-only", No("it is `longhaul ls`")),
     ("mkpath", Always),
     ("multi-thread-streams", NoOf(STREAMS)),
-    ("no-compress", Always),
+    ("no-compress", Is("--compress=off")),
     ("no-inplace", Always),
     ("no-motd", Always),
     ("no-whole-file", No(WHOLE)),

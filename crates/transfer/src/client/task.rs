@@ -148,6 +148,7 @@ impl Task {
         self.spec.compression == Some(Compression::Auto)
             && self.settings.operation == handshake::Operation::Copy
             && self.spec.direction() != Direction::Local
+            && !is_made(&self.sources)
     }
 
     /// Whether what is sent from here is one file.
@@ -335,4 +336,13 @@ fn fill(endpoint: &mut Endpoint) {
     {
         path.push(b'/');
     }
+}
+
+/// Whether the data are zeros that are made: such a copy measures what carries them.
+fn is_made(sources: &[Endpoint]) -> bool {
+    let is_zero = |source: &Endpoint| {
+        matches!(source, Endpoint::Zero(_))
+            || matches!(source.remote_path(), Some(RemotePath::Zero(_)))
+    };
+    sources.iter().any(is_zero)
 }
