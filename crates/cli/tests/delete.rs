@@ -370,3 +370,76 @@ fn rules_above_what_is_copied_protect() {
     assert_eq!(names(&ours), names(&theirs));
     assert!(ours.join("from/zzz").exists());
 }
+
+/// What lies deeper than so many directories in something that the source does not have stays.
+#[test]
+fn what_lies_very_deep_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    write(&from.join("same"), b"same");
+    let deep = ["d"; 105].join("/");
+    write(&to.join("gone").join(&deep).join("file"), b"deep");
+    write(&to.join("gone/file"), b"gone");
+    mirror(&["--delete"], &from, &to)
+        .expect(2)
+        .says(&["more than 100 directories lie within each other"]);
+    assert!(to.join("gone").join(deep).join("file").exists());
+    assert!(!to.join("gone/file").exists());
+}
+
+/// A script with the binary and two directories, where it may mount. None if it may not, which is
+/// said.
+fn mounting(script: &str, (from, to): (&Path, &Path)) -> Option<Finished> {
+    if !support::is_root() {
+        return None;
+    }
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-c", script]);
+    shell.arg(longhaul().get_program()).args([from, to]);
+    shell.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    shell.env("XDG_STATE_HOME", "/nonexistent/state");
+    Some(run(&mut shell))
+}
+
+/// A bind mount has the device of the file system that it is of, which may be the same.
+#[test]
+fn what_is_mounted_at_the_destination_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    write(&from.join("same"), b"same");
+    write(&place.path().join("elsewhere/precious"), b"precious");
+    fs::create_dir_all(to.join("gone/mounted")).unwrap();
+    write(&to.join("gone/file"), b"gone");
+    let script = "mount --bind \"$1/../elsewhere\" \"$2/gone/mounted\" || exit 99\n\
+                  exec \"$0\" cp -r --delete \"$1/\" \"$2\"";
+    let Some(done) = mounting(script, (&from, &to)) else {
+        return;
+    };
+    done.expect(2).says(&["gone/mounted", "mount point"]);
+    assert!(place.path().join("elsewhere/precious").exists());
+    assert!(!to.join("gone/file").exists());
+}
+
+/// What was copied from a file system that is unmounted before the names are compared is not
+/// deleted again: its mount point is an empty directory then.
+#[test]
+fn what_is_unmounted_at_the_source_meanwhile_deletes_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    fs::create_dir_all(from.join("a/disk")).unwrap();
+    write(&from.join("z"), &vec![7; 6 << 20]);
+    write(&to.join("gone"), b"gone");
+    // The large file comes last, and slowly.
+    let script = "mount -t tmpfs tmpfs \"$1/a/disk\" || exit 99\n\
+                  echo x >\"$1/a/disk/file\"\n\
+                  \"$0\" cp -r --delete --bwlimit 1MB/s \"$1/\" \"$2\" & copy=$!\n\
+                  until [ -e \"$2/a/disk/file\" ]; do kill -0 $copy || exit 98; sleep 0.02; done\n\
+                  umount -l \"$1/a/disk\" || exit 97\n\
+                  wait $copy";
+    let Some(done) = mounting(script, (&from, &to)) else {
+        return;
+    };
+    done.expect(2)
+        .says(&["a/disk", "another file system than when it was copied"]);
+    assert!(to.join("a/disk/file").exists() && to.join("gone").exists());
+}

@@ -8,11 +8,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::Daemon;
 use support::process::{longhaul, run};
+use support::proxy::Proxy;
+use support::random::Random;
 use support::tree::{set_modified, write};
 use support::ways::{WAYS, copy, names, slashed};
+use support::{Daemon, daemon};
 
 /// Names that stay: directories, and what is not at the destination as it is here.
 fn source(root: &Path) {
@@ -97,4 +101,43 @@ fn a_dry_run_moves_nothing_and_reading_alone_is_no_right() {
             .says(&[text]);
     }
     assert_eq!(names(&from), before);
+}
+
+/// Between the last look while it was read and the removal somebody may write to it: what is
+/// durable at the destination is not what is here.
+#[test]
+fn what_changed_after_it_was_copied_stays() {
+    const LENGTH: usize = 200 << 10;
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let daemon = Daemon::start(&root);
+    let proxy = Proxy::to(daemon.address);
+    let file = place.path().join("from/file");
+    let data = Random::new(42).bytes(LENGTH);
+    write(&file, &data);
+    // All of it was read and sent, and nothing was heard of it.
+    let (handle, changes, changed) = (
+        proxy.handle(),
+        file.clone(),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let noted = Arc::clone(&changed);
+    proxy.after(LENGTH as u64, move || {
+        handle.hold(|| fs::write(&changes, b"changed").unwrap());
+        noted.store(true, Ordering::Relaxed);
+    });
+    let mut command = longhaul();
+    command
+        .args(["cp", "-r", "--move", "--fingerprint", &daemon.fingerprint])
+        .arg("--token-file")
+        .arg(daemon.tokens_for(proxy.address))
+        .arg(slashed(&place.path().join("from")))
+        .arg(daemon::url(proxy.address, "to"));
+    run(&mut command)
+        .expect(2)
+        .says(&["it was copied, and then changed at the source, where it stays"]);
+    assert!(changed.load(Ordering::Relaxed));
+    assert_eq!(fs::read(&file).unwrap(), b"changed");
+    assert!(fs::read(root.join("to/file")).unwrap() == data);
 }

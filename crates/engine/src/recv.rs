@@ -15,6 +15,7 @@
 //! - `deletion` removes what the source does not have, once everything is copied;
 //! - [`compare`] says what is there already, `contents` reads whether that is the same.
 
+mod announced;
 pub mod asked;
 pub mod backup;
 pub mod commit;
@@ -43,7 +44,7 @@ use longhaul_proto::block::{BlockHeader, Content, ContentName};
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Operation;
-use longhaul_proto::manifest::TreePath;
+use longhaul_proto::manifest::{Entry, TreePath};
 use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::receiver::{ReceiverSettings, Verdict};
 use longhaul_proto::session::StreamId;
@@ -60,6 +61,7 @@ use crate::session::streams::Stop;
 use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
+use announced::Announced;
 use asked::Asked;
 use commit::Discarding;
 use compare::Listed;
@@ -77,6 +79,8 @@ pub struct ReceiveSide {
     pub(crate) destination: Destination,
     /// What may come; `None` if the other end decides that.
     pub(crate) asked: Option<Asked>,
+    /// The paths of entries, which further names are tied to; `None` where there are none.
+    announced: Option<Mutex<Announced>>,
     /// Its seat among the sessions of this process.
     pub(crate) seat: Arc<Seat>,
     pub(crate) folders: Folders,
@@ -114,6 +118,7 @@ impl ReceiveSide {
     /// Into this destination.
     pub fn new(destination: Destination) -> ReceiveSide {
         let seat = Arc::new(Seat::take(Role::Receiving, &destination.principal));
+        let links = destination.keeper.keeping().hard_links;
         ReceiveSide {
             folders: Folders::seated(
                 (Arc::clone(&destination.anchor), Arc::clone(&seat)),
@@ -126,6 +131,7 @@ impl ReceiveSide {
             extras: Extras::default(),
             deletions: Deletions::default(),
             parts: Parts::default(),
+            announced: links.then(Mutex::default),
             destination,
             asked: None,
             arrived: Queue::default(),
@@ -155,6 +161,14 @@ impl ReceiveSide {
         ReceiveSide {
             asked: Some(asked),
             ..ReceiveSide::new(destination)
+        }
+    }
+
+    /// The other end announced entries.
+    fn note_announced<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
+        if let Some(announced) = &self.announced {
+            let mut announced = lock(announced);
+            entries.for_each(|entry| announced.note(entry));
         }
     }
 
@@ -199,6 +213,12 @@ impl ReceiveSide {
     ) -> Result<(), SessionError> {
         if let Some(asked) = &self.asked {
             asked.check_content(&header.content)?;
+        }
+        match &header.content {
+            Content::Piece(piece) => self.note_announced([&piece.entry].into_iter()),
+            Content::Pack(packed) => {
+                self.note_announced(packed.iter().map(|packed| &packed.entry));
+            }
         }
         // In clear, a twin must not make this block's checksums be forgotten
         // between the verdict and the match.
@@ -356,6 +376,9 @@ impl ReceivingStages for ReceiveSide {
     fn check_message(&self, message: &Message) -> Result<(), SessionError> {
         if let Some(asked) = &self.asked {
             asked.check_message(message)?;
+        }
+        if let Message::Entries(entries) = message {
+            self.note_announced(entries.iter());
         }
         Ok(())
     }

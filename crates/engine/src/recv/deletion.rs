@@ -133,3 +133,60 @@ fn too_many(count: u64, most: u64) -> Failure {
     );
     Failure::new(FailureKind::Other, text)
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::sync::Arc;
+
+    use longhaul_proto::deletion::Deletion;
+    use longhaul_proto::handshake::Landing;
+    use longhaul_proto::manifest::Timestamp;
+
+    use super::*;
+    use crate::journal::Owner;
+    use crate::recv::landing::{Arrival, Destination, Missing};
+    use crate::session::TransferSettings;
+    use crate::storage::roots::Anywhere;
+
+    /// A peer that calls something a single file may name any directory of the destination.
+    #[test]
+    fn where_a_single_file_lands_nothing_is_deleted() {
+        for (landing, operation, plans) in [
+            (Landing::As, Operation::Copy, false),
+            (Landing::As, Operation::DryRun, false),
+            (Landing::As, Operation::Verify, true),
+            (Landing::Within, Operation::Copy, true),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let arrival = Arrival {
+                set_ids: Default::default(),
+                keeper: Default::default(),
+                backup: None,
+                principal: "tester".to_owned(),
+                source: [7; 32],
+                anywhere: [0; 32],
+                host: [0; 32],
+                owner: Owner {
+                    host: "test".into(),
+                    process: 1,
+                    started: Timestamp::default(),
+                    session: [1; 16],
+                },
+            };
+            let path = place.path().join("there");
+            let path = path.as_os_str().as_bytes();
+            let there = Destination::open(&Anywhere, path, landing, Missing::Make, arrival);
+            let side = Arc::new(ReceiveSide::new(there.unwrap()));
+            let settings = TransferSettings {
+                operation,
+                deletion: Some(Arc::new(Deletion::default())),
+                ..TransferSettings::default()
+            };
+            let transfer = Transfer::receiving_into(settings, &side, Arc::new(|_| {}));
+            let planned = matches!(transfer.begin_plan(&side), State::Planning(_));
+            assert_eq!(planned, plans, "{landing:?} {operation:?}");
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
 use rustix::io::Errno;
 
@@ -13,6 +13,7 @@ use super::commit::{Staged, StagedFile};
 use super::parts::journal_failure;
 use crate::failure::failure_of;
 use crate::journal::temporary;
+use crate::queue::lock;
 use crate::session::Transfer;
 use crate::storage::{Directory, FileKind};
 
@@ -41,12 +42,40 @@ pub(super) fn are_one(side: &ReceiveSide, path: &TreePath, target: &TreePath) ->
     Ok(place(own) == place(first) && own.kind != FileKind::Directory)
 }
 
+impl ReceiveSide {
+    /// Sees to it that a further name is one of the entry that it names, and not of anything else
+    /// that lies beneath the anchor.
+    fn tie(&self, entry: &Entry, (first, target): (EntryId, &TreePath)) -> Result<(), Failure> {
+        let shown = entry.path.to_string();
+        let tied = match &self.announced {
+            Some(announced) => lock(announced).is(first, target),
+            None => Ok(false),
+        };
+        match tied {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let text = format!(
+                    "{shown}: the other end calls it another name of {target}, which is not what it \
+                     sent under that number: use the same release of longhaul on both ends"
+                );
+                Err(Failure::new(FailureKind::Other, text))
+            }
+            Err(error) => Err(failure_of("keep track of the names of", &shown, &error)),
+        }
+    }
+}
+
 impl Transfer {
     /// Makes a further name, or finds that it is one.
     pub(super) fn link(&self, side: &ReceiveSide, entry: Entry) {
-        let EntryKind::HardLink { target, .. } = &entry.kind else {
+        let EntryKind::HardLink { target, first } = &entry.kind else {
             return;
         };
+        if let Err(failure) = side.tie(&entry, (*first, target)) {
+            let done = vec![(entry, Outcome::Failed(failure))];
+            self.tell_receiver(|receiver| receiver.handle_packed(done));
+            return;
+        }
         let done = match are_one(side, &entry.path, target) {
             Ok(true) => Ok(None),
             Ok(false) | Err(_) => self.stage_link(side, &entry, target).map(Some),

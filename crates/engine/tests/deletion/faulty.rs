@@ -19,6 +19,9 @@ use super::support::Random;
 
 const DIRECTORIES: [&str; 7] = ["", "a", "b", "c", "a/b", "b/a", "c/a"];
 
+/// Where a directory is moved to.
+pub const MOVED_AWAY: &str = "moved away";
+
 /// What goes wrong.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -38,9 +41,20 @@ enum Wrong {
     Add,
     /// Somebody writes to the files in it once all is planned.
     Change,
+    /// Somebody moves it away once all is planned.
+    Move,
 }
 
 impl Fault {
+    /// Somebody moves a directory away, to keep it, once all is planned.
+    pub fn moved(directory: &'static str) -> Fault {
+        Fault {
+            directory,
+            time: 0,
+            what: Wrong::Move,
+        }
+    }
+
     /// The anchor of a destination is listed for more than deletion, before and after it: its
     /// faults are in `below` alone.
     pub fn random(chance: &mut Random, below: bool) -> Fault {
@@ -127,7 +141,7 @@ impl Faults {
         match fault {
             Some(Wrong::List) => Err(io::Error::from_raw_os_error(5)),
             Some(Wrong::BreakOff(after)) => Ok(Some(after)),
-            Some(Wrong::Add | Wrong::Change) | None => Ok(None),
+            Some(Wrong::Add | Wrong::Change | Wrong::Move) | None => Ok(None),
         }
     }
 
@@ -158,6 +172,9 @@ impl Faults {
                             came.changed.insert(name);
                         }
                     }
+                }
+                Wrong::Move => {
+                    std::fs::rename(&directory, self.root.join(MOVED_AWAY)).unwrap();
                 }
                 Wrong::List | Wrong::BreakOff(_) => {}
             }

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use faulty::{Fault, Faults, Faulty};
+use faulty::{Fault, Faults, Faulty, MOVED_AWAY};
 use longhaul_engine::send::source::What;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::deletion::Deletion;
@@ -217,6 +217,34 @@ fn nothing_is_deleted_that_the_model_keeps() {
         deleted > 1000 && undeleted > 100 && faulted > 100 || cases() < 1000,
         "{deleted} {undeleted} {faulted}"
     );
+}
+
+/// What is in a directory that somebody moved away when all was planned stays where it is now.
+#[test]
+fn what_was_moved_away_meanwhile_stays() {
+    let place = place();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for directory in ["a", "b"] {
+        std::fs::create_dir_all(from.join(directory)).unwrap();
+        std::fs::write(from.join(directory).join("same"), b"same").unwrap();
+        std::fs::create_dir_all(to.join(directory)).unwrap();
+        std::fs::write(to.join(directory).join("more"), b"more").unwrap();
+    }
+    let faults = Arc::new(Faults::new(&[Fault::moved("b")], &to));
+    let root = Faulty::root(PosixDirectory::open_root(&to).unwrap(), &faults);
+    let destination = destination(root);
+    let mut settings = settings();
+    settings.epoch = destination.take().unwrap();
+    settings.deletion = Some(Arc::new(Deletion::default()));
+    let root = PosixDirectory::open_root(&from).unwrap();
+    let from_root = sources(root, What::Contents);
+    let ends = Ends::start_selecting(settings, (from_root, &Selection::default()), destination);
+    assert!(ends.join(0, false));
+    let ended = ends.finish("moved away");
+    assert_eq!(ended.sent.deleted, [b"a/more".to_vec()]);
+    let moved = to.join(MOVED_AWAY);
+    assert_eq!(std::fs::read(moved.join("more")).unwrap(), b"more");
+    assert!(moved.join("same").exists() && !to.join("a/more").exists());
 }
 
 /// A place in memory if there is one: each case syncs what it writes.

@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use longhaul_engine::recv::backup::Backups;
+use longhaul_engine::send::source::What;
 use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{DataMode, Directory, FileKind};
+use longhaul_proto::backup::Backup;
 
 use crate::mounts::mount_folding;
 use crate::support::Random;
-use crate::support::ends::{Ended, copy, settings};
+use crate::support::ends::{Ended, Ends, copy, destination, settings, sources};
 use crate::support::tree::{self, Node, Tree};
 
 /// Names that are one where case is folded, over many packs and in both ways that files go.
@@ -141,5 +144,59 @@ fn names_that_are_one_on_ntfs() {
             copy_twice(&root, "NTFS");
         }
         Err(skipped) => skipped.report("NTFS that ignores case"),
+    }
+}
+
+/// The name of a backup is another spelling of what is there, which the copy has, too.
+#[test]
+fn a_backup_takes_no_name_under_another_spelling() {
+    let storage = ForgettingStorage::new();
+    storage.fold_case();
+    let chance = &mut Random::new(42);
+    let directory = Node::Directory {
+        mode: 0o755,
+        modified: Default::default(),
+    };
+    let mut there = Tree::new();
+    there.insert(b"top".to_vec(), directory);
+    for path in ["top/run", "top/run.old", "top/other"] {
+        there.insert(path.into(), tree::file(chance, 900));
+    }
+    tree::build(&storage.root(), &there);
+    let mut content = there.clone();
+    for path in ["top/run", "top/other"] {
+        content.insert(path.into(), tree::file(chance, 901));
+    }
+    let source = ForgettingStorage::new().root();
+    tree::build(&source, &content);
+    let asked = Backup {
+        suffix: b".OLD".to_vec().into(),
+        directory: None,
+    };
+    let destination = destination(storage.root()).keeping_backups(Backups::beside(&asked));
+    let mut settings = settings();
+    settings.asks = true;
+    settings.epoch = destination.take().unwrap();
+    let top = source.open_directory(b"top").unwrap();
+    let from = sources(top, What::Tree(b"top"[..].into()));
+    let ends = Ends::start(settings, from, destination);
+    for number in 0..2 {
+        ends.join(number, false);
+    }
+    let ended = ends.finish("folding");
+    let failed: Vec<&Vec<u8>> = ended.sent.failed.keys().collect();
+    assert_eq!(failed, [b"top/run"]);
+    let root = storage.root();
+    let data = |tree: &Tree, path: &str| match &tree[path.as_bytes()] {
+        Node::File { data, .. } => Some(data.clone()),
+        _ => None,
+    };
+    for (at, tree, path) in [
+        ("top/run", &there, "top/run"),
+        ("top/run.old", &there, "top/run.old"),
+        ("top/other", &content, "top/other"),
+        ("top/other.OLD", &there, "top/other"),
+    ] {
+        assert_eq!(content_at(&root, at.as_bytes()), data(tree, path), "{at}");
     }
 }

@@ -1,16 +1,24 @@
 //! A sender of what nobody asked for: devices, hard links, a mode for the destination itself.
 
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::recv::keeper::{Keeper, May};
+use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
+use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::attributes::{Attributes, Extended};
 use longhaul_proto::filter::LeftOut;
+use longhaul_proto::handshake::Landing;
+use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::{
     AnchorState, Entry, EntryId, EntryKind, SpecialKind, Timestamp, TreePath,
 };
 use longhaul_proto::message::Message;
 
 use crate::peer::{Peer, Place, file, pack, short};
+use crate::support::ends::arrival;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -87,6 +95,55 @@ fn what_nobody_asked_for_is_not_made() {
     let after = std::fs::metadata(&root).unwrap().permissions().mode();
     assert_eq!(after, mode);
     place.assert_untouched("kinds");
+}
+
+/// A further name becomes one of what came by the number that it names, and of nothing else that is
+/// there.
+#[test]
+fn a_further_name_is_tied_to_its_entry() {
+    let place = Place::new();
+    let root = place.root();
+    std::fs::write(root.join("own"), b"own").unwrap();
+    let keeping = Keeping {
+        hard_links: true,
+        ..Keeping::default()
+    };
+    let arrival = Arrival {
+        keeper: Arc::new(Keeper::new(keeping, May::ANYTHING).unwrap()),
+        ..arrival()
+    };
+    let path = [root.as_os_str().as_bytes(), b"/"].concat();
+    let there = Destination::open(&Anywhere, &path, Landing::Within, Missing::Make, arrival);
+    let mut peer = Peer::of_destination(there.unwrap(), short());
+    peer.block(&pack(file(0, b"came", 4), b"data"), b"data");
+    for (id, path, target, first) in [
+        (1, &b"of own"[..], &b"own"[..], 0),
+        (2, b"of came", b"came", 0),
+        (3, b"of a further one", b"of came", 2),
+    ] {
+        let link = EntryKind::HardLink {
+            target: TreePath::new(target).unwrap(),
+            first: EntryId(first),
+        };
+        peer.block(&pack(of_kind(id, path, link), b""), b"");
+    }
+    let until = Instant::now() + PATIENCE;
+    let counts = || {
+        let progress = peer.end.progress();
+        (progress.failed_entries, progress.done_entries)
+    };
+    while counts() != (2, 2) {
+        assert!(Instant::now() < until, "{:?}", counts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(peer);
+    let status = |name: &str| std::fs::metadata(root.join(name)).unwrap();
+    assert_eq!((status("own").nlink(), status("came").nlink()), (1, 2));
+    assert_eq!(status("of came").ino(), status("came").ino());
+    for name in ["of own", "of a further one"] {
+        assert!(root.join(name).symlink_metadata().is_err(), "{name}");
+    }
+    place.assert_untouched("links");
 }
 
 /// Attributes beyond their bounds, and a name that comes before what it is a name of.

@@ -122,6 +122,13 @@ impl Peer {
         Peer::new(Transfer::receiving(settings, side, Arc::new(|_| {})))
     }
 
+    /// To an end that receives there.
+    pub fn of_destination(there: Destination, settings: TransferSettings) -> Peer {
+        there.take().unwrap();
+        let side = ReceiveSide::new(there);
+        Peer::new(Transfer::receiving(settings, side, Arc::new(|_| {})))
+    }
+
     /// To an end that keeps nothing of what it receives.
     pub fn of_sink(settings: TransferSettings) -> Peer {
         let side = ReceiveSide::new(Destination::sink(sink(), arrival()));
