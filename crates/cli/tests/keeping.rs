@@ -542,3 +542,158 @@ fn hard_links_survive_a_kill() {
     assert_eq!(count(&again, "files"), 0);
     assert_eq!(count(&again, "skipped_entries"), 180);
 }
+
+/// A daemon of a user without rights, and the directory that it serves.
+fn unprivileged_daemon(place: &Path) -> (Daemon, PathBuf) {
+    let served = place.join("served");
+    fs::create_dir(&served).unwrap();
+    chown(&served, Some(NOBODY), Some(NOBODY)).unwrap();
+    let binary = binary_in(place);
+    let mut arguments: Vec<OsString> = vec!["--root".into(), served.clone().into()];
+    arguments.extend(["--write", "--keep-set-ids"].map(Into::into));
+    let daemon = Daemon::of(arguments, |command| {
+        let words: Vec<OsString> = command.get_args().map(Into::into).collect();
+        let state = words.iter().position(|word| word == "--state").unwrap() + 1;
+        chown(Path::new(&words[state]), Some(NOBODY), Some(NOBODY)).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(&binary).args(words);
+        command.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+        command.env("XDG_STATE_HOME", "/nonexistent/state");
+        command
+    });
+    (daemon, served)
+}
+
+/// rsync whose other end, at "host", is one that has it in attributes.
+fn rsync_to_fake(place: &Path, flags: &[&str]) -> Command {
+    let shell = place.join("shell");
+    if !shell.exists() {
+        fs::write(&shell, "#!/bin/sh\nshift\nexec \"$@\"\n").unwrap();
+        set_mode(&shell, 0o755);
+    }
+    let mut rsync = Command::new("rsync");
+    rsync.arg("-e").arg(shell).arg("-M--fake-super").args(flags);
+    rsync
+}
+
+fn at_host(path: &Path) -> OsString {
+    let mut at = OsString::from("host:");
+    at.push(with_slash(path));
+    at
+}
+
+/// A user without rights keeps all of it in attributes, from which either tool gives it back.
+#[test]
+fn what_only_root_may_keep_is_kept_in_attributes_as_rsync_does() {
+    if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap", "setpriv"]) {
+        return;
+    }
+    let place = place();
+    let source = awkward(place.path());
+    let (daemon, served) = unprivileged_daemon(place.path());
+    let push = |flags: &[&str]| {
+        let mut command = daemon.command("cp");
+        command.args(["-aHAX", "--json", "-M--fake-super"]);
+        run(command
+            .args(flags)
+            .arg(with_slash(&source))
+            .arg(daemon.url("to")))
+    };
+    let pushed = push(&["--keep-set-ids"]).expect(0);
+    let to = served.join("to");
+    // All belongs to the daemon's user, and nothing is special.
+    let real = fs::metadata(to.join("null")).unwrap();
+    assert_eq!((real.is_file(), real.uid()), (true, NOBODY));
+    assert_eq!(fs::metadata(to.join("set-id")).unwrap().mode() & 0o7000, 0);
+    assert_eq!(pushed.summary()["notices"], serde_json::json!([]));
+    assert_no_leftovers(&to);
+    let again = push(&["--keep-set-ids"]).expect(0);
+    assert_eq!(
+        (count(&again, "files"), count(&again, "fixed_entries")),
+        (0, 0)
+    );
+    let mut rsync = rsync_to_fake(place.path(), &["-aHAXn", "--delete", "--itemize-changes"]);
+    let found = rsync.arg(with_slash(&source)).arg(at_host(&to)).output();
+    let found = found.unwrap();
+    assert!(found.status.success(), "{found:?}");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "");
+    // Back through the daemon, on this host, and by rsync.
+    let mut command = daemon.command("cp");
+    command.args(["-aHAX", "-M--fake-super", "--keep-set-ids"]);
+    let back = place.path().join("back");
+    run(command.arg(daemon.url("to/")).arg(&back)).expect(0);
+    assert_eq!(rsync_finds(&source, &back), "");
+    let here = place.path().join("here");
+    copy(&["-aHAX", "--fake-super=source"], with_slash(&to), &here).expect(0);
+    assert_eq!(rsync_finds(&source, &here), "");
+    let mut rsync = rsync_to_fake(place.path(), &["-aHAX"]);
+    let by_rsync = place.path().join("by rsync");
+    let done = rsync.arg(at_host(&to)).arg(&by_rsync).status().unwrap();
+    assert!(done.success());
+    assert_eq!(rsync_finds(&source, &by_rsync), "");
+}
+
+/// What rsync kept in attributes is read, and found unchanged.
+#[test]
+fn what_rsync_kept_in_attributes_is_given_back() {
+    if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
+        return;
+    }
+    let place = place();
+    let source = awkward(place.path());
+    let kept = place.path().join("kept");
+    let mut rsync = rsync_to_fake(place.path(), &["-aHAX"]);
+    let done = rsync.arg(with_slash(&source)).arg(at_host(&kept)).status();
+    assert!(done.unwrap().success());
+    let to = place.path().join("to");
+    copy(&["-aHAX", "--fake-super=source"], with_slash(&kept), &to).expect(0);
+    assert_eq!(rsync_finds(&source, &to), "");
+    let same = copy(
+        &["-aHAX", "--fake-super=destination"],
+        with_slash(&source),
+        &kept,
+    )
+    .expect(0);
+    assert_eq!(
+        (count(&same, "files"), count(&same, "fixed_entries")),
+        (0, 0)
+    );
+    // From one such tree to another one, and deleted there.
+    let other = place.path().join("other");
+    copy(&["-aHAX", "--fake-super"], with_slash(&kept), &other).expect(0);
+    for name in ["null", "link"] {
+        fs::remove_file(source.join(name)).unwrap();
+    }
+    let flags = ["-aHAX", "--fake-super=destination", "--delete"];
+    let mirrored = copy(&flags, with_slash(&source), &other).expect(0);
+    assert_eq!(count(&mirrored, "deleted_entries"), 2);
+    let mut rsync = rsync_to_fake(place.path(), &["-aHAXn", "--delete", "--itemize-changes"]);
+    let found = rsync.arg(with_slash(&source)).arg(at_host(&other)).output();
+    assert_eq!(String::from_utf8_lossy(&found.unwrap().stdout), "");
+}
+
+#[test]
+fn an_end_without_attributes_is_refused_or_named() {
+    let place = place();
+    tree::write(&place.path().join("src/f"), b"f");
+    let [from, to] = ["src", "to"].map(|name| place.path().join(name));
+    for (flags, why) in [
+        (
+            &["-r", "-M--fake-super"][..],
+            "no end of the copy is at another host",
+        ),
+        (&["-r", "-M--sparse"], "takes no options but --fake-super"),
+        (
+            &["-r", "--fake-super=there?"],
+            "source, destination or both",
+        ),
+        (&["-rL", "--fake-super=source"], "leave --copy-links out"),
+    ] {
+        copy(flags, &from, &to).expect(1).says(&[why]);
+    }
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--fake-super", "one:a", "two:b"]);
+    run(&mut command).expect(1).says(&["--fake-super=source"]);
+    assert!(!to.exists());
+}

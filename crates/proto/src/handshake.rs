@@ -87,8 +87,11 @@ impl Feature {
     pub const FILTERED_VERIFY: Feature = Feature(31);
     /// The sender tells files of rules that are not copied, for a deletion.
     pub const TOLD_RULES: Feature = Feature(32);
+    /// Owners, special files and privileged attributes are kept in attributes that any user may set
+    /// ([`Keeping::as_attribute`]).
+    pub const FAKE_SUPER: Feature = Feature(36);
     /// Everything this version knows.
-    pub const ALL: [Feature; 20] = [
+    pub const ALL: [Feature; 21] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -109,6 +112,7 @@ impl Feature {
         Feature::BACKUP,
         Feature::FILTERED_VERIFY,
         Feature::TOLD_RULES,
+        Feature::FAKE_SUPER,
     ];
 }
 
@@ -669,6 +673,7 @@ impl Request {
             .chain(digests)
             .chain(self.selection.as_ref().map(|_| Feature::SELECTION))
             .chain(self.keeping.as_ref().map(|_| Feature::KEEPING))
+            .chain(self.fakes().then_some(Feature::FAKE_SUPER))
             .chain((!self.criteria.is_usual()).then_some(Feature::CRITERIA))
             .chain(self.deletion.as_ref().map(|_| Feature::DELETION))
             .chain(self.moves_away.then_some(Feature::MOVE))
@@ -697,6 +702,12 @@ impl Request {
     fn is_filtered_verify(&self) -> bool {
         let filtered = self.selection.is_some() || self.deletion.is_some();
         filtered && self.operation == Operation::Verify
+    }
+
+    /// Whether the end that is asked has in attributes what only a superuser may give.
+    pub fn fakes(&self) -> bool {
+        let keeping = self.keeping.as_deref();
+        keeping.is_some_and(|keeping| keeping.as_attribute)
     }
 
     /// Whether files that are there are compared by their contents too.

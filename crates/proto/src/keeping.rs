@@ -62,8 +62,8 @@ pub struct Keeping {
     /// Which groups become which.
     #[cbor(n(15), default)]
     pub group_map: String,
-    /// Owners, devices and special bits go into an extended attribute, as with rsync's
-    /// `--fake-super`.
+    /// The end that is asked has owners, special files, special bits and privileged attributes in
+    /// extended attributes, as with rsync's `--fake-super`.
     #[cbor(n(16), default)]
     pub as_attribute: bool,
 }
@@ -151,7 +151,9 @@ impl Keeping {
         };
         let pairs = flags(self).into_iter().zip(flags(other));
         let texts = texts(self).into_iter().zip(texts(other));
-        pairs.into_iter().all(|(own, others)| !own || others)
+        let alike = self.as_attribute == other.as_attribute;
+        alike
+            && pairs.into_iter().all(|(own, others)| !own || others)
             && texts.into_iter().all(|(own, others)| own == others)
     }
 }
@@ -213,6 +215,11 @@ mod tests {
             user_map: "*:b".into(),
             ..all.clone()
         };
-        assert!(!otherwise.is_within(&all));
+        let elsewhere = Keeping {
+            as_attribute: true,
+            ..all.clone()
+        };
+        assert!(!otherwise.is_within(&all) && !elsewhere.is_within(&all));
+        assert!(!all.is_within(&elsewhere));
     }
 }

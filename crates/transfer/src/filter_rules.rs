@@ -1,6 +1,7 @@
 //! Filter rules as a caller states them, read with the files that they name.
 
 use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -97,6 +98,16 @@ fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
             most >> 10
         ))),
         false => Ok(text),
+    }
+}
+
+/// As `dir/`; a home directory that is not named as `./`.
+pub fn end_with_slash(path: &mut OsString) {
+    let bytes = path.as_encoded_bytes();
+    match bytes.last() {
+        Some(b'/') => (),
+        Some(b':') => path.push("./"),
+        _ => path.push("/"),
     }
 }
 

@@ -31,7 +31,7 @@ pub use criteria::Criteria;
 pub use deletion::Deletion;
 pub use error::SpecError;
 pub use filter::Filter;
-pub use keep::Keep;
+pub use keep::{FakeSuper, Keep};
 pub use valid::{Direction, ValidSpec};
 
 /// The version of specifications that this release writes and reads.

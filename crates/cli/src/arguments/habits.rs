@@ -187,7 +187,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// The options of `cp` that take the rest of a cluster, or the next word, as their value.
-const VALUED: &[u8] = b"f";
+const VALUED: &[u8] = b"fM";
 
 /// A command line as it is read here.
 ///

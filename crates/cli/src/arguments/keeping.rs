@@ -1,7 +1,9 @@
 //! What of an entry is kept beyond data, permission bits and time, under rsync's names.
 
 use clap::{ArgAction, Args};
-use longhaul_transfer::spec::Keep;
+use longhaul_proto::keeping::KeepingError;
+use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::spec::{FakeSuper, Keep};
 
 /// What `cp` keeps.
 #[derive(Clone, Debug, Default, Args)]
@@ -85,6 +87,19 @@ pub struct KeepingArguments {
     /// Copy links as links, which is the default.
     #[arg(short = 'l', long, hide = true, conflicts_with = "copy_links")]
     pub links: bool,
+    /// Have owners, special files and privileged attributes in extended attributes, as rsync does,
+    /// which takes no superuser: at the ends on this host, or at the one named.
+    #[arg(
+        long,
+        value_name = "source|destination|both",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "here"
+    )]
+    pub fake_super: Option<FakeSuper>,
+    /// The same at the ends at other hosts: -M--fake-super, as in rsync.
+    #[arg(short = 'M', long, value_name = "OPTION", allow_hyphen_values = true, value_parser = FakeSuper::of_far_end)]
+    pub remote_option: Option<FakeSuper>,
     /// Leave the times of directories.
     #[arg(short = 'O', long)]
     pub omit_dir_times: bool,
@@ -92,7 +107,7 @@ pub struct KeepingArguments {
 
 impl KeepingArguments {
     /// The same in a specification.
-    pub fn keep(&self) -> Keep {
+    fn keep(&self) -> Keep {
         let (mut user_map, mut group_map) = (self.usermap.clone(), self.groupmap.clone());
         if let Some(chown) = &self.chown {
             let (user, group) = chown.split_once(':').unwrap_or((chown, ""));
@@ -120,7 +135,18 @@ impl KeepingArguments {
             devices_required: self.devices,
             user_map: user_map.unwrap_or_default(),
             group_map: group_map.unwrap_or_default(),
+            ..Keep::default()
         }
+    }
+
+    /// The same for a source and a destination, which may have something in attributes.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such end.
+    pub fn keep_at(&self, ends: [Option<&Endpoint>; 2]) -> Result<Keep, KeepingError> {
+        let mut asked = self.fake_super.into_iter().chain(self.remote_option);
+        asked.try_fold(self.keep(), |keep, end| keep.faking(end, ends))
     }
 }
 

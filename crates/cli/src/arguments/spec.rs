@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::filter_rules::end_with_slash;
 use longhaul_transfer::planning::choice::read_plan;
 use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
 use longhaul_transfer::spec::{
@@ -42,6 +43,8 @@ impl CopyArguments {
         let plan = plan.unwrap_or_default();
         let codec = plan.codec.as_deref();
         let codec = codec.and_then(|codec| parse_compression(codec).ok()?.0);
+        let keep = self.keeping.keep_at([sources.first(), Some(&destination)]);
+        let keep = keep.map_err(|error| Stop::because(Exit::Usage, error))?;
         let spec = TransferSpec {
             operation: match self.dry_run {
                 true => Operation::DryRun,
@@ -55,7 +58,7 @@ impl CopyArguments {
                 keep_set_ids: self.keep_set_ids,
             },
             filter,
-            keep: self.keeping.keep(),
+            keep,
             criteria: self.criteria.criteria(),
             report_omitted: self.accounts.logs(),
             move_away: self.deletion.move_away,
@@ -132,16 +135,6 @@ impl FilterArguments {
             maximum_depth: options.max_depth,
             one_file_system: options.one_file_system,
         })
-    }
-}
-
-/// As `dir/`; a home directory that is not named as `./`.
-fn end_with_slash(path: &mut OsString) {
-    let bytes = path.as_encoded_bytes();
-    match bytes.last() {
-        Some(b'/') => (),
-        Some(b':') => path.push("./"),
-        _ => path.push("/"),
     }
 }
 

@@ -298,6 +298,11 @@ impl Backups {
             .directory()
             .rename(path.name(), &**folder.directory(), name);
         renamed.map_err(gone)?;
+        // Of two names of one inode the kernel renames none: a killed copy has linked it, and had
+        // not given the new file its name.
+        if was_there && from.directory().status_of(path.name()).is_ok() {
+            from.directory().remove_file(path.name())?;
+        }
         if was_there {
             known.renewed.add(target.clone());
         }
@@ -363,7 +368,7 @@ impl Place {
             return Ok(Arc::clone(folders));
         }
         let root = match &self.opening {
-            Opening::Apart(open, path) => open.make_root(path)?,
+            Opening::Apart(open, path) => side.destination.faking(open.make_root(path)?),
             Opening::Beneath(path) => make_beneath(side, path)?,
         };
         let notices = Arc::clone(&side.destination.notices);

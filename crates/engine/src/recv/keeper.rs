@@ -99,13 +99,20 @@ impl Keeper {
     }
 
     fn of(kept: Kept, may: May) -> Keeper {
+        // What is kept in attributes that any user may set takes no right but to write.
+        let fakes = kept.keeping.as_attribute;
+        let may = May {
+            owners: may.owners || fakes,
+            devices: may.devices || fakes,
+            ..may
+        };
         let groups = rustix::process::getgroups().unwrap_or_default();
         let own = [rustix::process::getegid()];
         let own_groups = groups.into_iter().chain(own).map(|group| group.as_raw());
         Keeper {
             kept,
             may,
-            is_root: rustix::process::geteuid().is_root(),
+            is_root: fakes || rustix::process::geteuid().is_root(),
             own_groups: own_groups.collect(),
             umask: umask().unwrap_or(0o077),
             users: Owners::new(OwnerKind::User),
@@ -126,6 +133,11 @@ impl Keeper {
     /// What was asked for.
     pub fn keeping(&self) -> &Keeping {
         &self.kept.keeping
+    }
+
+    /// Whether the destination has in attributes what only a superuser may give.
+    pub fn fakes(&self) -> bool {
+        self.kept.keeping.as_attribute
     }
 
     /// Whether devices can be made.

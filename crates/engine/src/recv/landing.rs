@@ -29,6 +29,7 @@ use crate::journal::{self, Claim, ClaimError, JournalError, Key, Owner, Partial,
 use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::destination::DestinationDirectory;
+use crate::storage::fake_super::FakeDirectory;
 use crate::storage::measuring::sink;
 use crate::storage::mounts::Place;
 use crate::storage::roots::{OpenRoot, split};
@@ -310,6 +311,7 @@ impl Destination {
                 (above, Some(name))
             }
         };
+        let anchor = FakeDirectory::around_if(arrival.keeper.fakes(), anchor);
         Ok(Destination {
             rename,
             is_sink: false,
@@ -325,6 +327,11 @@ impl Destination {
             backups: Some(backups),
             ..self
         }
+    }
+
+    /// A directory of which attributes say what is in it, if the destination's do.
+    pub(super) fn faking(&self, directory: Arc<dyn Directory>) -> Arc<dyn Directory> {
+        FakeDirectory::around_if(self.keeper.fakes(), directory)
     }
 
     /// Where nothing of the copy goes, and nothing is deleted: backups lie there.

@@ -7,7 +7,8 @@
 //! follows a symbolic link in that name, so that no path can lead out of the
 //! root whose handle was opened first. [`beneath`] goes down several names at
 //! once, [`listing`] gives a directory in byte order however large it is,
-//! [`together`] syncs many files at once.
+//! [`together`] syncs many files at once, [`fake_super`] keeps in attributes what only a
+//! superuser may give.
 
 pub mod attributes;
 pub mod beneath;
@@ -15,6 +16,7 @@ mod buffered;
 pub mod content;
 pub mod destination;
 mod direct;
+pub mod fake_super;
 pub mod following;
 pub mod forgetting;
 pub mod listing;

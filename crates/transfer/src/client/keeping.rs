@@ -9,15 +9,16 @@ use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
 impl Task {
-    /// What of an entry is kept; `None`: what always is.
-    pub(super) fn keeping(&self) -> Result<Option<Keeping>, Stop> {
-        let keeping = self.spec.keep.keeping();
+    /// What of an entry is kept, at an end that `fakes` or not; `None`: what always is.
+    pub(super) fn keeping(&self, fakes: bool) -> Result<Option<Keeping>, Stop> {
+        let keeping = self.spec.keep.keeping_of(fakes);
         keeping.map_err(|error| Stop::because(Exit::Usage, error))
     }
 
     /// What a receiving end here does about that.
     pub(super) fn keeper(&self) -> Result<Keeper, Stop> {
-        let keeping = self.keeping()?.unwrap_or_default();
+        let keeping = self.keeping(self.spec.keep.fake_destination)?;
+        let keeping = keeping.unwrap_or_default();
         let keeper = Keeper::new(keeping, May::ANYTHING);
         let keeper = keeper.map_err(|error| Stop::because(Exit::Usage, error))?;
         match keeper.unknown_owner() {

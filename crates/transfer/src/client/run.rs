@@ -164,14 +164,16 @@ impl Task {
         let side = SendSide::new(sources)
             .selecting(selected)
             .coding(chooser, elements);
-        Ok(match self.keeping()? {
+        let fakes = self.spec.keep.fake_source;
+        Ok(match self.keeping(fakes)? {
             Some(keeping) => {
                 // Others learn nothing that only this process's user may see.
                 let is_own = match &self.here {
                     Here::Anywhere => true,
                     Here::Beneath(principal) => principal.is_owner(),
                 };
-                side.keeping(&keeping, is_own && rustix::process::geteuid().is_root())
+                let sees_all = fakes || rustix::process::geteuid().is_root();
+                side.keeping(&keeping, is_own && sees_all)
             }
             None => side,
         })
@@ -513,6 +515,11 @@ impl Task {
         let selection = selection.map_err(|error| Stop::because(Exit::Usage, error))?;
         let block_key = block_key(self.spec.connection.data_security == DataSecurity::Clear)?;
         let key = self.key()?;
+        // That of the other end.
+        let fakes = match role {
+            Role::Sender => self.spec.keep.fake_destination,
+            Role::Receiver => self.spec.keep.fake_source,
+        };
         Ok(Request {
             credential: None,
             role,
@@ -540,7 +547,7 @@ impl Task {
             clear: block_key.is_some(),
             block_key,
             keep_set_ids: self.spec.selection.keep_set_ids,
-            keeping: self.keeping()?.map(Box::new),
+            keeping: self.keeping(fakes)?.map(Box::new),
             checkpoint_bytes: settings.checkpoint_bytes,
             checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
             destination_empty: false,

@@ -64,7 +64,7 @@ impl Asked for Named<'_> {
 ///
 /// Where there are none; all but the last are said.
 pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
-    let roots = &Roots::default();
+    let roots = &Roots::new(task.spec.keep.fake_source);
     let expanded;
     let sources = match written_elsewhere {
         true => {

@@ -535,8 +535,9 @@ impl Daemon {
             .selecting(selected.unwrap_or_default())
             .coding(chooser, elements);
         if let Some(keeping) = &request.keeping {
-            // Others learn nothing that only this process's user may see.
-            side = side.keeping(keeping, principal.is_owner());
+            // Others learn nothing that only this process's user may see, which is not what is kept
+            // in attributes of any user.
+            side = side.keeping(keeping, principal.is_owner() || keeping.as_attribute);
         }
         let transfer = Transfer::sending(settings, side, watch());
         Ok(Prepared {

@@ -10,6 +10,7 @@ use longhaul_engine::send::source::{
     Asked, Source, SourceError, Sources, What, last_name, open_source,
 };
 use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
+use longhaul_engine::storage::fake_super::FakeRoots;
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -57,26 +58,34 @@ pub struct Roots {
     /// All of this host.
     pub anywhere: Arc<dyn OpenRoot>,
     beneath: RefCell<HashMap<PathBuf, Arc<dyn OpenRoot>>>,
-}
-
-impl Default for Roots {
-    fn default() -> Roots {
-        Roots {
-            anywhere: Arc::new(Anywhere),
-            beneath: RefCell::default(),
-        }
-    }
+    fakes: bool,
 }
 
 impl Roots {
+    /// None is open yet. What is in them may be as attributes say (`--fake-super`).
+    pub fn new(fakes: bool) -> Roots {
+        Roots {
+            anywhere: faking(Arc::new(Anywhere), fakes),
+            beneath: RefCell::default(),
+            fakes,
+        }
+    }
+
     fn of(&self, resolved: &Resolved<'_>) -> Result<Arc<dyn OpenRoot>, Refused> {
         if let Some(known) = self.beneath.borrow().get(resolved.root) {
             return Ok(Arc::clone(known));
         }
-        let root: Arc<dyn OpenRoot> = Arc::new(open_root(resolved)?);
+        let root = faking(Arc::new(open_root(resolved)?), self.fakes);
         let mut known = self.beneath.borrow_mut();
         known.insert(resolved.root.to_owned(), Arc::clone(&root));
         Ok(root)
+    }
+}
+
+fn faking(root: Arc<dyn OpenRoot>, fakes: bool) -> Arc<dyn OpenRoot> {
+    match fakes {
+        true => Arc::new(FakeRoots(root)),
+        false => root,
     }
 }
 
@@ -189,7 +198,7 @@ const NAMED_SOURCES: usize = 16;
 ///
 /// Where there are none, each one's, as a refusal like the first one's.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
-    let roots = &Roots::default();
+    let roots = &Roots::new(request.fakes());
     let each = |path: &RequestPath, room| match path {
         // What is compared is one.
         RequestPath::Path(path) if request.operation != Operation::Verify => {

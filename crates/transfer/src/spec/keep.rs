@@ -1,8 +1,12 @@
 //! What of an entry a specification keeps beyond data, mode and time, as plain data.
 
+use std::str::FromStr;
+
 use longhaul_proto::keeping::{Keeping, KeepingError};
 use longhaul_proto::notice::NoticeKind;
 use serde::{Deserialize, Serialize};
+
+use crate::endpoint::Endpoint;
 
 /// What is kept beyond data, mode and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,19 +48,121 @@ pub struct Keep {
     /// Which groups become which.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group_map: String,
+    /// The source has in extended attributes what only a superuser may give: owners, special files
+    /// and bits, privileged attributes (rsync's `--fake-super`).
+    #[serde(skip_serializing_if = "is_false")]
+    pub fake_source: bool,
+    /// The destination has.
+    #[serde(skip_serializing_if = "is_false")]
+    pub fake_destination: bool,
     /// Owners that are not kept are a failure of the copy.
     pub owners_required: bool,
     /// Devices that are not made are one.
     pub devices_required: bool,
 }
 
+/// Most copies have real ones.
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// The end of a copy that has in attributes what only a superuser may give, as a user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FakeSuper {
+    /// Each end on this host, as rsync's `--fake-super`.
+    Here,
+    /// Each end at another host, as its `-M--fake-super`.
+    There,
+    /// The source.
+    Source,
+    /// The destination.
+    Destination,
+    /// Both.
+    Both,
+}
+
+impl FromStr for FakeSuper {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FakeSuper, String> {
+        Ok(match text {
+            "here" => FakeSuper::Here,
+            "there" => FakeSuper::There,
+            "source" => FakeSuper::Source,
+            "destination" => FakeSuper::Destination,
+            "both" => FakeSuper::Both,
+            _ => return Err("write source, destination or both".to_owned()),
+        })
+    }
+}
+
+impl FakeSuper {
+    /// What the other end is to do, as with rsync's `-M`.
+    ///
+    /// # Errors
+    ///
+    /// For people: where it is something else.
+    pub fn of_far_end(text: &str) -> Result<FakeSuper, String> {
+        match text {
+            "--fake-super" => Ok(FakeSuper::There),
+            _ => Err("the other end takes no options but --fake-super".to_owned()),
+        }
+    }
+}
+
 impl Keep {
+    /// With the end that was named, of a source and a destination.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such end.
+    pub fn faking(
+        self,
+        end: FakeSuper,
+        ends: [Option<&Endpoint>; 2],
+    ) -> Result<Keep, KeepingError> {
+        let are_here = ends.map(|end| end.is_none_or(|end| end.place().is_none()));
+        let [source, destination] = match end {
+            FakeSuper::Here => are_here,
+            FakeSuper::There => are_here.map(|is_here| !is_here),
+            FakeSuper::Source => [true, false],
+            FakeSuper::Destination => [false, true],
+            FakeSuper::Both => [true, true],
+        };
+        let text = match end {
+            _ if source || destination => {
+                return Ok(Keep {
+                    fake_source: self.fake_source || source,
+                    fake_destination: self.fake_destination || destination,
+                    ..self
+                });
+            }
+            FakeSuper::There => {
+                "-M--fake-super: no end of the copy is at another host: leave -M out"
+            }
+            _ => {
+                "--fake-super: no end of the copy is on this host: write --fake-super=source, \
+                 destination or both"
+            }
+        };
+        Err(KeepingError(text.to_owned()))
+    }
+
     /// As both ends read it; `None` if nothing is asked for.
     ///
     /// # Errors
     ///
     /// What makes no sense.
     pub fn keeping(&self) -> Result<Option<Keeping>, KeepingError> {
+        self.keeping_of(false)
+    }
+
+    /// The same for an end that `fakes`, or not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keep::keeping`].
+    pub fn keeping_of(&self, fakes: bool) -> Result<Option<Keeping>, KeepingError> {
         let keep = self.clone();
         let keeping = Keeping {
             users: keep.users,
@@ -75,7 +181,7 @@ impl Keep {
             umask: keep.umask & 0o777,
             user_map: keep.user_map,
             group_map: keep.group_map,
-            as_attribute: false,
+            as_attribute: fakes,
         };
         if keeping.is_usual() {
             return Ok(None);
@@ -127,5 +233,29 @@ mod tests {
             ..Keep::default()
         };
         assert!(bad.keeping().is_err());
+    }
+
+    #[test]
+    fn an_end_is_named_as_in_rsync_or_by_itself() {
+        let [here, there] = ["a", "host:b"].map(|text| Endpoint::parse(text.as_ref()).unwrap());
+        let of = |end, are_here: [bool; 2]| {
+            let ends = are_here.map(|is_here| Some(if is_here { &here } else { &there }));
+            let keep = Keep::default().faking(end, ends).ok()?;
+            Some([keep.fake_source, keep.fake_destination])
+        };
+        for (end, are_here, fakes) in [
+            (FakeSuper::Here, [true, true], Some([true, true])),
+            (FakeSuper::Here, [true, false], Some([true, false])),
+            (FakeSuper::There, [true, false], Some([false, true])),
+            (FakeSuper::There, [true, true], None),
+            (FakeSuper::Here, [false, false], None),
+            (FakeSuper::Source, [false, false], Some([true, false])),
+            (FakeSuper::Both, [true, false], Some([true, true])),
+        ] {
+            assert_eq!(of(end, are_here), fakes, "{end:?} {are_here:?}");
+        }
+        assert!("elsewhere".parse::<FakeSuper>().is_err());
+        let plain = serde_json::to_string(&Keep::default()).unwrap();
+        assert!(!plain.contains("fake"), "older releases read it: {plain}");
     }
 }

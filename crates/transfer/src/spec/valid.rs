@@ -137,9 +137,15 @@ fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecErr
 fn check_keep(spec: &TransferSpec) -> Result<(), SpecError> {
     let keeping = spec.keep.keeping();
     let keeping = keeping.map_err(|error| SpecError::Keep(error.to_string()))?;
+    let fakes = spec.keep.fake_source || spec.keep.fake_destination;
     match (spec.operation, keeping) {
-        (Operation::Verify, Some(_)) => {
+        (Operation::Verify, keeping) if fakes || keeping.is_some() => {
             let text = "a comparison is of names and contents";
+            Err(SpecError::Keep(text.to_owned()))
+        }
+        _ if spec.keep.fake_source && spec.selection.copy_links => {
+            let text = "--fake-super at the source: its links are files, which nobody can follow: \
+                        leave --copy-links out";
             Err(SpecError::Keep(text.to_owned()))
         }
         _ => Ok(()),

@@ -24,6 +24,9 @@ pub struct JobRequest<'a> {
     pub shown: Shown,
     /// Where the digests of all files go, here.
     pub manifest: Option<&'a Path>,
+    /// Where it is written down what became of each entry, for programs and for people: by a job of
+    /// this host alone.
+    pub accounts: [Option<&'a Path>; 2],
     /// Start it, and wait no longer than until it runs.
     pub detach: bool,
     /// Carry the data through this host.
@@ -73,6 +76,10 @@ impl JobRequest<'_> {
             }
             false => (Role::Receiver, sources, Vec::new()),
         };
+        let fakes = match runs_at_source {
+            true => spec.keep.fake_destination,
+            false => spec.keep.fake_source,
+        };
         Allowed {
             role,
             operation: handshake::Operation::from(spec.operation),
@@ -82,7 +89,7 @@ impl JobRequest<'_> {
             copy_links: spec.selection.copy_links,
             keep_set_ids: spec.selection.keep_set_ids,
             // It was read when the specification was validated.
-            keeping: spec.keep.keeping().ok().flatten().map(Box::new),
+            keeping: spec.keep.keeping_of(fakes).ok().flatten().map(Box::new),
             deletes: spec.deletion.is_some(),
             moves_away: spec.move_away,
             backup: match runs_at_source {
@@ -171,6 +178,7 @@ mod tests {
             named: Default::default(),
             shown: Shown::default(),
             manifest: None,
+            accounts: [None, None],
             detach: false,
             through_local: false,
             viewer: &Unseen,
