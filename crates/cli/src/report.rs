@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_engine::session::{Event, Progress};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::Change;
 use longhaul_transfer::client::observer::{
     Again, Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
+use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::manifest::Manifest;
 use longhaul_transfer::planning::foresight::Foreseen;
+use longhaul_transfer::rendering::entries::{damage, planned};
 use longhaul_transfer::rendering::{json, notices, summary};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::viewer::{JobOutput, Outlet};
@@ -78,11 +79,13 @@ impl Report {
     /// Where the manifest cannot be written.
     pub fn of_job(output: JobOutput) -> Result<Arc<dyn Observer>, Stop> {
         let report = Report::new(output.shown, output.manifest, &output.control)?;
-        Ok(Arc::new(Report {
+        let report = Arc::new(Report {
             names: report.names && !output.compares,
             outlet: Some(output.outlet),
             ..report
-        }))
+        });
+        let [entries, log] = output.accounts;
+        Logged::around(report, entries.as_deref(), log.as_deref())
     }
 
     /// Tells what the destination did not keep or refused.
@@ -261,16 +264,6 @@ fn with_heap(mut value: Value) -> Value {
     value
 }
 
-/// What to say of a block that arrived wrong.
-fn damage(path: &TreePath, piece: Option<(u64, u64)>, entries: usize) -> String {
-    let what = match (piece, entries) {
-        (Some((offset, length)), _) => format!(", {length} bytes from byte {offset} on,"),
-        (None, 2..) => format!(" and {} other files", entries - 1),
-        (None, _) => String::new(),
-    };
-    format!("{path}{what} arrived damaged: sent again")
-}
-
 /// An entry and what is done with it: for programs the name's bytes, for people none that
 /// move a terminal's cursor.
 fn name(what: &[u8], path: &TreePath) {
@@ -278,14 +271,5 @@ fn name(what: &[u8], path: &TreePath) {
     match std::io::stdout().is_terminal() {
         true => write_output(&[what, path.to_string().as_bytes(), b"\n"].concat()),
         false => write_output(&[what, path.as_bytes(), b"\n"].concat()),
-    }
-}
-
-/// What a copy would do with an entry.
-fn planned(change: Change) -> &'static [u8] {
-    match change {
-        Change::New => b"new ",
-        Change::Changed => b"changed ",
-        Change::Attributes => b"attributes ",
     }
 }

@@ -466,6 +466,79 @@ fn backups_do_not_go_where_more_may_be_read() {
     push("/data/to", "/inbox/kept too").expect(0);
 }
 
+/// One root lies in another one: what may only be written by the outer one is read by the inner
+/// one, whichever of the two names the place.
+#[test]
+fn backups_do_not_go_where_another_root_reads() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    source(&from);
+    let served = place.path().join("served");
+    for to in ["to", "out/to", "old/shown/to"] {
+        there(&served.join(to));
+    }
+    let root = |at: &str, path: &Path, rights: &str| {
+        let path = path.display();
+        format!("[[principal.root]]\nat = \"{at}\"\npath = \"{path}\"\nrights = [{rights}]\n")
+    };
+    let roots = [
+        root("/in", &served, "\"write\""),
+        root("/out", &served.join("out"), "\"read\""),
+        root("/shown", &served.join("old/shown"), "\"read\""),
+    ];
+    let (daemon, tokens) = with_roots(place.path(), &roots.concat());
+    let push = |to: &str, directory: &str| {
+        let mut command = longhaul();
+        command
+            .args(["cp", "-r", "--fingerprint", &daemon.fingerprint])
+            .arg("--token-file")
+            .arg(&tokens)
+            .arg(format!("--backup-dir={directory}"));
+        let url = format!("longhaul://one@{}{to}", daemon.address);
+        run(command.arg(slashed(&from)).arg(url))
+    };
+    for directory in [
+        "/in/out/x",
+        "../out/x",
+        "/in/out",
+        "/in/old",
+        "/in/old/shown/x",
+    ] {
+        push("/in/to", directory).expect(4).says(&["right to read"]);
+    }
+    assert_eq!(
+        fs::read(served.join("to/changed")).unwrap(),
+        b"there before"
+    );
+    // What may be read anyhow is no secret there.
+    push("/in/out/to", "/in/out/x").expect(0);
+    push("/in/to", "/in/elsewhere").expect(0);
+}
+
+/// A copy was killed when the backup was linked and the new file had no name yet: what is deleted
+/// then is a name of its own backup.
+#[test]
+fn what_is_one_with_its_backup_is_deleted() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for flags in [&["-b"][..], &["--backup-dir=../old"]] {
+        write(&from.join("stays"), b"stays");
+        write(&to.join("gone"), b"gone");
+        let backup = match flags {
+            ["-b"] => to.join("gone~"),
+            _ => place.path().join("old/gone"),
+        };
+        fs::create_dir_all(backup.parent().unwrap()).unwrap();
+        fs::hard_link(to.join("gone"), &backup).unwrap();
+        let mut command = longhaul();
+        command.args(["cp", "-r", "--delete", "--json"]).args(flags);
+        let done = run(command.arg(slashed(&from)).arg(&to)).expect(0);
+        assert_eq!(done.summary()["deleted_entries"], 1);
+        assert!(!to.join("gone").exists(), "{flags:?}");
+        assert_eq!(fs::read(backup).unwrap(), b"gone");
+    }
+}
+
 #[test]
 fn what_keeps_nothing_says_why() {
     let place = tempfile::tempdir().unwrap();

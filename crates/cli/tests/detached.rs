@@ -183,3 +183,41 @@ fn a_job_needs_no_second_code_and_without_a_kept_login_that_is_refused() {
     assert!(shown.contains("asks something at each login"), "{shown}");
     assert!(!sshd.home().join("file").exists());
 }
+
+/// A job of this host writes its report and its log where the command was given.
+#[test]
+fn a_job_writes_what_became_of_each_entry() {
+    let [root, state, place] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let daemon = Daemon::with(root.path(), &["--write"]);
+    tree::write(&place.path().join("data/a"), b"a");
+    tree::write(&place.path().join("data/b.o"), b"b");
+    let mut copy = daemon.command("cp");
+    copy.env("XDG_STATE_HOME", state.path())
+        .current_dir(place.path())
+        .args(["-r", "--detach", "--exclude=*.o", "--report=report"])
+        .args(["--log-file=log", "data"]);
+    let begun = run(copy.arg(daemon.url("there"))).expect(0);
+    let name = name_in(&String::from_utf8(begun.output).unwrap());
+    let mut attach = support::process::longhaul();
+    attach.env("XDG_STATE_HOME", state.path());
+    run(attach.args(["attach", &name])).expect(0);
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+    let (report, log) = (read("report"), read("log"));
+    assert!(
+        report.contains("\"copied\"") && report.contains("\"- *.o\""),
+        "{report}"
+    );
+    assert!(
+        log.contains("copied data/a") && log.contains("ended: "),
+        "{log}"
+    );
+    // What cannot be written is told before anything is copied.
+    let mut copy = daemon.command("cp");
+    copy.env("XDG_STATE_HOME", state.path());
+    copy.current_dir(place.path());
+    copy.args(["-r", "--detach", "--report=missing/report", "data"]);
+    run(copy.arg(daemon.url("nowhere")))
+        .expect(6)
+        .says(&["missing/report"]);
+    assert!(!root.path().join("nowhere").exists());
+}

@@ -45,6 +45,10 @@ pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
+/// What to do about a quota that is used up.
+const QUOTA: &str = "; the quota of bytes or files that its owner, group or project has there is used \
+                     up: remove some of its files, or ask for more, and run the same command again";
+
 /// The failure of doing `what` (an infinitive) with the thing `shown`.
 pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
     if let Some(error) = LinkError::within(error) {
@@ -84,7 +88,7 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
             FailureKind::NoSpace,
             "; free some room and run the same command again",
         ),
-        Some(Errno::DQUOT) => (FailureKind::NoSpace, "; your quota there is used up"),
+        Some(Errno::DQUOT) => (FailureKind::NoSpace, QUOTA),
         Some(Errno::FBIG) => (
             FailureKind::NoSpace,
             "; that file system cannot hold so large a file",
@@ -138,6 +142,15 @@ mod tests {
             text.contains("owner and mode") && !text.contains("immutable"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_is_no_full_disk() {
+        let failure = failure_of("write", "d/f", &Errno::DQUOT.into());
+        assert_eq!(failure.kind, FailureKind::NoSpace);
+        for part in ["d/f", "quota of bytes or files", "ask for more"] {
+            assert!(failure.text.contains(part), "{}", failure.text);
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What happens in a transfer, as text and as JSON. Nothing is printed here.
 //!
 //! - [`mod@json`]: events, progress and outcomes, which FORMAT.md describes
+//! - [`entries`]: what happens with an entry
 //! - [`jobs`]: the list of jobs
 //! - [`progress`]: the progress line
 //! - [`summary`]: the lines at the end
 //! - [`notices`]: what a destination did not keep
 
+pub mod entries;
 pub mod jobs;
 pub mod json;
 pub mod notices;

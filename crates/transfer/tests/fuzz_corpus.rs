@@ -60,6 +60,7 @@ fn samples_are_made() {
     save_speeches();
 }
 
+// tidy: long because each message has a sample.
 fn save_speeches() {
     use job_protocol::{
         Begin, Channel, Follow, JobEvent, Listed, Order, Reach, Shown, ShownProgress, State,
@@ -107,6 +108,8 @@ fn save_speeches() {
         manifest: Some("data.b3".into()),
         shown: Shown::default(),
         compares: false,
+        report: None,
+        log: None,
     };
     let sealed = Begin {
         reach: Reach::Sealed,

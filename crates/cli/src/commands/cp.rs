@@ -79,9 +79,9 @@ impl Command<'_> {
     pub fn run(&self) -> Result<Exit, Stop> {
         let is_between = self.spec.direction() == Direction::ThirdParty;
         if is_between || self.between.detach {
-            if self.accounts.is_some_and(AccountArguments::logs) {
-                let text = "--report and --log-file are for copies that this command runs itself: \
-                            for a job use --json, whose events `longhaul attach --json` prints";
+            if is_between && self.accounts.is_some_and(AccountArguments::logs) {
+                let text = "--report and --log-file are for copies from or to this host: between two \
+                            others use --json, whose events `longhaul attach --json` prints";
                 return Err(Stop::new(Exit::Usage, text));
             }
             return self.start(is_between);
@@ -103,9 +103,7 @@ impl Command<'_> {
         let [from, to] = self.named();
         let _offer = running::offer(&control, [&from, &to]);
         let observer: Arc<dyn Observer> = Arc::new(report);
-        let file = |of: fn(&AccountArguments) -> &Option<PathBuf>| of(self.accounts?).as_deref();
-        let report = file(|accounts| &accounts.report);
-        let log = file(|accounts| &accounts.log_file);
+        let [report, log] = self.files();
         let observer = Logged::around(observer, report, log)?;
         let place = Place {
             remembers: self.remembers,
@@ -126,10 +124,20 @@ impl Command<'_> {
             named: self.named(),
             shown: self.shown,
             manifest: self.manifest,
+            accounts: self.files(),
             detach: self.between.detach,
             through_local: self.between.through_local,
             viewer: &screen,
         })
+    }
+
+    /// Where it is written down what became of each entry: a report, and a log.
+    fn files(&self) -> [Option<&Path>; 2] {
+        let file = |of: fn(&AccountArguments) -> &Option<PathBuf>| of(self.accounts?).as_deref();
+        [
+            file(|accounts| &accounts.report),
+            file(|accounts| &accounts.log_file),
+        ]
     }
 
     fn named(&self) -> [String; 2] {

@@ -1,7 +1,8 @@
 //! `longhaul jobs`, `attach`, `cancel`: copies that run without their client. `limit` is for these
 //! and for copies that do not.
 
-use longhaul_transfer::rendering::{jobs::table, json};
+use longhaul_transfer::rendering::jobs::{hosts_of, table};
+use longhaul_transfer::rendering::json;
 use longhaul_transfer::running;
 use longhaul_transfer::third_party::hosts::{ask, check_host, reach};
 use longhaul_transfer::third_party::job_protocol::{self, Listed, Order, Shown};
@@ -138,13 +139,6 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
         false => print(&lines, exit),
     }
     Ok(exit)
-}
-
-fn hosts_of(jobs: &[Listed]) -> Vec<String> {
-    let mut hosts: Vec<String> = jobs.iter().map(|job| job.host.clone()).collect();
-    hosts.sort();
-    hosts.dedup();
-    hosts
 }
 
 fn print(lines: &[(String, Listed)], exit: Exit) {

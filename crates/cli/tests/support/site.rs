@@ -262,6 +262,8 @@ impl Driven {
             manifest: None,
             shown: Shown::default(),
             compares: false,
+            report: None,
+            log: None,
         };
         job_protocol::send(&self.0, &Order::Begin(begin)).unwrap();
     }

@@ -510,6 +510,11 @@ impl Principal {
         &self.name
     }
 
+    /// The directories of its roots, with what may be done there. One may lie in another one.
+    pub fn roots(&self) -> impl Iterator<Item = (&Path, Rights)> {
+        self.roots.iter().map(|root| (&*root.path, root.rights))
+    }
+
     /// Where a URL's path leads, by the longest root that holds it. The disk is
     /// not looked at.
     ///

@@ -41,6 +41,15 @@ const SYSCTLS: [&str; 12] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts(BTreeMap<String, String>);
 
+/// What of a quota is used: bytes, or files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// So much.
+    pub used: u64,
+    /// Nothing more is taken from here on, 1 or more.
+    pub limit: u64,
+}
+
 /// Room on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -103,6 +112,30 @@ impl HostFacts {
         self.room("inodes")
     }
 
+    /// The user's quota of bytes and of files, as `quota -v -w -p` prints it: the device, then for
+    /// each of both what is used (of bytes blocks of 1024), the soft limit, the hard limit and the
+    /// time until the soft one holds. `None` where there is none.
+    pub fn quota(&self) -> [Option<Used>; 2] {
+        let words: Vec<&str> = self
+            .get("quota")
+            .map_or_else(Vec::new, |text| text.split_whitespace().collect());
+        let numbers = words.get(words.len().saturating_sub(8)..).unwrap_or(&[]);
+        let used = |at: usize, unit: u64| {
+            // A star marks what is above its limit.
+            let number = |at: usize| numbers.get(at)?.trim_end_matches('*').parse::<u64>().ok();
+            let [used, soft, hard] = [at, at + 1, at + 2].map(number);
+            let limit = [soft?, hard?]
+                .into_iter()
+                .filter(|limit| *limit > 0)
+                .min()?;
+            Some(Used {
+                used: used?.saturating_mul(unit),
+                limit: limit.saturating_mul(unit),
+            })
+        };
+        [used(0, 1024), used(4, 1)]
+    }
+
     /// `df`'s last line: device, total, used, available. A device's name may
     /// have spaces in it: what counts is from the share in percent backwards.
     fn room(&self, name: &str) -> Option<Room> {
@@ -150,6 +183,7 @@ pub fn script() -> String {
          say path $p; yes path_is_whole [ \"$p\" = \"$1\" ]; d=$p; [ -d \"$d\" ] || d=$(dirname -- \"$p\"); \
          say space $(df -P -k -- \"$d\" 2>/dev/null | tail -n 1); \
          say inodes $(df -P -i -- \"$d\" 2>/dev/null | tail -n 1); \
+         say quota $(timeout 5 quota -v -w -p -f \"$d\" 2>/dev/null | tail -n 1); \
          t=; m=$(stat -c %m -- \"$d\" 2>/dev/null); \
          while read -r i j k r n z; do [ \"$n\" = \"$m\" ] && t=${{z##* - }}; done </proc/self/mountinfo; \
          t=${{t%% *}}; t=${{t:-$(df -P -T -- \"$d\" 2>/dev/null | tail -n 1 | {{ read -r f t z; echo $t; }})}}; \
@@ -194,6 +228,27 @@ mod tests {
         assert_eq!(found.number("net.ipv4.tcp_wmem", 2), Some(4_194_304));
         assert_eq!(found.says("writable"), Some(false));
         assert_eq!((found.get("empty"), found.get("absent")), (None, None));
+    }
+
+    #[test]
+    fn quotas_are_read_as_quota_prints_them() {
+        let of = |line: &str| facts(&format!("longhaul-fact/1 quota {line}\n")).quota();
+        let used = |used, limit| Some(Used { used, limit });
+        assert_eq!(
+            of("/dev/vdb 1000* 900 1200 1795276800 7 0 0 0"),
+            [used(1_024_000, 921_600), None]
+        );
+        assert_eq!(
+            of("nas:/export/my home 5 0 10 0 20 20 30 0"),
+            [used(5120, 10_240), used(20, 20)]
+        );
+        for none in [
+            "/dev/vdb 0 0 0 0 0 0 0 0",
+            "Disk quotas for user alice (uid 1000): none",
+            "",
+        ] {
+            assert_eq!(of(none), [None, None], "{none}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul_engine::net::principals::{Principal, Resolved};
-use longhaul_engine::recv::backup::{Backups, PlaceError};
+use longhaul_engine::recv::backup::{Backups, PlaceError, real};
 use longhaul_engine::recv::landing::{Destination, LandingError};
 use longhaul_engine::storage::roots::{Anywhere, split};
 use longhaul_proto::backup::Backup;
@@ -64,16 +64,27 @@ pub(super) fn keeping_beneath(
         return Err(may_not());
     }
     let above = principal.resolve(anchor).map_err(|_| may_not())?;
-    // What was there before would be read there.
-    if resolved.rights.read && !above.rights.read {
-        return Err(not_permitted("read"));
-    }
     let root = open_root(&resolved)?;
     let relative = as_path(&path_beneath(&resolved, &whole)).to_owned();
     let (above, place) = (on_this_host(&above), on_this_host(&resolved));
+    if !keeps_secrets(principal, (&above, &place)) {
+        return Err(not_permitted("read"));
+    }
     let backups = Backups::within(asked, (Box::new(root), relative), (&above, &place));
     let backups = backups.map_err(|error| refused(Refusal::Path, error.to_string()))?;
     Ok(destination.keeping_backups(backups))
+}
+
+/// Whether what a principal may not read in a directory cannot be read in the one for its backups:
+/// by whatever root leads there, since one may lie in another one.
+fn keeps_secrets(principal: &Principal, (anchor, place): (&Path, &Path)) -> bool {
+    let (anchor, place) = (real(anchor), real(place));
+    let readable = || {
+        let roots = principal.roots().filter(|(_, rights)| rights.read);
+        roots.map(|(root, _)| real(root))
+    };
+    readable().any(|root| anchor.starts_with(root))
+        || !readable().any(|root| place.starts_with(&root) || root.starts_with(&place))
 }
 
 /// The directory beneath which things land.

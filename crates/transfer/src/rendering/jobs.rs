@@ -15,6 +15,14 @@ fn state_of(job: &Listed) -> String {
     }
 }
 
+/// The hosts that run them, each once.
+pub fn hosts_of(jobs: &[Listed]) -> Vec<String> {
+    let mut hosts: Vec<String> = jobs.iter().map(|job| job.host.clone()).collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
 /// A line for each job and the host that was asked, in columns.
 pub fn table(lines: &[(String, Listed)]) -> Vec<String> {
     let cells = |(host, job): &(String, Listed)| {

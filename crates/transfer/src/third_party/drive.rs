@@ -1,9 +1,12 @@
 //! Runs a copy with another host, as a job, for somebody who introduces the two and may
 //! then go.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,7 +76,7 @@ pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, S
             (other, begin)
         }
     };
-    let begun = spec_of(&begin).and_then(|spec| match &confined {
+    let begun = spec_for_others(&begin).and_then(|spec| match &confined {
         None => Ok((spec, None)),
         Some(confined) => confined.confine(spec, begin.reach),
     });
@@ -207,6 +210,17 @@ fn carry_out(
     Ok(Exit::Done)
 }
 
+/// What is to be done for somebody at another host, who has no files here but those of the copy.
+fn spec_for_others(begin: &Begin) -> Result<ValidSpec, Stop> {
+    match begin.report.is_some() || begin.log.is_some() {
+        true => Err(Stop::new(
+            Exit::Usage,
+            "a job of another host writes no report and no log",
+        )),
+        false => spec_of(begin),
+    }
+}
+
 /// What is to be done, by a value that came from elsewhere.
 fn spec_of(begin: &Begin) -> Result<ValidSpec, Stop> {
     let spec: TransferSpec = serde_json::from_str(&begin.spec).map_err(|error| {
@@ -214,6 +228,10 @@ fn spec_of(begin: &Begin) -> Result<ValidSpec, Stop> {
     })?;
     spec.validate()
         .map_err(|error| Stop::because(Exit::Usage, error))
+}
+
+fn as_path(name: &[u8]) -> PathBuf {
+    OsStr::from_bytes(name).into()
 }
 
 fn work(
@@ -229,6 +247,7 @@ fn work(
         shown: begin.shown,
         compares: spec.operation == Operation::Verify,
         manifest: manifest.map(|named| (job.manifest(), named)),
+        accounts: [&begin.report, &begin.log].map(|file| file.as_deref().map(|name| as_path(name))),
         outlet,
         control: control.clone(),
     })?;

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_units::rfc3339;
+use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::rate_limit::LEAST_RATE;
@@ -73,6 +74,12 @@ pub struct Begin {
     /// It compares and copies nothing.
     #[n(7)]
     pub compares: bool,
+    /// Where a job of this host writes what became of each entry, for programs and for people. No
+    /// other host receives it.
+    #[n(8)]
+    pub report: Option<ByteVec>,
+    #[n(9)]
+    pub log: Option<ByteVec>,
 }
 
 /// What a job tells on its standard output and error.
@@ -298,7 +305,9 @@ impl JobMessage for Order {
                 let names = [&begin.from, &begin.to, &begin.host].into_iter();
                 let mut names = names.chain(&begin.manifest);
                 let named = names.all(|name| name.len() <= MAXIMUM_NAME_BYTES);
-                named && !begin.spec.is_empty()
+                let mut files = begin.report.iter().chain(&begin.log);
+                let fit = files.all(|file| file.len() <= MAXIMUM_NAME_BYTES);
+                named && fit && !begin.spec.is_empty()
             }
             Order::Limit(rate) => *rate == 0 || *rate >= LEAST_RATE,
             Order::Allow(allowed) => allowed.is_valid(),

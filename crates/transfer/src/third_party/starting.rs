@@ -2,13 +2,16 @@
 //! other is, and then only watches.
 
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_engine::net::clear;
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
+use minicbor::bytes::ByteVec;
 
 use super::job::seconds_now;
 use super::job_protocol::{self, Begin, JobEvent, Listed, Order, Reach, State};
@@ -302,7 +305,13 @@ pub fn begin_of(
         manifest,
         shown: asked.shown,
         compares: spec.operation == Operation::Verify,
+        report: asked.accounts[0].map(bytes_of),
+        log: asked.accounts[1].map(bytes_of),
     })
+}
+
+fn bytes_of(path: &Path) -> ByteVec {
+    path.as_os_str().as_bytes().to_vec().into()
 }
 
 /// What to say where the host that runs a job, or was to, has gone silent.

@@ -92,6 +92,8 @@ pub struct JobOutput {
     pub compares: bool,
     /// Where its manifest goes, and as the user named that.
     pub manifest: Option<(PathBuf, String)>,
+    /// Where it is written down what became of each entry, for programs and for people.
+    pub accounts: [Option<PathBuf>; 2],
     /// Who hears how far it is.
     pub outlet: Arc<dyn Outlet>,
     /// What cancels it.

@@ -65,6 +65,31 @@ fn is_little(room: Room, least: u64) -> bool {
         || room.total > 0 && room.free == 0
 }
 
+/// Of a quota that much is used when it is in the way.
+const FULL_SHARE: f64 = 0.98;
+
+/// The user's quotas, where the host reports any. It reports none of groups and projects.
+fn quotas(facts: &HostFacts, whose: &str, path: &str) -> Vec<Finding> {
+    let [bytes, files] = facts.quota();
+    let bytes = bytes.map(|used| {
+        let [shown, limit] = [used.used, used.limit].map(|bytes| ByteCount(bytes).to_string());
+        (used, format!("{shown} of {limit}"))
+    });
+    let files = files.map(|used| (used, format!("{} of {} files", used.used, used.limit)));
+    let found = bytes.into_iter().chain(files).map(|(used, shown)| {
+        let text = format!("{whose}: your quota at {path}: {shown} are used");
+        match used.used as f64 >= used.limit as f64 * FULL_SHARE {
+            true => bad(
+                "quota",
+                text,
+                "remove some of your files there, ask for more, or name another place",
+            ),
+            false => good("quota", text),
+        }
+    });
+    found.collect()
+}
+
 fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
     let path = facts.get("path").unwrap_or("the path");
     let mut found = Vec::new();
@@ -102,6 +127,7 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
             }
         }
     });
+    found.extend(quotas(facts, whose, path));
     found.push(file_system(facts, whose, path));
     found.push(match (facts.says("writable"), facts.says("readable")) {
         (Some(true), _) => good("rights", format!("{whose}: {path} can be written to")),

@@ -403,6 +403,16 @@ fn a_full_disk_and_what_a_path_is_on_are_told() {
             "inodes",
             "0 of 1000000",
         ),
+        (
+            "quota /dev/a 1000* 900 1200 0 7 0 0 0",
+            "quota",
+            "1.02 MB of 922 kB are used",
+        ),
+        (
+            "quota /dev/a 5 0 0 0 100 0 100 0",
+            "quota",
+            "100 of 100 files are used",
+        ),
         ("file_system tmpfs", "file system", "tmpfs"),
         ("file_system nfs", "file system", "nfs"),
         ("writable no", "rights", "not written to"),
