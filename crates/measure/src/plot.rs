@@ -124,7 +124,7 @@ const WIDTH: f64 = 720.0;
 const TEXT_SIZE: f64 = 13.0;
 const SMALL_TEXT_SIZE: f64 = 11.0;
 
-/// Several figures below each other, as one.
+/// Several figures below each other with their captions, as one.
 pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
     let style = svg::Type {
         size: TEXT_SIZE,
@@ -136,7 +136,11 @@ pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
     for figure in figures {
         let mut heading = svg::Svg::new(30.0, &figure.title);
         heading.text((10.0, 22.0), &figure.title, style);
-        for part in [heading.finish(), figure.svg.clone()] {
+        for part in [
+            heading.finish(),
+            figure.svg.clone(),
+            caption(&figure.caption),
+        ] {
             let height = height_of(&part);
             // The inner document lies where it is told to.
             let place =
@@ -150,6 +154,32 @@ pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
          <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{whole}</svg>\n",
         escape(title)
     )
+}
+
+/// A caption as a document, in lines as wide as a figure.
+fn caption(text: &str) -> String {
+    let (margin, line) = (10.0, 15.0);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let begun = lines.last_mut();
+        let longer = begun.as_ref().map(|begun| format!("{begun} {word}"));
+        match (begun, longer) {
+            (Some(begun), Some(longer)) if lines::text_width(&longer) <= WIDTH - 2.0 * margin => {
+                *begun = longer.trim_start().to_owned();
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    let style = svg::Type {
+        size: SMALL_TEXT_SIZE,
+        anchor: svg::Anchor::Start,
+        colour: FAINT_INK,
+    };
+    let mut drawn = svg::Svg::new(line * lines.len() as f64 + 20.0, "Caption");
+    for (number, text) in lines.iter().enumerate() {
+        drawn.text((margin, line * (number + 1) as f64), text, style);
+    }
+    drawn.finish()
 }
 
 /// The height of a document that this module drew.
@@ -227,5 +257,25 @@ mod tests {
             high: 500.0,
         };
         assert_eq!(with_interval(&Figure { interval, ..figure }), "500.0");
+    }
+
+    #[test]
+    fn captions_stand_below_figures_in_lines_that_fit() {
+        let figure = |caption: &str| Plot {
+            name: "a".to_owned(),
+            title: "A".to_owned(),
+            caption: caption.to_owned(),
+            svg: svg::Svg::new(50.0, "A").finish(),
+            table: Table::default(),
+        };
+        let words = "every <word> of a long caption ".repeat(20);
+        let drawn = below_each_other("All", &[figure(&words), figure("short")]);
+        assert_eq!(drawn.matches("&lt;word&gt;").count(), 20);
+        let texts = drawn.split("<text").skip(1);
+        let longest = texts.filter_map(|text| text.split(['>', '<']).nth(1));
+        let longest = longest.map(str::len).max().unwrap();
+        assert!(longest < 160, "{drawn}");
+        // Two figures, two titles, a short caption of one line and one of several.
+        assert!(height_of(&drawn) > 2.0 * (50.0 + 30.0) + 35.0 + 5.0 * 15.0);
     }
 }

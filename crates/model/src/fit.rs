@@ -18,6 +18,8 @@ mod squares;
 
 use std::fmt;
 
+use longhaul_units::counted;
+
 use longhaul_measure::random::Random;
 use longhaul_measure::stats::{Interval, median, percentile_interval, robust_spread};
 
@@ -119,10 +121,14 @@ impl fmt::Display for FitDoubt {
         match self {
             FitDoubt::OneCount { flows } => write!(
                 f,
-                "it was measured with {flows} flows alone: measure with 1, 2, 4 and 8"
+                "it was measured with {} alone: measure with 1, 2, 4 and 8",
+                counted(*flows, "flow")
             ),
             FitDoubt::TwoCounts => {
                 f.write_str("two numbers of flows do not tell a curve: measure with 1, 2, 4 and 8")
+            }
+            FitDoubt::Few { observations: 1 } => {
+                f.write_str("one measurement is too few: repeat each three times")
             }
             FitDoubt::Few { observations } => write!(
                 f,
@@ -130,7 +136,8 @@ impl fmt::Display for FitDoubt {
             ),
             FitDoubt::StillRising { most } => write!(
                 f,
-                "it was still rising with {most} flows: measure with more"
+                "it was still rising with {}: measure with more",
+                counted(*most, "flow")
             ),
             FitDoubt::Undecided { other } => write!(
                 f,
@@ -138,7 +145,8 @@ impl fmt::Display for FitDoubt {
             ),
             FitDoubt::Outliers { count, largest } => write!(
                 f,
-                "{count} measurements are far from the rest, up to {:.0} %: look for what else ran",
+                "far from the rest: {}, up to {:.0} %: look for what else ran",
+                counted(*count, "measurement"),
                 largest.abs() * 100.0
             ),
         }

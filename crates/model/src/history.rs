@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use longhaul_measure::stats::median;
-use longhaul_units::ByteCount;
+use longhaul_units::{ByteCount, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::explain::{rate_text, span_text};
@@ -160,14 +160,14 @@ impl fmt::Display for PastTransfer {
         let limit = self.limit.as_deref();
         write!(
             f,
-            "{} {way} {}: {}, {} files, {}, {}, {} streams, {:.1} ms{}",
+            "{} {way} {}: {}, {}, {}, {}, {}, {:.1} ms{}",
             self.at,
             self.host,
             ByteCount(self.bytes),
-            self.files,
+            counted(self.files, "file"),
             span_text(self.seconds),
             rate_text(self.bytes as f64 / self.seconds),
-            self.streams,
+            counted(self.streams, "stream"),
             self.rtt_seconds * 1e3,
             limit.map_or_else(String::new, |limit| format!(", limited by {limit}")),
         )

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_measure::record::{Ended, Measures, RunRecord, Side};
+use longhaul_units::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Worked, cost_of};
@@ -192,15 +193,15 @@ impl RecordFits {
 
     /// As text.
     pub fn text(&self) -> String {
-        let mut text = format!("from {} runs:\n", self.runs);
+        let mut text = format!("from {}:\n", counted(self.runs, "run"));
         // Writing to a string does not fail.
         for (layer, cost) in &self.layers {
             let _ = writeln!(
                 text,
-                "{layer}: {:.3} ns a byte, {:.3} ms a file of a flow, {} flows seen, ±{:.0} %",
+                "{layer}: {:.3} ns a byte, {:.3} ms a file of a flow, {} seen, ±{:.0} %",
                 cost.seconds_per_byte * 1e9,
                 cost.seconds_per_file * 1e3,
-                cost.flows,
+                counted(cost.flows, "flow"),
                 cost.uncertainty * 100.0
             );
         }

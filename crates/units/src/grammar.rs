@@ -39,8 +39,8 @@ pub fn split(text: &str) -> Option<Written<'_>> {
 }
 
 /// This many of something: `1 file`, `2 files`, `2 files and links` of what is a `file or link`.
-pub fn counted(count: impl Into<u64>, what: &str) -> String {
-    let count = count.into();
+pub fn counted(count: impl TryInto<u64>, what: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
     match (count, what.split_once(" or ")) {
         (1, _) => format!("1 {what}"),
         (_, Some((one, other))) => format!("{count} {one}s and {other}s"),

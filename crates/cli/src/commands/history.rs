@@ -2,6 +2,7 @@
 
 use longhaul_model::history::PastTransfer;
 use longhaul_transfer::planning::history;
+use longhaul_units::counted;
 use serde_json::json;
 
 use crate::arguments::HistoryArguments;
@@ -20,7 +21,7 @@ fn show(arguments: &HistoryArguments) -> Result<Exit, Stop> {
     if let Some(host) = &arguments.forget {
         let host = Some(host.as_str()).filter(|host| *host != "all");
         let count = history::forget(host).map_err(local)?;
-        print_line!("forgotten: {count} transfers");
+        print_line!("forgotten: {}", counted(count, "transfer"));
         return Ok(Exit::Done);
     }
     let found = history::read().map_err(local)?;

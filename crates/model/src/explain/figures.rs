@@ -6,7 +6,7 @@ use longhaul_measure::plot::{
 };
 
 use super::Explanation;
-use super::text::{members_text, rate_text};
+use super::text::{flows_text, rate_text};
 use crate::graph::Graph;
 use crate::optimise::prices::Constraint;
 use crate::optimise::{Bound, best_rate_near};
@@ -16,6 +16,9 @@ const COUNTS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 19
 
 /// Prices that are drawn.
 const MOST_PRICES: usize = 12;
+
+/// A gain that is shown as 0.0 % is none.
+const LEAST_GAIN: f64 = 0.0005;
 
 impl Explanation {
     /// All figures.
@@ -43,7 +46,7 @@ impl Explanation {
                 let lines = match node.is_logical() {
                     true => vec![rate_text(self.optimum.rate)],
                     false => vec![
-                        format!("{} flows", members_text(node, used)),
+                        flows_text(node, used),
                         rate_text(used.rate),
                         match host {
                             Some(host) if used.cpu >= 0.05 => {
@@ -157,7 +160,8 @@ impl Explanation {
             priced.insert(0, (names.join(" and "), joint.gain));
         }
         // What gives nothing takes no row: it is named below.
-        let (mut priced, idle): (Vec<_>, Vec<_>) = priced.into_iter().partition(|it| it.1 > 0.0);
+        let (mut priced, idle): (Vec<_>, Vec<_>) =
+            priced.into_iter().partition(|it| it.1 >= rate * LEAST_GAIN);
         priced.truncate(MOST_PRICES);
         let idle: Vec<&str> = idle.iter().map(|it| it.0.as_str()).collect();
         let caption = "Each is the difference of two exact optima.";

@@ -1,6 +1,6 @@
 //! An explanation as a paragraph.
 
-use longhaul_units::{ByteCount, ByteRate};
+use longhaul_units::{ByteCount, ByteRate, counted};
 
 use super::{Alternative, CompressionGain, Difference, Explanation};
 use crate::graph::{Graph, Node};
@@ -139,13 +139,14 @@ impl Explanation {
             )
         } else if let Some(flows) = other.flows.filter(|flows| *flows < self.optimum.flows) {
             format!(
-                "is as fast, with {flows} flows: the search for the fewest ended with {}",
+                "is as fast, with {}: the search for the fewest ended with {}",
+                counted(flows, "flow"),
                 self.optimum.flows
             )
         } else {
             format!(
-                "is as fast, with {} flows instead of {}",
-                other.flows.unwrap_or(self.optimum.flows),
+                "is as fast, with {} instead of {}",
+                counted(other.flows.unwrap_or(self.optimum.flows), "flow"),
                 self.optimum.flows
             )
         };
@@ -170,8 +171,12 @@ impl CompressionGain {
 fn difference(graph: &Graph, other: &Alternative) -> String {
     let name = |node: &usize| graph.nodes[*node].name.clone();
     match &other.difference {
-        Difference::FewerFlows { node, most } => format!("at most {most} flows in {}", name(node)),
-        Difference::MoreFlows { node, least } => format!("{least} flows or more in {}", name(node)),
+        Difference::FewerFlows { node, most } => {
+            format!("at most {} in {}", counted(*most, "flow"), name(node))
+        }
+        Difference::MoreFlows { node, least } => {
+            format!("{} or more in {}", counted(*least, "flow"), name(node))
+        }
         Difference::FewerMembers { node, most } => format!("only {most} of {}", name(node)),
         Difference::WithoutCodec { part, codec } => {
             format!("{} without {codec}", graph.parts[*part].name)
@@ -222,6 +227,13 @@ pub(super) fn members_text(node: &Node, used: &NodeUse) -> String {
         true => "0".to_owned(),
         false => members.join(" + "),
     }
+}
+
+/// The same in words: `1 flow`, `8 flows`, `2 × 3 + 1 × 4 flows`.
+pub(super) fn flows_text(node: &Node, used: &NodeUse) -> String {
+    let one = used.members.iter().all(|&(flows, _)| flows == 1) && !used.members.is_empty();
+    let word = if one { "flow" } else { "flows" };
+    format!("{} {word}", members_text(node, used))
 }
 
 /// Optima by policy as a table: the rate, beside the best of them, CPU and flows.

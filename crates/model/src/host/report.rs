@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use longhaul_units::counted;
 use serde_json::{Value, json};
 
 use super::HostModel;
@@ -28,8 +29,10 @@ impl HostModel {
     /// A line for each component, and its doubts below it.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{}: {} cores, kernel {}\n",
-            self.name, self.cores, self.kernel
+            "{}: {}, kernel {}\n",
+            self.name,
+            counted(self.cores, "core"),
+            self.kernel
         );
         // Writing to a string does not fail.
         for (name, fitted) in self.components() {
@@ -40,9 +43,9 @@ impl HostModel {
             let best = &fitted.best;
             let _ = writeln!(
                 text,
-                "  {name}: {}; {} measurements, typically {:.1} % off",
+                "  {name}: {}; {}, typically {:.1} % off",
                 best.formula(),
-                best.residuals.len(),
+                counted(best.residuals.len(), "measurement"),
                 best.spread * 100.0
             );
             for doubt in &fitted.doubts {

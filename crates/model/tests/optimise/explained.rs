@@ -1,6 +1,6 @@
 //! Explanations of the documented graph.
 
-use longhaul_model::explain::explain;
+use longhaul_model::explain::{explain, one_figure};
 use longhaul_model::graph::Graph;
 use longhaul_model::optimise::prices::Constraint;
 use longhaul_model::optimise::{Bound, best_rate};
@@ -90,4 +90,35 @@ fn other_hardware_is_another_graph() {
         let error = what_if(&graph, change).unwrap_err().to_string();
         assert!(error.contains(says), "{change}: {error}");
     }
+}
+
+#[test]
+fn one_flow_is_singular_and_what_gives_nothing_takes_no_row() {
+    let mut graph = documented();
+    for node in &mut graph.nodes {
+        (node.least_flows, node.most_flows) = (1, 1);
+    }
+    let explained = explain(&graph, Bound::DEFAULT).unwrap();
+    let figures = explained.figures(&graph, Bound::DEFAULT);
+    let drawn = one_figure(&figures);
+    let said = format!("{drawn} {}", explained.text(&graph));
+    assert!(
+        said.contains("1 flow") && !said.contains("1 flows"),
+        "{said}"
+    );
+    let prices = figures.iter().find(|it| it.name == "plan-prices").unwrap();
+    let idle = explained.prices.iter();
+    let idle = idle.filter(|it| it.gain < explained.optimum.rate * 1e-4);
+    let idle: Vec<String> = idle.map(|it| it.change.name(&graph)).collect();
+    assert!(!idle.is_empty());
+    let rows = &prices.table.rows;
+    for name in &idle {
+        assert!(rows.iter().all(|row| row[0] != *name), "{name}");
+        assert!(prices.caption.contains(name.as_str()), "{name}");
+    }
+    // The picture alone says it as well.
+    assert!(
+        drawn.contains("These give nothing by themselves"),
+        "{drawn}"
+    );
 }

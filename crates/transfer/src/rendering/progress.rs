@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use longhaul_engine::session::{Progress, Silence};
-use longhaul_units::ByteCount;
+use longhaul_units::{ByteCount, counted};
 
 use super::step_rate::Steps;
 use crate::planning::limiting::{FULL, busiest, use_between};
@@ -62,7 +62,7 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
     }
     match now.streams {
         0 => parts.push("no connection, dialing".to_owned()),
-        streams => parts.push(format!("{streams} streams")),
+        streams => parts.push(counted(streams, "stream")),
     }
     let flows = now.streams > 0 && now.silence.is_none();
     if let Some(layer) = busiest(&use_between(first, now)).filter(|_| flows) {

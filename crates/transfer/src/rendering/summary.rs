@@ -373,10 +373,10 @@ fn wire_line(progress: &Progress, complete: bool) -> String {
 fn path_lines(paths: &[PathUse]) -> Vec<String> {
     let line = |path: &PathUse| {
         format!(
-            "path {} - {}: {} streams, {} sent, {} received, round trip {:.1} ms",
+            "path {} - {}: {}, {} sent, {} received, round trip {:.1} ms",
             path.local,
             path.peer,
-            path.streams,
+            counted(path.streams, "stream"),
             path.acknowledged,
             path.received,
             path.rtt.as_secs_f64() * 1e3
