@@ -3,13 +3,19 @@
 //! A record says of a run what the model needs to know before one: path, kernels' limits, cores,
 //! dataset. Its outcome is what the prediction is compared with. Flows are as the model chooses
 //! them, except for streams that the run fixed.
+//!
+//! - `unpredicted`: runs that it cannot predict, and why
 
+mod unpredicted;
+
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
 use longhaul_measure::plot::{LinePlot, Plot, PlotPoint, Series, line_plot};
-use longhaul_measure::record::{Ended, HostRecord, Knob, Measures, RunRecord, Side};
+use longhaul_measure::record::{HostRecord, Knob, RunRecord, Side};
 use longhaul_measure::stats::{median, quantile, sorted};
+use longhaul_units::counted;
 use serde_json::{Value, json};
 
 use crate::explain::predict;
@@ -21,6 +27,7 @@ use crate::optimise::{Bound, solve};
 use crate::records::{CpuCost, RecordFits};
 use crate::response::Congestion;
 use crate::transfer::{End, PathFacts, transfer_graph};
+pub use unpredicted::Unpredicted;
 
 /// Bytes of payload in a segment at an MTU of 1500, with timestamps.
 const SEGMENT: f64 = 1448.0;
@@ -75,19 +82,46 @@ impl Checked {
     }
 }
 
-/// Predicts a run. `None` if it is no complete transfer of longhaul's, or one beside others, or on
-/// a path with accidents that the model knows nothing of.
-pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
-    let measured = record.outcome.goodput.bits_per_second() / 8.0;
-    let is_ours =
-        record.measures == Measures::Transfer && record.method.name.starts_with("longhaul");
-    let is_whole = record.outcome.ended == Ended::Done && !record.run.warm_up && measured > 0.0;
-    if !is_ours || !is_whole || !record.beside.is_empty() || has_accidents(record) {
-        return None;
+/// Predictions of many runs, and the runs without one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checks {
+    /// Runs with their predictions, in the order of the records.
+    pub runs: Vec<Checked>,
+    /// The number of runs without one, by why.
+    pub unpredicted: BTreeMap<Unpredicted, usize>,
+}
+
+impl Checks {
+    /// Adds a run; as a value.
+    pub fn add(&mut self, record: &RunRecord, known: &Known) -> Value {
+        match check(record, known) {
+            Ok(run) => {
+                let value = run.to_json();
+                self.runs.push(run);
+                value
+            }
+            Err(why) => {
+                let value = json!({ "run": record.run.id, "unpredicted": why.to_string() });
+                *self.unpredicted.entry(why).or_default() += 1;
+                value
+            }
+        }
     }
+}
+
+/// Predicts a run.
+///
+/// # Errors
+///
+/// Why the model says nothing of it.
+pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> {
+    if let Some(why) = unpredicted::reason(record) {
+        return Err(why);
+    }
+    let measured = record.outcome.goodput.bits_per_second() / 8.0;
     let path = path_of(record);
-    let is_lab = record.path.name == "lab";
-    // In a lab both ends and the emulator share one host's cores.
+    let is_lab = is_one_machine(record);
+    // Both ends share one host's cores, in a lab with the emulator.
     let emulator: f64 = record
         .cpu
         .iter()
@@ -117,12 +151,13 @@ pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
         &source,
         &destination,
         Some(&path),
-        vec![part_of(record)?],
+        vec![part_of(record)],
         is_lab,
     );
     fix_streams(record, &mut built.graph);
     let graph = &built.graph;
-    let optimum = solve(graph, Bound::DEFAULT).ok()?;
+    let optimum = solve(graph, Bound::DEFAULT);
+    let optimum = optimum.map_err(|error| Unpredicted::Unsolved(error.to_string()))?;
     let limits = binding(graph, &optimum, Bound::DEFAULT).unwrap_or_default();
     let names: Vec<String> = limits.iter().flatten().map(|it| it.name(graph)).collect();
     let streams = graph
@@ -133,7 +168,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Option<Checked> {
     let streams = streams.map_or(1, |(_, used)| used.flows());
     let in_flight = f64::from(streams) * path.window.unwrap_or(f64::INFINITY);
     let payload = path.payload.unwrap_or(f64::INFINITY);
-    Some(Checked {
+    Ok(Checked {
         run: record.run.id.clone(),
         measured,
         predicted: predict(graph, &optimum, Bound::DEFAULT).goodput.likely,
@@ -165,32 +200,18 @@ fn apply(fits: &RecordFits, source: &mut End, destination: &mut End) {
     destination.seen.clone_from(&fits.layers);
 }
 
-/// Cuts, changes, cross traffic, damage: the model's path is a steady one.
-fn has_accidents(record: &RunRecord) -> bool {
-    const ACCIDENTS: [&str; 9] = [
-        "cut",
-        "change",
-        "cross",
-        "corrupt-unseen",
-        "corrupt",
-        "reorder",
-        "jitter",
-        "rate-back",
-        "loss-model",
-    ];
-    ACCIDENTS
-        .iter()
-        .any(|name| record.knobs.contains_key(*name))
+/// Whether both ends ran on one machine.
+fn is_one_machine(record: &RunRecord) -> bool {
+    ["lab", "loopback"].contains(&record.path.name.as_str())
 }
 
-fn part_of(record: &RunRecord) -> Option<Part> {
-    let bytes = record.outcome.moved.0 as f64;
-    (bytes > 0.0).then(|| Part {
+fn part_of(record: &RunRecord) -> Part {
+    Part {
         name: record.dataset.name.clone(),
-        bytes,
+        bytes: record.outcome.moved.0 as f64,
         files: (record.dataset.files as f64).max(1.0),
         codecs: Vec::new(),
-    })
+    }
 }
 
 fn path_of(record: &RunRecord) -> PathFacts {
@@ -207,7 +228,12 @@ fn path_of(record: &RunRecord) -> PathFacts {
         tcp_receive: limit(host, "net.ipv4.tcp_rmem"),
         ..BufferLimits::default()
     };
-    let window = window_limit(&limits(&record.source), &limits(&record.destination));
+    // Hosts of one machine have one record of settings.
+    let far = match record.destination.settings.is_empty() && is_one_machine(record) {
+        true => &record.source,
+        false => &record.destination,
+    };
+    let window = window_limit(&limits(&record.source), &limits(far));
     let seen = record.tcp.as_ref().map(|tcp| tcp.congestion.clone());
     let congestion = seen.filter(|name| !name.is_empty());
     PathFacts {
@@ -225,11 +251,23 @@ fn path_of(record: &RunRecord) -> PathFacts {
     }
 }
 
-/// What all runs together say, in text: the errors, by what limits, beside the rule of thumb's, and
-/// the worst runs.
-pub fn summary(runs: &[Checked]) -> String {
+/// What all runs together say, in text: the errors, by what limits, beside the rule of thumb's, the
+/// worst runs, and those without a prediction.
+pub fn summary(checks: &Checks) -> String {
+    let mut text = errors(&checks.runs);
+    if !checks.unpredicted.is_empty() {
+        text += "not predicted:\n";
+    }
+    for (why, count) in &checks.unpredicted {
+        text += &format!("  {}: {why}\n", counted(*count, "run"));
+    }
+    text
+}
+
+fn errors(runs: &[Checked]) -> String {
     if runs.is_empty() {
-        return "no record is of a whole transfer by longhaul alone on a steady path".to_owned();
+        let text = "no record is of a whole transfer by longhaul alone on a steady path\n";
+        return text.to_owned();
     }
     let mut groups: Vec<&str> = runs.iter().map(|run| run.binding.as_str()).collect();
     groups.sort_unstable();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use longhaul_instrument::model_files::{host_model, record_fits};
 use longhaul_instrument::records::{each_record, write};
-use longhaul_model::check::{Checked, Known, check, figure, summary};
+use longhaul_model::check::{Checks, Known, figure, summary};
 use longhaul_model::host::HostModel;
 use longhaul_model::records::Gathered;
 use serde_json::{Value, json};
@@ -78,20 +78,19 @@ fn check_records(arguments: &CheckArguments) -> Result<Exit, Stop> {
         destination: model(&arguments.destination_profile)?,
         fits: arguments.fits.as_deref().map(record_fits).transpose()?,
     };
-    let mut runs: Vec<Checked> = Vec::new();
+    let mut checks = Checks::default();
     each_record(&arguments.records, arguments.skip_faults, |_, record| {
-        runs.extend(check(&record, &known));
+        let run = checks.add(&record, &known);
+        if arguments.json {
+            print_line!("{run}");
+        }
         Ok(())
     })?;
     if let Some(path) = &arguments.plot {
-        write(path, figure(&runs).svg.as_bytes())?;
+        write(path, figure(&checks.runs).svg.as_bytes())?;
     }
-    if arguments.json {
-        for run in &runs {
-            print_line!("{}", run.to_json());
-        }
-    } else {
-        print_line!("{}", summary(&runs).trim_end());
+    if !arguments.json {
+        print_line!("{}", summary(&checks).trim_end());
     }
     Ok(Exit::Done)
 }

@@ -1,0 +1,184 @@
+//! Runs that the model does not predict, and why.
+
+use std::fmt;
+
+use longhaul_measure::record::{Ended, Measures, RunRecord};
+
+/// Why a run has no prediction.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unpredicted {
+    /// It was no transfer from files to files.
+    NoTransfer,
+    /// Another tool moved the data.
+    OtherTool(String),
+    /// It did not end well, or moved nothing.
+    Unfinished,
+    /// It warmed something up.
+    WarmUp,
+    /// Others used the path meanwhile.
+    Beside,
+    /// What happens to the path, by the name of the setting: the model's path is a steady one.
+    Accident(&'static str),
+    /// A kernel setting that the model does not have, by name.
+    Setting(&'static str),
+    /// Data were compressed, and the record does not say how well and how fast each kind was.
+    Compressed,
+    /// It gave way to others on purpose.
+    Nice,
+    /// The graph has no solution, with the reason.
+    Unsolved(String),
+}
+
+/// Cuts, changes, cross traffic, damage, by the names of knobs.
+const ACCIDENTS: [&str; 9] = [
+    "cut",
+    "change",
+    "cross",
+    "corrupt-unseen",
+    "corrupt",
+    "reorder",
+    "jitter",
+    "rate-back",
+    "loss-model",
+];
+
+/// Kernel settings that are on where the model holds.
+const SETTINGS: [&str; 3] = [
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_moderate_rcvbuf",
+];
+
+/// On the wire there is no less than this share of what moved, unless it was compressed.
+const PLAIN: f64 = 0.98;
+
+/// Why the model says nothing of a run, as far as its record tells.
+pub fn reason(record: &RunRecord) -> Option<Unpredicted> {
+    let is_done = record.outcome.ended == Ended::Done && record.outcome.moved.0 > 0;
+    let reasons = [
+        (
+            record.measures != Measures::Transfer,
+            Unpredicted::NoTransfer,
+        ),
+        (
+            !record.method.name.starts_with("longhaul"),
+            Unpredicted::OtherTool(record.method.name.clone()),
+        ),
+        (
+            !is_done || record.outcome.goodput.bits_per_second() <= 0.0,
+            Unpredicted::Unfinished,
+        ),
+        (record.run.warm_up, Unpredicted::WarmUp),
+        (!record.beside.is_empty(), Unpredicted::Beside),
+        (record.method.name.ends_with("-nice"), Unpredicted::Nice),
+        (was_compressed(record), Unpredicted::Compressed),
+    ];
+    let known = reasons.into_iter().find(|(holds, _)| *holds);
+    let is_set = |name: &&str| record.knobs.contains_key(*name);
+    let accident = || {
+        ACCIDENTS
+            .into_iter()
+            .find(is_set)
+            .map(Unpredicted::Accident)
+    };
+    let setting = || {
+        let off = SETTINGS.into_iter().find(|name| is_off(record, name));
+        off.map(Unpredicted::Setting)
+    };
+    known.map(|it| it.1).or_else(accident).or_else(setting)
+}
+
+fn was_compressed(record: &RunRecord) -> bool {
+    let said = |name: &str| record.outcome.said.get(name).copied();
+    let both = said("wire_bytes").zip(said("moved_bytes"));
+    both.is_some_and(|(wire, moved)| wire < moved * PLAIN)
+}
+
+fn is_off(record: &RunRecord, setting: &str) -> bool {
+    let hosts = [&record.source, &record.destination];
+    let mut values = hosts.iter().filter_map(|host| host.settings.get(setting));
+    values.any(|value| value.trim() == "0")
+}
+
+impl fmt::Display for Unpredicted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unpredicted::NoTransfer => f.write_str("no transfer from files to files"),
+            Unpredicted::OtherTool(name) => write!(f, "{name} moved the data, not longhaul"),
+            Unpredicted::Unfinished => f.write_str("did not end well"),
+            Unpredicted::WarmUp => f.write_str("warmed up"),
+            Unpredicted::Beside => f.write_str("others used the path meanwhile"),
+            Unpredicted::Accident(name) => {
+                write!(f, "the path was not steady ({name}), and the model's is")
+            }
+            Unpredicted::Setting(name) => {
+                write!(f, "{name} was off, which the model does not have")
+            }
+            Unpredicted::Compressed => f.write_str(
+                "data were compressed, and records do not say how well and how fast each kind was",
+            ),
+            Unpredicted::Nice => f.write_str("gave way on purpose (--nice)"),
+            Unpredicted::Unsolved(error) => write!(f, "no solution: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_measure::record::Knob;
+
+    use super::super::{Checks, Known, summary};
+    use super::*;
+
+    fn record() -> RunRecord {
+        let text = r#"{"schema": 1, "run": {"id": "a"}, "measures": "transfer",
+            "method": {"name": "longhaul"},
+            "path": {"name": "lab", "rtt_seconds": 0.1, "capacity_bits_per_second": 941e6,
+                     "congestion_control": "cubic"},
+            "source": {"name": "a", "cores": 2, "memory_bytes": 0},
+            "destination": {"name": "b", "cores": 2, "memory_bytes": 0},
+            "dataset": {"name": "large", "files": 1, "bytes": 1000000000, "sizes": []},
+            "outcome": {"ended": "done", "bytes": 1000000000, "wall_seconds": 10,
+                        "goodput_bits_per_second": 8e8}}"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_predicted_is_named() {
+        let mut checks = Checks::default();
+        let mut add = |change: fn(&mut RunRecord)| {
+            let mut record = record();
+            change(&mut record);
+            checks.add(&record, &Known::default())
+        };
+        assert!(add(|_| ())["error"].is_number());
+        add(|it| it.method.name = "scp".to_owned());
+        add(|it| it.run.warm_up = true);
+        add(|it| it.outcome.ended = Ended::Capped);
+        for _ in 0..2 {
+            add(|it| {
+                it.knobs.insert("cut".to_owned(), Knob::Flag(true));
+            });
+        }
+        add(|it| {
+            let settings = &mut it.source.settings;
+            settings.insert("net.ipv4.tcp_sack".to_owned(), "0".to_owned());
+        });
+        let compressed = add(|it| {
+            it.outcome.said.insert("moved_bytes".to_owned(), 1e9);
+            it.outcome.said.insert("wire_bytes".to_owned(), 3e8);
+        });
+        let why = compressed["unpredicted"].as_str().unwrap();
+        assert!(why.contains("compressed"), "{why}");
+        let text = summary(&checks);
+        for part in [
+            "median error",
+            "1 run: scp moved the data",
+            "2 runs: the path was not steady (cut)",
+            "1 run: did not end well",
+            "1 run: net.ipv4.tcp_sack was off",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
