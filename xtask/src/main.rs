@@ -54,11 +54,12 @@ const COMMANDS: [Command; 6] = [
     },
     Command {
         name: "bench",
-        arguments: "(pieces | small | storage | lab | gluster) [--again] | \
+        arguments: "(pieces | small | storage | lab | gluster) [--again] | plan | \
                     SCENARIO [OPTIONS OF longhaul sweep]",
         summary: "compare a copy with its pieces or with a local writer of small files, threads with \
-                  io_uring, the lab and its file system with their settings; or run an \
-                  experiment of bench/scenarios. The same command resumes one that was stopped",
+                  io_uring, the lab and its file system with their settings; print how long plans \
+                  take; or run an experiment of bench/scenarios. The same command resumes one that \
+                  was stopped",
         run: bench::run,
     },
     Command {

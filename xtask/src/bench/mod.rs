@@ -9,6 +9,7 @@
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
 //! - [`lab`]: the lab beside what it is asked for; [`gluster`]: a parallel file
 //!   system in it; [`worker`]: what runs on its hosts; [`kept`]: their results
+//! - [`plan`]: how long plans take, beside their bars
 //! - [`scenario`]: the experiments of `bench/scenarios`, run by the product itself
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
@@ -18,6 +19,7 @@ mod gluster;
 mod kept;
 mod lab;
 pub mod local_writer;
+mod plan;
 mod record;
 mod samples;
 mod scenario;
@@ -50,6 +52,7 @@ const LONGEST: Duration = Duration::from_secs(8 * 60);
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (what, again) = match words.as_slice() {
+        ["plan"] => return plan::run(),
         ["local-writer", rest @ ..] => return local_writer::run(rest),
         ["storage"] => return storage::run(false),
         ["storage", "--again"] => return storage::run(true),
@@ -80,7 +83,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 const USAGE: &str =
-    "write: bench (pieces | small | storage | lab | gluster) [--again], or bench NAME";
+    "write: bench (pieces | small | storage | lab | gluster) [--again], bench plan, or bench NAME";
 
 /// Writes what a run that was stopped has measured.
 fn record_so_far(what: &str) -> Result<(), String> {

@@ -1,12 +1,8 @@
 //! The largest graph of the bars: 100 disks in three classes, 16 NICs, six layers, three parts.
 
-use std::time::Instant;
-
 use longhaul_model::capacity::{Capacity, FlowCapacity};
-use longhaul_model::explain::explain;
 use longhaul_model::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
-use longhaul_model::optimise::prices::prices;
-use longhaul_model::optimise::{Bound, best_rate, solve};
+use longhaul_model::optimise::{Bound, best_rate};
 
 fn linear(rate: f64, most: u32) -> Capacity {
     Capacity::Flows(FlowCapacity::Linear {
@@ -17,7 +13,7 @@ fn linear(rate: f64, most: u32) -> Capacity {
 }
 
 // tidy: long because it lists the components of one graph.
-fn large() -> Graph {
+pub fn large() -> Graph {
     let mut graph = Graph::default();
     for name in ["source", "destination"] {
         graph.hosts.push(Host {
@@ -166,30 +162,4 @@ fn the_largest_graph_of_the_bars_is_solved_exactly() {
     assert_eq!(gap, 0.0);
     // All disks with one flow each: 50 × 333, 30 × 375 and 20 × 400 MB/s.
     assert!((rate / 35.9167e9 - 1.0).abs() < 1e-4, "{rate}");
-}
-
-/// What the bars are measured with:
-/// `cargo test --release -p longhaul-model --test optimise speed -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn speed() {
-    for (name, graph) in [
-        ("documented", super::explained::documented()),
-        ("large", large()),
-    ] {
-        let timed = |what: &str, work: &dyn Fn() -> usize| {
-            let begun = Instant::now();
-            let found = work();
-            let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
-            println!("{name}, {what}: {milliseconds:.1} ms ({found})");
-        };
-        let bound = Bound::DEFAULT;
-        let rate = best_rate(&graph, bound).unwrap().0;
-        timed("rate", &|| best_rate(&graph, bound).unwrap().0 as usize);
-        timed("optimum", &|| solve(&graph, bound).unwrap().flows as usize);
-        timed("prices", &|| prices(&graph, rate, bound).unwrap().len());
-        timed("explanation", &|| {
-            explain(&graph, bound).unwrap().alternatives.len()
-        });
-    }
 }

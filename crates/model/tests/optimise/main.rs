@@ -14,3 +14,4 @@ mod policies;
 mod priced;
 mod random;
 mod simplex;
+mod speed;

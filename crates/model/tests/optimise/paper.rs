@@ -49,6 +49,14 @@ fn host(file_bytes: f64, seconds_per_file: f64) -> Graph {
     graph
 }
 
+/// All of the paper's graphs, each with a name.
+pub fn graphs() -> Vec<(String, Graph)> {
+    let sizes = COSTS.map(|(bytes, cost, _)| (format!("files of {bytes:.0e}"), host(bytes, cost)));
+    let datasets =
+        FLASH.map(|(name, ratio, thread, _)| (name.to_owned(), flash(name, ratio, thread)));
+    sizes.into_iter().chain(datasets).collect()
+}
+
 fn disk_flows(optimum: &Optimum) -> u32 {
     optimum.nodes[1].flows()
 }
