@@ -61,6 +61,12 @@ impl Lines {
         self.failed = written.and_then(|()| self.file.write_all(b"\n")).err();
     }
 
+    fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.file.flush().err();
+        }
+    }
+
     fn end(&mut self) -> Result<(), Stop> {
         let flushed = match self.failed.take() {
             Some(error) => Err(error),
@@ -147,6 +153,10 @@ impl EntryLog {
             lock(report).add(fields.to_string().as_bytes());
         }
         self.note(&one_line(&again.line(), MAXIMUM_LINE_BYTES));
+        // The user may read them meanwhile: what became of this try.
+        for lines in self.report.iter().chain(&self.log) {
+            lock(lines).flush();
+        }
     }
 
     /// The copy is over.

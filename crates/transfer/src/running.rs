@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +27,9 @@ use crate::third_party::job_protocol::{
 
 /// Who asks, or is asked, says what there is to say within this.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long nobody is let in after the system refused to.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The most names of the directory that are looked at.
 const MOST_NAMES: usize = 10_000;
@@ -55,12 +59,19 @@ impl RunningCopy {
 
 /// The socket of this process's copy, which is gone when this is.
 #[derive(Debug)]
-pub struct Offer(PathBuf);
+pub struct Offer {
+    socket: PathBuf,
+    inode: u64,
+}
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // One that stays is found to be nobody's.
-        let _ = fs::remove_file(&self.0);
+        let found = self.socket.symlink_metadata();
+        // In another name space of processes one may have the same number and name.
+        if found.is_ok_and(|found| found.ino() == self.inode) {
+            // One that stays is found to be nobody's.
+            let _ = fs::remove_file(&self.socket);
+        }
     }
 }
 
@@ -74,15 +85,25 @@ fn offer_in(directory: &Path, control: &Control, [from, to]: [&str; 2]) -> Optio
     remove_stale(directory);
     let process = std::process::id();
     let name = name_of(process);
-    // A process that had this number is gone.
-    let _ = fs::remove_file(directory.join(&name));
     let listener = at_socket(directory, &name, UnixListener::bind).ok()?;
-    let offer = Offer(directory.join(&name));
+    let socket = directory.join(&name);
+    let inode = socket.symlink_metadata().ok()?.ino();
+    let offer = Offer { socket, inode };
     let (from, to) = (cut(from), cut(to));
     let control = control.clone();
     let thread = std::thread::Builder::new().name("limit".into());
     let serve = move || {
-        for socket in listener.incoming().flatten().filter(is_own) {
+        for socket in listener.incoming() {
+            let socket = match socket {
+                Ok(socket) if is_own(&socket) => socket,
+                Ok(_) => continue,
+                Err(_) => {
+                    // tidy: reason: without a descriptor the system says so at once, again and
+                    // again, and nobody tells when there is one.
+                    std::thread::sleep(AGAIN_AFTER);
+                    continue;
+                }
+            };
             let told = || RunningCopy {
                 process,
                 from: from.clone(),
@@ -189,9 +210,10 @@ fn ask_at(directory: &Path, process: u32, order: &Order) -> io::Result<RunningCo
 
 /// Removes the sockets of copies of this host that were killed.
 fn remove_stale(directory: &Path) {
-    for (process, name) in names(directory) {
-        let is_gone = !Path::new("/proc").join(process.to_string()).exists();
-        if is_gone {
+    for (_, name) in names(directory) {
+        let answers = at_socket(directory, &name, UnixStream::connect);
+        // A process in another name space is none of /proc, and listens nevertheless.
+        if answers.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             // Somebody else may have done it.
             let _ = fs::remove_file(directory.join(name));
         }
@@ -251,10 +273,16 @@ mod tests {
         // One that was killed, and one of another host.
         let [killed, others] = [name_of(u32::MAX), "7@elsewhere".to_owned()];
         for name in [&killed, &others] {
-            fs::write(place.path().join(name), "").unwrap();
+            drop(at_socket(place.path(), name, UnixListener::bind).unwrap());
         }
+        // And one that listens in another name space of processes.
+        let elsewhere = name_of(u32::MAX - 1);
+        let listens = at_socket(place.path(), &elsewhere, UnixListener::bind).unwrap();
         let offer = offer_in(place.path(), &control, ["a", &"ü".repeat(5000)]).unwrap();
         assert!(!place.path().join(&killed).exists() && place.path().join(&others).exists());
+        assert!(place.path().join(&elsewhere).exists());
+        drop(listens);
+        fs::remove_file(place.path().join(&elsewhere)).unwrap();
         let unbound = ask_at(place.path(), own, &question()).unwrap();
         assert_eq!(unbound.bwlimit_bytes_per_second, None);
         assert_eq!(unbound.from, "a");

@@ -86,6 +86,8 @@ pub struct Stop {
     pub exit: Exit,
     /// The thing, the cause and the remedy.
     pub text: String,
+    /// Another try would end the same way.
+    pub stays: bool,
 }
 
 impl std::fmt::Display for Stop {
@@ -102,6 +104,16 @@ impl Stop {
         Stop {
             exit,
             text: text.into(),
+            stays: false,
+        }
+    }
+
+    /// The same for a reason that does not pass, such as another release.
+    #[must_use]
+    pub fn that_stays(self) -> Stop {
+        Stop {
+            stays: true,
+            ..self
         }
     }
 

@@ -625,7 +625,11 @@ pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
         },
         OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,
     };
-    Stop::new(exit, format!("{host}: {error}"))
+    let stop = Stop::new(exit, format!("{host}: {error}"));
+    match error {
+        OpenError::Refused(refused) if refused.refusal == Refusal::Version => stop.that_stays(),
+        _ => stop,
+    }
 }
 
 /// What further streams need.

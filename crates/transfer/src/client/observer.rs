@@ -248,8 +248,6 @@ impl Control {
     pub(super) fn pause(&self, span: Duration) -> Result<(), Stop> {
         let until = Instant::now() + span;
         let mut running = self.running();
-        // No transfer runs: who interrupts the command now ends it at once.
-        *running = None;
         while !self.was_cancelled() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -333,6 +331,8 @@ impl Control {
     /// A transfer begins with these limits. Its rate counts until another one was asked for. After
     /// more failures than these it ends in order.
     pub(super) fn begin_with(&self, limits: Limits) {
+        // No transfer runs: who interrupts the command while it connects ends it at once.
+        *self.running() = None;
         let (bound, count) = &self.shared.errors;
         bound.store(limits.errors.unwrap_or(u64::MAX), Ordering::Relaxed);
         count.store(0, Ordering::Relaxed);

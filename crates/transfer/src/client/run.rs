@@ -288,7 +288,7 @@ impl Task {
         if self.spec.selection.copy_links && !opened.welcome.features.contains(&Feature::LINKS) {
             let text = "the daemon is too old to follow links: use the same release of longhaul \
                         on both ends, or leave out --copy-links";
-            return Err(Stop::new(Exit::Connection, text));
+            return Err(Stop::new(Exit::Connection, text).that_stays());
         }
         if self.destination == Endpoint::Standard && !opened.welcome.single_file {
             let text = "the source is no single file: only one goes to standard output";

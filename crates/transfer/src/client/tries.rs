@@ -30,6 +30,7 @@ impl Tried {
             Ok(_) => None,
             // A path that is not there may appear, and space and memory become free. What ends a
             // copy with another code somebody has decided, or nothing changes it.
+            Err(stop) if stop.stays => None,
             Err(stop) if matches!(stop.exit, Exit::Connection | Exit::Local) => {
                 Some((stop.exit, stop.text.clone()))
             }
@@ -129,6 +130,11 @@ mod tests {
         ] {
             assert_eq!(tried(limits(Some(3)), |_| of(Err(exit), 1)), (exit, 1));
         }
+        let release = |_| Tried {
+            result: Err(Stop::new(Exit::Connection, "another release").that_stays()),
+            passing: 0,
+        };
+        assert_eq!(tried(limits(Some(3)), release), (Exit::Connection, 1));
         let named = |_| of(Ok(Exit::Partial), 0);
         assert_eq!(tried(limits(Some(3)), named), (Exit::Partial, 1));
     }

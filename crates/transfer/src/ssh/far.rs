@@ -453,7 +453,7 @@ impl Far {
              use the same release on both ends",
             self.start.destination, greeting.software
         );
-        Err(Stop::new(Exit::Connection, text))
+        Err(Stop::new(Exit::Connection, text).that_stays())
     }
 
     /// Says who this end is, and where it listens.

@@ -153,7 +153,7 @@ fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     let own = std::env::current_exe().map_err(|error| Stop::because(Exit::Local, error))?;
     if let Some(other) = system.filter(|system| !system.starts_with("Linux ")) {
         let text = format!("longhaul runs on Linux, and the far side is {other}");
-        return Err(Stop::new(Exit::Connection, text));
+        return Err(Stop::new(Exit::Connection, text).that_stays());
     }
     let uname = rustix::system::uname();
     let here = uname.machine().to_string_lossy().into_owned();
@@ -162,7 +162,7 @@ fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if machine.is_empty() || !machine.bytes().all(is_word) {
         let text = format!("the far side names no machine, but {machine:?}");
-        return Err(Stop::new(Exit::Connection, text));
+        return Err(Stop::new(Exit::Connection, text).that_stays());
     }
     let own_is_static = cfg!(target_env = "musl");
     choose(&own, machine, machine == here, own_is_static).ok_or_else(|| {

@@ -74,10 +74,11 @@ pub struct Begin {
     /// It compares and copies nothing.
     #[n(7)]
     pub compares: bool,
-    /// Where a job of this host writes what became of each entry, for programs and for people. No
-    /// other host receives it.
+    /// Where a job of this host writes what became of each entry, for programs. No other host
+    /// receives it.
     #[n(8)]
     pub report: Option<ByteVec>,
+    /// The same for people.
     #[n(9)]
     pub log: Option<ByteVec>,
 }
