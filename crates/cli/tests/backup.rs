@@ -519,9 +519,9 @@ fn backups_do_not_go_where_another_root_reads() {
 /// then is a name of its own backup.
 #[test]
 fn what_is_one_with_its_backup_is_deleted() {
-    let place = tempfile::tempdir().unwrap();
-    let (from, to) = (place.path().join("from"), place.path().join("to"));
     for flags in [&["-b"][..], &["--backup-dir=../old"]] {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
         write(&from.join("stays"), b"stays");
         write(&to.join("gone"), b"gone");
         let backup = match flags {
