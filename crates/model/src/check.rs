@@ -2,9 +2,12 @@
 //!
 //! A record says of a run what the model needs to know before one: path, kernels' limits, cores,
 //! dataset. Its outcome is what the prediction is compared with. Flows are as the model chooses
-//! them, except for streams that the run fixed.
+//! them, except for those that the run fixed, as a codec for everything.
 //!
+//! - `fixed`: what runs fixed
 //! - `unpredicted`: runs that it cannot predict, and why
+
+mod fixed;
 
 mod unpredicted;
 
@@ -122,13 +125,12 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     let path = path_of(record);
     let is_lab = is_one_machine(record);
     // Both ends share one host's cores, in a lab with the emulator.
-    let emulator: f64 = record
-        .cpu
-        .iter()
-        .filter(|it| it.side == Side::Emulator)
-        .map(|it| (it.user + it.system).as_secs_f64())
-        .sum();
-    let busy = emulator / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE);
+    let fitted = known.fits.as_ref().and_then(|fits| fits.emulator);
+    let busy = if is_lab && fitted.is_none() {
+        emulator_cores(record)
+    } else {
+        0.0
+    };
     let end = |host: &HostRecord, model: &Option<HostModel>| End {
         name: host.name.clone(),
         cores: (host.cores > 0).then(|| {
@@ -154,7 +156,10 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
         vec![part_of(record)],
         is_lab,
     );
-    fix_streams(record, &mut built.graph);
+    if let (true, Some(cost)) = (is_lab, fitted) {
+        emulate(cost, &mut built.graph);
+    }
+    fixed::apply(record, known.source.as_ref(), &mut built.graph)?;
     let graph = &built.graph;
     let optimum = solve(graph, Bound::DEFAULT);
     let optimum = optimum.map_err(|error| Unpredicted::Unsolved(error.to_string()))?;
@@ -181,14 +186,20 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     })
 }
 
-/// Gives the path the streams that a run fixed.
-fn fix_streams(record: &RunRecord, graph: &mut Graph) {
-    let Some(Knob::Count(streams)) = record.knobs.get("streams") else {
-        return;
-    };
-    let streams = u32::try_from(*streams).unwrap_or(u32::MAX).clamp(1, 10_000);
+/// Cores that the lab's emulator kept busy.
+fn emulator_cores(record: &RunRecord) -> f64 {
+    let of_emulator = record.cpu.iter().filter(|it| it.side == Side::Emulator);
+    let seconds: f64 = of_emulator
+        .map(|it| (it.user + it.system).as_secs_f64())
+        .sum();
+    seconds / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+/// Has the lab's path take what the emulator took of the cores in other runs.
+fn emulate(cost: CpuCost, graph: &mut Graph) {
     for node in graph.nodes.iter_mut().filter(|node| node.name == "path") {
-        (node.least_flows, node.most_flows) = (streams, streams);
+        node.host = Some(0);
+        (node.cpu_per_byte, node.cpu_per_file) = (cost.seconds_per_byte, cost.seconds_per_file);
     }
 }
 
@@ -234,20 +245,28 @@ fn path_of(record: &RunRecord) -> PathFacts {
         false => &record.destination,
     };
     let window = window_limit(&limits(&record.source), &limits(far));
-    let seen = record.tcp.as_ref().map(|tcp| tcp.congestion.clone());
-    let congestion = seen.filter(|name| !name.is_empty());
     PathFacts {
         payload: Some(record.path.capacity.bits_per_second() / 8.0),
         rtt: record.path.rtt.max(Duration::from_micros(10)),
         loss: record.path.loss,
         window: window.map(|limit| limit.window.0 as f64),
         segment: SEGMENT,
-        congestion: Congestion::of_name(
-            congestion
-                .as_deref()
-                .unwrap_or(&record.path.congestion_control),
-        ),
+        congestion: congestion_of(record),
         uncertainty: 0.02,
+    }
+}
+
+/// What governed the windows: what the run fixed, what was seen, or what the mover chooses. Where
+/// loss calls for it, it tries BBR, and BBR stays.
+fn congestion_of(record: &RunRecord) -> Congestion {
+    if let Some(Knob::Word(name)) = record.knobs.get("congestion") {
+        return Congestion::of_name(name);
+    }
+    let seen = record.tcp.as_ref().map(|tcp| tcp.congestion.as_str());
+    match seen.filter(|name| !name.is_empty()) {
+        Some(name) => Congestion::of_name(name),
+        None if record.path.loss > 0.0 => Congestion::Bbr,
+        None => Congestion::of_name(&record.path.congestion_control),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct RecordFits {
     pub source: Option<CpuCost>,
     /// Of the end that receives.
     pub destination: Option<CpuCost>,
+    /// Of the lab's emulator, which shares the cores of both ends.
+    pub emulator: Option<CpuCost>,
 }
 
 /// As it is written.
@@ -51,6 +53,8 @@ struct Document {
     layers: Vec<LayerDocument>,
     source_cpu: Option<CpuCost>,
     destination_cpu: Option<CpuCost>,
+    #[serde(default)]
+    emulator_cpu: Option<CpuCost>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,7 +74,7 @@ const KIND: &str = "record fits";
 pub struct Gathered {
     runs: usize,
     layers: BTreeMap<Limit, (u32, Vec<Worked>)>,
-    cpu: [Vec<Worked>; 2],
+    cpu: [Vec<Worked>; 3],
 }
 
 impl Gathered {
@@ -102,8 +106,9 @@ impl Gathered {
             *flows = layer.flows.max(*flows);
             all.push(worked(layer.utilisation * f64::from(layer.flows) * seconds));
         }
-        for (side, all) in [Side::Source, Side::Destination].iter().zip(&mut self.cpu) {
-            let of_side = record.cpu.iter().filter(|it| it.side == *side);
+        let sides = [Side::Source, Side::Destination, Side::Emulator];
+        for (side, all) in sides.into_iter().zip(&mut self.cpu) {
+            let of_side = record.cpu.iter().filter(|it| it.side == side);
             let cpu: f64 = of_side.map(|it| (it.user + it.system).as_secs_f64()).sum();
             if cpu > 0.0 {
                 all.push(worked(cpu));
@@ -127,6 +132,7 @@ impl Gathered {
             layers: costs.collect(),
             source: cpu(&self.cpu[0]),
             destination: cpu(&self.cpu[1]),
+            emulator: cpu(&self.cpu[2]),
         }
     }
 }
@@ -148,6 +154,7 @@ impl RecordFits {
             layers: layers.collect(),
             source_cpu: self.source,
             destination_cpu: self.destination,
+            emulator_cpu: self.emulator,
         };
         serde_json::to_value(document).unwrap_or_default()
     }
@@ -188,6 +195,7 @@ impl RecordFits {
             layers,
             source: document.source_cpu,
             destination: document.destination_cpu,
+            emulator: document.emulator_cpu,
         })
     }
 
@@ -205,7 +213,12 @@ impl RecordFits {
                 cost.uncertainty * 100.0
             );
         }
-        for (end, cpu) in [("source", self.source), ("destination", self.destination)] {
+        let ends = [
+            ("source", self.source),
+            ("destination", self.destination),
+            ("emulator", self.emulator),
+        ];
+        for (end, cpu) in ends {
             if let Some(cpu) = cpu {
                 let _ = writeln!(
                     text,

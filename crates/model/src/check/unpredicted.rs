@@ -4,6 +4,8 @@ use std::fmt;
 
 use longhaul_measure::record::{Ended, Measures, RunRecord};
 
+use super::fixed;
+
 /// Why a run has no prediction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unpredicted {
@@ -23,6 +25,8 @@ pub enum Unpredicted {
     Setting(&'static str),
     /// Data were compressed, and the record does not say how well and how fast each kind was.
     Compressed,
+    /// A codec of its choice, which the source's profile does not have, took all data.
+    Codec(String),
     /// It gave way to others on purpose.
     Nice,
     /// The graph has no solution, with the reason.
@@ -71,7 +75,10 @@ pub fn reason(record: &RunRecord) -> Option<Unpredicted> {
         (record.run.warm_up, Unpredicted::WarmUp),
         (!record.beside.is_empty(), Unpredicted::Beside),
         (record.method.name.ends_with("-nice"), Unpredicted::Nice),
-        (was_compressed(record), Unpredicted::Compressed),
+        (
+            was_compressed(record) && fixed::codec_of(record).is_none(),
+            Unpredicted::Compressed,
+        ),
     ];
     let known = reasons.into_iter().find(|(holds, _)| *holds);
     let is_set = |name: &&str| record.knobs.contains_key(*name);
@@ -116,6 +123,10 @@ impl fmt::Display for Unpredicted {
             }
             Unpredicted::Compressed => f.write_str(
                 "data were compressed, and records do not say how well and how fast each kind was",
+            ),
+            Unpredicted::Codec(name) => write!(
+                f,
+                "{name} was fixed, and the source's profile does not have it: `bench codec` measures it"
             ),
             Unpredicted::Nice => f.write_str("gave way on purpose (--nice)"),
             Unpredicted::Unsolved(error) => write!(f, "no solution: {error}"),

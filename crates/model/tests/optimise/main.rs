@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod brute;
+mod checked;
 mod explained;
 mod fitted;
 mod known;
