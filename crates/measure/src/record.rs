@@ -420,6 +420,11 @@ const GOODPUT_ROUNDING: f64 = 0.01;
 const GREATEST_SHARE: f64 = 1e6;
 
 impl RunRecord {
+    /// Whether both ends ran on one machine and shared its cores: in a lab, or over loopback.
+    pub fn is_one_machine(&self) -> bool {
+        ["lab", "loopback"].contains(&self.path.name.as_str())
+    }
+
     /// The record as a line, without the line feed.
     ///
     /// # Errors

@@ -123,7 +123,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     }
     let measured = record.outcome.goodput.bits_per_second() / 8.0;
     let path = path_of(record);
-    let is_lab = is_one_machine(record);
+    let is_lab = record.is_one_machine();
     // Both ends share one host's cores, in a lab with the emulator.
     let fitted = known.fits.as_ref().and_then(|fits| fits.emulator);
     let busy = if is_lab && fitted.is_none() {
@@ -131,16 +131,11 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     } else {
         0.0
     };
+    let share = known.fits.as_ref().and_then(|fits| fits.busiest);
+    let share = share.unwrap_or(1.0);
     let end = |host: &HostRecord, model: &Option<HostModel>| End {
         name: host.name.clone(),
-        cores: (host.cores > 0).then(|| {
-            let cores = f64::from(host.cores);
-            if is_lab {
-                (cores - busy).max(0.1)
-            } else {
-                cores
-            }
-        }),
+        cores: (host.cores > 0).then(|| (f64::from(host.cores) * share - busy).max(0.1)),
         model: model.clone(),
         ..End::default()
     };
@@ -211,11 +206,6 @@ fn apply(fits: &RecordFits, source: &mut End, destination: &mut End) {
     destination.seen.clone_from(&fits.layers);
 }
 
-/// Whether both ends ran on one machine.
-fn is_one_machine(record: &RunRecord) -> bool {
-    ["lab", "loopback"].contains(&record.path.name.as_str())
-}
-
 fn part_of(record: &RunRecord) -> Part {
     Part {
         name: record.dataset.name.clone(),
@@ -240,7 +230,7 @@ fn path_of(record: &RunRecord) -> PathFacts {
         ..BufferLimits::default()
     };
     // Hosts of one machine have one record of settings.
-    let far = match record.destination.settings.is_empty() && is_one_machine(record) {
+    let far = match record.destination.settings.is_empty() && record.is_one_machine() {
         true => &record.source,
         false => &record.destination,
     };

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use longhaul_measure::record::{Ended, Measures, RunRecord, Side};
+use longhaul_measure::record::{Ended, Knob, Measures, RunRecord, Side};
+use longhaul_measure::stats::{quantile, sorted};
 use longhaul_units::counted;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,9 @@ pub struct RecordFits {
     pub destination: Option<CpuCost>,
     /// Of the lab's emulator, which shares the cores of both ends.
     pub emulator: Option<CpuCost>,
+    /// The share of a host's cores that the busiest runs kept busy, 0 to 1; `None` if no run says
+    /// it. Threads wait for each other: no copy uses all of the cores all of the time.
+    pub busiest: Option<f64>,
 }
 
 /// As it is written.
@@ -55,6 +59,8 @@ struct Document {
     destination_cpu: Option<CpuCost>,
     #[serde(default)]
     emulator_cpu: Option<CpuCost>,
+    #[serde(default)]
+    busiest: Option<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,12 +75,19 @@ struct LayerDocument {
 
 const KIND: &str = "record fits";
 
+/// The runs that say what the cores give are the busiest of all, but for outliers.
+const BUSIEST: f64 = 0.9;
+
+/// Below this, no run was limited by cores.
+const LEAST_BUSY: f64 = 0.5;
+
 /// Gathers runs, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     runs: usize,
     layers: BTreeMap<Limit, (u32, Vec<Worked>)>,
     cpu: [Vec<Worked>; 3],
+    busy: Vec<f64>,
 }
 
 impl Gathered {
@@ -86,7 +99,12 @@ impl Gathered {
         let is_whole = record.outcome.ended == Ended::Done && !record.run.warm_up;
         let bytes = record.outcome.moved.0 as f64;
         let seconds = record.outcome.wall.as_secs_f64();
-        if !is_ours || !is_whole || bytes <= 0.0 || seconds <= 0.0 || self.runs >= MOST_RUNS {
+        let is_plain = match record.knobs.get("compress") {
+            None => true,
+            Some(knob) => *knob == Knob::Word("off".to_owned()),
+        };
+        let is_timed = bytes > 0.0 && seconds > 0.0;
+        if !is_ours || !is_whole || !is_plain || !is_timed || self.runs >= MOST_RUNS {
             return;
         }
         self.runs += 1;
@@ -114,6 +132,7 @@ impl Gathered {
                 all.push(worked(cpu));
             }
         }
+        self.busy.extend(busy_share(record));
     }
 
     /// What all of them took.
@@ -133,8 +152,35 @@ impl Gathered {
             source: cpu(&self.cpu[0]),
             destination: cpu(&self.cpu[1]),
             emulator: cpu(&self.cpu[2]),
+            busiest: quantile(&sorted(&self.busy), BUSIEST)
+                .map(|it| it.min(1.0))
+                .filter(|it| *it >= LEAST_BUSY),
         }
     }
+}
+
+/// The share of its cores that the busier host of a run kept busy.
+fn busy_share(record: &RunRecord) -> Option<f64> {
+    let of = |sides: &[Side]| -> f64 {
+        let uses = record.cpu.iter().filter(|it| sides.contains(&it.side));
+        uses.map(|it| (it.user + it.system).as_secs_f64()).sum()
+    };
+    let share = |cores: u32, cpu: f64| {
+        let all = f64::from(cores) * record.outcome.wall.as_secs_f64();
+        (cores > 0 && cpu > 0.0 && all > 0.0).then(|| cpu / all)
+    };
+    let (source, destination) = (&record.source, &record.destination);
+    if record.is_one_machine() {
+        return share(
+            source.cores,
+            of(&[Side::Source, Side::Destination, Side::Emulator]),
+        );
+    }
+    let ends = [
+        share(source.cores, of(&[Side::Source])),
+        share(destination.cores, of(&[Side::Destination])),
+    ];
+    ends.into_iter().flatten().reduce(f64::max)
 }
 
 impl RecordFits {
@@ -155,6 +201,7 @@ impl RecordFits {
             source_cpu: self.source,
             destination_cpu: self.destination,
             emulator_cpu: self.emulator,
+            busiest: self.busiest,
         };
         serde_json::to_value(document).unwrap_or_default()
     }
@@ -196,6 +243,9 @@ impl RecordFits {
             source: document.source_cpu,
             destination: document.destination_cpu,
             emulator: document.emulator_cpu,
+            busiest: document
+                .busiest
+                .filter(|it| (LEAST_BUSY..=1.0).contains(it)),
         })
     }
 
@@ -227,6 +277,9 @@ impl RecordFits {
                     cpu.seconds_per_file * 1e3
                 );
             }
+        }
+        if let Some(busiest) = self.busiest {
+            let _ = writeln!(text, "cores: {:.0} % of them busy at most", busiest * 100.0);
         }
         text
     }
@@ -262,6 +315,46 @@ mod tests {
             system: Duration::ZERO,
         }];
         record
+    }
+
+    #[test]
+    fn the_busiest_runs_say_what_the_cores_give() {
+        let busy = |share: f64| {
+            let mut record = record(1_000_000_000, 10);
+            record.path.name = "lab".to_owned();
+            (record.source.cores, record.destination.cores) = (2, 2);
+            let each = Duration::from_secs_f64(share * 20.0 / 2.0);
+            let of = |side| CpuUse {
+                process: "longhaul".to_owned(),
+                side,
+                user: each,
+                system: Duration::ZERO,
+            };
+            record.cpu = vec![of(Side::Source), of(Side::Emulator)];
+            record
+        };
+        let fits = |shares: &[f64]| {
+            let mut gathered = Gathered::default();
+            shares.iter().for_each(|it| gathered.add(&busy(*it)));
+            gathered.fits()
+        };
+        let found = fits(&[0.2, 0.3, 0.78, 0.8, 0.82]);
+        let busiest = found.busiest.unwrap();
+        assert!((0.79..0.83).contains(&busiest), "{busiest}");
+        let again = RecordFits::of_text(&found.to_json().to_string()).unwrap();
+        assert_eq!(again.busiest, found.busiest);
+        // None of these was limited by cores.
+        assert_eq!(fits(&[0.1, 0.2, 0.3]).busiest, None);
+    }
+
+    #[test]
+    fn runs_with_a_codec_say_nothing_of_the_layers() {
+        let mut record = record(1_000_000_000, 10);
+        let codec = Knob::Word("zstd:3".to_owned());
+        record.knobs.insert("compress".to_owned(), codec);
+        let mut gathered = Gathered::default();
+        gathered.add(&record);
+        assert_eq!(gathered.fits().runs, 0);
     }
 
     #[test]

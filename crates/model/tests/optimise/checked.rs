@@ -77,6 +77,7 @@ fn known(codecs: Vec<CodecModel>) -> Known {
             source: Some(cpu),
             destination: Some(cpu),
             emulator: Some(cpu),
+            busiest: None,
         }),
     }
 }
@@ -163,4 +164,20 @@ fn the_emulator_takes_of_the_cores_what_it_took_in_other_runs() {
     let after = check(&run, &known).unwrap();
     assert!((47.0..50.5).contains(&rate_of(&after)), "{after:?}");
     assert_eq!(after.binding, "the CPU of a");
+    // Of which no run uses more than four fifths.
+    known.fits.as_mut().unwrap().busiest = Some(0.8);
+    let shared = check(&run, &known).unwrap();
+    assert!((38.0..40.5).contains(&rate_of(&shared)), "{shared:?}");
+}
+
+#[test]
+fn the_mover_leaves_a_congestion_control_that_loss_keeps_small_unless_a_run_fixes_it() {
+    let mut run = record(&[("streams", Knob::Count(1))]);
+    run.path.loss = 1e-3;
+    run.path.congestion_control = "cubic".to_owned();
+    let free = check(&run, &known(Vec::new())).unwrap();
+    assert!((110.0..125.0).contains(&rate_of(&free)), "{free:?}");
+    run.knobs.insert("congestion".to_owned(), word("cubic"));
+    let fixed = check(&run, &known(Vec::new())).unwrap();
+    assert!(rate_of(&fixed) < 10.0, "{fixed:?}");
 }
