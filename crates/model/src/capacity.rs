@@ -2,10 +2,12 @@
 //!
 //! - [`flows`]: the forms for disks, channels, computation and parallel file systems
 //! - [`tcp`]: streams on a path: window, loss, NIC
+//! - `finite`: what loss leaves of a transfer that is too short for its law
 //!
 //! Rates are bytes per second. A number of flows is a whole number: no flows carry nothing,
 //! although Eqs. 10 and 18 of paper 004 allow none, where its Eq. 3 would have its maximum.
 
+mod finite;
 pub mod flows;
 pub mod tcp;
 

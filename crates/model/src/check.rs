@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::explain::predict;
 use crate::graph::{Graph, Part};
 use crate::host::HostModel;
-use crate::kernel::{BufferLimits, window_limit};
+use crate::kernel::{BufferLimits, likely_window};
 use crate::optimise::prices::binding;
 use crate::optimise::{Bound, solve};
 use crate::records::{CpuCost, RecordFits};
@@ -234,7 +234,7 @@ fn path_of(record: &RunRecord) -> PathFacts {
         true => &record.source,
         false => &record.destination,
     };
-    let window = window_limit(&limits(&record.source), &limits(far));
+    let window = likely_window(&limits(&record.source), &limits(far));
     PathFacts {
         payload: Some(record.path.capacity.bits_per_second() / 8.0),
         rtt: record.path.rtt.max(Duration::from_micros(10)),

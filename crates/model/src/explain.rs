@@ -48,7 +48,8 @@ pub struct Prediction {
     pub seconds: Range,
     /// Seconds of these that are round trips and handshakes.
     pub startup: f64,
-    /// Seconds of these by which the ramp of TCP's windows is slower than the full rate.
+    /// Seconds of these by which the ramp of TCP's windows is slower than the full rate. Negative
+    /// if loss limits: windows begin above what loss leaves of them in the long run.
     pub ramp: f64,
 }
 
@@ -110,7 +111,7 @@ pub fn explain(graph: &Graph, bound: Bound) -> Result<Explanation, SolveError> {
 pub fn predict(graph: &Graph, optimum: &Optimum, bound: Bound) -> Prediction {
     let rate = interval::of_rate(graph, optimum, bound);
     let bytes: f64 = graph.parts.iter().map(|part| part.bytes).sum();
-    let ramp = ramp(graph, optimum, bytes);
+    let ramp = ramp(graph, optimum, bytes, bound);
     let at = |rate: f64| bytes / rate + graph.startup + ramp;
     let seconds = Range {
         low: at(rate.high),
@@ -133,8 +134,9 @@ pub fn predict(graph: &Graph, optimum: &Optimum, bound: Bound) -> Prediction {
 /// Segments of a stream's first window (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
 
-/// Seconds by which the slowest path's slow start is behind its full rate.
-fn ramp(graph: &Graph, optimum: &Optimum, bytes: f64) -> f64 {
+/// Seconds by which the slowest path's start is behind its rate in the long run. Where loss limits,
+/// the start is faster than that, and this is negative.
+fn ramp(graph: &Graph, optimum: &Optimum, bytes: f64, bound: Bound) -> f64 {
     let compressed = graph.compressed_nodes();
     let on_wire: f64 = optimum
         .codecs
@@ -142,19 +144,38 @@ fn ramp(graph: &Graph, optimum: &Optimum, bytes: f64) -> f64 {
         .map(|&(it, rate)| rate / graph.codec_of(it).map_or(1.0, |codec| codec.ratio))
         .sum();
     let share = on_wire / optimum.rate.max(f64::MIN_POSITIVE);
-    let mut slowest = 0.0_f64;
-    for ((node, used), compressed) in graph.nodes.iter().zip(&optimum.nodes).zip(compressed) {
-        let Capacity::Path(path) = &node.capacity else {
+    let mut slowest: Option<f64> = None;
+    for (at, used) in optimum.nodes.iter().enumerate() {
+        let Capacity::Path(path) = &graph.nodes[at].capacity else {
             continue;
         };
-        let share = if compressed { share } else { 1.0 };
-        let rate = used.rate * share;
+        let share = if compressed[at] { share } else { 1.0 };
+        let (rate, flows) = (used.rate * share, used.flows());
         // The path's part of the dataset.
-        let bytes = bytes * used.rate / optimum.rate.max(f64::MIN_POSITIVE) * share;
-        let first = FIRST_WINDOW * path.segment * f64::from(used.flows());
-        slowest = slowest.max(path.ramp_seconds(rate, bytes, first));
+        let part = used.rate / optimum.rate.max(f64::MIN_POSITIVE) * share;
+        let bytes = bytes * part;
+        let first = FIRST_WINDOW * path.segment;
+        let lossy = || {
+            let free = rate_without_loss(graph, at, bound)? * part;
+            path.lossy_seconds(bytes, flows, first, free)
+        };
+        let is_binding = path.is_limited_by_loss(flows) && rate > 0.99 * path.at(flows);
+        let ramp = match is_binding.then(lossy).flatten() {
+            Some(seconds) => seconds - bytes / rate,
+            None => path.ramp_seconds(rate, bytes, first * f64::from(flows)),
+        };
+        slowest = Some(slowest.map_or(ramp, |slowest| slowest.max(ramp)));
     }
-    slowest
+    slowest.unwrap_or(0.0)
+}
+
+/// What the graph would carry if one of its paths lost nothing.
+fn rate_without_loss(graph: &Graph, node: usize, bound: Bound) -> Option<f64> {
+    let mut free = graph.clone();
+    if let Capacity::Path(path) = &mut free.nodes[node].capacity {
+        path.loss = 0.0;
+    }
+    Some(solve(&free, bound).ok()?.rate)
 }
 
 /// The change that widens a constraint.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::finite::{self, Stream};
 use crate::response::{Congestion, mean_window};
 
 /// What TCP streams of one congestion control carry over one path.
@@ -103,6 +104,41 @@ impl PathCapacity {
             return f64::INFINITY;
         }
         bytes / rate + self.ramp_seconds(rate, bytes, first_window * f64::from(streams))
+    }
+
+    /// Whether loss, rather than the path or a kernel's window, limits this number of streams.
+    pub fn is_limited_by_loss(&self, streams: u32) -> bool {
+        let one = self.of_one_stream();
+        let windows = f64::from(streams) * one;
+        let is_lossy = self.lossy_window().is_some();
+        is_lossy && one < self.window / self.rtt.as_secs_f64() && windows < self.most()
+    }
+
+    /// Seconds that a transfer of `bytes` takes once its first byte leaves, where loss limits it
+    /// and nothing else carries more than `most` bytes per second: windows begin above what loss
+    /// leaves of them in the long run. `None` if that is not known of the congestion control, or
+    /// another thing limits.
+    pub fn lossy_seconds(
+        &self,
+        bytes: f64,
+        streams: u32,
+        first_window: f64,
+        most: f64,
+    ) -> Option<f64> {
+        if !self.is_limited_by_loss(streams) || !finite::is_known(&self.congestion) {
+            return None;
+        }
+        let (rtt, flows) = (self.rtt.as_secs_f64(), f64::from(streams));
+        let part = most.min(self.most()) / flows * rtt;
+        let stream = Stream {
+            rtt,
+            loss: self.loss,
+            first_window: first_window / self.segment,
+            most: part.min(self.window) / self.segment,
+            law: self.of_one_stream() / self.segment,
+            is_cubic: self.congestion == Congestion::Cubic,
+        };
+        Some(finite::seconds_for(&stream, bytes / flows / self.segment))
     }
 
     /// Seconds by which slow start is behind `rate`, bytes per second that something else or the
