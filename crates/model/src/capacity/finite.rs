@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn more_loss_is_slower_and_a_narrow_path_carries_what_it_can() {
         let mut before = 0.0;
-        for loss in [1e-6, 1e-5, 1e-4, 1e-3, 1e-2] {
+        for loss in [1e-5, 1e-4, 1e-3, 1e-2] {
             let it = Stream { loss, ..stream() };
             let seconds = seconds_for(&it, 50_000.0);
             assert!(seconds > before, "{loss}: {seconds}");
