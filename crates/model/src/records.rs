@@ -75,7 +75,7 @@ struct LayerDocument {
 
 const KIND: &str = "record fits";
 
-/// The runs that say what the cores give are the busiest of all, but for outliers.
+/// The runs that say what the cores give are the busiest ones, without outliers: this quantile.
 const BUSIEST: f64 = 0.9;
 
 /// Below this, no run was limited by cores.

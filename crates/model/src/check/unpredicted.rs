@@ -25,7 +25,7 @@ pub enum Unpredicted {
     Setting(&'static str),
     /// Data were compressed, and the record does not say how well and how fast each kind was.
     Compressed,
-    /// A codec of its choice, which the source's profile does not have, took all data.
+    /// One codec, which the source's profile lacks, took all data.
     Codec(String),
     /// It gave way to others on purpose.
     Nice,
@@ -126,7 +126,7 @@ impl fmt::Display for Unpredicted {
             ),
             Unpredicted::Codec(name) => write!(
                 f,
-                "{name} was fixed, and the source's profile does not have it: `bench codec` measures it"
+                "{name} was fixed, and the source's profile lacks it: `bench codec` measures it"
             ),
             Unpredicted::Nice => f.write_str("gave way on purpose (--nice)"),
             Unpredicted::Unsolved(error) => write!(f, "no solution: {error}"),
