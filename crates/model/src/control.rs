@@ -14,7 +14,8 @@
 //!   many as carry the new rate at the old rate per stream; for nothing, none.
 //! - If **loss** is the limit and enough of it was seen, the law of the congestion
 //!   control ([`crate::response`]) says how many streams carry what the path
-//!   was seen to carry. It goes there in steps that double.
+//!   was seen to carry. It goes there in steps that double. What it added and was taken away
+//!   comes back seldom (`by_law`).
 //! - **Later** tries add a quarter. Both sides of them are means over ten
 //!   seconds, since a window's ups and downs are larger than the expected gain.
 //!   After a try that failed it rests, twice as long each time, unless the rate
@@ -31,6 +32,7 @@
 //! The driver applies a [`Decision`] as a whole; there is at most one for each span. Times are
 //! arguments; there is no clock.
 
+mod by_law;
 pub mod decision;
 pub mod layers;
 pub mod least;
@@ -51,6 +53,7 @@ pub use measure::{Bound, Measure};
 pub use sample::{Sample, StreamSample};
 
 use crate::response::{self, Congestion};
+use by_law::ByLaw;
 use least::LeastRoundTrips;
 use measure::Span;
 use period::{LATER_SECONDS, Losses, Period};
@@ -214,6 +217,7 @@ pub struct Controller {
     period: Period,
     /// Streams that the next step adds where the law of loss asks for more.
     step: u32,
+    by_law: ByLaw,
     /// The most that the path carried, in bytes per second.
     capacity: f64,
     /// The highest rate of any span, in bytes per second: a path that others fill is not slow.
@@ -265,6 +269,7 @@ impl Controller {
             young: true,
             period: Period::default(),
             step: first_step(streams),
+            by_law: ByLaw::default(),
             capacity: 0.0,
             fastest: 0.0,
             losses: Losses::default(),
@@ -419,12 +424,9 @@ impl Controller {
         if !asks || !self.pays(rate, sample) {
             return self.give_back(sample.at);
         }
-        let streams = self.decision.streams;
         // What is lost in a queue that is too short to be seen rises with their number.
         let lacks = rate < self.capacity * LACKS;
-        let known = self
-            .streams_for_loss(measure)
-            .filter(|known| *known > streams && lacks);
+        let known = self.asked_by_law(measure, sample.at).filter(|_| lacks);
         let lossy = bound == Bound::Loss && known.is_some();
         let by_loss = bound == Bound::Loss || bound == Bound::Window && unseen || overloaded;
         if by_loss && self.settings.alternative.is_some() {
@@ -446,6 +448,9 @@ impl Controller {
         let before = if self.young { rate } else { self.period.rate() };
         self.begin_trial(before, None, sample.at);
         self.set_streams(more, rate);
+        if lossy {
+            self.by_law.add(sample.at);
+        }
         let least = self.added_at_loss.unwrap_or(measure.loss);
         self.added_at_loss = Some(measure.loss.min(least));
         Some(Reason::Try {
@@ -473,6 +478,7 @@ impl Controller {
         (self.queued, self.queue_since, self.filled) = (false, None, false);
         (self.rest, self.next_rest, self.young) = (None, REST.0, true);
         (self.losses, self.by_chance, self.trial) = (Losses::default(), 0, None);
+        self.by_law = ByLaw::default();
         self.step = first_step(self.decision.streams);
         self.settle(sample.at);
         if !self.pays(rate, sample) {
@@ -541,13 +547,15 @@ impl Controller {
             // law still asks for the rest of its number.
             self.step = first_step(self.start_streams);
         }
-        if !full || streams <= self.start_streams || self.settings.fixed_streams.is_some() {
+        let is_fixed = self.settings.fixed_streams.is_some();
+        if !full || streams <= self.start_streams || is_fixed || !self.by_law.may_give_back(now) {
             return None;
         }
         let fewer = (streams - streams.div_ceil(8)).max(self.start_streams);
         // What is lost then may be by chance after all.
         self.added_at_loss = self.added_at_loss.filter(|_| fewer > self.start_streams);
         let bytes_per_second = self.period.rate();
+        self.by_law.give_back(now);
         self.set_streams(fewer, bytes_per_second);
         self.settle(now);
         Some(Reason::GiveBack { bytes_per_second })
@@ -563,6 +571,19 @@ impl Controller {
         Some((f64::from(streams) * SPARE).ceil() as u32)
     }
 
+    /// The same, where it is more than there are by two and a sixteenth, or by less after a pause:
+    /// what is lost goes up and down, and rises with streams that fill a queue nobody sees. Each
+    /// further stream would be a change.
+    fn asked_by_law(&self, measure: &Measure, now: Moment) -> Option<u32> {
+        let streams = self.decision.streams;
+        let known = self.streams_for_loss(measure)?;
+        let more = match self.by_law.has_paused(now) {
+            true => 1,
+            false => streams.div_ceil(16).max(2),
+        };
+        (known >= streams.saturating_add(more)).then_some(known)
+    }
+
     /// How many streams to try now; `None` for no try.
     fn more_streams(&mut self, known: Option<u32>, now: Moment) -> Option<u32> {
         let streams = self.decision.streams;
@@ -573,6 +594,8 @@ impl Controller {
         let twice = streams.saturating_mul(2);
         let wanted = match known {
             _ if self.young => twice,
+            Some(_) if !self.by_law.may_add(now) => return None,
+            Some(known) if self.by_law.adds_at_once() => known,
             Some(known) => {
                 let step = self.step;
                 self.step = step.saturating_mul(2);
@@ -606,7 +629,7 @@ impl Controller {
         let grows = bound == Bound::Growth && trial.waited < PATIENCE;
         let streams = trial.congestion.is_none();
         let early = streams && !trial.young && self.period.seconds < LATER_SECONDS;
-        if early && bound.may_need_streams() && self.lacks_by_law() {
+        if early && bound.may_need_streams() && self.lacks_by_law(now) {
             // What loss asks for is no gamble: no need to wait.
             return None;
         }
@@ -670,6 +693,7 @@ impl Controller {
         if enough >= self.decision.streams {
             return None;
         }
+        self.by_law.undo(now);
         self.set_streams(enough, rate);
         self.settle(now);
         let (before, after) = (trial.rate, rate);
@@ -677,11 +701,9 @@ impl Controller {
     }
 
     /// Whether the law of loss asks for more streams than there are.
-    fn lacks_by_law(&self) -> bool {
-        let known = self
-            .measure
-            .and_then(|measure| self.streams_for_loss(&measure));
-        self.bound == Some(Bound::Loss) && known.is_some_and(|known| known > self.decision.streams)
+    fn lacks_by_law(&self, now: Moment) -> bool {
+        let measure = self.measure.filter(|_| self.bound == Some(Bound::Loss));
+        measure.is_some_and(|measure| self.asked_by_law(&measure, now).is_some())
     }
 
     fn begin_rest(&mut self, rate: f64, now: Moment) {
@@ -706,6 +728,7 @@ impl Controller {
             self.changed = 0;
             self.rest = None;
             self.next_rest = REST.0;
+            self.by_law = ByLaw::default();
             self.capacity = rate;
         }
     }

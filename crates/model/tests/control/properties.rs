@@ -9,6 +9,18 @@ use std::time::Duration;
 
 use crate::path::{Transfer, World, run};
 
+/// So many cases; `PROPTEST_CASES` may ask for more.
+fn cases(usual: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => default,
+        None => ProptestConfig {
+            cases: usual,
+            ..default
+        },
+    }
+}
+
 fn worlds() -> impl Strategy<Value = World> {
     let path = (
         any::<u64>(),
@@ -44,40 +56,67 @@ fn worlds() -> impl Strategy<Value = World> {
     })
 }
 
+/// One transfer on a path for a minute: its streams stay within bounds, and settle.
+fn stays_and_settles(world: &World, most: u32) -> Result<(), TestCaseError> {
+    let settings = Settings {
+        maximum_streams: most,
+        congestion: world.law.clone(),
+        ..Settings::default()
+    };
+    let transfer = Transfer {
+        settings,
+        ..Transfer::default()
+    };
+    let trace = run(world, &[transfer], 60.0).remove(0);
+    let mut last: Option<(f64, u32)> = None;
+    for &(_, _, streams) in &trace.rows {
+        prop_assert!((1..=most).contains(&streams));
+    }
+    for (at, decision) in &trace.decisions {
+        prop_assert!(decision.streams <= most && !decision.reason.to_string().is_empty());
+        // What a stream's kernel may hold unsent is bounded, whatever the path.
+        let unsent = decision.unsent.0;
+        prop_assert!((256 << 10..=4 << 20).contains(&unsent), "{unsent} unsent");
+        if let Some((before, streams)) = last {
+            // Not more often than new streams can have grown, nor by more
+            // than twice or half.
+            let apart = (9.0 * world.rtt).clamp(0.3, 5.0);
+            prop_assert!(at - before >= apart, "{before} {at}");
+            prop_assert!(decision.streams <= streams.saturating_mul(2));
+            prop_assert!(decision.streams >= streams / 2);
+        }
+        last = Some((*at, decision.streams));
+    }
+    // No oscillation: in the second half minute a few changes at most.
+    let changes = trace.stream_changes(30.0);
+    prop_assert!(changes <= 8, "{changes} changes: {:?}", trace.decisions);
+    Ok(())
+}
+
+/// What the law of loss added filled the path, was given back, and was added again at once.
+#[test]
+fn streams_that_were_given_back_do_not_come_again_at_once() {
+    let world = World {
+        seed: 4349552277186709843,
+        rate: 1e8,
+        rtt: 0.033332253737278675,
+        loss: 1e-5,
+        buffer: 0.0817756918559718,
+        window: 3e5,
+        processor: 2e7,
+        disk: 2e7,
+        others: 1,
+        ..World::default()
+    };
+    stays_and_settles(&world, 30).unwrap();
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(cases(48))]
 
     #[test]
     fn counts_stay_within_bounds_and_settle(world in worlds(), most in 1..300_u32) {
-        let settings = Settings {
-            maximum_streams: most,
-            congestion: world.law.clone(),
-            ..Settings::default()
-        };
-        let transfer = Transfer { settings, ..Transfer::default() };
-        let trace = run(&world, &[transfer], 60.0).remove(0);
-        let mut last: Option<(f64, u32)> = None;
-        for &(_, _, streams) in &trace.rows {
-            prop_assert!((1..=most).contains(&streams));
-        }
-        for (at, decision) in &trace.decisions {
-            prop_assert!(decision.streams <= most && !decision.reason.to_string().is_empty());
-            // What a stream's kernel may hold unsent is bounded, whatever the path.
-            let unsent = decision.unsent.0;
-            prop_assert!((256 << 10..=4 << 20).contains(&unsent), "{unsent} unsent");
-            if let Some((before, streams)) = last {
-                // Not more often than new streams can have grown, nor by more
-                // than twice or half.
-                let apart = (9.0 * world.rtt).clamp(0.3, 5.0);
-                prop_assert!(at - before >= apart, "{before} {at}");
-                prop_assert!(decision.streams <= streams.saturating_mul(2));
-                prop_assert!(decision.streams >= streams / 2);
-            }
-            last = Some((*at, decision.streams));
-        }
-        // No oscillation: in the second half minute a few changes at most.
-        let changes = trace.stream_changes(30.0);
-        prop_assert!(changes <= 8, "{changes} changes: {:?}", trace.decisions);
+        stays_and_settles(&world, most)?;
     }
 
     #[test]
