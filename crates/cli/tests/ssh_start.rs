@@ -217,3 +217,28 @@ fn direct_streams_are_begun_while_the_session_opens() {
     };
     assert!(copy_through(between).0);
 }
+
+#[test]
+fn a_far_side_without_longhaul_ends_by_itself_and_is_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let ssh = place.path().join("ssh");
+    let words = "printf '\\nlonghaul-absent/1 Linux x86_64\\n'; cat >/dev/null; echo ended >";
+    let others = "case \" $* \" in *' -G '*|*' -O '*) exit 255;; esac";
+    let script = format!("#!/bin/sh\n{others}\n{words}'{}.ended'\n", ssh.display());
+    std::fs::write(&ssh, script).unwrap();
+    std::fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).unwrap();
+    let from = place.path().join("from");
+    std::fs::write(&from, "x").unwrap();
+    let mut command = longhaul();
+    command
+        .arg("cp")
+        .arg("--ssh")
+        .arg(&ssh)
+        .arg(&from)
+        .arg("far:x");
+    run(&mut command)
+        .expect(3)
+        .says(&["there is no longhaul on the far side (Linux x86_64)"]);
+    // With its channel open it would wait until it is killed.
+    assert!(place.path().join("ssh.ended").exists());
+}

@@ -166,8 +166,9 @@ enum Met {
         stop: Stop,
         /// System and machine, where they were said.
         system: Option<String>,
-        /// A shell there waits for it.
-        waits: Option<(SshProcess, UnixStream)>,
+        /// A shell there waits for it. The channel comes first, so that it is closed first: with
+        /// its end the process ends by itself, which is waited for.
+        waits: Option<(UnixStream, SshProcess)>,
     },
 }
 
@@ -341,7 +342,7 @@ impl Far {
         }
         let (start, system) = (&self.start, system.as_deref());
         let met = match waits {
-            Some((mut process, channel)) => {
+            Some((channel, mut process)) => {
                 let through = (&mut process, channel);
                 let channel = install::install_through(start, through, system, self.timeout)?;
                 let heard = await_greeting(process.hear(&channel, self.timeout), REMOTE);
@@ -388,7 +389,7 @@ impl Far {
                 return Ok(Met::None {
                     stop: self.absent(&system),
                     system: Some(system),
-                    waits: Some((process, channel)),
+                    waits: Some((channel, process)),
                 });
             }
             Err(silence) => {
