@@ -12,6 +12,7 @@ use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_engine::storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 
+use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
 /// Bytes of a session's hash that tell it from others, to the eye.
@@ -57,7 +58,17 @@ pub struct Told<'a> {
 pub fn clean(cleaning: &Cleaning<'_>, told: Told<'_>) -> Result<Cleaned, Stop> {
     let root = PosixDirectory::open_root(cleaning.directory).map_err(|error| {
         let name = cleaning.directory.display();
-        Stop::new(Exit::Local, format!("cannot open {name}: {error}"))
+        let parsed = Endpoint::parse(cleaning.directory.as_os_str());
+        match parsed.ok().as_ref().and_then(Endpoint::host_name) {
+            Some(host) => {
+                let text = format!(
+                    "{name}: clean works on local directories: run it on {host} (a local directory \
+                     of that name: ./{name})"
+                );
+                Stop::new(Exit::Usage, text)
+            }
+            None => Stop::new(Exit::Local, format!("cannot open {name}: {error}")),
+        }
     })?;
     let mut visit = Visit {
         cleaning,

@@ -173,6 +173,10 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("put", "longhaul cp FILE user@host:DIR sends"),
     (
+        "rm",
+        "longhaul cp -r --delete SRC/ DST deletes what SRC does not have",
+    ),
+    (
         "rsync",
         "longhaul cp -r SRC/ DST copies; docs/coming-from.md has the options",
     ),
@@ -196,6 +200,12 @@ const VALUED: &[u8] = b"fM";
 /// What stands for a word or an option that longhaul does not have.
 pub fn translate(line: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let command = line.get(1).map(|word| word.as_bytes().to_vec());
+    // What `help` is asked about is answered as if it was tried.
+    let asked = line.get(2).map(|word| word.as_bytes().to_vec());
+    let command = match (command.as_deref(), asked) {
+        (Some(b"help"), Some(asked)) if asked != b"cp" && !asked.starts_with(b"-") => Some(asked),
+        _ => command,
+    };
     match command.as_deref() {
         Some(b"cp") => {
             let mut words = line.into_iter();
@@ -275,6 +285,15 @@ impl Rest {
             if letter == b'h' && letters.len() > 1 {
                 continue;
             }
+            // The number would become a source.
+            let is_port = letter == b'P' || letter == b'p' && rest.is_empty();
+            if is_port && self.next_is_number() {
+                let rsync = char::from(letter);
+                return Err(format!(
+                    "longhaul's -{rsync} is rsync's, which is always so: a port of scp and ssh is \
+                     --ssh 'ssh -p PORT'"
+                ));
+            }
             let known = SHORT.iter().find(|(known, _)| *known == letter);
             let Some((_, meaning)) = known else {
                 own.push(letter);
@@ -289,11 +308,6 @@ impl Rest {
                 continue;
             };
             let shown = format!("-{}", char::from(letter));
-            if letter == b'P' && self.next_is_number() {
-                let text = "longhaul's -P is rsync's, which is always so: scp's -P PORT is --ssh \
-                            'ssh -p PORT'";
-                return Err(text.to_owned());
-            }
             let takes = matches!(meaning, IsWith(_) | NoOf(_) | AlwaysOf);
             let value = (takes && !rest.is_empty()).then(|| {
                 at = letters.len();
@@ -406,6 +420,9 @@ mod tests {
             ("cp -rf-z a b", "cp -rf-z a b"),
             ("cp -f -z -r a b", "cp -f -z -r a b"),
             ("cp -- -P b", "cp -- -P b"),
+            ("cp -rp ./22 a", "cp -rp ./22 a"),
+            ("help cp", "help cp"),
+            ("help verify", "help verify"),
             ("cp - b", "cp - b"),
             ("ls -z a", "ls -z a"),
         ] {
@@ -421,6 +438,9 @@ mod tests {
             ("cp -rvC a b", "has no -C"),
             ("cp -i key a b", "ssh -i FILE"),
             ("cp -P 2222 a b", "ssh -p PORT"),
+            ("cp -rp 2222 a b", "ssh -p PORT"),
+            ("rm a", "deletes what SRC does not have"),
+            ("help sync", "cp -r --delete"),
             ("cp --transfers 4 a b", "number of streams"),
             ("cp --transfers=4 a b", "number of streams"),
             ("sync a b", "cp -r --delete"),

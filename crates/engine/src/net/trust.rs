@@ -128,7 +128,8 @@ pub enum TrustError {
     /// Nobody knows it.
     #[error(
         "{host} is unknown, its key is {found}: compare that with what the server printed when it \
-         started, then give `--fingerprint {found}`, or `--accept-new` to trust it unseen"
+         started, then give `--fingerprint {found}` with every command, or once `--accept-new`, \
+         which trusts it unseen and remembers it"
     )]
     Unknown {
         /// Which server.
