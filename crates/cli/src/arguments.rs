@@ -39,7 +39,7 @@ use longhaul_engine::net::principals::Fault;
 use longhaul_transfer::spec::Compression;
 use longhaul_units::ByteCount;
 
-pub use accounts::AccountArguments;
+pub use accounts::{AccountArguments, WriteArguments};
 pub use analysis::{
     AnalysisArguments, CompressArguments, ExportArguments, ExportFormat, ImportArguments,
     ProfileArguments, RecordsCommand, ReportArguments,
@@ -88,7 +88,11 @@ impl Arguments {
     pub fn read() -> Result<Arguments, clap::Error> {
         let line = habits::translate(std::env::args_os().collect());
         let line = line.map_err(|text| {
-            let mut command = Arguments::shown();
+            // Of an option of `cp` that command's usage is shown.
+            let command = Arguments::shown();
+            let is_copy = std::env::args_os().nth(1).is_some_and(|word| word == "cp");
+            let copy = command.find_subcommand("cp").filter(|_| is_copy);
+            let mut command = copy.cloned().unwrap_or(command);
             command.error(clap::error::ErrorKind::UnknownArgument, text)
         })?;
         let matches = Arguments::shown().try_get_matches_from(line);
@@ -186,6 +190,7 @@ pub enum Command {
     Cancel(CancelArguments),
     /// Compare two files or trees by content, without copying.
     #[command(
+        override_usage = "longhaul verify [OPTIONS] A B",
         after_help = "Examples:\n  longhaul verify data longhaul://dtn.example.org/archive/data\n  longhaul verify --exclude '*.tmp' data/ user@host:mirror"
     )]
     Verify(VerifyArguments),
@@ -318,7 +323,8 @@ begin). A run that fails is a record, and no failure of the sweep.";
 /// How the daemon is reached and known.
 #[derive(Clone, Debug, Args)]
 pub struct ConnectionArguments {
-    /// Accept only this key of the daemon: sha256:…, as `longhaul serve` prints it.
+    /// Accept only this key of the daemon: sha256:…, as `longhaul serve` prints it. It is not
+    /// remembered.
     #[arg(long, value_name = "KEY")]
     pub fingerprint: Option<Fingerprint>,
     /// Accept the key of an unknown daemon, and remember it.
@@ -564,6 +570,9 @@ pub struct VerifyArguments {
     /// What is compared: the filters of `cp`.
     #[command(flatten)]
     pub filters: FilterArguments,
+    /// Where it is written down what became of each entry.
+    #[command(flatten)]
+    pub writes: WriteArguments,
     /// Add to the summary how busy each layer was, the bytes on the wire, and the decisions about
     /// streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]

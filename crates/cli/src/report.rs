@@ -34,6 +34,8 @@ pub struct Report {
     shown: Shown,
     /// What is copied is named on standard output.
     names: bool,
+    /// It is a comparison.
+    compares: bool,
     terminal: bool,
     manifest: Option<Mutex<Manifest>>,
     /// What receives progress, if there is no terminal.
@@ -57,6 +59,7 @@ impl Report {
         Ok(Report {
             shown,
             names: shown.verbose,
+            compares: false,
             manifest: manifest.transpose()?.map(Mutex::new),
             terminal: std::io::stderr().is_terminal(),
             outlet: None,
@@ -64,10 +67,11 @@ impl Report {
         })
     }
 
-    /// The same of a comparison, which names what differs alone.
-    pub fn of_comparison(self) -> Report {
+    /// The same of a comparison if it `compares`: that names what differs alone.
+    pub fn comparing(self, compares: bool) -> Report {
         Report {
-            names: false,
+            names: self.names && !compares,
+            compares,
             ..self
         }
     }
@@ -79,13 +83,13 @@ impl Report {
     /// Where the manifest cannot be written.
     pub fn of_job(output: JobOutput) -> Result<Arc<dyn Observer>, Stop> {
         let report = Report::new(output.shown, output.manifest, &output.control)?;
+        let report = report.comparing(output.about.compares());
         let report = Arc::new(Report {
-            names: report.names && !output.compares,
             outlet: Some(output.outlet),
             ..report
         });
-        let [entries, log] = output.accounts;
-        Logged::around(report, entries.as_deref(), log.as_deref())
+        let [entries, log] = &output.accounts;
+        Logged::around(report, (entries.as_deref(), log.as_deref()), output.about)
     }
 
     /// Tells what the destination did not keep or refused.
@@ -133,7 +137,7 @@ pub fn end_at_signal(control: &Control) {
 impl Observer for Report {
     fn event(&self, event: &Event) {
         if self.shown.json {
-            print_json(&json::event(event));
+            print_json(&json::event(event, self.compares));
         }
         match event {
             Event::Failed { path, failure } => self.tell_failure(path.as_ref(), &failure.text),
@@ -141,20 +145,21 @@ impl Observer for Report {
             Event::Deleted {
                 path,
                 size,
+                directory,
                 planned: true,
-                ..
             } if !self.shown.quiet && !self.shown.json => {
-                name(format!("delete {size} ").as_bytes(), path);
+                let end: &[u8] = if *directory { b"/" } else { b"" };
+                name(format!("would delete {size} ").as_bytes(), path, end);
             }
-            Event::Deleted { path, .. } if self.names => name(b"deleted ", path),
+            Event::Deleted { path, .. } if self.names => name(b"deleted ", path, b""),
             Event::Deleted { .. } => {}
             Event::Planned { path, change, .. } if self.names => {
-                name(planned(*change), path);
+                name(planned(*change), path, b"");
             }
             Event::Planned { .. } | Event::Left { .. } | Event::Omitted { .. } => {}
             Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
                 if self.names && matches!(event, Event::Committed { .. }) {
-                    name(b"", path);
+                    name(b"", path, b"");
                 }
                 if let (Some(manifest), Some(Checksum::Blake3(digest))) = (&self.manifest, digest) {
                     let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,10 +271,10 @@ fn with_heap(mut value: Value) -> Value {
 
 /// An entry and what is done with it: for programs the name's bytes, for people none that
 /// move a terminal's cursor.
-fn name(what: &[u8], path: &TreePath) {
+fn name(what: &[u8], path: &TreePath, end: &[u8]) {
     clear_line();
     match std::io::stdout().is_terminal() {
-        true => write_output(&[what, path.to_string().as_bytes(), b"\n"].concat()),
-        false => write_output(&[what, path.as_bytes(), b"\n"].concat()),
+        true => write_output(&[what, path.to_string().as_bytes(), end, b"\n"].concat()),
+        false => write_output(&[what, path.as_bytes(), end, b"\n"].concat()),
     }
 }

@@ -168,7 +168,9 @@ fn rights_and_roots_hold_for_jobs() {
     let mut back = site.command("cp");
     std::fs::write(site.root("two").join("file"), "x").unwrap();
     back.arg(site.two.url("file")).arg(site.one.url("new"));
-    run(&mut back).expect(4).says(&["not with the right to"]);
+    run(&mut back)
+        .expect(4)
+        .says(&["has no right to write at /new"]);
     assert!(!site.root("one").join("new").exists());
     for (outside, code) in [("../one/data", 4), ("out/passwd", 6), ("out/", 6)] {
         let copied = run(&mut site.copy(&["-r"], outside, "in/"));

@@ -116,7 +116,7 @@ fn rights_and_roots_hold_through_here() {
     back.arg("--through-local").arg(site.two.url("file"));
     run(back.arg(site.one.url("new")))
         .expect(4)
-        .says(&["not with the right to"]);
+        .says(&["has no right to write at /new"]);
     assert!(!site.root("one").join("new").exists());
     for (outside, code) in [("../one/data", 4), ("out/passwd", 6)] {
         let copied = run(&mut through(&site, &["-r"], outside, "in/"));

@@ -106,7 +106,7 @@ fn a_mirror_removes_what_rsync_does_on_every_way() {
         assert_eq!(names(&local), before, "{flags:?}");
         let output = String::from_utf8(dry.output).unwrap();
         let told = output.lines().filter_map(|line| {
-            let (_, path) = line.strip_prefix("delete ")?.split_once(' ')?;
+            let (_, path) = line.strip_prefix("would delete ")?.split_once(' ')?;
             Some(PathBuf::from(path))
         });
         let told: BTreeSet<PathBuf> = told.collect();
@@ -212,7 +212,9 @@ fn who_may_write_may_not_delete_unless_that_is_a_right() {
         command.args(["-r", "--delete"]).args(dry);
         command.arg(slashed(&place.path().join("from")));
         let refused = run(command.arg(daemon.url("to/")));
-        refused.expect(4).says(&["right to delete"]);
+        refused
+            .expect(4)
+            .says(&["has no right to delete at /to", "serve --write --delete"]);
         assert!(place.path().join("to/zzz").exists());
     }
 }

@@ -113,7 +113,7 @@ impl Stage {
     }
 }
 
-/// Directories are finished in each run; nothing else is done again.
+/// Directories that are new are finished; nothing else is done again.
 fn summary_directories(finished: &Finished) -> Value {
     let events = finished.events();
     let committed = events

@@ -85,7 +85,9 @@ fn a_dry_run_moves_nothing_and_reading_alone_is_no_right() {
     assert_eq!(names(&from), before);
     let mut command = daemon.command("cp");
     command.args(["-r", "--move"]).arg(daemon.url("from/"));
-    run(command.arg(&to)).expect(4).says(&["right to delete"]);
+    run(command.arg(&to))
+        .expect(4)
+        .says(&["has no right to delete", "--delete"]);
     assert_eq!(names(&from), before);
     for (flags, text) in [
         (&["--delete"][..], "would be deleted"),

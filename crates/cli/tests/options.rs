@@ -691,7 +691,7 @@ fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
         let same = dry(&["--json"]).expect(0);
         assert_eq!(plans(&same), BTreeMap::new());
         assert_eq!(same.summary()["skipped_bytes"], real["bytes"]);
-        dry(&[]).expect(0).says(&["would copy: 0 new, 0 changed"]);
+        dry(&[]).expect(0).says(&["would copy: nothing"]);
         assert_eq!(state(&landed), before, "{to}");
 
         fs::remove_file(landed.join("many/007")).unwrap();
@@ -892,7 +892,7 @@ fn rights_and_roots_are_kept() {
     // It may read only.
     run(&mut stage.push(&[], "outside", "x"))
         .expect(4)
-        .says(&["not with the right to"]);
+        .says(&["has no right to write at /x", "serve --write"]);
     assert_eq!(tree::paths(&stage.path("root")).len(), 4);
     run(&mut stage.pull(&[], "a", "got")).expect(0);
     for path in [
@@ -986,6 +986,18 @@ fn another_source_for_a_name_in_use_is_told_who_has_it() {
     let left = tree::difference(&stage.path("one/file"), &stage.path("root/x/file"));
     assert_eq!(left, None);
     assert_no_leftovers(stage.directory.path());
+}
+
+#[test]
+fn clean_is_for_local_trees_and_says_where_it_runs() {
+    for remote in ["user@host:mirror", "longhaul://host/mirror"] {
+        run(longhaul().args(["clean", remote])).expect(1).says(&[
+            remote,
+            "works on local directories",
+            "run it on host",
+        ]);
+    }
+    run(longhaul().args(["clean", "no/where"])).expect(6);
 }
 
 #[test]

@@ -79,8 +79,129 @@ fn each_entry_has_a_line_on_every_way() {
         assert_eq!(entry(&lines, "large")["reason"], "size");
         assert_eq!(entry(&lines, "conflict")["kind"], "Conflict");
         let log = fs::read_to_string(&log).unwrap();
-        assert_eq!(log.lines().count(), 8, "{log}");
+        // What is there unchanged has none in the log.
+        assert_eq!(log.lines().count(), 7, "{log}");
         assert!(log.contains("skipped x.o (rule: - *.o)"), "{log}");
+        let first = log.lines().next().unwrap();
+        assert!(
+            first.contains(" begun: ") && first.contains(" to "),
+            "{log}"
+        );
+        assert!(first.contains("from/") && first.contains("to"), "{log}");
+    }
+}
+
+#[test]
+fn directories_that_were_there_have_no_line_on_any_way() {
+    for way in WAYS {
+        let place = tempfile::tempdir().unwrap();
+        let daemon = Daemon::start(place.path());
+        let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+        write(&from.join("deep/er/a"), b"a");
+        fs::create_dir(from.join("empty")).unwrap();
+        let report = place.path().join("report");
+        let log = place.path().join("log");
+        let run_it = |flags: &[&str]| {
+            let command = copy((&daemon, place.path()), way, (&from, &to));
+            let mut command = command.with(&["-r"]);
+            command.arg("--report").arg(&report).args(flags);
+            run(command.arg("--log-file").arg(&log)).expect(0);
+            let lines = lines(&report);
+            let named = lines.iter().map(|line| {
+                let path = line["path"].as_str().unwrap();
+                (path.to_owned(), line["entry"].as_str().unwrap().to_owned())
+            });
+            let mut named: Vec<(String, String)> = named.collect();
+            named.sort();
+            named
+        };
+        let of = |path: &str, what: &str| (path.to_owned(), what.to_owned());
+        let made = ["deep", "deep/er", "deep/er/a", "empty"].map(|path| of(path, "copied"));
+        assert_eq!(run_it(&[]), made, "{way:?}");
+        fs::remove_file(&log).unwrap();
+        assert_eq!(run_it(&[]), [of("deep/er/a", "unchanged")], "{way:?}");
+        let quiet = fs::read_to_string(&log).unwrap();
+        assert_eq!(quiet.lines().count(), 2, "{quiet}");
+        assert!(quiet.contains("0 copied, 1 unchanged"), "{quiet}");
+        run_it(&["-v"]);
+        let asked = fs::read_to_string(&log).unwrap();
+        assert!(asked.contains("unchanged deep/er/a"), "{asked}");
+        // One that gets a file is still the one that was there.
+        write(&from.join("empty/b"), b"b");
+        let expected = [of("deep/er/a", "unchanged"), of("empty/b", "copied")];
+        assert_eq!(run_it(&[]), expected, "{way:?}");
+        run_it(&["-n"]);
+        let dry = fs::read_to_string(&log).unwrap();
+        assert!(
+            dry.contains("(dry run)\n") && dry.contains("0 would be copied"),
+            "{dry}"
+        );
+    }
+}
+
+#[test]
+fn a_comparison_has_a_report_and_a_log() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(place.path());
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for (root, name, text) in [
+        (&from, "same", "same"),
+        (&to, "same", "same"),
+        (&from, "other", "one"),
+        (&to, "other", "two"),
+        (&from, "gone/x", "x"),
+        (&from, "x.o", "object"),
+    ] {
+        write(&root.join(name), text.as_bytes());
+    }
+    fs::create_dir(from.join("cache")).unwrap();
+    let local = |path: &Path| slashed(path);
+    let ends = [
+        (local(&from), local(&to)),
+        (local(&from), daemon.url("to/")),
+        (daemon.url("from/"), local(&to)),
+    ];
+    for (left, right) in ends {
+        let (report, log) = (place.path().join("report"), place.path().join("log"));
+        let mut command = daemon.command("verify");
+        command
+            .args(["--exclude=*.o", "--json", "--report"])
+            .arg(&report);
+        command.arg("--log-file").arg(&log).arg(&left).arg(&right);
+        let finished = run(&mut command).expect(5);
+        finished.says(&["cache: is missing at the destination"]);
+        let errors = run(daemon
+            .command("verify")
+            .arg("--exclude=*.o")
+            .arg(&left)
+            .arg(&right));
+        let errors = errors.expect(5).errors;
+        assert!(errors.contains("differ: "), "{errors}");
+        assert!(
+            !errors.contains("failed: ") && !errors.contains("meanwhile"),
+            "{errors}"
+        );
+        let lines = lines(&report);
+        assert_eq!(entry(&lines, "same")["entry"], "compared");
+        assert_eq!(entry(&lines, "other")["kind"], "Differs");
+        assert_eq!(entry(&lines, "cache")["kind"], "Differs");
+        assert_eq!(entry(&lines, "x.o")["rule"], "- *.o");
+        let log = fs::read_to_string(&log).unwrap();
+        assert!(
+            log.contains(" compared with ") && !log.contains("compared same"),
+            "{log}"
+        );
+        assert!(log.contains("1 the same, "), "{log}");
+        let verified = run(daemon
+            .command("verify")
+            .args(["--exclude=*.o", "--json"])
+            .arg(&left)
+            .arg(&right));
+        let verified = verified.expect(5);
+        let events = verified.events();
+        let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
+        assert_eq!((of("compared"), of("committed")), (1, 0));
+        fs::remove_file(place.path().join("log")).unwrap();
     }
 }
 

@@ -242,7 +242,9 @@ fn the_log_says_when_who_what_and_that_it_ended() {
     push.arg(site.path("data/a")).arg(daemon.url("new"));
     run(&mut push)
         .expect(4)
-        .says(&["not with the right to write"]);
+        .says(&["alice has no right to write at /new", "serve --write"]);
+    let mut verify = site.command(&daemon, "verify");
+    run(verify.arg(site.path("data/a")).arg(daemon.url("a"))).expect(0);
     let mut probe = site.command(&daemon, "probe");
     let probed = run(probe.args(["--pings", "1"]).arg(daemon.url("")));
     let probed = probed.expect(3);
@@ -261,8 +263,8 @@ fn the_log_says_when_who_what_and_that_it_ended() {
     for said in [
         "alice from 127.0.0.1:",
         ": listed /, 1 entries",
-        ", writing /new, was refused: there is no such path",
-        "with the right to write",
+        ", writing /new, was refused: the principal alice has no right to write at /new",
+        ": compared 1 entries, ",
         ", writing null:, was refused: this principal may not measure",
         "stopped by a signal",
     ] {

@@ -223,7 +223,7 @@ fn a_far_side_without_longhaul_ends_by_itself_and_is_not_waited_for() {
     let place = tempfile::tempdir().unwrap();
     let ssh = place.path().join("ssh");
     let words = "printf '\\nlonghaul-absent/1 Linux x86_64\\n'; cat >/dev/null; echo ended >";
-    let others = "case \" $* \" in *' -G '*|*' -O '*) exit 255;; esac";
+    let others = "case \" $* \" in *' -G '*|*' -O check '*) exit 255;; esac";
     let script = format!("#!/bin/sh\n{others}\n{words}'{}.ended'\n", ssh.display());
     std::fs::write(&ssh, script).unwrap();
     std::fs::set_permissions(&ssh, PermissionsExt::from_mode(0o755)).unwrap();

@@ -185,6 +185,8 @@ pub struct TransferSettings {
     pub any_codec: bool,
     /// The other end understands that a file grew. A sender that dials hears of it later.
     pub growth: bool,
+    /// The other end understands that a directory was there. Set where this end receives.
+    pub tells_there: bool,
     /// Both ends are in this process.
     pub local: bool,
     /// The destination is not empty: every entry is asked for first.
@@ -252,6 +254,7 @@ impl Default for TransferSettings {
             shuffles: false,
             any_codec: false,
             growth: false,
+            tells_there: false,
             local: false,
             asks: true,
             epoch: 1,
@@ -449,6 +452,9 @@ pub(crate) struct Counters {
     pub changed_entries: AtomicU64,
     pub fixed_entries: AtomicU64,
     pub planned_bytes: AtomicU64,
+    pub planned_files: AtomicU64,
+    pub planned_directories: AtomicU64,
+    pub differing_entries: AtomicU64,
     pub failed_entries: AtomicU64,
     pub deleted_entries: AtomicU64,
     pub deleted_bytes: AtomicU64,

@@ -304,7 +304,8 @@ pub enum Outcome {
     /// In a dry run, a directory: what a copy would do with it; `None` if it is there.
     #[n(2)]
     Planned(#[n(0)] Option<Change>),
-    /// It was there already, which showed only now: another name of what an earlier entry is.
+    /// It was there already, which showed only now: another name of what an earlier entry is, or
+    /// a directory.
     #[n(3)]
     Unchanged,
     /// The destination does without it, which is no failure: a device that nobody may make there.

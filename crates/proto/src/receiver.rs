@@ -637,6 +637,12 @@ impl Receiver {
         self.end_directory(entry, outcome);
     }
 
+    /// A directory was there before. For a sender that does not know of such an end it was
+    /// finished as any other.
+    pub fn handle_directory_there(&mut self, entry: Entry) {
+        self.end_directory(entry, Outcome::Unchanged);
+    }
+
     /// In a dry run: what a copy would do with a directory; `None` if it is there.
     pub fn handle_directory_planned(&mut self, entry: Entry, change: Option<Change>) {
         self.end_directory(entry, Outcome::Planned(change));

@@ -4,15 +4,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::session::Event;
+use longhaul_engine::session::{Event, Progress};
 use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::Reason;
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::Change;
+use longhaul_proto::message::{Change, Farewell};
 use longhaul_units::rfc3339;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,58 @@ const MAXIMUM_LINE_BYTES: usize = 32 << 10;
 pub struct EntryLog {
     report: Option<Mutex<Lines>>,
     log: Option<Mutex<Lines>>,
+    about: About,
+    begun: Once,
+}
+
+/// What is written down.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// What is done.
+    pub operation: Operation,
+    /// From where and to where, as the command names them.
+    pub ends: [String; 2],
+    /// What is there unchanged has lines in the log, too.
+    pub unchanged: bool,
+}
+
+impl About {
+    /// Whether it compares and copies nothing.
+    pub fn compares(&self) -> bool {
+        self.operation == Operation::Verify
+    }
+
+    fn beginning(&self) -> String {
+        let [from, to] = &self.ends;
+        match self.operation {
+            Operation::Copy => format!("begun: {from} to {to}"),
+            Operation::DryRun => format!("begun: {from} to {to} (dry run)"),
+            Operation::Verify => format!("begun: {from} compared with {to}"),
+        }
+    }
+
+    fn end(&self, farewell: &Farewell, progress: &Progress) -> String {
+        let (there, failed) = (progress.skipped_entries, progress.failed_entries);
+        let deleted = progress.deleted_entries;
+        let counts = match self.operation {
+            Operation::Copy => format!(
+                "{} copied, {there} unchanged, {failed} failed, {deleted} deleted",
+                progress.done_entries
+            ),
+            Operation::DryRun => format!(
+                "{} would be copied, {there} unchanged, {failed} would fail, {deleted} would be \
+                 deleted",
+                progress.new_entries + progress.changed_entries
+            ),
+            Operation::Verify => format!(
+                "{} the same, {} differ, {} could not be compared",
+                progress.done_entries + there,
+                progress.differing_entries,
+                failed.saturating_sub(progress.differing_entries)
+            ),
+        };
+        format!("ended: {farewell:?}, {counts}")
+    }
 }
 
 struct Lines {
@@ -105,19 +158,30 @@ impl EntryLog {
     /// # Errors
     ///
     /// Where one cannot be written.
-    pub fn new(report: Option<&Path>, log: Option<&Path>) -> Result<Option<EntryLog>, Stop> {
+    pub fn new(
+        report: Option<&Path>,
+        log: Option<&Path>,
+        about: About,
+    ) -> Result<Option<EntryLog>, Stop> {
         if report.is_none() && log.is_none() {
             return Ok(None);
         }
         Ok(Some(EntryLog {
             report: report.map(|path| Lines::open(path, false)).transpose()?,
             log: log.map(|path| Lines::open(path, true)).transpose()?,
+            about,
+            begun: Once::new(),
         }))
+    }
+
+    /// The first line, before all others: entries may end before the transfer is said to run.
+    fn begin(&self) {
+        self.begun.call_once(|| self.note(&self.about.beginning()));
     }
 
     /// Something became of an entry.
     pub fn event(&self, event: &Event) {
-        let Some(line) = line_of(event) else {
+        let Some(line) = line_of(event, self.about.operation) else {
             return;
         };
         if let Some(report) = &self.report {
@@ -127,7 +191,12 @@ impl EntryLog {
             let text = Value::Object(fields).to_string();
             lock(report).add(text.as_bytes());
         }
-        if let Some(log) = &self.log {
+        let is_there = matches!(event, Event::Skipped { .. })
+            || self.about.operation == Operation::Verify
+                && matches!(event, Event::Committed { .. });
+        if let Some(log) = &self.log
+            && (self.about.unchanged || !is_there)
+        {
             let path = line.path.map(ToString::to_string).unwrap_or_default();
             let words = [line.what, &path, &line.shown];
             let words = words.into_iter().filter(|word| !word.is_empty());
@@ -140,6 +209,7 @@ impl EntryLog {
     /// Something about the whole copy.
     pub fn note(&self, text: &str) {
         if let Some(log) = &self.log {
+            let text = one_line(text, MAXIMUM_LINE_BYTES);
             lock(log).add(format!("{} {text}", now()).as_bytes());
         }
     }
@@ -202,7 +272,7 @@ fn of<'a>(what: &'static str, path: &'a TreePath, fields: &[(&str, Value)]) -> L
 }
 
 /// None of what is not about an entry's end.
-fn line_of(event: &Event) -> Option<Line<'_>> {
+fn line_of(event: &Event, operation: Operation) -> Option<Line<'_>> {
     let digest = |digest: &Option<Checksum>| match digest {
         Some(Checksum::Blake3(digest)) => json!(hexadecimal(digest)),
         _ => Value::Null,
@@ -214,7 +284,10 @@ fn line_of(event: &Event) -> Option<Line<'_>> {
             file,
             digest: found,
         } => of(
-            "copied",
+            match operation {
+                Operation::Copy | Operation::DryRun => "copied",
+                Operation::Verify => "compared",
+            },
             path,
             &[
                 ("bytes", json!(size)),
@@ -241,6 +314,7 @@ fn line_of(event: &Event) -> Option<Line<'_>> {
             size,
             file,
             change,
+            ..
         } => of(
             match change {
                 Change::New => "new",
@@ -353,10 +427,10 @@ impl Logged {
     /// Where one cannot be written.
     pub fn around(
         inner: Arc<dyn Observer>,
-        report: Option<&Path>,
-        log: Option<&Path>,
+        (report, log): (Option<&Path>, Option<&Path>),
+        about: About,
     ) -> Result<Arc<dyn Observer>, Stop> {
-        Ok(match EntryLog::new(report, log)? {
+        Ok(match EntryLog::new(report, log, about)? {
             Some(log) => Arc::new(Logged { inner, log }),
             None => inner,
         })
@@ -365,6 +439,7 @@ impl Logged {
 
 impl Observer for Logged {
     fn event(&self, event: &Event) {
+        self.log.begin();
         self.log.event(event);
         self.inner.event(event);
     }
@@ -375,21 +450,15 @@ impl Observer for Logged {
     }
 
     fn begun(&self, running: &Running) {
-        self.log.note("begun");
+        self.log.begin();
         self.inner.begun(running);
     }
 
     fn concluded(&self, outcome: &Outcome<'_>) -> Result<(), Stop> {
         let concluded = self.inner.concluded(outcome);
-        let progress = &outcome.progress;
-        self.log.note(&format!(
-            "ended: {:?}, {} copied, {} unchanged, {} failed, {} deleted",
-            outcome.ending.farewell,
-            progress.done_entries,
-            progress.skipped_entries,
-            progress.failed_entries,
-            progress.deleted_entries
-        ));
+        let about = &self.log.about;
+        let ended = about.end(&outcome.ending.farewell, &outcome.progress);
+        self.log.note(&ended);
         concluded.and(self.log.end())
     }
 }
@@ -400,13 +469,73 @@ mod tests {
 
     use super::*;
 
+    fn about(operation: Operation, unchanged: bool) -> About {
+        About {
+            operation,
+            ends: ["data/".to_owned(), "host:mirror".to_owned()],
+            unchanged,
+        }
+    }
+
+    #[test]
+    fn a_log_says_what_is_done_and_names_what_is_there_if_asked() {
+        let begun = |operation| about(operation, false).beginning();
+        assert_eq!(begun(Operation::Copy), "begun: data/ to host:mirror");
+        assert!(begun(Operation::DryRun).ends_with("host:mirror (dry run)"));
+        assert!(begun(Operation::Verify).contains("data/ compared with"));
+        let progress = Progress {
+            done_entries: 5,
+            failed_entries: 3,
+            differing_entries: 2,
+            ..Progress::default()
+        };
+        let ended = about(Operation::Verify, false).end(&Farewell::Complete, &progress);
+        assert_eq!(
+            ended,
+            "ended: Complete, 5 the same, 2 differ, 1 could not be compared"
+        );
+        let place = tempfile::tempdir().unwrap();
+        let path = TreePath::new(b"a").unwrap();
+        let skipped = Event::Skipped {
+            path: path.clone(),
+            size: 3,
+            file: true,
+            digest: None,
+        };
+        let same = Event::Committed {
+            path,
+            size: 3,
+            file: true,
+            digest: None,
+        };
+        for (operation, event, unchanged, lines) in [
+            (Operation::Copy, &skipped, false, ""),
+            (Operation::Copy, &skipped, true, "unchanged a"),
+            (Operation::Copy, &same, false, "copied a"),
+            (Operation::Verify, &same, false, ""),
+            (Operation::Verify, &same, true, "compared a"),
+        ] {
+            let log = place.path().join("l");
+            let about = about(operation, unchanged);
+            let files = EntryLog::new(None, Some(&log), about).unwrap().unwrap();
+            files.event(event);
+            files.end().unwrap();
+            let text = std::fs::read_to_string(&log).unwrap();
+            assert_eq!(text.is_empty(), lines.is_empty(), "{text}");
+            assert!(text.trim_end().ends_with(lines), "{text}");
+            std::fs::remove_file(&log).unwrap();
+        }
+    }
+
     #[test]
     fn each_entry_has_a_line() {
         let place = tempfile::tempdir().unwrap();
         let (report, log) = (place.path().join("r"), place.path().join("l"));
         std::fs::write(&log, "before\n").unwrap();
         let path = |name: &[u8]| TreePath::new(name).unwrap();
-        let files = EntryLog::new(Some(&report), Some(&log)).unwrap().unwrap();
+        let copy = || about(Operation::Copy, false);
+        let files = EntryLog::new(Some(&report), Some(&log), copy());
+        let files = files.unwrap().unwrap();
         files.event(&Event::Committed {
             path: path(b"a"),
             size: 3,
@@ -440,7 +569,7 @@ mod tests {
             log.contains("Z copied a") && log.contains("(rule: - *.o)"),
             "{log}"
         );
-        assert!(EntryLog::new(Some(Path::new("/nonexistent/x")), None).is_err());
-        assert!(EntryLog::new(None, None).unwrap().is_none());
+        assert!(EntryLog::new(Some(Path::new("/nonexistent/x")), None, copy()).is_err());
+        assert!(EntryLog::new(None, None, copy()).unwrap().is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! What `cp` writes down of each entry, and when it ends before it is done.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,16 +9,37 @@ use longhaul_units::parse_span_or_seconds;
 
 const HEADING: &str = "Limits and accounts";
 
+/// Where it is written down what became of each entry.
+#[derive(Clone, Debug, Args)]
+pub struct WriteArguments {
+    /// Write a line of JSON for each entry to FILE: copied, unchanged, compared, skipped and by
+    /// which rule, left, deleted, failed and why. docs/reports.md has the fields.
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    report: Option<PathBuf>,
+    /// Add a line to FILE, with the time, for each entry that is not there unchanged; with -v for
+    /// those, too.
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    log_file: Option<PathBuf>,
+}
+
+impl WriteArguments {
+    /// The report and the log.
+    pub fn files(&self) -> (Option<&Path>, Option<&Path>) {
+        (self.report.as_deref(), self.log_file.as_deref())
+    }
+
+    /// Whether each entry is to be written down.
+    pub fn is_any(&self) -> bool {
+        self.report.is_some() || self.log_file.is_some()
+    }
+}
+
 /// The options.
 #[derive(Clone, Debug, Args)]
 pub struct AccountArguments {
-    /// Write a line of JSON for each entry to FILE: copied, unchanged, skipped and by which rule,
-    /// left, deleted, failed and why. docs/reports.md has the fields.
-    #[arg(long, value_name = "FILE", help_heading = HEADING)]
-    pub report: Option<PathBuf>,
-    /// Add a line for each entry to FILE, with the time.
-    #[arg(long, value_name = "FILE", help_heading = HEADING)]
-    pub log_file: Option<PathBuf>,
+    /// Where it is written down what became of each entry.
+    #[command(flatten)]
+    pub writes: WriteArguments,
     /// End in order after more failures than this (exit code 2).
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub max_errors: Option<u64>,
@@ -43,10 +64,5 @@ impl AccountArguments {
     /// How long the copy may take.
     pub fn span(&self) -> Option<Duration> {
         self.stop_after.or(self.stop_at)
-    }
-
-    /// Whether each entry is to be written down.
-    pub fn logs(&self) -> bool {
-        self.report.is_some() || self.log_file.is_some()
     }
 }

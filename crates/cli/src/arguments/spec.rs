@@ -60,7 +60,7 @@ impl CopyArguments {
             filter,
             keep,
             criteria: self.criteria.criteria(),
-            report_omitted: self.accounts.logs(),
+            report_omitted: self.accounts.writes.is_any(),
             move_away: self.deletion.move_away,
             deletion: self.deletion.deletion(),
             backup: self.deletion.backup(),
@@ -156,6 +156,7 @@ impl VerifyArguments {
                 ..spec.selection
             },
             filter: self.filters.filter()?,
+            report_omitted: self.writes.is_any(),
             limits: Limits {
                 memory: self.layers.memory.0,
                 ..Limits::default()

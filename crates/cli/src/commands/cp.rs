@@ -1,13 +1,13 @@
 //! `longhaul cp`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_transfer::client::observer::{Control, Observer};
 use longhaul_transfer::client::run::{self, Place};
 use longhaul_transfer::endpoint::check_colons;
-use longhaul_transfer::entry_log::Logged;
+use longhaul_transfer::entry_log::{About, Logged};
 use longhaul_transfer::running;
 use longhaul_transfer::spec::{Direction, Operation, ValidSpec};
 use longhaul_transfer::third_party::job_protocol::Shown;
@@ -15,7 +15,7 @@ use longhaul_transfer::third_party::sides::{JobRequest, named};
 use longhaul_transfer::third_party::{own_job, starting};
 
 use super::screen::Screen;
-use crate::arguments::{AccountArguments, BetweenArguments, CopyArguments};
+use crate::arguments::{BetweenArguments, CopyArguments, WriteArguments};
 use crate::messages::{Exit, Stop, finish};
 use crate::report::{Report, end_at_signal};
 
@@ -33,7 +33,7 @@ fn copy(arguments: &CopyArguments) -> Result<Exit, Stop> {
         manifest: arguments.manifest.as_deref(),
         between: &arguments.between,
         remembers: arguments.lab.is_none(),
-        accounts: Some(&arguments.accounts),
+        writes: &arguments.accounts.writes,
     };
     command.run()
 }
@@ -67,7 +67,7 @@ pub struct Command<'a> {
     /// What the transfer did is remembered.
     pub remembers: bool,
     /// Where it is written down what became of each entry.
-    pub accounts: Option<&'a AccountArguments>,
+    pub writes: &'a WriteArguments,
 }
 
 impl Command<'_> {
@@ -79,8 +79,8 @@ impl Command<'_> {
     pub fn run(&self) -> Result<Exit, Stop> {
         let is_between = self.spec.direction() == Direction::ThirdParty;
         if is_between || self.between.detach {
-            if is_between && self.accounts.is_some_and(AccountArguments::logs) {
-                let text = "--report and --log-file are for copies from or to this host: between two \
+            if is_between && self.writes.is_any() {
+                let text = "--report and --log-file are for what runs from or to this host: between two \
                             others use --json, whose events `longhaul attach --json` prints";
                 return Err(Stop::new(Exit::Usage, text));
             }
@@ -95,16 +95,18 @@ impl Command<'_> {
             (file.to_owned(), shown)
         });
         let control = Control::default();
-        let mut report = Report::new(self.shown, manifest, &control)?;
-        if self.spec.operation == Operation::Verify {
-            report = report.of_comparison();
-        }
+        let report = Report::new(self.shown, manifest, &control)?;
+        let report = report.comparing(self.spec.operation == Operation::Verify);
         end_at_signal(&control);
-        let [from, to] = self.named();
-        let _offer = running::offer(&control, [&from, &to]);
+        let ends = self.named();
+        let _offer = running::offer(&control, [&ends[0], &ends[1]]);
         let observer: Arc<dyn Observer> = Arc::new(report);
-        let [report, log] = self.files();
-        let observer = Logged::around(observer, report, log)?;
+        let about = About {
+            operation: self.spec.operation.into(),
+            ends,
+            unchanged: self.shown.verbose,
+        };
+        let observer = Logged::around(observer, self.writes.files(), about)?;
         let place = Place {
             remembers: self.remembers,
             ..Place::default()
@@ -124,20 +126,11 @@ impl Command<'_> {
             named: self.named(),
             shown: self.shown,
             manifest: self.manifest,
-            accounts: self.files(),
+            accounts: self.writes.files().into(),
             detach: self.between.detach,
             through_local: self.between.through_local,
             viewer: &screen,
         })
-    }
-
-    /// Where it is written down what became of each entry: a report, and a log.
-    fn files(&self) -> [Option<&Path>; 2] {
-        let file = |of: fn(&AccountArguments) -> &Option<PathBuf>| of(self.accounts?).as_deref();
-        [
-            file(|accounts| &accounts.report),
-            file(|accounts| &accounts.log_file),
-        ]
     }
 
     fn named(&self) -> [String; 2] {

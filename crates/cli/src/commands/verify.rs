@@ -22,7 +22,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Exit, Stop> {
         manifest: None,
         between: &arguments.between,
         remembers: false,
-        accounts: None,
+        writes: &arguments.writes,
     };
     command.run()
 }

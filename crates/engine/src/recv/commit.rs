@@ -53,6 +53,27 @@ pub(super) struct StagedFile {
     pub file: Option<Arc<dyn StoredFile>>,
 }
 
+/// How a directory ended.
+pub(super) enum Folded {
+    /// This copy made it, or the other end does not hear of the difference.
+    Done,
+    /// It was there.
+    There,
+}
+
+/// The failure of comparing what is at `shown` with the source's directory.
+fn not_compared(shown: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(FailureKind::Differs, missing(shown)),
+        _ => failure_of("compare", shown, error),
+    }
+}
+
+/// What to say of an entry that only the source has.
+pub(super) fn missing(shown: &str) -> String {
+    format!("{shown}: is missing at the destination")
+}
+
 /// Counts the discards under way. They change their directory, whose time is
 /// set by a job that comes after them in the queue and runs on another thread.
 #[derive(Default)]
@@ -215,7 +236,11 @@ impl Transfer {
         if result.is_err() && self.copies() && self.end_if_lost(side) {
             return;
         }
-        self.tell_receiver(|receiver| receiver.handle_directory_finished(entry, result));
+        self.tell_receiver(|receiver| match result {
+            Ok(Folded::There) => receiver.handle_directory_there(entry),
+            Ok(Folded::Done) => receiver.handle_directory_finished(entry, Ok(())),
+            Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
+        });
     }
 
     fn finish_session(&self, side: &ReceiveSide) {
@@ -378,28 +403,29 @@ impl Transfer {
         &self,
         side: &ReceiveSide,
         entry: &Entry,
-    ) -> Result<(), Failure> {
+    ) -> Result<Folded, Failure> {
         let shown = entry.path.to_string();
         if let Some(stream) = &side.destination.stream {
             let mode = side.destination.stream_mode(entry.mode);
-            return super::stream::finish(&**stream, mode, &side.destination.notices);
+            let finished = super::stream::finish(&**stream, mode, &side.destination.notices);
+            return finished.map(|()| Folded::Done);
         }
         if side.destination.is_sink {
-            return Ok(());
+            return Ok(Folded::Done);
         }
         let path = side.destination.path_of(&entry.path);
         if !self.copies() && self.settings.deletion.is_some() {
             // What is here alone is found later, by the names that the source has.
             let found = side.folders.find(Some(&path));
             return found
-                .map(drop)
-                .map_err(|error| failure_of("compare", &shown, &error));
+                .map(|_| Folded::Done)
+                .map_err(|error| not_compared(&shown, &error));
         }
         if !self.copies() {
             let extra = side.extras.finish(&side.folders, entry, &path);
-            return match extra.map_err(|error| failure_of("compare", &shown, &error))? {
+            return match extra.map_err(|error| not_compared(&shown, &error))? {
                 Some(failure) => Err(failure),
-                None => Ok(()),
+                None => Ok(Folded::Done),
             };
         }
         let failed = |error| failure_of("finish the directory", &shown, &error);
@@ -419,7 +445,11 @@ impl Transfer {
         set.map_err(|error| journal_failure(&shown, &error))?
             .map_err(failed)?;
         let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
-        synced.map_err(failed)
+        synced.map_err(failed)?;
+        Ok(match made || !self.settings.tells_there {
+            true => Folded::Done,
+            false => Folded::There,
+        })
     }
 
     /// Removes what killed copies left long ago in a directory. What is held, or

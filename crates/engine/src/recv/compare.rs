@@ -13,6 +13,7 @@ use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Compared, StorageJob};
 
 use super::ReceiveSide;
+use super::commit::missing;
 use super::contents::ToRead;
 use super::folders::Folder;
 use super::keeper::Doing;
@@ -119,8 +120,11 @@ impl Transfer {
     /// A directory was listed to its end.
     fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
         if self.settings.operation == Operation::Verify {
-            let result = self.finish_directory(side, &entry);
-            self.tell_receiver(|r| r.handle_directory_finished(entry, result));
+            let result = self.finish_directory(side, &entry).map(drop);
+            self.tell_receiver(|r| match result {
+                Ok(()) if self.settings.tells_there => r.handle_directory_there(entry),
+                result => r.handle_directory_finished(entry, result),
+            });
             return;
         }
         let path = side.destination.path_of(&entry.path);
@@ -214,8 +218,7 @@ impl Transfer {
             Operation::Copy => Compared::Send,
             Operation::DryRun => Compared::Planned(Change::New),
             Operation::Verify => {
-                let text = format!("{shown}: is missing at the destination");
-                Compared::Refused(Failure::new(FailureKind::Differs, text))
+                Compared::Refused(Failure::new(FailureKind::Differs, missing(shown)))
             }
         }
     }

@@ -164,8 +164,7 @@ pub struct Folders {
     notices: Arc<Notices>,
     /// What is known of the names of those that were closed, where case is folded.
     spellings: Mutex<HashMap<TreePath, KeptSpelling>>,
-    /// Where modes are left alone: directories that this copy made, which get one when everything
-    /// in them is done.
+    /// Directories that this copy made and has not finished, if that is remembered.
     made: Option<Mutex<HashSet<TreePath>>>,
     /// Where nothing of the copy goes: its backups lie there.
     barred: Option<TreePath>,
@@ -208,7 +207,7 @@ impl Folders {
             self.anchor.shared.allow_permitting();
         }
         Folders {
-            made: keeping.leaves_modes.then(Mutex::default),
+            made: Some(Mutex::default()),
             ..self
         }
     }
@@ -234,7 +233,8 @@ impl Folders {
         made.is_some_and(|made| lock(made).remove(path))
     }
 
-    /// One that is not remembered keeps the mode that it has, which lets nobody else in.
+    /// One that is not remembered counts as one that was there. Where modes are left alone it
+    /// keeps the mode that it has, which lets nobody else in.
     fn note_made(&self, path: &TreePath) {
         if let Some(made) = &self.made {
             let mut made = lock(made);

@@ -166,11 +166,25 @@ impl Transfer {
         format!("{}; {disk} at this end{stack}", self.describe_briefly())
     }
 
+    /// What is done.
+    pub fn operation(&self) -> Operation {
+        self.settings.operation
+    }
+
     /// What the contents were compared by, where any were.
     fn verified(&self) -> &'static str {
         let progress = self.progress();
         let compares = self.settings.operation == Operation::Verify;
         let touched = progress.files > 0 || compares && progress.failed_entries > 0;
+        let moved_bytes = progress.account.moved_bytes;
+        let durable_bytes = progress.account.durable_bytes;
+        if !touched && !compares && moved_bytes + durable_bytes > 0 {
+            return match (durable_bytes, self.settings.integrity) {
+                (0, _) => "no file is complete yet",
+                (_, Integrity::Digest) => "verified by BLAKE3 of every block moved",
+                (_, Integrity::Checksum) => "verified by XXH3 of every block moved",
+            };
+        }
         match (touched, compares, self.settings.integrity) {
             (false, true, _) => "no file was there to be compared",
             (false, false, _) if progress.skipped_entries > 0 => {

@@ -10,7 +10,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::{LeftOut, Omitted, Reason};
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
-use longhaul_proto::message::{Change, Failure, Outcome, Removal};
+use longhaul_proto::message::{Change, Failure, FailureKind, Outcome, Removal};
 use longhaul_proto::receiver::ReceivedEvent;
 use longhaul_proto::sender::{Ending, EntryEvent};
 use longhaul_units::ByteCount;
@@ -88,6 +88,8 @@ pub enum Event {
         size: u64,
         /// It is a file.
         file: bool,
+        /// It is a directory.
+        directory: bool,
         /// Made, or replaced.
         change: Change,
     },
@@ -164,6 +166,12 @@ pub struct Progress {
     pub fixed_entries: u64,
     /// Bytes of the files among both.
     pub planned_bytes: u64,
+    /// Files among new and changed entries.
+    pub planned_files: u64,
+    /// Directories among them.
+    pub planned_directories: u64,
+    /// In a comparison: of the entries that failed, those that differ or are only at one end.
+    pub differing_entries: u64,
     /// Entries that failed.
     pub failed_entries: u64,
     /// Names deleted at the destination, or that would be.
@@ -275,10 +283,12 @@ fn skipped(entry: Entry, digest: Option<Checksum>) -> Option<Event> {
 
 fn planned(entry: Entry, change: Change) -> Event {
     let (size, file) = (entry.size(), is_file(&entry));
+    let directory = entry.kind == EntryKind::Directory;
     Event::Planned {
         path: entry.path,
         size,
         file,
+        directory,
         change,
     }
 }
@@ -396,7 +406,7 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
         (Some(_), Some(Outcome::LeftOut)) => return None,
         (None, _) => Event::Failed {
             path: None,
-            failure: Failure::new(longhaul_proto::message::FailureKind::Other, "unknown entry"),
+            failure: Failure::new(FailureKind::Other, "unknown entry"),
         },
     })
 }
@@ -414,7 +424,13 @@ impl Transfer {
                 Counters::add(&counters.skipped_entries, 1);
                 Counters::add(&counters.skipped_bytes, *size);
             }
-            Event::Planned { size, change, .. } => {
+            Event::Planned {
+                size,
+                change,
+                file,
+                directory,
+                ..
+            } => {
                 let counter = match change {
                     Change::New => &counters.new_entries,
                     Change::Changed => &counters.changed_entries,
@@ -423,9 +439,15 @@ impl Transfer {
                 Counters::add(counter, 1);
                 if *change != Change::Attributes {
                     Counters::add(&counters.planned_bytes, *size);
+                    Counters::add(&counters.planned_files, u64::from(*file));
+                    Counters::add(&counters.planned_directories, u64::from(*directory));
                 }
             }
-            Event::Failed { .. } => Counters::add(&counters.failed_entries, 1),
+            Event::Failed { failure, .. } => {
+                let differs = [FailureKind::Differs, FailureKind::Extra].contains(&failure.kind);
+                Counters::add(&counters.failed_entries, 1);
+                Counters::add(&counters.differing_entries, u64::from(differs));
+            }
             Event::Deleted { size, .. } => {
                 Counters::add(&counters.deleted_entries, 1);
                 Counters::add(&counters.deleted_bytes, *size);
@@ -473,6 +495,9 @@ impl Transfer {
             changed_entries: get(&counters.changed_entries),
             fixed_entries: get(&counters.fixed_entries),
             planned_bytes: get(&counters.planned_bytes),
+            planned_files: get(&counters.planned_files),
+            planned_directories: get(&counters.planned_directories),
+            differing_entries: get(&counters.differing_entries),
             failed_entries: get(&counters.failed_entries),
             deleted_entries: get(&counters.deleted_entries),
             deleted_bytes: get(&counters.deleted_bytes),

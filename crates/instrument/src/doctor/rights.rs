@@ -7,6 +7,7 @@ use std::time::Duration;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_measure::sources::Direction;
 use longhaul_proto::control::ControlChannel;
+use longhaul_proto::deletion::Deletion;
 use longhaul_proto::handshake::{Operation, Refusal, Request, RequestPath};
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_transfer::client::connection::{Daemon, Opened, open_stop, usual_blocks};
@@ -29,19 +30,33 @@ pub fn rights_at<'a>(
     path: &[u8],
     ask: impl Fn(Direction) -> Ask<'a>,
 ) -> Result<Rights, Stop> {
+    let write = may(daemon, (path, None), &ask(Direction::To))?;
+    let delete = match &write {
+        Ok(Right::Granted) => {
+            let deletion = Some(Box::default());
+            may(daemon, (path, deletion), &ask(Direction::To))?
+        }
+        other => other.clone(),
+    };
     Ok(Rights {
         principal: daemon.principal().to_owned(),
         path: String::from_utf8_lossy(path).into_owned(),
-        read: may(daemon, path, &ask(Direction::From))?,
-        write: may(daemon, path, &ask(Direction::To))?,
+        read: may(daemon, (path, None), &ask(Direction::From))?,
+        write,
+        delete,
     })
 }
 
-fn may(daemon: &Daemon, path: &[u8], ask: &Ask<'_>) -> Result<Known<Right>, Stop> {
+fn may(
+    daemon: &Daemon,
+    (path, deletion): (&[u8], Option<Box<Deletion>>),
+    ask: &Ask<'_>,
+) -> Result<Known<Right>, Stop> {
     let request = Request {
         operation: Operation::DryRun,
         paths: vec![RequestPath::Path(path.to_vec())],
         recursive: true,
+        deletion,
         ..ask.request()?
     };
     let connected = daemon.connect(usual_blocks(), None)?;

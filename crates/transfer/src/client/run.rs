@@ -278,6 +278,7 @@ impl Task {
             asks: !destination_empty,
             epoch: opened.welcome.epoch,
             clear: header_key.filter(|_| opened.welcome.clear),
+            tells_there: opened.welcome.features.contains(&Feature::KEEPING),
             linger: self.linger(&opened),
             flows: FlowCounts {
                 streams: self.bounds(&opened).initial as usize,
@@ -340,6 +341,7 @@ impl Task {
             settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
         }
         settings.local = true;
+        settings.tells_there = true;
         settings.large_files = self.fewer_files(most_open_parts());
         // Both ends share the memory that was asked for.
         settings.budget = ByteCount(settings.budget.0 / 2);

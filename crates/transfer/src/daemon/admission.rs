@@ -383,7 +383,7 @@ impl Daemon {
             Role::Sender => {
                 let claim = (key, turn, &stream.handle);
                 let asked = allowed.map(requested::of_introduced);
-                self.prepare_receiver(request, (principal, asked), claim, place)?
+                self.prepare_receiver(request, (principal, asked), claim, (place, features))?
             }
             Role::Receiver => self.prepare_sender(request, features, principal, place)?,
         };
@@ -437,7 +437,7 @@ impl Daemon {
         request: &Request,
         (principal, asked): (&Principal, Option<Asked>),
         (key, turn, handle): (Option<Key>, Option<Turn>, &StreamHandle),
-        place: Held,
+        (place, features): (Held, &[Feature]),
     ) -> Result<Prepared, Refused> {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
@@ -465,11 +465,11 @@ impl Daemon {
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
             RequestPath::Null | RequestPath::Zero(_) => return Err(may_not_measure()),
         };
-        let names: Option<Vec<Vec<u8>>> = request
-            .names
-            .as_ref()
-            .map(|names| names.iter().map(|name| name.to_vec()).collect());
+        let names = request.names.as_ref();
+        let names: Option<Vec<Vec<u8>>> =
+            names.map(|names| names.iter().map(|name| name.to_vec()).collect());
         let mut settings = self.settings(request);
+        settings.tells_there = features.contains(&Feature::KEEPING);
         let path_refused =
             |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
         let copies = request.operation == Operation::Copy;
@@ -622,18 +622,27 @@ impl Daemon {
         }
         let outcome = described(&ending.farewell);
         let seconds = progress.elapsed.as_secs_f64();
+        let (operation, doing) = match transfer.operation() {
+            Operation::Copy => ("copy", ""),
+            Operation::DryRun => ("dry_run", "dry run, "),
+            Operation::Verify => ("verify", "compared "),
+        };
+        let entries = match transfer.operation() {
+            Operation::DryRun => progress.new_entries + progress.changed_entries,
+            Operation::Copy | Operation::Verify => progress.done_entries,
+        };
         tracing::info!(
             %principal,
             %peer,
-            entries = progress.done_entries,
+            operation,
+            entries,
             bytes = progress.done_bytes,
             unchanged = progress.skipped_entries,
             failed = progress.failed_entries,
             seconds,
             outcome,
-            "{principal} from {peer}: {} entries, {}, {} there already, {} failed, {seconds:.1} s: \
+            "{principal} from {peer}: {doing}{entries} entries, {}, {} there already, {} failed, {seconds:.1} s: \
              {outcome}",
-            progress.done_entries,
             ByteCount(progress.done_bytes),
             progress.skipped_entries,
             progress.failed_entries,
@@ -698,6 +707,26 @@ fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
 pub fn not_permitted(right: &str) -> Refused {
     let text =
         format!("there is no such path for this principal, or not with the right to {right}");
+    refused(Refusal::Forbidden, text)
+}
+
+/// Longest path in such a text, in characters.
+const SHOWN_PATH: usize = 200;
+
+/// The principal may use this path, so it knows of it, but not with this right.
+pub(super) fn lacks(principal: &Principal, path: &[u8], right: &str) -> Refused {
+    let path = String::from_utf8_lossy(path);
+    let path: String = path.chars().take(SHOWN_PATH).collect();
+    let served = match right {
+        "write" => "start the daemon with `serve --write`, or ",
+        "delete" => "start the daemon with `serve --write --delete`, or ",
+        _ => "",
+    };
+    let name = principal.name();
+    let text = format!(
+        "the principal {name} has no right to {right} at {path}: {served}add \"{right}\" to the \
+         rights of that root in the daemon's principals file"
+    );
     refused(Refusal::Forbidden, text)
 }
 
@@ -805,10 +834,14 @@ pub fn open_destination(
         Operation::Verify => resolved.rights.read,
     };
     if !may {
-        return Err(not_permitted(right));
+        let other = resolved.rights.read || resolved.rights.write;
+        return Err(match other {
+            true => lacks(principal, path, right),
+            false => not_permitted(right),
+        });
     }
     if deletes && !resolved.rights.delete {
-        return Err(not_permitted("delete"));
+        return Err(lacks(principal, path, "delete"));
     }
     let landing = match resolved.rest {
         None => Landing::Within,
@@ -844,7 +877,10 @@ fn open_stream(
         let may_not = || not_permitted("write");
         let resolved = principal.resolve(path).map_err(|_| may_not())?;
         if !resolved.rights.write {
-            return Err(may_not());
+            return Err(match resolved.rights.read {
+                true => lacks(principal, path, "write"),
+                false => may_not(),
+            });
         }
         arrival.set_ids = set_ids_of(&resolved);
         let (root, path) = (open_root(&resolved)?, path_beneath(&resolved, path));

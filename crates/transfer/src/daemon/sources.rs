@@ -15,7 +15,7 @@ use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
 
-use super::admission::{may_not_measure, not_permitted, open_root, path_beneath, refused};
+use super::admission::{lacks, may_not_measure, not_permitted, open_root, path_beneath, refused};
 use crate::client::request::zero_of;
 use crate::spec::names::check_names;
 
@@ -108,10 +108,13 @@ pub fn open_source_of(
     let may_not = || Unopened::Refused(not_permitted("read"));
     let resolved = principal.resolve(path).map_err(|_| may_not())?;
     if !resolved.rights.read {
-        return Err(may_not());
+        return Err(match resolved.rights.write {
+            true => Unopened::Refused(lacks(principal, path, "read")),
+            false => may_not(),
+        });
     }
     if moves && !resolved.rights.delete {
-        return Err(Unopened::Refused(not_permitted("delete")));
+        return Err(Unopened::Refused(lacks(principal, path, "delete")));
     }
     let root = roots.of(&resolved).map_err(Unopened::Refused)?;
     let beneath = path_beneath(&resolved, path);

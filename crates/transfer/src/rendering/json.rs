@@ -70,8 +70,16 @@ pub fn running(copy: &RunningCopy) -> Value {
     })
 }
 
-/// What became of an entry.
-pub fn event(event: &Event) -> Value {
+/// What became of an entry. A comparison commits nothing: what is the same was compared.
+pub fn event(of: &Event, compares: bool) -> Value {
+    let mut value = event_of_copy(of);
+    if compares && matches!(of, Event::Committed { .. }) {
+        value["event"] = json!("compared");
+    }
+    value
+}
+
+fn event_of_copy(event: &Event) -> Value {
     match event {
         Event::Committed {
             path,
@@ -100,6 +108,7 @@ pub fn event(event: &Event) -> Value {
             size,
             file,
             change,
+            ..
         } => json!({
             "schema": SCHEMA, "event": "planned", "path": name_of(path), "size": size,
             "file": file, "change": match change {

@@ -135,9 +135,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
         let entries = counted(entries, "file or link");
         lines.push(format!("already there: {entries}, {bytes}"));
     }
-    if progress.failed_entries > 0 {
-        lines.push(format!("failed: {}", progress.failed_entries));
-    }
+    lines.extend(failed_lines(progress, operation));
     lines.extend(left_out_line(progress.left_out));
     lines.extend(deleted_line(progress, "deleted at the destination"));
     if let Some(totals) = ending.totals.filter(|totals| totals.digests_read > 0) {
@@ -248,12 +246,18 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
     let seconds = progress.elapsed.as_secs_f64();
     let now = whole.saturating_sub(resumed);
     let goodput = BitRate::from_transfer(ByteCount(now), progress.elapsed);
-    let mut lines = vec![format!(
-        "{verb}: {}, {}{durable} in {seconds:.1} s ({}/s, {goodput})",
-        counted(progress.files, "file"),
-        ByteCount(whole),
-        ByteCount((now as f64 / seconds.max(1e-9)) as u64),
-    )];
+    let rate = ByteCount((now as f64 / seconds.max(1e-9)) as u64);
+    let whole = ByteCount(whole);
+    let mut lines = vec![match (operation, complete, progress.files) {
+        (Operation::Copy, false, 0) => format!(
+            "so far: {whole} moved and durable in {seconds:.1} s ({rate}/s, {goodput}); no file \
+             is complete yet"
+        ),
+        _ => format!(
+            "{verb}: {}, {whole}{durable} in {seconds:.1} s ({rate}/s, {goodput})",
+            counted(progress.files, "file"),
+        ),
+    }];
     if resumed > 0 {
         lines.push(format!(
             "durable before, by an earlier attempt: {}, which is in no rate",
@@ -261,6 +265,22 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
         ));
     }
     lines
+}
+
+/// What failed. Of a comparison what differs is a finding, and what could not be compared is none.
+fn failed_lines(progress: &Progress, operation: Operation) -> Vec<String> {
+    let (failed, differing) = (progress.failed_entries, progress.differing_entries);
+    let counts = match operation {
+        Operation::Verify => [
+            (differing, "differ"),
+            (failed.saturating_sub(differing), "could not be compared"),
+        ],
+        Operation::Copy | Operation::DryRun => [(failed, "failed"), (0, "")],
+    };
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    counts
+        .map(|(count, what)| format!("{what}: {count}"))
+        .collect()
 }
 
 fn limit_line(limit: BandwidthLimit, used: f64) -> String {
@@ -271,20 +291,39 @@ fn limit_line(limit: BandwidthLimit, used: f64) -> String {
     }
 }
 
-/// What a copy would do; counts are of files, links and directories, except the unchanged, where
-/// directories are not counted.
-fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
+/// What a copy would copy, by kind, or that it would copy nothing.
+fn would_copy(progress: &Progress) -> String {
     let (new, changed) = (progress.new_entries, progress.changed_entries);
+    if new + changed == 0 {
+        return "would copy: nothing".to_owned();
+    }
+    let (files, directories) = (progress.planned_files, progress.planned_directories);
+    let others = (new + changed).saturating_sub(files + directories);
+    let kinds = [
+        (files, "file", "files"),
+        (others, "link or device", "links or devices"),
+        (directories, "directory", "directories"),
+    ];
+    let kinds = kinds.iter().filter(|(count, ..)| *count > 0);
+    let kinds: Vec<String> = kinds
+        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+        .collect();
+    format!(
+        "would copy: {}, {} ({new} new, {changed} changed)",
+        kinds.join(", "),
+        ByteCount(progress.planned_bytes)
+    )
+}
+
+/// What a copy would do; directories that are there are not counted.
+fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     let so_far = if ending.totals.is_some() {
         ""
     } else {
         ", so far"
     };
     let mut lines = vec![
-        format!(
-            "would copy: {new} new, {changed} changed, {}{so_far}",
-            ByteCount(progress.planned_bytes)
-        ),
+        would_copy(progress) + so_far,
         format!(
             "already there: {}, {}",
             counted(progress.skipped_entries, "file or link"),
@@ -305,7 +344,7 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
         progress,
         "would be deleted at the destination",
     ));
-    lines.push("dry run: nothing was moved".to_owned());
+    lines.push("dry run: nothing was moved; -v names what would be copied".to_owned());
     lines
 }
 
@@ -437,8 +476,45 @@ mod tests {
         assert!(lines[1].contains("earlier attempt: 1.00 MB"), "{lines:?}");
         (progress.files, progress.done_bytes) = (0, 0);
         let lines = first_lines(&progress, Operation::Copy, false);
-        let expected = "so far: 0 files, 3.00 MB durable in 2.0 s (1.00 MB/s";
+        let expected = "so far: 3.00 MB moved and durable in 2.0 s (1.00 MB/s";
         assert!(lines[0].starts_with(expected), "{lines:?}");
+        assert!(lines[0].ends_with("no file is complete yet"), "{lines:?}");
+        progress.files = 1;
+        let lines = first_lines(&progress, Operation::Copy, false);
+        let expected = "so far: 1 file, 3.00 MB durable in 2.0 s (1.00 MB/s";
+        assert!(lines[0].starts_with(expected), "{lines:?}");
+    }
+
+    #[test]
+    fn a_comparison_has_differences_and_a_copy_failures() {
+        let progress = Progress {
+            failed_entries: 3,
+            differing_entries: 2,
+            ..Progress::default()
+        };
+        let lines = failed_lines(&progress, Operation::Verify);
+        assert_eq!(lines, ["differ: 2", "could not be compared: 1"]);
+        assert_eq!(failed_lines(&progress, Operation::Copy), ["failed: 3"]);
+        assert!(failed_lines(&Progress::default(), Operation::Verify).is_empty());
+    }
+
+    #[test]
+    fn what_would_be_copied_is_counted_by_kind() {
+        let mut progress = Progress {
+            new_entries: 4,
+            changed_entries: 1,
+            planned_files: 2,
+            planned_directories: 1,
+            planned_bytes: 3_000,
+            ..Progress::default()
+        };
+        assert_eq!(
+            would_copy(&progress),
+            "would copy: 2 files, 2 links or devices, 1 directory, 3.00 kB (4 new, 1 changed)"
+        );
+        progress.new_entries = 0;
+        progress.changed_entries = 0;
+        assert_eq!(would_copy(&progress), "would copy: nothing");
     }
 
     #[test]

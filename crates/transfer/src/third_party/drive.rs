@@ -25,11 +25,12 @@ use crate::client::local_paths::Here;
 use crate::client::observer::Control;
 use crate::client::run::{self, Place};
 use crate::console::say;
+use crate::entry_log::About;
 use crate::far_side::FarSideSettings;
 use crate::far_side::{detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input};
 use crate::ports::Ports;
 use crate::rate_limit::BandwidthLimit;
-use crate::spec::{Operation, TransferSpec, ValidSpec};
+use crate::spec::{TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
 /// How long what was said last may take to leave.
@@ -245,7 +246,11 @@ fn work(
     let manifest = begin.manifest.clone();
     let observer = rendering(JobOutput {
         shown: begin.shown,
-        compares: spec.operation == Operation::Verify,
+        about: About {
+            operation: spec.operation.into(),
+            ends: [begin.from.clone(), begin.to.clone()],
+            unchanged: begin.shown.verbose,
+        },
         manifest: manifest.map(|named| (job.manifest(), named)),
         accounts: [&begin.report, &begin.log].map(|file| file.as_deref().map(|name| as_path(name))),
         outlet,

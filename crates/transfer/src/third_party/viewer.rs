@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::job_protocol::{Channel, Order, Shown, ShownProgress, send};
 use crate::client::observer::Control;
 use crate::client::observer::Observer;
+use crate::entry_log::About;
 use crate::stop::Stop;
 
 /// Shows a job here.
@@ -88,8 +89,8 @@ pub trait Outlet: Send + Sync {
 pub struct JobOutput {
     /// What it tells.
     pub shown: Shown,
-    /// It compares and copies nothing.
-    pub compares: bool,
+    /// What is done, and from where to where.
+    pub about: About,
     /// Where its manifest goes, and as the user named that.
     pub manifest: Option<(PathBuf, String)>,
     /// Where it is written down what became of each entry, for programs and for people.

@@ -24,6 +24,8 @@ pub struct Rights {
     pub read: Known<Right>,
     /// Copy to there.
     pub write: Known<Right>,
+    /// Delete there, as `cp --delete` does; asked only if it may write.
+    pub delete: Known<Right>,
 }
 
 /// What to report about them.
@@ -71,8 +73,28 @@ pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
         _ => good(TOPIC, format!("{who} may read and write {path}")),
     };
     let mut found = vec![first];
+    found.extend(deletion(rights, &who));
     found.extend(obstacle(read, write));
     found
+}
+
+/// Whether it may delete, where it may write.
+fn deletion(rights: &Rights, who: &str) -> Option<Finding> {
+    const TOPIC: &str = "rights";
+    let path = &rights.path;
+    if !matches!(rights.write, Ok(Right::Granted)) {
+        return None;
+    }
+    Some(match &rights.delete {
+        Ok(Right::Denied) => advice(
+            TOPIC,
+            format!("{who} may not delete at {path}"),
+            "for mirrors (`cp --delete`) and `cp --move` from there: start the daemon with `serve \
+             --write --delete`, or give the right \"delete\" to its root in the principals file",
+        ),
+        Ok(_) => good(TOPIC, format!("{who} may delete at {path}")),
+        Err(why) => not_checked(TOPIC, why.clone()),
+    })
 }
 
 /// What is in the way of who may.

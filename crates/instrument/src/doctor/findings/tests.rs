@@ -500,16 +500,21 @@ fn advice_without_a_sysctl_has_a_remedy_and_an_unknown_sender_no_name() {
 
 #[test]
 fn what_a_principal_may_is_told_with_the_remedy() {
-    let with = |read: Right, write: Right| Facts {
+    let with_delete = |read: Right, write: Right, delete: Right| Facts {
         rights: Some(Ok(Rights {
             principal: "alice".into(),
             path: "/data".into(),
             read: Ok(read),
             write: Ok(write),
+            delete: Ok(delete),
         })),
         ..facts()
     };
     use Right::{Denied, Granted, Obstructed};
+    let with = |read, write| with_delete(read, write, Granted);
+    let kept = flaw(&with_delete(Granted, Granted, Denied), "rights");
+    assert_eq!(kept.weight, Weight::Advice);
+    assert!(kept.remedy.unwrap().contains("--delete"));
     let told = findings(&with(Granted, Granted));
     let all = of(&told, "rights");
     assert!(all.iter().all(|one| one.weight == Weight::Good), "{all:?}");
