@@ -36,7 +36,7 @@ use crate::log::{LogFormat, LogLevel};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::principals::Fault;
-use longhaul_transfer::spec::Compression;
+use longhaul_transfer::spec::{Compression, written};
 use longhaul_units::ByteCount;
 
 pub use accounts::{AccountArguments, WriteArguments};
@@ -433,7 +433,7 @@ pub struct LayerArguments {
     /// Size of a block, a power of two from 64KiB to 16MiB. A bare number is in bytes, as in rsync
     /// and dd. [default: 4MiB below a round trip of 1 ms, 1MiB below 20 ms, else 512KiB; less if
     /// --memory or --bwlimit is small]
-    #[arg(long, value_name = "SIZE", value_parser = parse_block_size)]
+    #[arg(long, value_name = "SIZE", value_parser = written::block_bytes)]
     pub block_size: Option<u32>,
 }
 
@@ -507,7 +507,7 @@ pub struct CopyArguments {
     pub compress: CompressionArgument,
     /// Bytes of a number in arrays (1, 2, 4 or 8), whose bytes are put in order before a codec;
     /// 1: there are no arrays [default: found by samples]
-    #[arg(long, value_name = "N", value_parser = parse_element_bytes)]
+    #[arg(long, value_name = "N", value_parser = written::element_bytes)]
     pub element_size: Option<u8>,
     /// How files are verified.
     #[arg(long, value_enum, default_value = "digest")]
@@ -740,39 +740,7 @@ fn parse_principal(text: &str) -> Result<String, String> {
 pub struct CompressionArgument(pub Option<Compression>);
 
 fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
-    let (name, level) = text
-        .split_once(':')
-        .map_or((text, None), |(name, level)| (name, Some(level)));
-    let compression = match (name, level) {
-        ("auto", None) => Some(Compression::Auto),
-        ("off", None) => None,
-        ("lz4", None) => Some(Compression::Lz4),
-        ("zstd", None) => Some(Compression::Zstd(1)),
-        ("zstd", Some(level)) => match level.parse::<i32>() {
-            Ok(level) if (-100..=22).contains(&level) && level != 0 => {
-                Some(Compression::Zstd(level))
-            }
-            _ => return Err("zstd has the levels -100 to -1 and 1 to 22".to_owned()),
-        },
-        _ => return Err("write auto, off, zstd, zstd:LEVEL or lz4".to_owned()),
-    };
-    Ok(CompressionArgument(compression))
-}
-
-fn parse_element_bytes(text: &str) -> Result<u8, String> {
-    match text {
-        "1" | "2" | "4" | "8" => Ok(text.parse().unwrap_or(1)),
-        _ => Err("an element has 1, 2, 4 or 8 bytes".to_owned()),
-    }
-}
-
-fn parse_block_size(text: &str) -> Result<u32, String> {
-    let bytes = ByteCount::parse_or_bytes(text);
-    let bytes = bytes.map_err(|error| error.to_string())?.0;
-    match u32::try_from(bytes) {
-        Ok(bytes) if bytes.is_power_of_two() && (64 << 10..=16 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("a block has a power of two of bytes, from 64KiB to 16MiB".to_owned()),
-    }
+    written::compression(text).map(CompressionArgument)
 }
 
 #[cfg(test)]
@@ -817,16 +785,16 @@ mod tests {
         for text in ["zstd:23", "zstd:0", "lz4:1", "gzip", "auto:1", ""] {
             assert!(parsed(text).is_err(), "{text}");
         }
-        assert_eq!(parse_element_bytes("8"), Ok(8));
-        assert!(parse_element_bytes("3").is_err());
+        assert_eq!(written::element_bytes("8"), Ok(8));
+        assert!(written::element_bytes("3").is_err());
     }
 
     #[test]
     fn blocks_are_powers_of_two() {
-        assert_eq!(parse_block_size("4MiB"), Ok(4 << 20));
-        assert_eq!(parse_block_size("65536"), Ok(65_536));
+        assert_eq!(written::block_bytes("4MiB"), Ok(4 << 20));
+        assert_eq!(written::block_bytes("65536"), Ok(65_536));
         for text in ["3MiB", "32MiB", "1KiB", "x"] {
-            assert!(parse_block_size(text).is_err(), "{text}");
+            assert!(written::block_bytes(text).is_err(), "{text}");
         }
     }
 }

@@ -14,6 +14,7 @@ mod filter;
 mod keep;
 pub mod names;
 mod valid;
+pub mod written;
 
 use std::time::Duration;
 
