@@ -11,7 +11,7 @@ use longhaul_engine::session::{Event, Progress};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
 use longhaul_transfer::client::observer::{
-    Again, Control, INTERRUPTED, Observer, Outcome, Running, damage, stream_damage,
+    Again, Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
 use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::manifest::Manifest;

@@ -9,7 +9,6 @@ use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, Event, Progress, Transfer, Watch};
 use longhaul_model::limit::Limit as Limiting;
 use longhaul_proto::handshake::Operation;
-use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{FailureKind, Farewell};
 use longhaul_proto::notice::NoticeKind;
 
@@ -554,16 +553,6 @@ fn as_one_file(progress: &mut Progress, done: bool) {
         progress.settled_bytes = 0;
         progress.account.durable_bytes = 0;
     }
-}
-
-/// What to say of a block that arrived wrong.
-pub fn damage(path: &TreePath, piece: Option<(u64, u64)>, entries: usize) -> String {
-    let what = match (piece, entries) {
-        (Some((offset, length)), _) => format!(", {length} bytes from byte {offset} on,"),
-        (None, 2..) => format!(" and {} other files", entries - 1),
-        (None, _) => String::new(),
-    };
-    format!("{path}{what} arrived damaged: sent again")
 }
 
 /// What to say of a stream on which damage was noticed.
