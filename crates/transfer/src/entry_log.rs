@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::session::{Event, Progress};
+use longhaul_engine::session::Event;
 use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::Reason;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::{Change, Farewell};
+use longhaul_proto::message::Change;
 use longhaul_units::rfc3339;
 use serde_json::{Map, Value, json};
 
+use crate::about::About;
 use crate::client::observer::{Again, Observer, Outcome, Running};
 use crate::console::one_line;
 use crate::manifest::hexadecimal;
@@ -31,56 +32,6 @@ pub struct EntryLog {
     log: Option<Mutex<Lines>>,
     about: About,
     begun: Once,
-}
-
-/// What is written down.
-#[derive(Clone, Debug)]
-pub struct About {
-    /// What is done.
-    pub operation: Operation,
-    /// From where and to where, as the command names them.
-    pub ends: [String; 2],
-    /// What is there unchanged has lines in the log, too.
-    pub unchanged: bool,
-}
-
-impl About {
-    /// Whether it compares and copies nothing.
-    pub fn compares(&self) -> bool {
-        self.operation == Operation::Verify
-    }
-
-    fn beginning(&self) -> String {
-        let [from, to] = &self.ends;
-        match self.operation {
-            Operation::Copy => format!("begun: {from} to {to}"),
-            Operation::DryRun => format!("begun: {from} to {to} (dry run)"),
-            Operation::Verify => format!("begun: {from} compared with {to}"),
-        }
-    }
-
-    fn end(&self, farewell: &Farewell, progress: &Progress) -> String {
-        let (there, failed) = (progress.skipped_entries, progress.failed_entries);
-        let deleted = progress.deleted_entries;
-        let counts = match self.operation {
-            Operation::Copy => format!(
-                "{} copied, {there} unchanged, {failed} failed, {deleted} deleted",
-                progress.done_entries
-            ),
-            Operation::DryRun => format!(
-                "{} would be copied, {there} unchanged, {failed} would fail, {deleted} would be \
-                 deleted",
-                progress.new_entries + progress.changed_entries
-            ),
-            Operation::Verify => format!(
-                "{} the same, {} differ, {} could not be compared",
-                progress.done_entries + there,
-                progress.differing_entries,
-                failed.saturating_sub(progress.differing_entries)
-            ),
-        };
-        format!("ended: {farewell:?}, {counts}")
-    }
 }
 
 struct Lines {
@@ -465,7 +416,8 @@ impl Observer for Logged {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_proto::message::{Failure, FailureKind};
+    use longhaul_engine::session::Progress;
+    use longhaul_proto::message::{Failure, FailureKind, Farewell};
 
     use super::*;
 

@@ -17,6 +17,7 @@
 //! - [`console`]: where notices and questions go
 //! - [`stop`]: why an operation ended early, and the exit code
 
+pub mod about;
 pub mod clean;
 pub mod client;
 pub mod codecs;

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_transfer::about::About;
 use longhaul_transfer::client::observer::{Control, Observer};
 use longhaul_transfer::client::run::{self, Place};
 use longhaul_transfer::endpoint::check_colons;
-use longhaul_transfer::entry_log::{About, Logged};
+use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::running;
-use longhaul_transfer::spec::{Direction, Operation, ValidSpec};
+use longhaul_transfer::spec::{Direction, ValidSpec};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::sides::{JobRequest, named};
 use longhaul_transfer::third_party::{own_job, starting};
@@ -95,17 +96,11 @@ impl Command<'_> {
             (file.to_owned(), shown)
         });
         let control = Control::default();
-        let report = Report::new(self.shown, manifest, &control)?;
-        let report = report.comparing(self.spec.operation == Operation::Verify);
+        let about = About::new(self.spec.operation.into(), self.named(), self.shown.verbose);
+        let report = Report::new(self.shown, manifest, &control)?.comparing(about.compares());
         end_at_signal(&control);
-        let ends = self.named();
-        let _offer = running::offer(&control, [&ends[0], &ends[1]]);
+        let _offer = running::offer(&control, [&about.ends[0], &about.ends[1]]);
         let observer: Arc<dyn Observer> = Arc::new(report);
-        let about = About {
-            operation: self.spec.operation.into(),
-            ends,
-            unchanged: self.shown.verbose,
-        };
         let observer = Logged::around(observer, self.writes.files(), about)?;
         let place = Place {
             remembers: self.remembers,

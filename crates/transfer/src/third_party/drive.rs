@@ -21,11 +21,11 @@ use super::introduced_peer::Introduction;
 use super::job::{self, Job};
 use super::job_protocol::{self, Begin, Channel, JobEvent, Listed, Order, State};
 use super::viewer::{JobOutput, Outlet, Rendering};
+use crate::about::About;
 use crate::client::local_paths::Here;
 use crate::client::observer::Control;
 use crate::client::run::{self, Place};
 use crate::console::say;
-use crate::entry_log::About;
 use crate::far_side::FarSideSettings;
 use crate::far_side::{detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input};
 use crate::ports::Ports;
@@ -246,11 +246,11 @@ fn work(
     let manifest = begin.manifest.clone();
     let observer = rendering(JobOutput {
         shown: begin.shown,
-        about: About {
-            operation: spec.operation.into(),
-            ends: [begin.from.clone(), begin.to.clone()],
-            unchanged: begin.shown.verbose,
-        },
+        about: About::new(
+            spec.operation.into(),
+            [begin.from.clone(), begin.to.clone()],
+            begin.shown.verbose,
+        ),
         manifest: manifest.map(|named| (job.manifest(), named)),
         accounts: [&begin.report, &begin.log].map(|file| file.as_deref().map(|name| as_path(name))),
         outlet,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::job_protocol::{Channel, Order, Shown, ShownProgress, send};
+use crate::about::About;
 use crate::client::observer::Control;
 use crate::client::observer::Observer;
-use crate::entry_log::About;
 use crate::stop::Stop;
 
 /// Shows a job here.
