@@ -136,7 +136,10 @@ fn what_a_job_cannot_do_is_refused_before() {
     );
     let report = place.path().join("report");
     let report = report.to_str().unwrap();
-    refused(&["--report", report, "a", "dtn:b"], "for a job use --json");
+    refused(
+        &["--report", report, "dtn:a", "other:b"],
+        "between two others use --json",
+    );
     assert!(!Path::new(report).exists());
 }
 
