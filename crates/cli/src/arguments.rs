@@ -193,7 +193,7 @@ pub enum Command {
         override_usage = "longhaul verify [OPTIONS] A B",
         after_help = "Examples:\n  longhaul verify data longhaul://dtn.example.org/archive/data\n  longhaul verify --exclude '*.tmp' data/ user@host:mirror"
     )]
-    Verify(VerifyArguments),
+    Verify(Box<VerifyArguments>),
     /// List an endpoint: names in byte order.
     #[command(
         after_help = "Examples:\n  longhaul ls -l user@host:archive\n  longhaul ls -R -0 longhaul://dtn.example.org/archive | xargs -0 -n 1 echo\nNames that begin with .longhaul- (leftovers of interrupted copies) are skipped."
