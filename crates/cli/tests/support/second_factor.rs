@@ -28,7 +28,8 @@ pub fn runtime() -> TempDir {
 pub fn socket(runtime: &TempDir) -> Option<PathBuf> {
     let names = std::fs::read_dir(runtime.path().join("longhaul")).ok()?;
     let paths = names.map(|name| name.unwrap().path());
-    let mut sockets = paths.filter(|path| path.extension().is_none());
+    // Copies that run have a directory there.
+    let mut sockets = paths.filter(|path| path.extension().is_none() && !path.is_dir());
     let only = sockets.next();
     assert_eq!(sockets.next(), None);
     only
