@@ -642,8 +642,8 @@ fn what_rsync_kept_in_attributes_is_given_back() {
     }
     let place = place();
     let source = awkward(place.path());
-    // rsync 3.5.0 forgets the default list of a directory with an attribute besides: not even itself
-    // gives it back.
+    // rsync 3.5.0 forgets the default list of a directory with an attribute besides: not even it
+    // gives that back.
     command(&["setfattr", "-x", "trusted.t"], &source.join("d"));
     let kept = place.path().join("kept");
     let mut rsync = rsync_to_fake(place.path(), &["-aHAX"]);
