@@ -425,6 +425,12 @@ impl RunRecord {
         ["lab", "loopback"].contains(&self.path.name.as_str())
     }
 
+    /// CPU seconds of what ran at these sides, in user mode and in the kernel.
+    pub fn cpu_seconds(&self, sides: &[Side]) -> f64 {
+        let uses = self.cpu.iter().filter(|it| sides.contains(&it.side));
+        uses.map(|it| (it.user + it.system).as_secs_f64()).sum()
+    }
+
     /// The record as a line, without the line feed.
     ///
     /// # Errors

@@ -8,7 +8,6 @@
 //! - `unpredicted`: runs that it cannot predict, and why
 
 mod fixed;
-
 mod unpredicted;
 
 use std::collections::BTreeMap;
@@ -183,10 +182,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
 
 /// Cores that the lab's emulator kept busy.
 fn emulator_cores(record: &RunRecord) -> f64 {
-    let of_emulator = record.cpu.iter().filter(|it| it.side == Side::Emulator);
-    let seconds: f64 = of_emulator
-        .map(|it| (it.user + it.system).as_secs_f64())
-        .sum();
+    let seconds = record.cpu_seconds(&[Side::Emulator]);
     seconds / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 

@@ -126,8 +126,7 @@ impl Gathered {
         }
         let sides = [Side::Source, Side::Destination, Side::Emulator];
         for (side, all) in sides.into_iter().zip(&mut self.cpu) {
-            let of_side = record.cpu.iter().filter(|it| it.side == side);
-            let cpu: f64 = of_side.map(|it| (it.user + it.system).as_secs_f64()).sum();
+            let cpu = record.cpu_seconds(&[side]);
             if cpu > 0.0 {
                 all.push(worked(cpu));
             }
@@ -161,11 +160,8 @@ impl Gathered {
 
 /// The share of its cores that the busier host of a run kept busy.
 fn busy_share(record: &RunRecord) -> Option<f64> {
-    let of = |sides: &[Side]| -> f64 {
-        let uses = record.cpu.iter().filter(|it| sides.contains(&it.side));
-        uses.map(|it| (it.user + it.system).as_secs_f64()).sum()
-    };
-    let share = |cores: u32, cpu: f64| {
+    let share = |cores: u32, sides: &[Side]| {
+        let cpu = record.cpu_seconds(sides);
         let all = f64::from(cores) * record.outcome.wall.as_secs_f64();
         (cores > 0 && cpu > 0.0 && all > 0.0).then(|| cpu / all)
     };
@@ -173,12 +169,12 @@ fn busy_share(record: &RunRecord) -> Option<f64> {
     if record.is_one_machine() {
         return share(
             source.cores,
-            of(&[Side::Source, Side::Destination, Side::Emulator]),
+            &[Side::Source, Side::Destination, Side::Emulator],
         );
     }
     let ends = [
-        share(source.cores, of(&[Side::Source])),
-        share(destination.cores, of(&[Side::Destination])),
+        share(source.cores, &[Side::Source]),
+        share(destination.cores, &[Side::Destination]),
     ];
     ends.into_iter().flatten().reduce(f64::max)
 }
