@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,7 +21,7 @@ use longhaul_measure::record::{CpuUse, Ended};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::accounts::{self, Account, Sides};
-use super::dataset::Set;
+use super::dataset::{Set, sync};
 use super::host;
 use super::lab_report;
 use super::step::{Client, Step, StepError, StepResult};
@@ -456,13 +454,4 @@ fn attend(
             return Ok(End { ended, exit: None });
         }
     }
-}
-
-/// Everything on the destination's file system is durable.
-fn sync(directory: &Path) -> Result<(), String> {
-    let open = || -> io::Result<()> {
-        let directory = File::open(directory)?;
-        Ok(rustix::fs::syncfs(directory.as_fd())?)
-    };
-    open().map_err(|error| format!("{}: {error}", directory.display()))
 }
