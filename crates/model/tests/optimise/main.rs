@@ -11,6 +11,7 @@ mod large;
 mod monotone;
 mod oracle;
 mod paper;
+mod paper_codecs;
 mod policies;
 mod priced;
 mod random;

@@ -94,18 +94,18 @@ fn flows_hold_in_a_region() {
 /// A dataset of FLASH: its name, Blosc's ratio (section 6.2.1), what one thread compresses in bytes
 /// per second, and the published number of threads (section 6.2.2). The numbers are not monotone in
 /// the ratio, so speeds differ; they are only in Fig. 20, for random data: these stand for them.
-const FLASH: [(&str, f64, f64, u32); 3] = [
+pub const FLASH: [(&str, f64, f64, u32); 3] = [
     ("temp", 69.89, 140e6, 8),
     ("pres", 4.49, 140e6, 4),
     ("velx", 2.46, 50e6, 6),
 ];
 
 /// Blosc gains nothing from more threads on the source's hosts (section 6.2.1).
-const MOST_THREADS: u32 = 8;
+pub const MOST_THREADS: u32 = 8;
 
 /// A host at Tukey and the way to NERSC: a NIC of 1 Gbit/s carries about 120 MB/s (section 6.2.2);
 /// the parallel file system stands at 1.2 GB/s for one host (Fig. 18).
-fn flash(name: &str, ratio: f64, thread: f64) -> Graph {
+pub fn flash(name: &str, ratio: f64, thread: f64) -> Graph {
     let compute = |rate: f64| {
         Capacity::Flows(FlowCapacity::Linear {
             alpha: rate,
