@@ -59,9 +59,9 @@ fn flows_for_each_layer_beat_one_flow_through_all() {
         alpha: 3.5e9,
         gamma: 6.0,
     };
-    let graph = |threads: u32, one_flow: bool| {
+    let graph_of = |threads: u32, one_flow: bool| {
         let mut graph = flash("pres", 4.49, 140e6);
-        graph.nodes[1].capacity = Capacity::Flows(disk);
+        graph.nodes[1].capacity = Capacity::Flows(disk.clone());
         graph.nodes[1].most_flows = MOST_THREADS;
         for node in [2, 4] {
             graph.nodes[node].most_flows = threads;
@@ -74,7 +74,7 @@ fn flows_for_each_layer_beat_one_flow_through_all() {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for threads in 1..=MOST_THREADS {
         let rate = |one_flow| {
-            solve(&graph(threads, one_flow), Bound::DEFAULT)
+            solve(&graph_of(threads, one_flow), Bound::DEFAULT)
                 .unwrap()
                 .rate
         };
