@@ -33,7 +33,7 @@ pub struct SweepFile {
     /// 10,000.
     #[serde(default)]
     pub again: u64,
-    /// Runs of each method that are thrown away first.
+    /// Runs of each method and of each dataset that are thrown away first.
     #[serde(default = "one")]
     pub warm_up: u64,
     /// Of the order, and of what the lab loses.

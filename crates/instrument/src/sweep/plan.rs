@@ -1,6 +1,6 @@
 //! Which runs a sweep is made of, in which order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use longhaul_lab::scenario::{Scenario, ScenarioError};
@@ -365,14 +365,17 @@ impl Cell {
     }
 }
 
-/// Warm-ups of each method over its first path, then rounds: all configurations
-/// once, in random order.
+/// Warm-ups of each method over its first path and of each dataset, then rounds: all configurations
+/// once, in random order. A dataset's first copy makes entries that the destination's file system
+/// never had, and took up to three times as long as the next.
 fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
     let mut runs = Vec::new();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut methods = BTreeSet::new();
+    let mut datasets = BTreeSet::new();
     for (index, cell) in cells.iter().enumerate() {
-        if !seen.contains(&cell.method.name.as_str()) {
-            seen.push(&cell.method.name);
+        let is_new_method = methods.insert(&cell.method.name);
+        let is_new_dataset = datasets.insert(&cell.data.name);
+        if is_new_method || is_new_dataset {
             runs.extend((0..file.warm_up).map(|number| Planned {
                 cell: index,
                 round: 0,
@@ -468,6 +471,26 @@ mod tests {
             Plan::of(&parse(&text).unwrap()).unwrap().runs
         });
         assert!(rounds.any(|runs| runs != plan.runs));
+    }
+
+    #[test]
+    fn each_dataset_is_warmed_up_too() {
+        let more = "[[data]]\nname = \"small\"\nlink-time = \"1s\"\n[[methods]]";
+        let plan = Plan::of(&parse(&FILE.replacen("[[methods]]", more, 1)).unwrap()).unwrap();
+        let warm_ups = plan.runs.iter().filter(|run| run.round == 0);
+        let names = warm_ups.map(|run| {
+            let cell = &plan.cells[run.cell];
+            (cell.method.name.as_str(), cell.data.name.as_str())
+        });
+        let names: Vec<_> = names.collect();
+        assert_eq!(
+            names,
+            [
+                ("longhaul", "large"),
+                ("longhaul", "small"),
+                ("slow", "large")
+            ]
+        );
     }
 
     #[test]
