@@ -32,6 +32,7 @@ mod names;
 pub(crate) mod origin;
 mod parents;
 pub(crate) mod payload;
+mod prepared;
 pub mod read;
 pub mod seal;
 pub mod select;

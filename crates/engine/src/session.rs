@@ -25,7 +25,7 @@ mod threads;
 mod tickets;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -368,6 +368,8 @@ pub struct Transfer {
     /// for the codec could take all the room for its output.
     pub(crate) coded: BufferPool,
     pub(crate) counters: Counters,
+    /// Blocks that may wait for streams at most, where that is fewer than usual.
+    most_prepared: AtomicUsize,
     side: Side,
     began: Instant,
     watch: Watch,
@@ -533,6 +535,7 @@ impl Transfer {
             pacing: Pacing::new(settings.limit),
             settings,
             counters: Counters::default(),
+            most_prepared: AtomicUsize::new(usize::MAX),
             side,
             began: Instant::now(),
             watch,
@@ -685,8 +688,21 @@ impl Transfer {
     /// Whether more blocks wait for streams than these take before the data leave the cache. A
     /// stream that takes a block wakes a reader.
     pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
-        let most = (self.pool.maximum_buffers() / PREPARED_PART).max(shared.stream_count());
-        shared.prepared.len() > most
+        let most = self.pool.maximum_buffers() / PREPARED_PART;
+        let most = most.min(self.most_prepared.load(Ordering::Relaxed));
+        shared.prepared.len() > most.max(shared.stream_count())
+    }
+
+    /// Has blocks of at most this many bytes read from now on, and no more of them wait for streams
+    /// than this, or one for each stream.
+    pub(crate) fn bound_prepared(&self, block_bytes: u64, blocks: usize) {
+        if let Machine::Sending(sender) = &mut self.lock().machine {
+            sender.bound_blocks(block_bytes);
+        }
+        let before = self.most_prepared.swap(blocks, Ordering::Relaxed);
+        if blocks > before {
+            self.reading.notify_all();
+        }
     }
 
     pub(crate) fn wake_everybody(&self, shared: &Shared) {

@@ -176,6 +176,7 @@ mod tests {
             had_room: true,
             window_rate: 0.0,
             most_rate: f64::INFINITY,
+            has_path: true,
             waits_for_codec: false,
             sender: seen,
             sender_uses: Vec::new(),

@@ -46,6 +46,8 @@ pub struct CodecLook {
     pub window_rate: f64,
     /// Bytes per second that the transfer may have at most; infinite without a bound.
     pub most_rate: f64,
+    /// The ends are on two hosts, or the rate is bound: else there is nothing to gain.
+    pub has_path: bool,
     /// Blocks wait for a codec, or are with one.
     pub waits_for_codec: bool,
     /// This end.

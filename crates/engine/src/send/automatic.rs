@@ -16,6 +16,7 @@ use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
 use super::Sending;
 use super::kinds::{elements_of, kind_of_pack, middle_of};
 use super::payload::Payload;
+use super::prepared::{Carried, Preparation};
 use super::read::ReadBlock;
 use super::wire_look::{WireLook, are_here, cores_of};
 use crate::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, CoresSeen, Deal};
@@ -50,6 +51,7 @@ pub(crate) struct Automatic {
     /// How many times the receiver had no room, as of the last look.
     chokes: AtomicU64,
     wire: Mutex<WireLook>,
+    carried: Mutex<Carried>,
 }
 
 impl Automatic {
@@ -63,6 +65,7 @@ impl Automatic {
             encoding: AtomicUsize::new(0),
             chokes: AtomicU64::new(0),
             wire: Mutex::default(),
+            carried: Mutex::default(),
         }
     }
 
@@ -309,6 +312,24 @@ impl Sending<'_> {
         let look = self.codec_look(automatic);
         let is_active = lock(&automatic.chooser).handle_look(&look);
         automatic.is_active.store(is_active, Ordering::Relaxed);
+        let prepared = self.preparation(automatic, &look);
+        self.transfer
+            .bound_prepared(prepared.block_bytes, prepared.blocks);
+    }
+
+    /// What may be prepared, as the path is now.
+    fn preparation(&self, automatic: &Automatic, look: &CodecLook) -> Preparation {
+        let transfer = self.transfer;
+        let carried = lock(&automatic.carried).handle_look(transfer.now(), look.carried);
+        if !look.has_path {
+            return Preparation::UNBOUND;
+        }
+        let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed).max(1) as f64;
+        let counters = &transfer.counters;
+        let ratio = counted(&counters.coded_from) / counted(&counters.coded_to);
+        let rate = carried.max(look.window_rate) * ratio.max(1.0);
+        let streams = transfer.lock().stream_count();
+        Preparation::for_path(rate, streams, transfer.settings.block_bytes as u64)
     }
 
     /// Cores that codecs can use at once here: one for each flow, and for each buffer that the half
@@ -370,6 +391,7 @@ impl Sending<'_> {
                 _ => seen.window_rate.min(bound),
             },
             most_rate: bound,
+            has_path: !is_here,
             waits_for_codec: !self.side.coding.is_empty() || automatic.is_encoding(),
             sender: CoresSeen {
                 at,

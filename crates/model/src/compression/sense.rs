@@ -44,11 +44,15 @@ const UNTOLD_CORES: f64 = 0.5;
 /// The weight of a new look at the cores.
 const CORES_WEIGHT: f64 = 0.3;
 
-/// A receiver that had no room holds the transfer up for this many times the seconds that it
-/// had none, within these bounds: once it has room again, what it is sent at once fills the path.
-const SLOW_TIMES: f64 = 2.0;
-const LEAST_SLOW_SECONDS: f64 = 1.0;
-const MOST_SLOW_SECONDS: f64 = 10.0;
+/// A receiver holds the transfer up if it had no room for more than this share of the time, lately,
+/// until that is less than the second: once it has room again, what it is sent at once fills the
+/// path. Any receiver stands still for a moment, and one that is a tenth slower than the path has
+/// no room for a tenth of the time.
+const SLOW_SHARE: f64 = 0.1;
+const QUICK_SHARE: f64 = 0.05;
+
+/// How long the receiver's lack of room counts, in seconds.
+const ROOM_SECONDS: f64 = 2.0;
 
 /// Looks at the source tell its rate over at least this many seconds: it gives blocks, in lumps.
 const SUPPLY_SECONDS: f64 = 0.5;
@@ -166,9 +170,9 @@ pub struct Sense {
     supplied: (f64, f64),
     /// The share of looks with a full path, lately.
     full: f64,
-    /// Seconds that the receiver had no room, lately, and until when it is taken for slow.
+    /// The share of time that the receiver had no room, lately, and whether it is taken for slow.
     without_room: f64,
-    slow_until: f64,
+    is_receiver_slow: bool,
     /// What the path's rate grows by next.
     growth: f64,
     /// Looks in succession at which the path carried about what it was believed to.
@@ -186,7 +190,7 @@ impl Default for Sense {
             supplied: (0.0, 0.0),
             full: 0.0,
             without_room: 0.0,
-            slow_until: 0.0,
+            is_receiver_slow: false,
             growth: GROWTH,
             steady_looks: 0,
             sender: Free::UNKNOWN,
@@ -224,7 +228,7 @@ impl Sense {
             None => UNTOLD_CORES,
         };
         self.last = Some(look);
-        let is_slow = self.is_receiver_slow(at, span, look.had_room);
+        let is_slow = self.is_receiver_slow(span, look.had_room);
         let look = Look {
             is_full: look.is_full && !is_slow,
             ..look
@@ -250,18 +254,16 @@ impl Sense {
     }
 
     /// Whether the receiver is slower than the path, by its own word.
-    fn is_receiver_slow(&mut self, at: f64, span: f64, had_room: bool) -> bool {
-        if had_room {
-            let is_slow = at < self.slow_until;
-            if !is_slow {
-                self.without_room = 0.0;
-            }
-            return is_slow;
-        }
-        self.without_room += span;
-        let times = SLOW_TIMES * self.without_room;
-        self.slow_until = at + times.clamp(LEAST_SLOW_SECONDS, MOST_SLOW_SECONDS);
-        true
+    fn is_receiver_slow(&mut self, span: f64, had_room: bool) -> bool {
+        let lacked = if had_room { 0.0 } else { 1.0 };
+        let weight = 1.0 - (-span / ROOM_SECONDS).exp();
+        self.without_room += weight * (lacked - self.without_room);
+        let bound = match self.is_receiver_slow {
+            true => QUICK_SHARE,
+            false => SLOW_SHARE,
+        };
+        self.is_receiver_slow = self.without_room > bound;
+        self.is_receiver_slow
     }
 
     fn see_path(&mut self, rate: f64, is_full: bool, look: &Look) {
@@ -426,6 +428,21 @@ mod tests {
         let full = after(&mut sense, 14.0, 1e7, true);
         assert!((full.wire_rate / 1e7 - 1.0).abs() < 0.1, "{full:?}");
         assert!(full.supply_rate > 1e9);
+    }
+
+    #[test]
+    fn a_receiver_that_stands_still_for_a_moment_is_not_slow() {
+        let mut sense = Sense::default();
+        after(&mut sense, 3.0, 1e7, true);
+        let mut look = sense.last.unwrap();
+        for _ in 0..5 {
+            look.at += 0.1;
+            look.had_room = false;
+            sense.handle_look(look);
+            let found = after(&mut sense, 3.0, 1e7, true);
+            assert!((found.wire_rate / 1e7 - 1.0).abs() < 0.3, "{found:?}");
+            look = sense.last.unwrap();
+        }
     }
 
     #[test]

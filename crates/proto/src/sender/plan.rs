@@ -122,6 +122,8 @@ pub(super) struct Plan {
     discarded_bytes: u64,
     /// Twins of which neither has arrived.
     racing: BTreeSet<BlockId>,
+    /// Most bytes of a block for now, where that is less than of others.
+    most_bytes: Option<u64>,
 }
 
 impl Plan {
@@ -379,12 +381,25 @@ fn piece_work(entry: Entry, piece: PieceName, grows: bool) -> Work {
 }
 
 impl Sender {
+    /// Has blocks cut and packed of at most this many bytes from now on: rounded down to a power of
+    /// two, at least 64 KiB, and never more than the settings' block.
+    pub fn bound_blocks(&mut self, bytes: u64) {
+        let power = 1 << bytes.max(SHORT_BLOCK_BYTES).ilog2();
+        self.plan.most_bytes = Some(power);
+    }
+
+    /// Bytes of a block, a power of two, where there is enough for it.
+    fn full_block_bytes(&self) -> u64 {
+        let block = self.settings.block_bytes;
+        self.plan.most_bytes.map_or(block, |most| most.min(block))
+    }
+
     /// Whether a pack is worth its while: full, or nothing better to wait for.
     fn pack_is_due(&self) -> bool {
         let plan = &self.plan;
         !plan.small.is_empty()
             && plan.packed_entries < self.settings.unacknowledged_entries
-            && (plan.small_bytes >= self.settings.block_bytes
+            && (plan.small_bytes >= self.full_block_bytes()
                 || plan.small.len() >= self.settings.pack_entries
                 || self.walk_ended
                 || plan.unsent == 0)
@@ -396,14 +411,14 @@ impl Sender {
         let first = (self.streams.count() * FIRST_PIECES) as u64;
         let early = self.plan.next < first && !self.streams.are_proven();
         match early {
-            true => self.settings.block_bytes.min(SHORT_BLOCK_BYTES),
+            true => self.full_block_bytes().min(SHORT_BLOCK_BYTES),
             false => self.next_block_bytes(),
         }
     }
 
     /// Bytes of the next block, a power of two: fewer than of others once little is left.
     fn next_block_bytes(&self) -> u64 {
-        let block = self.settings.block_bytes;
+        let block = self.full_block_bytes();
         if !self.walk_ended {
             return block;
         }

@@ -444,3 +444,33 @@ fn the_first_and_the_last_blocks_are_short() {
     // More may come.
     assert_eq!(lengths_of(41 * whole, false)[16..], vec![whole; 40]);
 }
+
+#[test]
+fn blocks_are_as_long_as_they_may_be_for_now() {
+    let settings = SenderSettings {
+        asks: false,
+        ..SenderSettings::default()
+    };
+    let (mut sender, now) = (Sender::new(settings), Moment(0));
+    sender.handle_stream_up(StreamId(0), now);
+    sender.handle_entry(entry(0, None, 41 << 20));
+    let mut next = |bytes: Option<u64>| {
+        if let Some(bytes) = bytes {
+            sender.bound_blocks(bytes);
+        }
+        let job = sender.poll_read(now).unwrap();
+        assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
+        match job.work {
+            Work::Piece { piece, .. } => (piece.offset, piece.length),
+            other => panic!("{other:?}"),
+        }
+    };
+    // Each stream begins with four short ones.
+    (0..4).for_each(|number| assert_eq!(next(None), (number << 16, 64 << 10)));
+    assert_eq!(next(Some(300_000)), (256 << 10, 256 << 10));
+    assert_eq!(next(None), (512 << 10, 256 << 10));
+    // As long as their place allows, which is a multiple of their length.
+    assert_eq!(next(Some(u64::MAX)), (768 << 10, 256 << 10));
+    assert_eq!(next(None), (1 << 20, 1 << 20));
+    assert_eq!(next(Some(0)), (2 << 20, 64 << 10));
+}

@@ -91,6 +91,13 @@ pub fn lines(progress: &Progress, detailed: bool) -> Vec<String> {
     if detailed {
         let used = source.iter().filter(|of| of.bytes > 0);
         lines.extend(used.map(row));
+        let rest = progress.read_bytes.saturating_sub(all.bytes);
+        if rest > 0 {
+            let rest = ByteCount(rest);
+            lines.push(format!(
+                "  {rest} sent as they are while no codec could gain"
+            ));
+        }
     }
     lines
 }
@@ -156,6 +163,7 @@ mod tests {
         let mut progress = Progress {
             elapsed: Duration::from_secs(10),
             wire_bytes: 500_000_000,
+            read_bytes: 1_150_000_000,
             source_codecs: vec![
                 used(
                     Kind::Text,
@@ -168,7 +176,7 @@ mod tests {
             ..Progress::default()
         };
         let lines = super::lines(&progress, true);
-        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert_eq!(lines.len(), 4, "{lines:?}");
         assert!(
             lines[0].contains("(4.00 times), 4.0 s of a core"),
             "{lines:?}"
@@ -176,6 +184,10 @@ mod tests {
         assert!(lines[0].ends_with("about 12.0 s more"), "{lines:?}");
         assert!(lines[1].contains("text and records: "), "{lines:?}");
         assert!(lines[2].ends_with("sent as they are"), "{lines:?}");
+        assert!(
+            lines[3].contains("50.0 MB sent as they are while"),
+            "{lines:?}"
+        );
         let told = value(&progress);
         assert_eq!(told["source"][0]["codec"], "zstd:3");
         assert_eq!(

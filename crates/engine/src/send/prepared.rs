@@ -1,0 +1,117 @@
+//! How much is prepared for a path on which codecs are chosen.
+//!
+//! What was prepared, or is being sent, stays as it is, whatever is found meanwhile. At 100 Mbit/s
+//! a block of 4 MiB for each of four streams, and a quarter of the buffers waiting behind them, are
+//! seconds. So a block has no more than a stream carries in some tenths of a second, and few wait.
+
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+/// What a stream carries of a block at most, in seconds.
+const BLOCK_SECONDS: f64 = 0.25;
+
+/// What waits for streams, in seconds of the path: more than a source stutters. On a path that is
+/// fast enough to need no codec this is more than the buffers hold.
+const PREPARED_SECONDS: f64 = 0.5;
+
+/// Bytes of a block on the slowest path, and before anything is known of it. Codecs find less in
+/// smaller ones.
+const LEAST_BLOCK_BYTES: u64 = 256 << 10;
+
+/// Looks closer to each other tell nothing.
+const LEAST_SPAN: Duration = Duration::from_millis(20);
+
+/// The weight of a look at a path that carried less than before.
+const WEIGHT: f64 = 0.3;
+
+/// What a path carried lately, from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    at: Moment,
+    bytes: u64,
+    /// Bytes per second.
+    rate: f64,
+}
+
+impl Carried {
+    /// Takes how much was carried since the session began; gives bytes per second.
+    pub fn handle_look(&mut self, at: Moment, bytes: u64) -> f64 {
+        let span = at - self.at;
+        if span >= LEAST_SPAN {
+            let now = bytes.saturating_sub(self.bytes) as f64 / span.as_secs_f64();
+            self.rate = now.max(self.rate + WEIGHT * (now - self.rate));
+            (self.at, self.bytes) = (at, bytes);
+        }
+        self.rate
+    }
+}
+
+/// What may be prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Preparation {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Blocks that wait for streams.
+    pub blocks: usize,
+}
+
+impl Preparation {
+    /// As without codecs.
+    pub const UNBOUND: Preparation = Preparation {
+        block_bytes: u64::MAX,
+        blocks: usize::MAX,
+    };
+
+    /// For a path that takes this many bytes of the source per second, by this many streams, in
+    /// blocks of at most `most` bytes.
+    pub fn for_path(rate: f64, streams: usize, most: u64) -> Preparation {
+        let of_stream = rate / streams.max(1) as f64;
+        let block_bytes = ((of_stream * BLOCK_SECONDS) as u64)
+            .max(LEAST_BLOCK_BYTES)
+            .min(most.max(1));
+        Preparation {
+            block_bytes,
+            blocks: (rate * PREPARED_SECONDS / block_bytes as f64) as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u64 = 4 << 20;
+
+    #[test]
+    fn a_slow_path_has_little_prepared() {
+        let slow = Preparation::for_path(12.5e6, 4, MOST);
+        let prepared = slow.block_bytes * (slow.blocks as u64 + 4);
+        assert!(
+            prepared as f64 <= 12.5e6,
+            "{slow:?}: more than a second of it"
+        );
+        let unknown = Preparation::for_path(0.0, 4, MOST);
+        assert_eq!(unknown.block_bytes, LEAST_BLOCK_BYTES);
+        assert_eq!(unknown.blocks, 0, "what streams take next");
+        let fast = Preparation::for_path(1.25e9, 4, MOST);
+        assert_eq!(fast.block_bytes, MOST);
+        assert!(fast.blocks as u64 * MOST > 500_000_000, "{fast:?}");
+        assert!(Preparation::for_path(f64::INFINITY, 0, MOST).blocks > 1 << 40);
+    }
+
+    #[test]
+    fn a_path_that_carries_more_is_believed_at_once() {
+        let mut carried = Carried::default();
+        let at = |tenths: u64| Moment(tenths * 100_000_000);
+        assert_eq!(carried.handle_look(at(1), 1_000_000), 1e7);
+        assert_eq!(carried.handle_look(at(2), 5_000_000), 4e7);
+        assert_eq!(
+            carried.handle_look(at(2), 9_000_000),
+            4e7,
+            "no time has passed"
+        );
+        let idle = carried.handle_look(at(3), 5_000_000);
+        assert!((2.7e7..2.9e7).contains(&idle), "{idle}");
+    }
+}
