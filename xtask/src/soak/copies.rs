@@ -76,6 +76,8 @@ pub struct Copies {
     binary: PathBuf,
     directory: PathBuf,
     janitor: Janitor,
+    /// Further options of its daemons.
+    serve: &'static [&'static str],
 }
 
 impl Copies {
@@ -94,7 +96,13 @@ impl Copies {
             binary,
             directory,
             janitor,
+            serve: &[],
         })
+    }
+
+    /// The same, whose daemons get further options.
+    pub fn serving(self, serve: &'static [&'static str]) -> Copies {
+        Copies { serve, ..self }
     }
 
     /// Copies with a daemon of its own; `from` and `to` are paths, or what a
@@ -119,7 +127,7 @@ impl Copies {
             &self.binary,
             &self.directory,
             root,
-            &[],
+            self.serve,
             written,
             &self.janitor,
         )?;
@@ -214,13 +222,16 @@ pub fn make(directory: &Path) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// Builds the release binary with these features, and gives a copy of it that
-/// no later build replaces.
+/// The binary that was named, or else one built in release with these features, and copied where
+/// no later build replaces it. A named one has to have them.
 ///
 /// # Errors
 ///
 /// Where it does not build.
 pub fn binary(soak: &Soak, features: &str) -> Result<PathBuf, String> {
+    if let Some(named) = &soak.options.binary {
+        return Ok(named.clone());
+    }
     let mut build = workspace::cargo();
     build.args(["build", "--locked", "--release", "-p", "longhaul"]);
     build.args(["--features", features]);

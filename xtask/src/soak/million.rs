@@ -27,7 +27,7 @@ const FLAT_BYTES: u64 = 64 << 10;
 
 /// What the peak may grow by for each file that is more, and what it may be.
 const BYTES_PER_FILE: u64 = 16;
-const PEAK_BYTES: u64 = 256 << 20;
+pub const PEAK_BYTES: u64 = 256 << 20;
 
 /// An end, and how a number of it is found in a copy.
 type End = (&'static str, fn(&Copied) -> Option<u64>);
@@ -70,7 +70,12 @@ fn tree(soak: &Soak, files: u64) -> Result<PathBuf, String> {
     Ok(root)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+/// Writes a file.
+///
+/// # Errors
+///
+/// Where that fails.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -154,10 +159,11 @@ fn heap(soak: &Soak, way: Way) -> Outcome {
     verdict(notes, failures)
 }
 
-fn verdict(notes: Vec<String>, failures: Vec<String>) -> Outcome {
+/// Passed, unless there are failures.
+pub fn verdict(notes: Vec<String>, failures: Vec<String>) -> Outcome {
     match failures.is_empty() {
         true => Ok(notes),
-        false => Err(format!("it grows:\n{}", failures.join("\n"))),
+        false => Err(format!("too much:\n{}", failures.join("\n"))),
     }
 }
 
@@ -166,7 +172,8 @@ fn times(small: &[Copied], large: &Copied) -> String {
     format!("{FEW} files in {few:?} s, {MANY} in {:.0} s", large.seconds)
 }
 
-fn mebibytes(bytes: u64) -> f64 {
+/// Of bytes.
+pub fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 

@@ -5,14 +5,16 @@
 //! - [`suites`]: steps that are tests of the workspace at a larger size
 //! - [`fuzzing`]: one step for each fuzz target
 //! - [`copies`]: a daemon, copies from and to it, what they cost
-//! - [`million`], [`sparse`], [`rekey`]: steps that are copies
+//! - [`million`], [`entries`], [`links`], [`sparse`], [`rekey`]: steps that are copies
 //! - [`record`]: what was run, as Markdown and JSON
 //!
 //! A part is made of steps. A step that passed is not run again until it is
 //! asked for; one that failed is.
 
 mod copies;
+mod entries;
 mod fuzzing;
+mod links;
 mod million;
 mod parts;
 mod record;
@@ -43,6 +45,8 @@ pub struct Options {
     fuzz_runs: u64,
     /// Seconds after which it is, whichever comes first.
     fuzz_seconds: u64,
+    /// Copies are made with this binary; `None` stands for one built for it.
+    binary: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -54,6 +58,7 @@ impl Default for Options {
             jobs: 1,
             fuzz_runs: 10_000_000,
             fuzz_seconds: 600,
+            binary: None,
         }
     }
 }
@@ -214,6 +219,12 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     let mut options = Options::default();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
+        if argument == "--binary" {
+            let named = rest.next().ok_or("--binary wants a file")?;
+            let found = std::path::absolute(named).map_err(|error| format!("{named}: {error}"))?;
+            options.binary = Some(found);
+            continue;
+        }
         let mut number = || {
             let value = rest.next().map_or("", String::as_str);
             value
@@ -258,8 +269,15 @@ mod tests {
     }
 
     #[test]
+    fn takes_a_binary() {
+        let options = parsed("links --binary /b/longhaul").unwrap();
+        assert_eq!(options.binary, Some(PathBuf::from("/b/longhaul")));
+        assert_eq!(options.parts, ["links"]);
+    }
+
+    #[test]
     fn refuses_what_it_does_not_know() {
-        for line in ["--jobs", "--jobs x", "--fast"] {
+        for line in ["--jobs", "--jobs x", "--fast", "--binary"] {
             assert!(parsed(line).is_err(), "{line}");
         }
         assert!(chosen(&parsed("everything").unwrap()).is_err());

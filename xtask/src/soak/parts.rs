@@ -1,6 +1,6 @@
 //! What there is to run. Sizes are those of the bars.
 
-use super::{Outcome, Soak, fuzzing, million, rekey, sparse, suites};
+use super::{Outcome, Soak, entries, fuzzing, links, million, rekey, sparse, suites};
 
 /// Something that is recorded by itself, and not run again once it passed.
 pub struct Step {
@@ -25,7 +25,7 @@ pub struct Part {
 }
 
 /// All parts, the short ones first.
-pub const PARTS: [Part; 9] = [
+pub const PARTS: [Part; 11] = [
     Part {
         name: "schedules",
         about: "100,000 random schedules of the state machines, with a virtual clock",
@@ -61,6 +61,18 @@ pub const PARTS: [Part; 9] = [
         about: "1,000,000 files of 100 bytes through a daemon: heap and peak memory",
         parallel: false,
         steps: million::steps,
+    },
+    Part {
+        name: "links",
+        about: "1,000,000 names of 250,000 files through a daemon with -H: links and peak memory",
+        parallel: false,
+        steps: links::steps,
+    },
+    Part {
+        name: "entries",
+        about: "10,000,000 entries at each end, filtered and compared: peak memory",
+        parallel: false,
+        steps: entries::steps,
     },
     Part {
         name: "sparse",

@@ -134,10 +134,9 @@ mod tests {
         let text = markdown(&about, &[&finished]);
         assert!(text.contains("| kills | 1 | 50 kills | FAILED | 12 |"));
         assert!(text.contains("LONGHAUL_SEED=7"));
-        assert!(
-            text.contains(
-                "Not run: schedules, crashes, filters, labs, million, sparse, rekey, fuzz."
-            )
-        );
+        assert!(text.contains(
+            "Not run: schedules, crashes, filters, labs, million, links, entries, sparse, \
+                 rekey, fuzz."
+        ));
     }
 }
