@@ -31,7 +31,7 @@ fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
         false => text(&found),
     };
     write_output(text.as_bytes());
-    let problems = found.iter().any(|one| one.weight == Weight::Problem);
+    let problems = found.iter().any(|one| one.weight() == Weight::Problem);
     Ok(match (gathered.failed, problems) {
         (Some(exit), _) => exit,
         (None, true) => Exit::Partial,

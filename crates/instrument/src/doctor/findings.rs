@@ -56,50 +56,72 @@ impl Weight {
     }
 }
 
+/// What was found of one thing. What is in the way has a remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    NotChecked,
+    Advice(String),
+    Problem(String),
+}
+
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What it is about, one word.
     pub topic: &'static str,
-    /// How much it matters.
-    pub weight: Weight,
     /// In sentences.
     pub text: String,
-    /// What to do about it.
-    pub remedy: Option<String>,
+    verdict: Verdict,
 }
 
-fn good(topic: &'static str, text: impl Into<String>) -> Finding {
-    Finding {
-        topic,
-        weight: Weight::Good,
-        text: text.into(),
-        remedy: None,
+impl Finding {
+    /// How much it matters.
+    pub fn weight(&self) -> Weight {
+        match self.verdict {
+            Verdict::Good => Weight::Good,
+            Verdict::NotChecked => Weight::NotChecked,
+            Verdict::Advice(_) => Weight::Advice,
+            Verdict::Problem(_) => Weight::Problem,
+        }
+    }
+
+    /// What to do about it: of advice and of a problem always something.
+    pub fn remedy(&self) -> Option<&str> {
+        match &self.verdict {
+            Verdict::Good | Verdict::NotChecked => None,
+            Verdict::Advice(remedy) | Verdict::Problem(remedy) => Some(remedy),
+        }
     }
 }
 
-fn bad(topic: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Finding {
+fn found(topic: &'static str, text: impl Into<String>, verdict: Verdict) -> Finding {
     Finding {
         topic,
-        weight: Weight::Problem,
         text: text.into(),
-        remedy: Some(remedy.into()),
+        verdict,
     }
+}
+
+pub(super) fn good(topic: &'static str, text: impl Into<String>) -> Finding {
+    found(topic, text, Verdict::Good)
+}
+
+pub(super) fn bad(
+    topic: &'static str,
+    text: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
+    found(topic, text, Verdict::Problem(remedy.into()))
 }
 
 fn advice(topic: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    Finding {
-        weight: Weight::Advice,
-        ..bad(topic, text, remedy)
-    }
+    found(topic, text, Verdict::Advice(remedy.into()))
 }
 
 /// Something that was not looked at, and why.
 pub fn not_checked(topic: &'static str, why: impl Into<String>) -> Finding {
-    Finding {
-        weight: Weight::NotChecked,
-        ..good(topic, why)
-    }
+    found(topic, why, Verdict::NotChecked)
 }
 
 /// What was found out, or why it was not.
@@ -197,7 +219,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             Err(why) => bad(
                 "login",
                 why.clone(),
-                "fix that first: nothing else can be checked",
+                "find out with `ssh -v HOST true`, or of a daemon with its log, what refuses; then run \
+                 this again",
             ),
         });
     }
@@ -406,12 +429,13 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
 /// What to do where no sysctl would help.
 fn without_sysctl(topic: &str) -> &'static str {
     match topic {
-        "queue" => "--nice, where others share the path; else none needed",
+        "queue" => "--nice, if others share the path and need a short one",
         "processor" => {
             "faster cores, or --data-security clear to a daemon where the network is trusted"
         }
         "segment" => "look for a tunnel, and raise the MTU where it is yours",
-        _ => "none here: ask those who run the path",
+        "loss" => "ask those who run the path for the link that loses; more streams carry more",
+        _ => "ask those who run the path",
     }
 }
 

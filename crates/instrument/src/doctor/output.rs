@@ -14,9 +14,9 @@ pub fn object(endpoint: &str, findings: &[Finding]) -> Value {
         .map(|finding| {
             json!({
                 "topic": finding.topic,
-                "weight": finding.weight.name(),
+                "weight": finding.weight().name(),
                 "text": finding.text,
-                "remedy": finding.remedy,
+                "remedy": finding.remedy(),
             })
         })
         .collect();
@@ -30,15 +30,15 @@ pub fn text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for weight in WEIGHTS {
         let mut left: Vec<&Finding> = findings.iter().collect();
-        left.retain(|finding| finding.weight == weight);
+        left.retain(|finding| finding.weight() == weight);
         while let Some(first) = left.first() {
-            let remedy = first.remedy.clone();
-            let alike = |finding: &Finding| finding.remedy == remedy;
+            let remedy = first.remedy();
+            let alike = |finding: &Finding| finding.remedy() == remedy;
             for finding in left.iter().filter(|finding| alike(finding)) {
                 let said = shown(&finding.text);
                 text += &format!("{:<11}  {}: {said}\n", weight.name(), finding.topic);
             }
-            if let Some(remedy) = &remedy {
+            if let Some(remedy) = remedy {
                 text += &format!("{:<11}    -> {}\n", "", shown(remedy));
             }
             left.retain(|finding| !alike(finding));
@@ -58,7 +58,9 @@ const WEIGHTS: [Weight; 4] = [
 /// How many of each, the worst first.
 fn counts(findings: &[Finding]) -> String {
     let counts = WEIGHTS.iter().rev().filter_map(|weight| {
-        let same = findings.iter().filter(|finding| finding.weight == *weight);
+        let same = findings
+            .iter()
+            .filter(|finding| finding.weight() == *weight);
         let count = same.count();
         let plural = if *weight == Weight::Problem && count > 1 {
             "s"
@@ -74,19 +76,14 @@ fn counts(findings: &[Finding]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings::{bad, good, not_checked};
     use super::*;
 
     fn findings() -> Vec<Finding> {
-        let one = |weight, text: &str, remedy: Option<&str>| Finding {
-            topic: "clock",
-            weight,
-            text: text.to_owned(),
-            remedy: remedy.map(str::to_owned),
-        };
         vec![
-            one(Weight::Problem, "wrong\x1b[2J", Some("set it")),
-            one(Weight::Good, "right", None),
-            one(Weight::NotChecked, "no date there", None),
+            bad("clock", "wrong\x1b[2J", "set it"),
+            good("clock", "right"),
+            not_checked("clock", "no date there"),
         ]
     }
 
@@ -103,11 +100,7 @@ mod tests {
     #[test]
     fn a_remedy_of_several_is_said_once() {
         let mut found = findings();
-        let same = Finding {
-            text: "late".to_owned(),
-            ..found[0].clone()
-        };
-        found.push(same);
+        found.push(bad("clock", "late", "set it"));
         let text = text(&found);
         assert_eq!(text.matches("-> set it").count(), 1, "{text}");
         assert!(text.contains("clock: late\n               -> set it\n4 findings: 2 problems"));

@@ -70,11 +70,13 @@ pub(super) fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
             ),
             Opening::Unreachable(cause) => (
                 format!("no way leads to {address} ({cause})"),
-                "a private address, or a missing route",
+                "a private address, or a missing route: name the host by an address that has a way \
+                 from here",
             ),
             Opening::WrongHost(cause) => (
                 format!("somebody else answers at {address} ({cause})"),
-                "a private address that another host has here as well, or a proxy between",
+                "a private address that another host has here as well, or a proxy between: name the \
+                 host by an address of its own",
             ),
             Opening::Stalled(cause) => (
                 format!("{address} opens and then stands still ({cause})"),
@@ -85,7 +87,7 @@ pub(super) fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
         // One way is enough.
         match (open, opening) {
             (true, Opening::Stalled(_)) | (false, _) => bad(TOPIC, text, remedy),
-            (true, _) => advice(TOPIC, text, "none needed: another address opens"),
+            (true, _) => good(TOPIC, format!("{text}; another address opens")),
         }
     });
     found.collect()
@@ -113,11 +115,10 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
             remedy = "forward a range to this host, and name it with --ports";
         }
         // One way is enough, and outward is the usual one.
-        let remedy = match open {
-            true => "none needed: another address opens".to_owned(),
-            false => format!("none needed where outward opens; else {remedy}"),
-        };
-        advice(TOPIC, text, remedy)
+        match open {
+            true => good(TOPIC, format!("{text}; another address opens")),
+            false => advice(TOPIC, text, format!("if no port opens outward: {remedy}")),
+        }
     });
     found.collect()
 }
@@ -140,11 +141,12 @@ fn seen_from_there(Tried { address, opening }: &Tried) -> Option<(String, &'stat
         ),
         Opening::Unreachable(cause) => (
             format!("no way leads from the far side to {address} here ({cause})"),
-            "a private address, or a missing route there",
+            "a private address, or a missing route there: give this host an address that has one",
         ),
         Opening::WrongHost(cause) => (
             format!("somebody else answers the far side at {address} ({cause})"),
-            "a private address that another host has there as well, or a proxy between",
+            "a private address that another host has there as well, or a proxy between: give this \
+             host an address of its own",
         ),
         Opening::Stalled(cause) => (
             format!("{address} here opens to the far side and then stands still ({cause})"),

@@ -95,12 +95,12 @@ mod tests {
     fn a_mount_where_nothing_runs_is_named_with_the_place_that_will_do() {
         let lines = format!("{NOEXEC}runs_in /var/tmp/longhaul-7\n");
         let bad = &found(&lines, Software::Absent)[0];
-        assert_eq!(bad.weight, Weight::Problem);
+        assert_eq!(bad.weight(), Weight::Problem);
         assert!(bad.text.contains("/h is mounted noexec"), "{bad:?}");
-        assert!(bad.remedy.as_ref().unwrap().contains("/var/tmp/longhaul-7"));
+        assert!(bad.remedy().unwrap().contains("/var/tmp/longhaul-7"));
         let bad = &found(NOEXEC, Software::Absent)[0];
-        assert!(bad.remedy.as_ref().unwrap().contains("XDG_CACHE_HOME"));
-        assert_eq!(found(&lines, Software::Same)[0].weight, Weight::Good);
+        assert!(bad.remedy().unwrap().contains("XDG_CACHE_HOME"));
+        assert_eq!(found(&lines, Software::Same)[0].weight(), Weight::Good);
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert!(found[0].text.contains("are free for /c"), "{found:?}");
         assert!(found[1].text.contains("600 s"), "{found:?}");
-        assert!(found.iter().all(|one| one.weight == Weight::Advice));
+        assert!(found.iter().all(|one| one.weight() == Weight::Advice));
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
                 true => bad(
                     "inodes",
                     text,
-                    "remove small files, or pack them into archives",
+                    "remove small files there, or pack them into archives",
                 ),
                 false => good("inodes", text),
             }
@@ -166,7 +166,7 @@ fn file_system(facts: &HostFacts, whose: &str, path: &str) -> Finding {
         return advice(
             "file system",
             text,
-            "that is memory: nothing there outlives a restart",
+            "that is memory, and nothing there outlives a restart: name a place on a disk",
         );
     }
     if REMOTE.contains(&name) {
