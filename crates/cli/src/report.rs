@@ -94,9 +94,8 @@ impl Report {
 
     /// Tells what the destination did not keep or refused.
     fn tell_notices(&self, outcome: &Outcome<'_>) {
-        for notice in &outcome.ending.notices {
-            let line = notices::line(notice);
-            if outcome.asked.contains(&notice.kind) {
+        for (kind, line) in notices::lines(&outcome.ending.notices, outcome.asked) {
+            if outcome.asked.contains(&kind) {
                 say(&line);
             } else if !self.shown.quiet && !self.shown.json {
                 write_error_line(&line);

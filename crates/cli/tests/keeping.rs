@@ -264,13 +264,25 @@ fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
     fs::create_dir(&to).unwrap();
     chown(&to, Some(NOBODY), Some(NOBODY)).unwrap();
     let binary = binary_in(place.path());
-    let copy = |flags: &[&str]| {
+    let shown = |flags: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        command.arg(&binary).args(["cp", "--json"]).args(flags);
+        command.arg(&binary).arg("cp").args(flags);
         run(command.arg(with_slash(&source)).arg(&to))
     };
+    let copy = |flags: &[&str]| shown(&[&["--json"], flags].concat());
     let copied = copy(&["-a"]).expect(0);
+    // One line for people, also of what is there already.
+    let again = shown(&["-a", "--no-devices"]).expect(0);
+    let lines = again
+        .errors
+        .lines()
+        .filter(|line| line.contains("not kept"));
+    let lines: Vec<&str> = lines.collect();
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("owners and groups not kept: 3, as "),
+        "{lines:?}"
+    );
     for kind in ["owner_not_kept", "group_not_kept", "device_not_made"] {
         assert!(notice(&copied, kind).is_some(), "{kind}");
     }

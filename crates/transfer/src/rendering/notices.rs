@@ -23,6 +23,37 @@ pub fn line(notice: &Notice) -> String {
     )
 }
 
+/// The lines of a summary, each with its kind. Users and groups that nobody asked for by name are
+/// one line, as most often the same entries have neither.
+pub fn lines(notices: &[Notice], asked: &[NoticeKind]) -> Vec<(NoticeKind, String)> {
+    let of = |kind| notices.iter().find(|notice| notice.kind == kind);
+    let (user, group) = (NoticeKind::OwnerNotKept, NoticeKind::GroupNotKept);
+    let together = of(user).zip(of(group)).filter(|_| !asked.contains(&user));
+    let shown = notices.iter().filter_map(|notice| {
+        let text = match together {
+            Some((users, groups)) if notice.kind == user => owners(users, groups),
+            Some(_) if notice.kind == group => return None,
+            _ => line(notice),
+        };
+        Some((notice.kind, text))
+    });
+    shown.collect()
+}
+
+fn owners(users: &Notice, groups: &Notice) -> String {
+    let count = match users.count == groups.count {
+        true => users.count.to_string(),
+        false => format!("{} and {}", users.count, groups.count),
+    };
+    one_line(
+        &format!(
+            "owners and groups not kept: {count}, as {} ({})",
+            users.example, users.cause
+        ),
+        MAXIMUM_LINE_BYTES,
+    )
+}
+
 /// The same for programs.
 pub fn value(notice: &Notice) -> Value {
     json!({
@@ -104,5 +135,27 @@ mod tests {
                         not survive a power cut here";
         assert_eq!(line(&notice), expected);
         assert_eq!(value(&notice)["kind"], "names_not_synced");
+    }
+
+    #[test]
+    fn users_and_groups_are_one_line_unless_they_were_asked_for() {
+        let notice = |kind, count| Notice {
+            count,
+            ..Notice::new(kind, "a/b", "only root gives files away")
+        };
+        let (user, group) = (NoticeKind::OwnerNotKept, NoticeKind::GroupNotKept);
+        let both = [
+            notice(user, 12),
+            notice(group, 12),
+            notice(NoticeKind::NotLocked, 1),
+        ];
+        let shown = lines(&both, &[]);
+        let expected = "owners and groups not kept: 12, as a/b (only root gives files away)";
+        assert_eq!(shown[0], (user, expected.to_owned()));
+        assert_eq!((shown.len(), shown[1].0), (2, NoticeKind::NotLocked));
+        let fewer = lines(&[notice(user, 12), notice(group, 3)], &[]);
+        assert!(fewer[0].1.contains("not kept: 12 and 3, as"), "{fewer:?}");
+        assert_eq!(lines(&both, &[user, group]).len(), 3);
+        assert_eq!(lines(&both[1..2], &[]), [(group, line(&both[1]))]);
     }
 }
