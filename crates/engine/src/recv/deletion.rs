@@ -142,10 +142,8 @@ mod tests {
 
     use longhaul_proto::deletion::Deletion;
     use longhaul_proto::handshake::Landing;
-    use longhaul_proto::manifest::Timestamp;
 
     use super::*;
-    use crate::journal::Owner;
     use crate::recv::landing::{Arrival, Destination, Missing};
     use crate::session::TransferSettings;
     use crate::storage::roots::Anywhere;
@@ -160,21 +158,7 @@ mod tests {
             (Landing::Within, Operation::Copy, true),
         ] {
             let place = tempfile::tempdir().unwrap();
-            let arrival = Arrival {
-                set_ids: Default::default(),
-                keeper: Default::default(),
-                backup: None,
-                principal: "tester".to_owned(),
-                source: [7; 32],
-                anywhere: [0; 32],
-                host: [0; 32],
-                owner: Owner {
-                    host: "test".into(),
-                    process: 1,
-                    started: Timestamp::default(),
-                    session: [1; 16],
-                },
-            };
+            let arrival = Arrival::of_tests();
             let path = place.path().join("there");
             let path = path.as_os_str().as_bytes();
             let there = Destination::open(&Anywhere, path, landing, Missing::Make, arrival);

@@ -159,6 +159,28 @@ pub struct Arrival {
     pub backup: Option<Box<Backup>>,
 }
 
+#[cfg(test)]
+impl Arrival {
+    /// By the tests of this crate, the same each time.
+    pub(crate) fn of_tests() -> Arrival {
+        Arrival {
+            set_ids: Default::default(),
+            keeper: Default::default(),
+            backup: None,
+            principal: "tester".to_owned(),
+            source: [7; 32],
+            anywhere: [0; 32],
+            host: [0; 32],
+            owner: Owner {
+                host: "test".into(),
+                process: 1,
+                started: Default::default(),
+                session: [1; 16],
+            },
+        }
+    }
+}
+
 /// What to say where the directory that things go into cannot be had.
 fn not_opened(what: &str, shown: &str, missing: Missing, error: &io::Error) -> String {
     match (error.kind(), missing) {

@@ -311,7 +311,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Owner;
     use crate::net::clear::local_pair;
     use crate::net::stream::Closed;
     use crate::recv::ReceiveSide;
@@ -338,22 +337,7 @@ mod tests {
     /// The same, with these settings.
     fn with_streams(settings: TransferSettings) -> (Arc<Transfer>, Vec<Stream>) {
         let clear = settings.clear.is_some();
-        let owner = Owner {
-            host: "test".into(),
-            process: 1,
-            started: Default::default(),
-            session: [1; 16],
-        };
-        let arrival = Arrival {
-            set_ids: Default::default(),
-            keeper: Default::default(),
-            backup: None,
-            principal: "tester".to_owned(),
-            source: [0; 32],
-            anywhere: [0; 32],
-            host: [0; 32],
-            owner,
-        };
+        let arrival = Arrival::of_tests();
         let side = ReceiveSide::new(Destination::sink(sink(), arrival));
         let transfer = Transfer::receiving(settings, side, Arc::new(|_| {}));
         let far = (0..3).map(|number| {

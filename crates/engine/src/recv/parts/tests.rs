@@ -13,28 +13,13 @@ use longhaul_proto::manifest::{SourceIdentity, Timestamp, TreePath};
 
 use super::*;
 use crate::descriptors::scarce;
-use crate::journal::Owner;
 use crate::recv::landing::{Arrival, Missing};
 use crate::storage::roots::Anywhere;
 
 const SIZE: u64 = 3 << 20;
 
 fn receiver(root: &Path) -> (Arc<Transfer>, Arc<ReceiveSide>) {
-    let arrival = Arrival {
-        set_ids: Default::default(),
-        keeper: Default::default(),
-        backup: None,
-        principal: "tester".to_owned(),
-        source: [7; 32],
-        anywhere: [0; 32],
-        host: [0; 32],
-        owner: Owner {
-            host: "test".into(),
-            process: 1,
-            started: Timestamp::default(),
-            session: [1; 16],
-        },
-    };
+    let arrival = Arrival::of_tests();
     let path = [root.as_os_str().as_bytes(), b"/"].concat();
     let there = Destination::open(&Anywhere, &path, Landing::Within, Missing::Make, arrival);
     let there = there.unwrap();

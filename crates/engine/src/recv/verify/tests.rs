@@ -19,7 +19,6 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::{ByteCount, Random};
 
 use super::Awaited;
-use crate::journal::Owner;
 use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
 use crate::session::{Transfer, TransferSettings};
@@ -55,22 +54,7 @@ impl OpenRoot for OnlyRoot {
 type End = (Arc<Transfer>, Arc<ReceiveSide>);
 
 fn receiver(root: Arc<dyn Directory>) -> End {
-    let owner = Owner {
-        host: "test".into(),
-        process: 1,
-        started: Timestamp::default(),
-        session: [1; 16],
-    };
-    let arrival = Arrival {
-        set_ids: Default::default(),
-        keeper: Default::default(),
-        backup: None,
-        principal: "tester".to_owned(),
-        source: [7; 32],
-        anywhere: [0; 32],
-        host: [0; 32],
-        owner,
-    };
+    let arrival = Arrival::of_tests();
     let root = OnlyRoot(root);
     let there =
         Destination::open(&root, b"there/", Landing::Within, Missing::Make, arrival).unwrap();
