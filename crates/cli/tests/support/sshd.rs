@@ -162,16 +162,28 @@ impl Sshd {
 
     /// Logs in as a user does who wants to do so once: a master, where the configuration has it.
     pub fn start_master(&self) {
+        let mut command = self.ssh_command();
+        command.args(["-M", "-N", "-f", "dtn"]);
+        // It would keep them open.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let started = command.stderr(Stdio::null()).status();
+        assert!(started.unwrap().success());
+    }
+
+    /// The client's ssh, on the client's host.
+    pub fn ssh_command(&self) -> Command {
         let ssh = shlex::split(&self.ssh()).unwrap();
         let mut command = match &self.wire {
             Some(wire) => within(&wire.client, &ssh[0]),
             None => Command::new(&ssh[0]),
         };
-        command.args(&ssh[1..]).args(["-M", "-N", "-f", "dtn"]);
-        // It would keep them open.
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        let started = command.stderr(Stdio::null()).status();
-        assert!(started.unwrap().success());
+        command.args(&ssh[1..]);
+        command
+    }
+
+    /// The network namespace of the client's host, apart.
+    pub fn client_network(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.wire.as_ref().unwrap().client)
     }
 
     /// Ends it, and gives all that it logged.
@@ -232,6 +244,11 @@ impl Sshd {
             }
         }
         self.running = Some(running);
+    }
+
+    /// Where it listens.
+    pub fn server_address(&self) -> std::net::SocketAddr {
+        format!("{}:{}", self.address(), self.port).parse().unwrap()
     }
 
     fn address(&self) -> &'static str {
