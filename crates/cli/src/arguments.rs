@@ -7,6 +7,7 @@ mod accounts;
 mod analysis;
 mod bench;
 mod between;
+mod commands;
 mod criteria;
 mod deletion;
 mod doctor;
@@ -48,6 +49,7 @@ pub use bench::BenchCommand;
 pub use between::{
     AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
 };
+pub use commands::CommandArguments;
 pub use criteria::CriteriaArguments;
 pub use deletion::DeletionArguments;
 pub use doctor::DoctorArguments;
@@ -282,6 +284,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp -rn data/ longhaul://dtn.example.org/archive   shows what that would copy
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp -r --delete --backup-dir ../old data/ h:mirror keeps what it replaces or deletes
+  longhaul cp -r --on-commit 'ingest \"$1\"' data host:archive   runs that there for each file
   longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
   longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
@@ -302,6 +305,7 @@ const PROBE_EXAMPLES: &str = "Examples:
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
   longhaul serve --root /srv/data --ports 50000-50009
+  longhaul serve --root /srv/data --write --command ingest='catalogue add \"$1\"'
   longhaul serve --root /srv/data --allow-dial=dtn9.example.org
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml
 principals.toml, for each principal an entry (`longhaul token --principal alice` makes one):
@@ -311,7 +315,10 @@ principals.toml, for each principal an entry (`longhaul token --principal alice`
   [[principal.root]]
   at = \"/data\"                    # in the URL
   path = \"/srv/data\"              # the directory here
-  rights = [\"read\", \"write\"]    # also \"measure\", for probe; \"delete\", for cp --delete";
+  rights = [\"read\", \"write\"]    # also \"measure\", for probe; \"delete\", for cp --delete
+  commands = [\"ingest\"]          # what cp --on-commit may run, of these:
+  [commands]
+  ingest = 'catalogue add \"$1\"'";
 
 const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
@@ -465,6 +472,9 @@ pub struct CopyArguments {
     /// What is deleted.
     #[command(flatten)]
     pub deletion: DeletionArguments,
+    /// What runs for files.
+    #[command(flatten)]
+    pub commands: CommandArguments,
     /// What is written down of it, and when it ends.
     #[command(flatten)]
     pub accounts: AccountArguments,
@@ -631,6 +641,9 @@ pub struct ServeArguments {
     /// Allow that principal to delete: with `cp --delete` to the daemon.
     #[arg(long, requires = "write")]
     pub delete: bool,
+    /// Let it have a shell run CMD for files that it writes, by this name: cp --on-commit NAME.
+    #[arg(long, value_name = "NAME=CMD", requires = "write", value_parser = parse_command)]
+    pub command: Vec<(String, String)>,
     /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
     /// other user may write to it [default: the configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]
@@ -726,6 +739,12 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
             .map(|age| Expiry(Some(age)))
             .map_err(|error| format!("{error}, or \"never\"")),
     }
+}
+
+fn parse_command(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=');
+    let (name, command) = parts.ok_or("write NAME=CMD")?;
+    Ok((name.to_owned(), command.to_owned()))
 }
 
 fn parse_principal(text: &str) -> Result<String, String> {

@@ -7,29 +7,13 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use support::Daemon;
+use support::daemon::with_roots;
 use support::process::{longhaul, run};
 use support::tree::{set_modified, write};
 use support::ways::{WAYS, contents, copy, names, rsync, slashed};
-
-/// A daemon with one principal who has these roots, and the file with the principal's token.
-fn with_roots(place: &Path, roots: &str) -> (Daemon, PathBuf) {
-    let made = run(longhaul().args(["token", "--principal", "one"])).expect(0);
-    let made = String::from_utf8(made.output).unwrap();
-    let principals = &made[made.find("[[principal]]").unwrap()..];
-    let file = place.join("principals.toml");
-    fs::write(&file, format!("{principals}\n{roots}")).unwrap();
-    let daemon = Daemon::of(vec!["--principals".into(), file.into()], |command| command);
-    let line = made.lines().find(|line| line.starts_with("HOST:4960"));
-    let line = line.unwrap();
-    let line = line.replace("HOST:4960", &daemon.address.to_string());
-    let tokens = place.join("tokens");
-    fs::write(&tokens, line).unwrap();
-    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
-    (daemon, tokens)
-}
 
 fn source(root: &Path) {
     for name in [

@@ -393,6 +393,7 @@ fn one_file_to(path: &[u8]) -> Request {
         moves_away: false,
         tells_omitted: false,
         backup: None,
+        on_commit: None,
     }
 }
 
@@ -432,6 +433,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 deletes: false,
                 moves_away: false,
                 backup: None,
+                on_commit: None,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

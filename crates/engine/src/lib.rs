@@ -12,6 +12,7 @@
 //! - [`probe`]: what a host can do alone
 //! - [`allowance`]: the threads and memory that the system allows
 //! - [`clock`]: the time of day
+//! - [`shell`]: commands of users
 //! - [`owners`]: users and groups by name and by number
 //! - [`flows`], [`queue`], [`codec`], `file_data`, `idle`: what layers are made of
 
@@ -37,4 +38,5 @@ pub mod recv;
 pub mod send;
 pub mod session;
 mod shares;
+pub mod shell;
 pub mod storage;

@@ -11,6 +11,7 @@
 //!   state machine's ledger, and gives files their names; `standing` asks
 //!   whether the file system is still up;
 //! - [`stream`] takes one stream of data instead of files;
+//! - [`commands`] runs a command for each file that is committed;
 //! - [`backup`] keeps what is replaced or deleted, where somebody asked for it;
 //! - `deletion` removes what the source does not have, once everything is copied;
 //! - [`compare`] says what is there already, `contents` reads whether that is the same.
@@ -18,6 +19,7 @@
 mod announced;
 pub mod asked;
 pub mod backup;
+mod commands;
 pub mod commit;
 pub mod compare;
 mod contents;
@@ -63,6 +65,7 @@ use crate::shares::{Role, Seat};
 use crate::storage::DataMode;
 use announced::Announced;
 use asked::Asked;
+use commands::Commands;
 use commit::Discarding;
 use compare::Listed;
 use contents::ToRead;
@@ -103,6 +106,8 @@ pub struct ReceiveSide {
     /// How long it takes to sync a small file, and to give one its name.
     pub(crate) syncs: Pace,
     pub(crate) renames: Pace,
+    /// Files whose command is still to run.
+    pub(crate) commands: Commands,
     /// Directories that are done, and have something of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
     direct: AtomicBool,
@@ -112,6 +117,7 @@ pub struct ReceiveSide {
     small_committers: OnceLock<FlowGroup>,
     comparers: OnceLock<FlowGroup>,
     content_comparers: OnceLock<FlowGroup>,
+    command_runners: OnceLock<FlowGroup>,
 }
 
 impl ReceiveSide {
@@ -145,6 +151,7 @@ impl ReceiveSide {
             discarding: Discarding::default(),
             syncs: Pace::default(),
             renames: Pace::default(),
+            commands: Commands::default(),
             unswept: Mutex::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),
@@ -153,6 +160,7 @@ impl ReceiveSide {
             small_committers: OnceLock::new(),
             comparers: OnceLock::new(),
             content_comparers: OnceLock::new(),
+            command_runners: OnceLock::new(),
         }
     }
 
@@ -284,6 +292,14 @@ impl Stages for ReceiveSide {
         });
         let count = transfer.settings.content_comparers();
         need(transfer, content_comparers.set(count));
+        let runners = group(both, commands::LAYER, |side, transfer, flow| {
+            transfer.run_commands(side, flow);
+        });
+        if let Some(jobs) = self.jobs(transfer) {
+            need(transfer, runners.set(jobs));
+            // It is set once, here.
+            let _ = self.command_runners.set(runners);
+        }
         // They are set once, here; a second start has no effect.
         let _ = self.decompressors.set(decompressors);
         let _ = self.writers.set(writers);
@@ -298,6 +314,7 @@ impl Stages for ReceiveSide {
         self.verified.close();
         self.listed.close();
         self.to_read.close();
+        self.commands.close();
         let join = |groups: &[&OnceLock<FlowGroup>]| {
             for group in groups.iter().filter_map(|group| group.get()) {
                 group.join();
@@ -310,6 +327,7 @@ impl Stages for ReceiveSide {
         self.staging.close();
         join(&[&self.small_committers, &self.committers]);
         join(&[&self.comparers, &self.content_comparers]);
+        join(&[&self.command_runners]);
     }
 
     fn seat(&self) -> &Seat {
@@ -348,6 +366,7 @@ impl Stages for ReceiveSide {
             commit.utilisation = commit.utilisation.max(small.utilisation);
         }
         layers.push(open);
+        layers.extend(self.command_runners.get().map(FlowGroup::usage));
         layers
     }
 

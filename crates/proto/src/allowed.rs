@@ -4,6 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::backup::Backup;
+use crate::command::OnCommit;
 use crate::handshake::{MAXIMUM_SOURCES, Operation, Request, RequestPath, Role};
 use crate::keeping::Keeping;
 
@@ -46,6 +47,10 @@ pub struct Allowed {
     /// this.
     #[n(9)]
     pub backup: Option<Box<Backup>>,
+    /// A command runs for each file that is committed; where the host sends, its request is for
+    /// exactly this.
+    #[n(30)]
+    pub on_commit: Option<Box<OnCommit>>,
 }
 
 impl Allowed {
@@ -71,6 +76,7 @@ impl Allowed {
             && (self.deletes || request.deletion.is_none() || request.operation == Operation::Verify)
             && (self.moves_away || !request.moves_away)
             && (self.role == Role::Receiver || self.backup == request.backup)
+            && (self.role == Role::Receiver || self.on_commit == request.on_commit)
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))

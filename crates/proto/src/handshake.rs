@@ -21,6 +21,7 @@ use minicbor::{Decode, Encode};
 use crate::allowed::Allowed;
 use crate::backup::Backup;
 use crate::block::{Codec, HeaderKey};
+use crate::command::OnCommit;
 use crate::criteria::Criteria;
 use crate::deletion::Deletion;
 use crate::digest::Integrity;
@@ -90,8 +91,10 @@ impl Feature {
     /// Owners, special files and privileged attributes are kept in attributes that any user may set
     /// ([`Keeping::as_attribute`]).
     pub const FAKE_SUPER: Feature = Feature(36);
+    /// A command runs for each file that is committed ([`OnCommit`]).
+    pub const ON_COMMIT: Feature = Feature(40);
     /// Everything this version knows.
-    pub const ALL: [Feature; 21] = [
+    pub const ALL: [Feature; 22] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -113,6 +116,7 @@ impl Feature {
         Feature::FILTERED_VERIFY,
         Feature::TOLD_RULES,
         Feature::FAKE_SUPER,
+        Feature::ON_COMMIT,
     ];
 }
 
@@ -484,6 +488,9 @@ pub struct Request {
     /// What is replaced or deleted is kept under another name; `None`: it is not kept.
     #[n(50)]
     pub backup: Option<Box<Backup>>,
+    /// A command that a receiving acceptor runs for each file that is committed.
+    #[n(60)]
+    pub on_commit: Option<Box<OnCommit>>,
 }
 
 /// A path at the acceptor.
@@ -679,6 +686,7 @@ impl Request {
             .chain(self.moves_away.then_some(Feature::MOVE))
             .chain(self.tells_omitted.then_some(Feature::OMITTED))
             .chain(self.backup.as_ref().map(|_| Feature::BACKUP))
+            .chain(self.on_commit.as_ref().map(|_| Feature::ON_COMMIT))
             .chain(
                 self.is_filtered_verify()
                     .then_some(Feature::FILTERED_VERIFY),
@@ -747,6 +755,11 @@ impl Request {
             })
             && self.backup.as_ref().is_none_or(|backup| {
                 self.operation != Operation::Verify && backup.is_valid()
+            })
+            && self.on_commit.as_ref().is_none_or(|command| {
+                self.role == Role::Sender
+                    && self.operation == Operation::Copy
+                    && command.is_valid()
             })
             && self.clear == self.block_key.is_some()
             && block.is_power_of_two()

@@ -9,6 +9,7 @@
 //! - [`handshake`]: how a stream opens a session or joins one
 //! - [`filter`]: what of a tree is copied
 //! - [`listing`]: what lies at a path, without a session
+//! - [`command`]: commands that run where files arrive
 //! - [`message`]: messages within a session, in order
 //! - [`block`]: what carries file data, in any order, on any stream
 //! - [`shuffle`]: what goes before a codec, for arrays of numbers
@@ -31,6 +32,7 @@ pub mod backup;
 pub mod block;
 pub mod calls;
 pub mod coding;
+pub mod command;
 pub mod control;
 pub mod criteria;
 pub mod deletion;

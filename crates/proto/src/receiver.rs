@@ -225,6 +225,9 @@ pub enum Compared {
     Contents,
     /// Its contents were compared, and are not the source's.
     Differs,
+    /// It is there, and something has to be done before that counts:
+    /// [`Receiver::handle_contents_compared`] follows.
+    Later,
     /// An earlier attempt left these durable blocks.
     Partial(Vec<DurableBlock>),
     /// It cannot go there.

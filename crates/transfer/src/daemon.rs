@@ -141,6 +141,8 @@ pub struct DaemonSettings {
     pub make_devices: bool,
     /// That principal may delete.
     pub delete: bool,
+    /// What it may have run for files that it puts: names, and what a shell runs.
+    pub commands: Vec<(String, String)>,
     /// Where the daemon keeps its key, token and jobs; none: the configuration directory.
     pub state: Option<PathBuf>,
     /// The daemon's certificate (PEM), instead of a self-signed one.

@@ -7,6 +7,7 @@
 //! - [`SpecError`]: what is wrong, by field
 
 mod backup;
+mod commands;
 mod criteria;
 mod deletion;
 mod error;
@@ -28,6 +29,7 @@ use crate::rate_limit::BandwidthLimit;
 use crate::settings::ConnectionSettings;
 
 pub use backup::Backup;
+pub use commands::{OnCommit, USUAL_COMMAND_SPAN, USUAL_JOBS};
 pub use criteria::Criteria;
 pub use deletion::Deletion;
 pub use error::SpecError;
@@ -81,6 +83,9 @@ pub struct TransferSpec {
     /// What is replaced or deleted at the destination is kept under another name; none: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
+    /// A command that runs at the destination for each file that is committed; none: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_commit: Option<OnCommit>,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -317,6 +322,7 @@ impl TransferSpec {
             move_away: false,
             deletion: None,
             backup: None,
+            on_commit: None,
             verification: Verification::default(),
             compression: USUAL_COMPRESSION,
             element_bytes: None,

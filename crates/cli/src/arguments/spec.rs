@@ -64,6 +64,7 @@ impl CopyArguments {
             move_away: self.deletion.move_away,
             deletion: self.deletion.deletion(),
             backup: self.deletion.backup(),
+            on_commit: self.commands.on_commit(),
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,
@@ -298,6 +299,7 @@ fn by_options(error: &SpecError) -> String {
         SpecError::Retries(text) => return format!("--retries: {text}"),
         SpecError::Deletion(text) => return format!("--delete: {text}"),
         SpecError::Backup(text) => return format!("--backup: {text}"),
+        SpecError::OnCommit(text) => return format!("--on-commit: {text}"),
         SpecError::Filter(text) | SpecError::Keep(text) => text,
         SpecError::FilesOfOne => {
             "the files of --files-from lie beneath one source: name one, and the destination"

@@ -39,6 +39,7 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
         keep_owners: arguments.keep_owners,
         make_devices: arguments.make_devices,
         delete: arguments.delete,
+        commands: arguments.command.clone(),
         state: arguments.state,
         certificate: arguments.certificate,
         key: arguments.key,

@@ -1,15 +1,17 @@
 //! A daemon on this host, with a root and a state directory.
 
 use std::ffi::OsString;
+use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::process::{Finished, Running, longhaul};
+use super::process::{Finished, Running, longhaul, run};
 
 pub struct Daemon {
     running: Option<Running>,
@@ -145,4 +147,21 @@ pub fn url(address: SocketAddr, path: impl AsRef<std::ffi::OsStr>) -> OsString {
     let mut url = format!("longhaul://{address}/").into_bytes();
     url.extend_from_slice(path.as_ref().as_bytes());
     OsString::from_vec(url)
+}
+
+/// A daemon with one principal who has these roots, and the file with the principal's token.
+pub fn with_roots(place: &Path, roots: &str) -> (Daemon, PathBuf) {
+    let made = run(longhaul().args(["token", "--principal", "one"])).expect(0);
+    let made = String::from_utf8(made.output).unwrap();
+    let principals = &made[made.find("[[principal]]").unwrap()..];
+    let file = place.join("principals.toml");
+    fs::write(&file, format!("{principals}\n{roots}")).unwrap();
+    let daemon = Daemon::of(vec!["--principals".into(), file.into()], |command| command);
+    let line = made.lines().find(|line| line.starts_with("HOST:4960"));
+    let line = line.unwrap();
+    let line = line.replace("HOST:4960", &daemon.address.to_string());
+    let tokens = place.join("tokens");
+    fs::write(&tokens, line).unwrap();
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    (daemon, tokens)
 }

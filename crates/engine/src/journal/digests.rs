@@ -43,6 +43,15 @@ const CHECKED_BYTES: usize = RECORD_BYTES - 8;
 /// Separates this hash from every other use of BLAKE3.
 const CONTEXT: &str = "longhaul 2026 a file and its source whose digest is kept";
 
+/// The same of what tells whether a command has run for it.
+const COMMAND_CONTEXT: &str = "longhaul 2026 a file and its source that a command runs for";
+
+/// In the place of a digest: the file gets its name, and its command has not succeeded yet.
+const AWAITED: [u8; 32] = [0; 32];
+
+/// In the place of a digest: its command succeeded.
+const RAN: [u8; 32] = [0xff; 32];
+
 /// Records read at once.
 const CHUNK_RECORDS: u64 = 1024;
 
@@ -59,6 +68,23 @@ impl FileState {
         }
         let of_file = [status.modified, status.changed];
         for time in of_file.into_iter().chain([source.modified, source.changed]) {
+            hasher.update(&time.seconds.to_le_bytes());
+            hasher.update(&time.nanoseconds.to_le_bytes());
+        }
+        hasher.update(path);
+        let mut state = [0; FILE_BYTES];
+        state.copy_from_slice(&hasher.finalize().as_bytes()[..FILE_BYTES]);
+        FileState(state)
+    }
+
+    /// Of a file at a path beneath the anchor that a command runs for, by its source: the file
+    /// itself may not have its name yet.
+    pub fn of_command(path: &[u8], source: &SourceIdentity) -> FileState {
+        let mut hasher = blake3::Hasher::new_derive_key(COMMAND_CONTEXT);
+        for number in [source.inode, source.size] {
+            hasher.update(&number.to_le_bytes());
+        }
+        for time in [source.modified, source.changed] {
             hasher.update(&time.seconds.to_le_bytes());
             hasher.update(&time.nanoseconds.to_le_bytes());
         }
@@ -139,22 +165,90 @@ impl KeptDigests {
         };
     }
 
-    /// Forgets all, where there are more than `most`: states of files that have
+    /// A command is to run for each of these once it has its name ([`FileState::of_command`]), in
+    /// a later session where it did not succeed in this one. To be called as
+    /// [`KeptDigests::append`] is, and followed by [`KeptDigests::sync`].
+    ///
+    /// # Errors
+    ///
+    /// If that could not be kept, now or before.
+    pub fn await_commands(&self, files: &[FileState]) -> io::Result<()> {
+        let awaited: Vec<_> = files.iter().map(|file| (*file, AWAITED)).collect();
+        self.append(&awaited);
+        match *lock(&self.next) {
+            Some(_) => Ok(()),
+            None => Err(io::Error::other(
+                "it cannot be kept what commands are to run for",
+            )),
+        }
+    }
+
+    /// The command of this one succeeded. To be called as [`KeptDigests::append`] is.
+    pub fn end_command(&self, file: FileState) {
+        self.append(&[(file, RAN)]);
+    }
+
+    /// Whether an earlier session left a file of which the command did not succeed.
+    pub fn awaits_command(&self, file: &FileState) -> bool {
+        let found = self.index().and_then(|index| index.find(self, file).ok()?);
+        found.is_some_and(|(_, value)| value == AWAITED)
+    }
+
+    /// Makes what was appended durable.
+    ///
+    /// # Errors
+    ///
+    /// As `fdatasync`.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Forgets all digests, where there are more than `most`: states of files that have
     /// changed since are found by nobody, and a copy that never completes must
-    /// not gather them for ever. To be called as [`KeptDigests::append`] is.
+    /// not gather them for ever. Files of which the command did not succeed stay. To be called as
+    /// [`KeptDigests::append`] is; nothing is found afterwards.
     pub fn forget_beyond(&self, most: u64) {
         let mut next = lock(&self.next);
-        if next.is_some_and(|next| next > most) {
-            *next = self.file.set_length(0).is_ok().then_some(0);
+        if let Some(count) = next.filter(|next| *next > most) {
+            *next = self.keep_awaited(count).ok();
         }
+    }
+
+    /// Moves the last record of each file that awaits its command to the front, and cuts off the
+    /// rest. A record never moves beyond one that was not looked at.
+    fn keep_awaited(&self, count: u64) -> io::Result<u64> {
+        let index = Index::build(self, count)?;
+        let mut kept = 0;
+        for number in 0..count {
+            let Some((file, AWAITED)) = self.record(number)? else {
+                continue;
+            };
+            let last = index.as_ref().map(|index| index.find(self, &file));
+            if last
+                .transpose()?
+                .flatten()
+                .is_some_and(|(last, _)| last == number)
+            {
+                let position = kept * RECORD_BYTES as u64;
+                self.file
+                    .write_at(&encode(&file, &AWAITED, position), position)?;
+                kept += 1;
+            }
+        }
+        self.file.set_length(kept * RECORD_BYTES as u64)?;
+        Ok(kept)
+    }
+
+    fn index(&self) -> Option<&Index> {
+        let build = || Index::build(self, self.earlier).ok().flatten();
+        self.index.get_or_init(build).as_ref()
     }
 
     /// The digest of a file that an earlier session kept. What cannot be read
     /// is not there.
     pub fn find(&self, file: &FileState) -> Option<[u8; 32]> {
-        let build = || Index::build(self).ok().flatten();
-        let index = self.index.get_or_init(build).as_ref()?;
-        index.find(self, file).ok().flatten()
+        let found = self.index()?.find(self, file).ok().flatten();
+        found.map(|(_, digest)| digest)
     }
 
     fn record(&self, number: u64) -> io::Result<Option<(FileState, [u8; 32])>> {
@@ -166,15 +260,19 @@ impl KeptDigests {
             .flatten())
     }
 
-    /// Reports about all valid records of earlier sessions with their numbers.
-    fn for_each(&self, mut tell: impl FnMut(u64, &FileState) -> io::Result<()>) -> io::Result<()> {
+    /// Reports about all valid records among the first ones with their numbers.
+    fn for_each(
+        &self,
+        count: u64,
+        mut tell: impl FnMut(u64, &FileState) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_RECORDS as usize * RECORD_BYTES];
         let mut first = 0;
-        while first < self.earlier {
+        while first < count {
             let start = first * RECORD_BYTES as u64;
             let read = self.file.read_at(&mut chunk, start)?;
             let (records, _) = chunk[..read].as_chunks::<RECORD_BYTES>();
-            for (number, record) in (first..self.earlier).zip(records) {
+            for (number, record) in (first..count).zip(records) {
                 if let Some((file, _)) = decode(record, number * RECORD_BYTES as u64) {
                     tell(number, &file)?;
                 }
@@ -202,16 +300,16 @@ struct Index {
 }
 
 impl Index {
-    /// `None` if there is nothing, or too much, to find.
-    fn build(digests: &KeptDigests) -> io::Result<Option<Index>> {
-        if digests.earlier == 0 || digests.earlier >= u64::from(u32::MAX) {
+    /// Of the first records; `None` if there is nothing, or too much, to find.
+    fn build(digests: &KeptDigests, count: u64) -> io::Result<Option<Index>> {
+        if count == 0 || count >= u64::from(u32::MAX) {
             return Ok(None);
         }
-        let slots = (2 * digests.earlier).next_power_of_two().max(WINDOW_SLOTS);
+        let slots = (2 * count).next_power_of_two().max(WINDOW_SLOTS);
         let table = nameless_file(&digests.directory)?;
         table.set_len(slots * SLOT_BYTES as u64)?;
         let index = Index { table, slots };
-        digests.for_each(|number, file| index.insert(number, file))?;
+        digests.for_each(count, |number, file| index.insert(number, file))?;
         Ok(Some(index))
     }
 
@@ -234,7 +332,8 @@ impl Index {
         })
     }
 
-    fn find(&self, digests: &KeptDigests, file: &FileState) -> io::Result<Option<[u8; 32]>> {
+    /// The last record of a file: its number and what it says. Later ones lie behind earlier ones.
+    fn find(&self, digests: &KeptDigests, file: &FileState) -> io::Result<Option<(u64, [u8; 32])>> {
         let (_, wanted) = self.place(file);
         let mut found = None;
         self.search(file, |_, record, tag| {
@@ -245,9 +344,9 @@ impl Index {
                 && let Some((other, digest)) = digests.record(number)?
                 && other == *file
             {
-                found = Some(digest);
+                found = Some((number, digest));
             }
-            Ok(found.is_some())
+            Ok(false)
         })?;
         Ok(found)
     }

@@ -12,6 +12,10 @@
 //! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is;
 //!                                     # "set-id": files put keep such bits,
 //!                                     # "owners", "devices", "delete"
+//! commands = ["ingest"]               # may run for files that are put there
+//!
+//! [commands]
+//! ingest = "catalogue add \"$1\""      # what a shell runs
 //! ```
 //!
 //! Answers to strangers are all alike: an unknown name, a wrong token and a
@@ -21,12 +25,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_proto::command::is_command;
 use longhaul_proto::manifest::TreePath;
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +131,12 @@ pub enum Fault {
     /// A right that means nothing alone.
     #[error("the root at \"{0}\" has the right \"{1}\" without \"write\": give both, or neither")]
     Alone(String, &'static str),
+    /// A command that nobody can run.
+    #[error(
+        "the root at \"{0}\" allows the command \"{1}\", which [commands] does not have, or which is \
+         empty or longer than 4096 bytes: add it there, or delete it here"
+    )]
+    Command(String, String),
     /// A root within another one, with fewer rights than that.
     #[error(
         "the root at \"{at}\" lies within that at \"{wider}\" and has fewer rights, which would not \
@@ -179,6 +190,8 @@ impl Rights {
 struct RawFile {
     #[serde(default)]
     principal: Vec<RawPrincipal>,
+    #[serde(default)]
+    commands: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -190,6 +203,9 @@ struct RawPrincipal {
     certificates: Vec<String>,
     #[serde(default)]
     root: Vec<RawRoot>,
+    /// Of one that was written down for another process.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    commands: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -198,6 +214,8 @@ struct RawRoot {
     at: String,
     path: PathBuf,
     rights: Vec<RawRight>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize, PartialEq)]
@@ -229,6 +247,8 @@ struct Root {
     at: String,
     path: PathBuf,
     rights: Rights,
+    /// What may run for files that are put, by name.
+    commands: BTreeMap<String, String>,
 }
 
 /// Where a URL's path leads.
@@ -245,6 +265,8 @@ pub struct Resolved<'a> {
     pub is_directory: bool,
     /// What may be done there.
     pub rights: Rights,
+    /// What may run for files that are put there: a shell's text, by name.
+    pub commands: &'a BTreeMap<String, String>,
 }
 
 /// Nobody proved to be anybody.
@@ -301,7 +323,8 @@ impl Principals {
         let (mut names, mut keys) = (HashSet::new(), HashSet::new());
         for entry in raw.principal {
             let name = entry.name.clone();
-            let checked = Principal::check(entry).and_then(|p| unique(p, &mut names, &mut keys));
+            let checked = Principal::check(entry, &raw.commands)
+                .and_then(|p| unique(p, &mut names, &mut keys));
             principals.push(checked.map_err(|fault| PrincipalsError::Meaning {
                 file: file.into(),
                 principal: name,
@@ -433,7 +456,7 @@ fn unique(
 }
 
 impl Principal {
-    fn check(raw: RawPrincipal) -> Result<Principal, Fault> {
+    fn check(raw: RawPrincipal, commands: &BTreeMap<String, String>) -> Result<Principal, Fault> {
         if !is_name(&raw.name) {
             return Err(Fault::Name);
         }
@@ -452,7 +475,7 @@ impl Principal {
             name: raw.name,
             token,
             certificates,
-            roots: check_roots(raw.root)?,
+            roots: check_roots(raw.root, commands)?,
             owner: false,
         })
     }
@@ -464,12 +487,15 @@ impl Principal {
             at: format!("{}/", root.at),
             path: root.path.clone(),
             rights: root.rights.raw(),
+            commands: root.commands.keys().cloned().collect(),
         };
+        let commands = self.roots.iter().flat_map(|root| root.commands.clone());
         let raw = RawPrincipal {
             name: self.name.clone(),
             token: None,
             certificates: Vec::new(),
             root: self.roots.iter().map(root).collect(),
+            commands: commands.collect(),
         };
         // Everything in it came from such text.
         toml::to_string(&raw).unwrap_or_default()
@@ -495,7 +521,8 @@ impl Principal {
             name: raw.name,
             token: None,
             certificates: Vec::new(),
-            roots: check_roots(raw.root).map_err(|fault| syntax(fault.to_string()))?,
+            roots: check_roots(raw.root, &raw.commands)
+                .map_err(|fault| syntax(fault.to_string()))?,
             owner: false,
         })
     }
@@ -539,6 +566,7 @@ impl Principal {
             },
             is_directory: is_directory || rest.is_empty(),
             rights: root.rights,
+            commands: &root.commands,
         })
     }
 
@@ -573,7 +601,7 @@ pub fn is_name(name: &str) -> bool {
     (1..=MAXIMUM_PRINCIPAL_BYTES).contains(&name.len()) && !name.contains(forbidden)
 }
 
-fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
+fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<Root>, Fault> {
     let mut roots: Vec<Root> = Vec::new();
     for entry in raw {
         let bad_at = || Fault::At(entry.at.clone());
@@ -618,10 +646,15 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
         if let Some((_, right)) = alone {
             return Err(Fault::Alone(entry.at, right));
         }
+        if !entry.commands.is_empty() && !rights.write {
+            return Err(Fault::Alone(entry.at, "commands"));
+        }
+        let commands = commands_of(&entry, all)?;
         roots.push(Root {
             at: at.to_owned(),
             path: entry.path,
             rights,
+            commands,
         });
     }
     for inner in &roots {
@@ -637,6 +670,19 @@ fn check_roots(raw: Vec<RawRoot>) -> Result<Vec<Root>, Fault> {
     Ok(roots)
 }
 
+/// What the commands of a root are.
+fn commands_of(
+    root: &RawRoot,
+    all: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Fault> {
+    let known = root.commands.iter().map(|name| {
+        let text = all.get(name).filter(|text| is_command(text.as_bytes()));
+        let text = text.ok_or_else(|| Fault::Command(root.at.clone(), name.clone()))?;
+        Ok((name.clone(), text.clone()))
+    });
+    known.collect()
+}
+
 impl Root {
     /// Whether another root with fewer rights is within it, by its place in URLs and on this host.
     /// Its rights would hold there too.
@@ -650,7 +696,11 @@ impl Root {
                 || more(self.rights.set_id, inner.rights.set_id)
                 || more(self.rights.owners, inner.rights.owners)
                 || more(self.rights.devices, inner.rights.devices)
-                || more(self.rights.delete, inner.rights.delete))
+                || more(self.rights.delete, inner.rights.delete)
+                || !self
+                    .commands
+                    .keys()
+                    .all(|name| inner.commands.contains_key(name)))
     }
 }
 

@@ -17,6 +17,7 @@ use longhaul_proto::receiver::{Checkpoint, StorageJob};
 
 use super::ReceiveSide;
 use super::backup::Kept;
+use super::commands::Committed;
 use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
@@ -184,26 +185,7 @@ impl Transfer {
                 entry,
                 generation,
                 digest,
-            } => {
-                let result = self.commit_file(side, &entry, generation, digest);
-                let (id, failed) = (entry.id, result.is_err());
-                if matches!(&result, Err(failure) if failure.kind == FailureKind::Corrupt) {
-                    // What its journal calls durable is not: no later copy may go on with it.
-                    side.parts.discard(id, generation);
-                } else if failed {
-                    if self.end_if_lost(side) {
-                        return;
-                    }
-                } else {
-                    // Before it is known to be done: what is open when all is
-                    // done counts as left behind.
-                    drop(side.parts.take(id, generation));
-                }
-                self.tell_receiver(|receiver| receiver.handle_committed(id, generation, result));
-                if failed {
-                    side.parts.leave_behind(id, generation);
-                }
-            }
+            } => self.commit_large(side, entry, generation, digest),
             StorageJob::Link(entry) => self.link(side, entry),
             StorageJob::Discard {
                 file,
@@ -224,6 +206,38 @@ impl Transfer {
                 side.discarding.wait();
                 self.finish_session(side);
             }
+        }
+    }
+
+    fn commit_large(
+        &self,
+        side: &ReceiveSide,
+        entry: Entry,
+        generation: u32,
+        digest: Option<Checksum>,
+    ) {
+        let result = self.commit_file(side, &entry, generation, digest);
+        let (id, failed) = (entry.id, result.is_err());
+        if matches!(&result, Err(failure) if failure.kind == FailureKind::Corrupt) {
+            // What its journal calls durable is not: no later copy may go on with it.
+            side.parts.discard(id, generation);
+        } else if failed {
+            if self.end_if_lost(side) {
+                return;
+            }
+        } else {
+            // Before it is known to be done: what is open when all is
+            // done counts as left behind.
+            drop(side.parts.take(id, generation));
+            if self.runs_commands(side) {
+                let large = Committed::large(entry, generation, digest);
+                side.commands.push(large);
+                return;
+            }
+        }
+        self.tell_receiver(|receiver| receiver.handle_committed(id, generation, result));
+        if failed {
+            side.parts.leave_behind(id, generation);
         }
     }
 
@@ -292,6 +306,8 @@ impl Transfer {
         let mut kept = side.keep_replaced(&[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
         let kept = kept.as_ref();
+        self.await_commands(side, &[(&path, entry)])
+            .map_err(failed)?;
         let committed = side.destination.while_owned(|| {
             let moved = side.make_way(directory, (path.name(), kept))?;
             let committed = finalised.commit(path.name());
@@ -335,7 +351,12 @@ impl Transfer {
         let told = staged.into_iter().zip(results);
         // What the loss is the reason of is no failure of a file.
         let told = told.filter(|(_, result)| !lost || result.is_ok());
-        let done = told.map(|(staged, result)| {
+        let runs = |staged: &Staged, result: &Result<(), Failure>| {
+            result.is_ok() && self.runs_command_for(side, &staged.entry)
+        };
+        let (awaited, told): (Vec<_>, Vec<_>) =
+            told.partition(|(staged, result)| runs(staged, result));
+        let done = told.into_iter().map(|(staged, result)| {
             let outcome = match result {
                 Ok(()) => Outcome::Committed {
                     digest: staged.digest.filter(|_| digests),
@@ -346,6 +367,10 @@ impl Transfer {
         });
         let done: Vec<(Entry, Outcome)> = done.collect();
         self.tell_receiver(|receiver| receiver.handle_packed(done));
+        for (staged, _) in awaited {
+            let small = Committed::small(staged.entry, staged.digest);
+            side.commands.push(small);
+        }
     }
 
     fn sync_staged(&self, side: &ReceiveSide, staged: &[Staged]) -> Vec<Result<(), Failure>> {
@@ -378,6 +403,14 @@ impl Transfer {
         results: &mut [Result<(), Failure>],
     ) {
         let kept = keep_replaced(side, staged, results);
+        let ready = staged.iter().zip(&*results).filter(|(_, r)| r.is_ok());
+        let ready: Vec<_> = ready.map(|(s, _)| (&s.file.name, &s.entry)).collect();
+        if let Err(error) = self.await_commands(side, &ready) {
+            for (staged, result) in staged.iter().zip(results) {
+                *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
+            }
+            return;
+        }
         let renamed = side.destination.while_owned(|| {
             rename_all(side, (staged, &kept), results);
             keep_digests(side, staged, results);

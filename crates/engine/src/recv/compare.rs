@@ -101,7 +101,11 @@ impl Transfer {
             let told: Vec<(Entry, Compared)> = told
                 .map_while(|(entry, compared)| Some((entry, compared?)))
                 .collect();
+            let (told, awaited) = self.awaiting_commands(side, told);
             self.tell_receiver(|receiver| receiver.handle_compared(told));
+            awaited
+                .into_iter()
+                .for_each(|there| side.commands.push(there));
         }
     }
 

@@ -35,7 +35,13 @@ impl Transfer {
             flow.busy(|| match what {
                 ToRead::Contents(entry, digest) => {
                     let compared = self.compare_contents(side, &entry, digest);
-                    self.tell_receiver(|r| r.handle_contents_compared(entry, compared));
+                    let (told, awaited) = self.awaiting_commands(side, vec![(entry, compared)]);
+                    for (entry, compared) in told {
+                        self.tell_receiver(|r| r.handle_contents_compared(entry, compared));
+                    }
+                    awaited
+                        .into_iter()
+                        .for_each(|there| side.commands.push(there));
                 }
                 ToRead::Part(entry, generation, blocks) => {
                     self.read_part(side, &entry, generation, &blocks);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::backup::Backup;
+use longhaul_proto::command::OnCommit;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Operation};
 use longhaul_proto::manifest::{
@@ -25,7 +26,9 @@ use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::digests::{FileState, KeptDigests};
 use crate::journal::names::StagingName;
-use crate::journal::{self, Claim, ClaimError, JournalError, Key, Owner, Partial, claim, sweep};
+use crate::journal::{
+    self, Claim, ClaimError, JournalError, Key, Owner, Partial, StepError, claim, sweep,
+};
 use crate::notices::Notices;
 use crate::queue::lock;
 use crate::storage::destination::DestinationDirectory;
@@ -84,6 +87,8 @@ pub struct Destination {
     pub(super) keeper: Arc<Keeper>,
     /// How what is replaced or deleted is kept; `None`: it is not.
     pub(super) backups: Option<Backups>,
+    /// A command that a shell runs for each file that is committed.
+    pub(super) on_commit: Option<Box<OnCommit>>,
     /// What it did not keep or refused.
     pub notices: Arc<Notices>,
 }
@@ -157,6 +162,8 @@ pub struct Arrival {
     /// What is replaced or deleted is to be kept: what opens the destination sees to it
     /// ([`Destination::keeping_backups`]).
     pub backup: Option<Box<Backup>>,
+    /// A command that a shell runs for each file that is committed.
+    pub on_commit: Option<Box<OnCommit>>,
 }
 
 #[cfg(test)]
@@ -167,6 +174,7 @@ impl Arrival {
             set_ids: Default::default(),
             keeper: Default::default(),
             backup: None,
+            on_commit: None,
             principal: "tester".to_owned(),
             source: [7; 32],
             anywhere: [0; 32],
@@ -245,6 +253,7 @@ impl Destination {
             set_ids,
             keeper,
             backup: _,
+            on_commit,
         } = arrival;
         Destination {
             anchor,
@@ -266,6 +275,7 @@ impl Destination {
             set_ids,
             keeper,
             backups: None,
+            on_commit,
             notices: Arc::default(),
         }
     }
@@ -465,10 +475,14 @@ impl Destination {
             // A session is taken once.
             let _ = self.witness.set((status.device, partial.file().clone()));
         }
-        // Without them files are read again, no more.
-        if let Ok(kept) = KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
-            // A session is taken once.
-            let _ = self.digests.set(kept);
+        match KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
+            Ok(kept) => {
+                // A session is taken once.
+                let _ = self.digests.set(kept);
+            }
+            Err(error) if self.on_commit.is_some() => return Err(self.not_taken(&error)),
+            // Without them files are read again, no more.
+            Err(_) => {}
         }
         *lock(&self.session) = Some(Arc::new(partial));
         Ok(epoch)
@@ -595,6 +609,39 @@ impl Destination {
             // One that a later session fenced has nothing to keep.
             let _ = self.while_owned(|| self.keep_digests(&[(state, digest)]));
         }
+    }
+
+    /// A command is to run for these files, which get their names now, even if this session does
+    /// not live to see it.
+    ///
+    /// # Errors
+    ///
+    /// If that could not be made durable, or a later session took over.
+    pub(super) fn await_commands(&self, files: &[FileState]) -> Result<(), JournalError> {
+        let Some(kept) = self.digests.get().filter(|_| !files.is_empty()) else {
+            return Ok(());
+        };
+        let failed = |source| {
+            let doing = "keep what its command is to run for";
+            JournalError::Io(StepError { doing, source })
+        };
+        self.while_owned(|| kept.await_commands(files))?
+            .map_err(failed)?;
+        kept.sync().map_err(failed)
+    }
+
+    /// The command of a file succeeded.
+    pub(super) fn end_command(&self, file: FileState) {
+        if let Some(kept) = self.digests.get() {
+            // One that a later session fenced tells nothing: the command runs again.
+            let _ = self.while_owned(|| kept.end_command(file));
+        }
+    }
+
+    /// Whether an earlier session left a file whose command did not succeed.
+    pub(super) fn awaits_command(&self, file: &FileState) -> bool {
+        let kept = self.digests.get();
+        kept.is_some_and(|kept| kept.awaits_command(file))
     }
 
     /// The copy, of this many entries, came to its end and stays incomplete. Of digests that are

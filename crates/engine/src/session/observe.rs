@@ -35,7 +35,7 @@ const PAUSED_FOR: Duration = Duration::from_secs(2);
 
 /// Names of the layers in the order of the pipeline, as numbered in
 /// [`Observation::layers`].
-pub const LAYERS: [&str; 8] = [
+pub const LAYERS: [&str; 9] = [
     "walk",
     "read",
     "compress",
@@ -44,6 +44,7 @@ pub const LAYERS: [&str; 8] = [
     "decompress",
     "write",
     "commit",
+    "on-commit",
 ];
 
 /// What an end knows of the other, and of the streams between them.
@@ -350,8 +351,7 @@ impl Transfer {
 
     /// Of the cores that this process may use, those that idle.
     pub(crate) fn idle_cores(&self) -> Option<f32> {
-        let idle = self.idle.look();
-        idle.map(|idle| idle.min(self.settings.cores as f64) as f32)
+        Some(self.idle.look()?.min(self.settings.cores as f64) as f32)
     }
 
     pub(super) fn tick(&self) {

@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -222,6 +223,10 @@ impl Directory for DestinationDirectory {
 
     fn mount(&self) -> Option<u64> {
         self.inner.mount()
+    }
+
+    fn location(&self) -> Option<PathBuf> {
+        self.inner.location()
     }
 
     fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {

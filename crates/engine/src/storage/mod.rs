@@ -34,6 +34,7 @@ mod uncached;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use attributes::Inode;
@@ -435,6 +436,11 @@ pub trait Directory: Send + Sync {
 
     /// The number of the mount that it was reached by; `None` if nobody tells.
     fn mount(&self) -> Option<u64> {
+        None
+    }
+
+    /// Its path on this host now; `None` if nobody tells.
+    fn location(&self) -> Option<PathBuf> {
         None
     }
 

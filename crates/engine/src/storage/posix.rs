@@ -8,8 +8,8 @@ mod status;
 
 use std::any::Any;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -325,6 +325,11 @@ impl Directory for PosixDirectory {
 
     fn mount(&self) -> Option<u64> {
         mounts::mount_of(self.descriptor.as_fd())
+    }
+
+    fn location(&self) -> Option<PathBuf> {
+        let descriptor = self.descriptor.as_fd().as_raw_fd();
+        std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()
     }
 
     fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {

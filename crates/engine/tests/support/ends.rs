@@ -80,6 +80,7 @@ pub fn arrival() -> Arrival {
         set_ids: Default::default(),
         keeper: Default::default(),
         backup: None,
+        on_commit: None,
         anywhere: [0; 32],
         host: [0; 32],
         principal: "tester".to_owned(),

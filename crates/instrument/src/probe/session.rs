@@ -228,6 +228,7 @@ impl Ask<'_> {
             moves_away: false,
             tells_omitted: false,
             backup: None,
+            on_commit: None,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,
@@ -289,6 +290,7 @@ impl Ask<'_> {
                     set_ids: Default::default(),
                     keeper: Default::default(),
                     backup: None,
+                    on_commit: None,
                     principal: String::new(),
                     source,
                     anywhere: source,

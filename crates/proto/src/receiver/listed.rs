@@ -46,7 +46,7 @@ impl Receiver {
         self.texts = self.texts.saturating_sub(texts);
         let answers = found.into_iter();
         let answers: Vec<(EntryId, Answer)> = answers
-            .map(|(entry, compared)| (entry.id, self.answer(entry, compared)))
+            .filter_map(|(entry, compared)| Some((entry.id, self.answer(entry, compared)?)))
             .collect();
         self.say_answers(answers);
     }
@@ -68,7 +68,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// What a comparison of contents found. A file that is not the same is to come.
+    /// What a comparison of contents found, or what was done later. A file that is not the same is
+    /// to come.
     pub fn handle_contents_compared(&mut self, entry: Entry, compared: Compared) {
         let id = entry.id;
         self.uncount_compared(&entry);
@@ -76,7 +77,7 @@ impl Receiver {
             self.totals.differed += 1;
         }
         let answer = self.answer(entry, compared);
-        self.say_answers(vec![(id, answer)]);
+        self.say_answers(answer.map(|answer| (id, answer)).into_iter().collect());
     }
 
     /// A file whose digest the sender was asked for, which it was told, or which came or ended
@@ -99,10 +100,16 @@ impl Receiver {
         }
     }
 
-    fn answer(&mut self, entry: Entry, compared: Compared) -> Answer {
+    /// `None` if the answer follows later.
+    fn answer(&mut self, entry: Entry, compared: Compared) -> Option<Answer> {
         // A directory is done when all it holds is, whatever is there.
         let known = self.is_done(entry.id) || entry.kind == EntryKind::Directory;
-        match compared {
+        Some(match compared {
+            Compared::Later => {
+                self.comparing_weight += weight(&entry);
+                self.texts += entry.text_bytes();
+                return None;
+            }
             Compared::Send | Compared::Differs => Answer::Send,
             Compared::Same(digest) => {
                 if !known {
@@ -140,7 +147,7 @@ impl Receiver {
                 }
                 Answer::Planned(change)
             }
-        }
+        })
     }
 
     /// An entry ends with its comparison: it was there, cannot go there, or

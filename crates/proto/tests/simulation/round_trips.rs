@@ -86,6 +86,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         moves_away: false,
         tells_omitted: false,
         backup: None,
+        on_commit: None,
         names: None,
         copy_links: false,
         kept_digests_only: false,

@@ -484,6 +484,7 @@ impl Task {
             set_ids: self.set_ids(),
             keeper: Arc::new(self.keeper()?),
             backup: self.backup(),
+            on_commit: self.spec.asked_on_commit(),
         };
         match &self.destination {
             Endpoint::Null => {
@@ -543,6 +544,7 @@ impl Task {
             moves_away: settings.moves_away,
             deletion: settings.deletion.as_deref().cloned().map(Box::new),
             backup: self.backup().filter(|_| role == Role::Sender),
+            on_commit: self.spec.asked_on_commit().filter(|_| role == Role::Sender),
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,

@@ -35,6 +35,7 @@ use longhaul_proto::handshake::{
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
+use minicbor::bytes::ByteVec;
 
 use super::asker::described_request;
 use super::backups::{keeping_anywhere, keeping_beneath};
@@ -451,6 +452,7 @@ impl Daemon {
             set_ids: set_ids_asked(request),
             keeper: Arc::new(keeper_of(request)?),
             backup: request.backup.clone(),
+            on_commit: request.on_commit.clone(),
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
@@ -470,8 +472,6 @@ impl Daemon {
             names.map(|names| names.iter().map(|name| name.to_vec()).collect());
         let mut settings = self.settings(request);
         settings.tells_there = features.contains(&Feature::KEEPING);
-        let path_refused =
-            |error: &dyn std::fmt::Display| refused(Refusal::Path, error.to_string());
         let copies = request.operation == Operation::Copy;
         // An older session of this transfer that still waits for its client
         // must let go first.
@@ -490,7 +490,7 @@ impl Daemon {
         }
         let empty = destination
             .is_empty(names.as_deref())
-            .map_err(|error| path_refused(&error))?;
+            .map_err(|error| refused(Refusal::Path, error.to_string()))?;
         settings.asks = !(empty && copies) || settings.criteria.existing;
         let (destination_empty, epoch) = (!settings.asks, settings.epoch);
         let side = match asked {
@@ -849,11 +849,34 @@ pub fn open_destination(
     };
     arrival.set_ids = set_ids_of(&resolved);
     arrival.keeper = Arc::new(arrival.keeper.within(may_of(&resolved)));
+    if let Some(asked) = &mut arrival.on_commit {
+        asked.command = command_of(&resolved, &asked.command)?;
+    }
     let root = open_root(&resolved)?;
     let beneath = path_beneath(&resolved, path);
     let opened = Destination::open(&root, &beneath, landing, missing, arrival);
     let opened = opened.map_err(|error| landing_refused(&error))?;
     keeping_beneath(opened, (principal, path), backup.as_deref())
+}
+
+/// What the daemon runs where a principal asks for a command: one of those that its root has, by
+/// name.
+fn command_of(resolved: &Resolved<'_>, asked: &[u8]) -> Result<ByteVec, Refused> {
+    let name = std::str::from_utf8(asked).ok();
+    let found = name.and_then(|name| resolved.commands.get(name));
+    let found = found.map(|text| text.as_bytes().to_vec().into());
+    found.ok_or_else(|| {
+        let own: Vec<&str> = resolved.commands.keys().map(String::as_str).collect();
+        let own = match own.as_slice() {
+            [] => "none is allowed there".to_owned(),
+            names => format!("there it is one of {}", names.join(", ")),
+        };
+        let text = format!(
+            "at a daemon a command is one that its administrator named for the root, by that name: \
+             {own}"
+        );
+        refused(Refusal::Forbidden, text)
+    })
 }
 
 /// A file that what comes becomes, whole or not at all.

@@ -64,7 +64,8 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
     let (principals, only) = match (&arguments.principals, &arguments.root) {
         (Some(file), _) => (named_principals(file)?, None),
         (None, Some(root)) => {
-            let (principals, only) = only_principal(&state, root, &rights_of(arguments))?;
+            let may = (rights_of(arguments), arguments.commands.as_slice());
+            let (principals, only) = only_principal(&state, root, may)?;
             (principals, Some(only))
         }
         (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
@@ -107,6 +108,14 @@ fn rights_of(arguments: &DaemonSettings) -> String {
     quoted.join(", ")
 }
 
+/// What the only principal may have run, as the end of a file of principals.
+fn commands_of(commands: &[(String, String)]) -> String {
+    let names: Vec<&String> = commands.iter().map(|(name, _)| name).collect();
+    let line = |(name, text): &(String, String)| format!("{} = {}\n", json!(name), json!(text));
+    let lines: String = commands.iter().map(line).collect();
+    format!("commands = {}\n\n[commands]\n{lines}", json!(names))
+}
+
 /// Those of a file.
 fn named_principals(file: &Path) -> Result<Principals, Stop> {
     let principals = Principals::load(file).map_err(local)?;
@@ -121,7 +130,11 @@ fn named_principals(file: &Path) -> Result<Principals, Stop> {
 }
 
 /// One principal with one root, whose token is made on first use and kept.
-fn only_principal(state: &Path, root: &Path, rights: &str) -> Result<(Principals, Only), Stop> {
+fn only_principal(
+    state: &Path,
+    root: &Path,
+    (rights, commands): (String, &[(String, String)]),
+) -> Result<(Principals, Only), Stop> {
     let root = root.canonicalize().map_err(|error| {
         local(format!(
             "cannot serve {}: {error}; make the directory first",
@@ -141,8 +154,9 @@ fn only_principal(state: &Path, root: &Path, rights: &str) -> Result<(Principals
     let hash = token.hash().map_err(local)?;
     let text = format!(
         "[[principal]]\nname = \"{ONLY_PRINCIPAL}\"\ntoken = \"{hash}\"\n\n[[principal.root]]\n\
-         at = \"/\"\npath = {}\nrights = [{rights}]\n",
-        json!(path)
+         at = \"/\"\npath = {}\nrights = [{rights}]\n{}",
+        json!(path),
+        commands_of(commands)
     );
     // Not the name under which an administrator would keep his own.
     let file = state.join("root.toml");

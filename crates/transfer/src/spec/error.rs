@@ -76,6 +76,9 @@ pub enum SpecError {
     /// Nothing can be kept of what is replaced.
     #[error("backup: {0}")]
     Backup(&'static str),
+    /// No command can run for each file.
+    #[error("on_commit: {0}")]
+    OnCommit(&'static str),
     /// Over SSH data are encrypted.
     #[error("connection.data_security: over SSH data are always encrypted")]
     ClearOverSsh,

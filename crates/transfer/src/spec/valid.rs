@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::names::{check_names, path_of};
 use super::{Compression, Digests, FixedFlows, Integrity, Operation, SpecError, Stack};
 use super::{Criteria, TransferSpec, VERSION};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::DataSecurity;
 use longhaul_engine::send::source::last_name;
 use longhaul_model::policy::Policy;
@@ -63,6 +63,7 @@ impl ValidSpec {
         check_criteria(&spec)?;
         check_deletion(&spec, direction)?;
         check_backup(&spec)?;
+        check_on_commit(&spec)?;
         check_move(&spec)?;
         check_retries(&spec, direction)?;
         check_pipes(&spec)?;
@@ -234,6 +235,28 @@ fn check_backup(spec: &TransferSpec) -> Result<(), SpecError> {
         true => Ok(()),
         false => refused(
             "a suffix has at most 128 bytes and no slash, and is not empty without a directory",
+        ),
+    }
+}
+
+fn check_on_commit(spec: &TransferSpec) -> Result<(), SpecError> {
+    let Some(asked) = &spec.on_commit else {
+        return Ok(());
+    };
+    let refused = |text| Err(SpecError::OnCommit(text));
+    if spec.operation == Operation::Verify {
+        return refused("a comparison commits nothing");
+    }
+    let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    if !places.all(is_file) || spec.destination.remote_path() == Some(&RemotePath::Null) {
+        return refused("it runs for files that get a name of their own: not with - and null:");
+    }
+    match asked.asked().is_valid() {
+        true => Ok(()),
+        false => refused(
+            "a command has 1 to 4096 bytes, 1 to 64 of them run at a time, and each takes from 1 ms \
+             to 7 days",
         ),
     }
 }

@@ -96,6 +96,7 @@ impl JobRequest<'_> {
                 true => spec.backup.as_ref().map(|asked| Box::new(asked.backup())),
                 false => None,
             },
+            on_commit: spec.asked_on_commit().filter(|_| runs_at_source),
         }
     }
 }

@@ -164,3 +164,55 @@ fn a_record_is_valid_in_its_place_only() {
     other[30] ^= 1;
     assert_eq!(decode(&other, 64), None);
 }
+
+fn command(number: u64) -> FileState {
+    let source = SourceIdentity::default();
+    FileState::of_command(format!("data/{number}").as_bytes(), &source)
+}
+
+#[test]
+fn the_last_word_says_whether_a_command_is_to_run() {
+    let file = empty_file();
+    let kept = open(&file);
+    let all: Vec<FileState> = (0..500).map(command).collect();
+    kept.await_commands(&all).unwrap();
+    kept.append(&[(state(1), digest(1))]);
+    for number in (0..500).step_by(2) {
+        kept.end_command(command(number));
+    }
+    let kept = open(&file);
+    for number in 0..500 {
+        assert_eq!(kept.awaits_command(&command(number)), number % 2 == 1);
+    }
+    assert!(!kept.awaits_command(&command(500)));
+    assert!(!kept.awaits_command(&state(1)));
+    assert_eq!(kept.find(&state(1)), Some(digest(1)));
+}
+
+/// However often a copy does not complete.
+#[test]
+fn files_that_await_their_command_are_not_forgotten() {
+    let file = empty_file();
+    for round in 0..5 {
+        let kept = open(&file);
+        let all: Vec<FileState> = (0..100).map(command).collect();
+        kept.await_commands(&all).unwrap();
+        for number in 0..100 {
+            kept.append(&[(state(number), digest(number))]);
+            if number % 10 > 0 {
+                kept.end_command(command(number));
+            }
+        }
+        kept.forget_beyond(150);
+        assert_eq!(file.status().unwrap().size, 10 * RECORD_BYTES as u64);
+        let later = open(&file);
+        for number in 0..100 {
+            assert_eq!(later.awaits_command(&command(number)), number % 10 == 0);
+        }
+        assert_eq!(later.find(&state(round)), None);
+    }
+    // What is appended then is where it belongs.
+    open(&file).end_command(command(10));
+    assert!(!open(&file).awaits_command(&command(10)));
+    assert!(open(&file).awaits_command(&command(20)));
+}

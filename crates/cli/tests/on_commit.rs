@@ -1,0 +1,421 @@
+//! `cp --on-commit`: a command runs for each file that is committed, where that arrives, and no
+//! file is forgotten.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "support/site.rs"]
+mod site;
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, test_kill_process};
+use site::{DIAL, Site};
+use support::daemon::with_roots;
+use support::process::{Running, limit, longhaul, run};
+use support::sshd::{self, Sshd};
+use support::tree::{set_modified, write};
+use support::ways::{WAYS, Way, contents, copy, slashed};
+use support::{Daemon, assert_no_leftovers};
+
+/// Names that a shell would take apart, and what the files hold.
+const NAMES: [&str; 5] = [
+    "plain",
+    "with space and ' and \"",
+    "$(touch injected)",
+    "dir/`touch injected`; touch injected",
+    "dir/line\nbreak",
+];
+
+fn source(root: &Path) {
+    for (number, name) in (0..).zip(NAMES) {
+        write(&root.join(name), &vec![b'x'; number]);
+        set_modified(&root.join(name), 1_000_000, 5);
+    }
+    write(&root.join("large"), &vec![7; 5 << 20]);
+    symlink("plain", root.join("link")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+}
+
+/// Writes down for which file it runs, and fails if what it is told of that is not so.
+fn logging(log: &Path) -> String {
+    format!(
+        "set -e; test \"$PWD/$LONGHAUL_NAME\" = \"$1\"; test \"$LONGHAUL_PATH\" = \"$1\"; \
+         printf '%s %s %s\\0' \"$LONGHAUL_NAME\" \"$(wc -c < \"$1\")=$LONGHAUL_SIZE\" \
+         \"$LONGHAUL_BLAKE3\" >> '{0}'",
+        log.display()
+    )
+}
+
+/// How often the command ran for each name.
+fn logged(log: &Path) -> BTreeMap<String, usize> {
+    let mut ran = BTreeMap::new();
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8(text).unwrap();
+    for line in text.split_terminator('\0') {
+        let (rest, digest) = line.rsplit_once(' ').unwrap();
+        let (name, sizes) = rest.rsplit_once(' ').unwrap();
+        let (there, told) = sizes.split_once('=').unwrap();
+        assert_eq!(there, told, "{line:?}");
+        assert_eq!(digest.len(), 64, "{line:?}");
+        *ran.entry(name.to_owned()).or_default() += 1;
+    }
+    ran
+}
+
+fn all_once() -> BTreeMap<String, usize> {
+    let names = NAMES.into_iter().chain(["large"]);
+    names.map(|name| (name.to_owned(), 1)).collect()
+}
+
+fn local(from: &Path, to: &Path, options: &[&str]) -> Command {
+    let mut command = longhaul();
+    command.arg("cp").arg("-r").args(options);
+    command.arg(slashed(from)).arg(to);
+    command
+}
+
+#[test]
+fn it_runs_once_for_each_file_on_every_way() {
+    let place = tempfile::tempdir().unwrap();
+    let log = place.path().join("log");
+    let named = format!("log={}", logging(&log));
+    let daemon = Daemon::with(place.path(), &["--write", "--command", &named]);
+    let from = place.path().join("from");
+    source(&from);
+    for way in WAYS {
+        let to = place.path().join(format!("{way:?}"));
+        let text = match way {
+            Way::Push => "log".to_owned(),
+            _ => logging(&log),
+        };
+        for ran in [all_once(), BTreeMap::new()] {
+            let command = copy((&daemon, place.path()), way, (&from, &to));
+            run(&mut command.with(&["-r", "--on-commit", &text])).expect(0);
+            assert_eq!(logged(&log), ran, "{way:?}");
+            let _ = fs::remove_file(&log);
+        }
+        assert_eq!(contents(&to), contents(&from));
+        assert_no_leftovers(&to);
+        // What changed is run for again.
+        write(&to.join("plain"), b"other");
+        let command = copy((&daemon, place.path()), way, (&from, &to));
+        run(&mut command.with(&["-r", "--on-commit", &text])).expect(0);
+        assert_eq!(logged(&log), [("plain".to_owned(), 1)].into());
+        fs::remove_file(&log).unwrap();
+    }
+    assert!(!place.path().join("injected").exists());
+}
+
+/// The file stays, the others are done, and the same command runs for what failed and for no
+/// other file.
+#[test]
+fn what_fails_is_a_failure_of_its_file_and_runs_again() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let log = place.path().join("log");
+    source(&from);
+    let fails = format!(
+        "{}; case $LONGHAUL_NAME in plain|large) echo out of order >&2; exit 3;; esac",
+        logging(&log)
+    );
+    for again in [false, true, true] {
+        let report = place.path().join("report");
+        let report_option = format!("--report={}", report.display());
+        let options = ["--json", &report_option, "--on-commit", &fails];
+        let finished = run(&mut local(&from, &to, &options)).expect(2);
+        let finished = finished.says(&["plain: ", "large: ", "exit code 3: out of order"]);
+        let failed = finished.events().into_iter();
+        let failed: Vec<_> = failed.filter(|event| event["event"] == "failed").collect();
+        assert_eq!(failed.len(), 2);
+        assert!(failed.iter().all(|event| event["kind"] == "Command"));
+        let report = fs::read_to_string(report).unwrap();
+        assert_eq!(
+            report.matches("\"kind\":\"Command\"").count(),
+            2,
+            "{report}"
+        );
+        let ran = match again {
+            false => all_once(),
+            true => ["large", "plain"].map(|name| (name.to_owned(), 1)).into(),
+        };
+        assert_eq!(logged(&log), ran);
+        fs::remove_file(&log).unwrap();
+    }
+    let well = logging(&log);
+    run(&mut local(&from, &to, &["--on-commit", &well])).expect(0);
+    assert_eq!(logged(&log).len(), 2);
+    assert_eq!(contents(&to), contents(&from));
+    assert_no_leftovers(&to);
+}
+
+/// Killed at any moment after a file has its name, the same command runs for it.
+#[test]
+fn what_did_not_run_before_a_kill_runs_later() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let log = place.path().join("log");
+    source(&from);
+    for number in 0..50 {
+        write(&from.join(format!("small {number}")), b"small");
+    }
+    let fifo = place.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    // It says that it runs, and waits for somebody who never comes.
+    let waits = format!("echo $$ > '{0}.pid'; read x < '{0}'", fifo.display());
+    let options = ["--on-commit", &waits, "--on-commit-jobs", "1"];
+    let running = Running::start(&mut local(&from, &to, &options));
+    let process = await_process(&fifo.with_extension("pid"));
+    running.kill();
+    let there = fs::read_dir(&to).unwrap().flatten();
+    let there = there.filter(|entry| entry.metadata().unwrap().is_file());
+    assert!(there.count() > 0);
+    // A kill of longhaul ends no command: it would be cut off in its work.
+    rustix::process::kill_process_group(process, Signal::KILL).unwrap();
+    let well = logging(&log);
+    run(&mut local(&from, &to, &["--on-commit", &well])).expect(0);
+    let ran = logged(&log);
+    assert_eq!(ran.len(), NAMES.len() + 1 + 50, "{ran:?}");
+    assert!(ran.values().all(|times| *times == 1), "{ran:?}");
+    assert_eq!(contents(&to), contents(&from));
+    assert_no_leftovers(&to);
+}
+
+fn await_process(file: &Path) -> Pid {
+    let began = std::time::Instant::now();
+    while began.elapsed() < limit() {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if let Some(number) = text.strip_suffix('\n') {
+            return Pid::from_raw(number.parse().unwrap()).unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("no command began");
+}
+
+#[test]
+fn an_interrupt_ends_the_commands_with_the_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    source(&from);
+    let pid = place.path().join("pid");
+    let waits = format!("echo $$ > '{}'; sleep 3600", pid.display());
+    let running = Running::start(&mut local(&from, &to, &["--on-commit", &waits]));
+    let process = await_process(&pid);
+    running.signal(Signal::INT);
+    running.wait().expect(130);
+    assert!(test_kill_process(process).is_err(), "it is still there");
+}
+
+#[test]
+fn one_that_takes_too_long_is_ended() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    write(&from.join("file"), b"file");
+    let options = ["--on-commit", "sleep 3600", "--on-commit-timeout", "100ms"];
+    let finished = run(&mut local(&from, &to, &options)).expect(2);
+    finished.says(&["file: ", "it took too long"]);
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"file");
+}
+
+/// As many as were asked for run at a time: each waits for the others, and no more are there.
+#[test]
+fn commands_have_flows_of_their_own() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let daemon = Daemon::start(place.path());
+    for number in 0..6 {
+        write(&from.join(number.to_string()), b"file");
+    }
+    let begun = place.path().join("begun");
+    fs::create_dir(&begun).unwrap();
+    // Three come together, or none of them goes on.
+    let waits = format!(
+        "cd '{}'; : > \"$LONGHAUL_NAME\"; until [ $(ls | wc -l) -ge 3 ]; do sleep 0.01; done",
+        begun.display()
+    );
+    let options = ["--json", "--on-commit", &waits, "--on-commit-jobs", "3"];
+    let command = copy((&daemon, place.path()), Way::Pull, (&from, &to));
+    let options = [&["-r"], &options[..]].concat();
+    let summary = run(&mut command.with(&options)).expect(0).summary();
+    let layers = summary["layers"].as_array().unwrap();
+    let layer = layers.iter().find(|layer| layer["layer"] == "on-commit");
+    assert_eq!(layer.expect("a layer of its own")["flows"], 3);
+    let bad = ["--on-commit", "true", "--on-commit-jobs", "65"];
+    run(&mut local(&from, &to, &bad))
+        .expect(1)
+        .says(&["1 to 64"]);
+}
+
+#[test]
+fn at_a_daemon_only_what_its_administrator_named_runs() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, log) = (place.path().join("from"), place.path().join("log"));
+    source(&from);
+    let mut roots = String::new();
+    for (name, commands) in [("without", "[]"), ("with", "[\"log\", \"other\"]")] {
+        let path = place.path().join(name);
+        fs::create_dir(&path).unwrap();
+        roots += &format!(
+            "[[principal.root]]\nat = \"/{name}\"\npath = {path:?}\nrights = [\"write\"]\n\
+             commands = {commands}\n"
+        );
+    }
+    let text = logging(&log);
+    roots += &format!("[commands]\nlog = {text:?}\nother = \"true\"\nhidden = \"true\"\n");
+    let (daemon, tokens) = with_roots(place.path(), &roots);
+    let copy_to = |root: &str, command: &str| {
+        let mut copy = longhaul();
+        copy.args([
+            "cp",
+            "-r",
+            "--fingerprint",
+            &daemon.fingerprint,
+            "--token-file",
+        ]);
+        copy.arg(&tokens).args(["--on-commit", command]);
+        run(copy
+            .arg(slashed(&from))
+            .arg(daemon.url(format!("{root}/to"))))
+    };
+    let injected = format!("touch {}", place.path().join("injected").display());
+    for (root, command, text) in [
+        ("without", "log", "none is allowed there"),
+        ("with", "hidden", "one of log, other"),
+        ("with", injected.as_str(), "one of log, other"),
+        ("with", "", "1 to 4096 bytes"),
+    ] {
+        let code = if command.is_empty() { 1 } else { 4 };
+        copy_to(root, command).expect(code).says(&[text]);
+        assert!(!place.path().join(root).join("to").exists());
+    }
+    assert!(!place.path().join("injected").exists());
+    copy_to("with", "log").expect(0);
+    assert_eq!(logged(&log), all_once());
+}
+
+#[test]
+fn a_daemon_does_not_start_with_commands_that_make_no_sense() {
+    let place = tempfile::tempdir().unwrap();
+    for (command, text) in [("a=", "\"a\""), ("a", "NAME=CMD")] {
+        let mut serve = longhaul();
+        serve.args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--write",
+            "--command",
+            command,
+        ]);
+        serve.arg("--root").arg(place.path()).arg("--state");
+        let finished = run(serve.arg(place.path().join("../state-of-no-daemon")));
+        assert_ne!(finished.code, Some(0));
+        finished.says(&[text]);
+    }
+    let _ = fs::remove_dir_all(place.path().join("../state-of-no-daemon"));
+}
+
+#[test]
+fn it_is_refused_where_there_are_no_files_with_names() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place.path().join("file"), b"file");
+    let file = place.path().join("file");
+    for to in ["-", "null:"] {
+        let mut command = longhaul();
+        command
+            .args(["cp", "--on-commit", "true"])
+            .arg(&file)
+            .arg(to);
+        run(&mut command).expect(1).says(&["--on-commit"]);
+    }
+    // A dry run runs nothing.
+    let from = place.path().join("from");
+    write(&from.join("file"), b"file");
+    let ran = place.path().join("ran");
+    let text = format!("touch {}", ran.display());
+    let to = place.path().join("to");
+    run(&mut local(&from, &to, &["-n", "--on-commit", &text])).expect(0);
+    assert!(!ran.exists());
+}
+
+#[test]
+fn over_ssh_it_runs_on_the_far_side() {
+    if !sshd::is_possible() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    source(&from);
+    let sshd = Sshd::start();
+    let log = sshd.home().join("log");
+    let text = logging(Path::new(&log));
+    let mut command = sshd.command("cp");
+    command
+        .args(["-r", "--on-commit", &text])
+        .arg(slashed(&from));
+    run(command.arg("dtn:to")).expect(0);
+    assert_eq!(logged(&log), all_once());
+    assert_eq!(contents(&sshd.home().join("to")), contents(&from));
+}
+
+#[test]
+fn between_two_daemons_it_runs_at_the_destination() {
+    let place = tempfile::tempdir().unwrap();
+    let log = place.path().join("log");
+    let named = format!("log={}", logging(&log));
+    for (one, two) in [
+        (&[DIAL][..], &["--write", "--command", &named][..]),
+        (&[], &["--write", "--command", &named, DIAL]),
+    ] {
+        let site = Site::new(one, two);
+        source(&site.root("one").join("data"));
+        let options = ["-r", "--on-commit", "other"];
+        run(&mut site.copy(&options, "data/", "to")).expect(4);
+        let options = ["-r", "--on-commit", "log"];
+        run(&mut site.copy(&options, "data/", "to")).expect(0);
+        assert_eq!(logged(&log), all_once());
+        fs::remove_file(&log).unwrap();
+    }
+}
+
+/// Where a path of a destination that is a link leads.
+#[test]
+fn the_path_is_where_the_file_is() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let (from, to, told) = (place.join("from"), place.join("to"), place.join("told"));
+    write(&from, b"file");
+    fs::create_dir(&to).unwrap();
+    symlink("to", place.join("link")).unwrap();
+    let text = format!("printf '%s' \"$1\" > '{}'", told.display());
+    let mut command = longhaul();
+    command.args(["cp", "--on-commit", &text]).arg(&from);
+    run(command.arg(place.join("link/named"))).expect(0);
+    let told = PathBuf::from(std::ffi::OsStr::from_bytes(&fs::read(told).unwrap()));
+    assert_eq!(told, to.join("named"));
+}
+
+/// More files than may wait for their command.
+#[test]
+fn what_commits_waits_for_commands_and_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for number in 0..1500 {
+        write(&from.join(number.to_string()), b"file");
+    }
+    let text = format!("echo >> '{}'", place.path().join("log").display());
+    run(&mut local(&from, &to, &["--on-commit", &text])).expect(0);
+    let log = fs::read(place.path().join("log")).unwrap();
+    assert_eq!(log.len(), 1500);
+}

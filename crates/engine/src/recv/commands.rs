@@ -1,0 +1,299 @@
+//! Runs a command for each file that is committed. A file counts as done when its command
+//! succeeded. Before it gets its name, it is kept durably that its command is to run: a later
+//! session of the same transfer runs what this one does not come to, or what failed.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::command::OnCommit;
+use longhaul_proto::digest::Checksum;
+use longhaul_proto::handshake::Operation;
+use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
+use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use longhaul_proto::receiver::Compared;
+
+use super::ReceiveSide;
+use super::parts::journal_failure;
+use crate::failure::failure_of;
+use crate::flows::{Flow, MAXIMUM_FLOWS};
+use crate::journal::JournalError;
+use crate::journal::digests::FileState;
+use crate::queue::lock;
+use crate::session::Transfer;
+use crate::shell;
+
+/// The layer's name.
+pub(super) const LAYER: &str = "on-commit";
+
+/// Files that may wait for their command; with more, what commits them waits.
+const MOST_WAITING: usize = 1024;
+
+/// A file that has its name, and whose command is to run.
+pub(crate) struct Committed {
+    entry: Entry,
+    digest: Option<Checksum>,
+    came: Came,
+}
+
+/// How it came: the state machine hears of its end accordingly.
+#[derive(Clone, Copy)]
+enum Came {
+    /// In pieces.
+    Large { generation: u32 },
+    /// In a pack.
+    Small,
+    /// In an earlier session.
+    Before,
+}
+
+impl Committed {
+    /// One that came in pieces.
+    pub fn large(entry: Entry, generation: u32, digest: Option<Checksum>) -> Committed {
+        let came = Came::Large { generation };
+        Committed {
+            entry,
+            digest,
+            came,
+        }
+    }
+
+    /// One that came in a pack.
+    pub fn small(entry: Entry, digest: Option<Checksum>) -> Committed {
+        let came = Came::Small;
+        Committed {
+            entry,
+            digest,
+            came,
+        }
+    }
+}
+
+/// Files whose command is to run, first come, first served.
+#[derive(Default)]
+pub(crate) struct Commands {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    files: VecDeque<Committed>,
+    closed: bool,
+}
+
+impl Commands {
+    /// One more; waits while too many wait. Dropped where no command runs any more: it is kept
+    /// that this one did not.
+    pub fn push(&self, file: Committed) {
+        let full = |waiting: &mut Waiting| !waiting.closed && waiting.files.len() >= MOST_WAITING;
+        let waited = self.changed.wait_while(lock(&self.waiting), full);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        if !waiting.closed {
+            waiting.files.push_back(file);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next one; none when no more run.
+    fn pop(&self) -> Option<Committed> {
+        let none = |waiting: &mut Waiting| !waiting.closed && waiting.files.is_empty();
+        let waited = self.changed.wait_while(lock(&self.waiting), none);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        let next = waiting.files.pop_front();
+        self.changed.notify_all();
+        next
+    }
+
+    /// No more run.
+    pub fn close(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.closed = true;
+        waiting.files.clear();
+        self.changed.notify_all();
+    }
+}
+
+impl ReceiveSide {
+    /// Commands at a time, where any run.
+    pub(super) fn jobs(&self, transfer: &Transfer) -> Option<usize> {
+        let jobs = self.destination.on_commit.as_ref()?.jobs as usize;
+        transfer
+            .runs_commands(self)
+            .then_some(jobs.min(MAXIMUM_FLOWS))
+    }
+}
+
+impl Transfer {
+    /// Whether a command runs for each file.
+    pub(super) fn runs_commands(&self, side: &ReceiveSide) -> bool {
+        let destination = &side.destination;
+        destination.on_commit.is_some()
+            && !destination.is_sink
+            && self.settings.operation == Operation::Copy
+    }
+
+    /// Whether one runs for this entry: none does for directories, links and the like.
+    pub(super) fn runs_command_for(&self, side: &ReceiveSide, entry: &Entry) -> bool {
+        matches!(entry.kind, EntryKind::File { .. }) && self.runs_commands(side)
+    }
+
+    /// Keeps that a command is to run for those of these that are files, before they get their
+    /// names.
+    pub(super) fn await_commands(
+        &self,
+        side: &ReceiveSide,
+        files: &[(&TreePath, &Entry)],
+    ) -> Result<(), JournalError> {
+        if !self.runs_commands(side) {
+            return Ok(());
+        }
+        let states = files.iter();
+        let states: Vec<FileState> = states.filter_map(|(path, e)| state_of(path, e)).collect();
+        side.destination.await_commands(&states)
+    }
+
+    /// What was compared, and the files among it for which a command has to run first: an earlier
+    /// session gave these their names, and their command did not succeed.
+    pub(super) fn awaiting_commands(
+        &self,
+        side: &ReceiveSide,
+        mut compared: Vec<(Entry, Compared)>,
+    ) -> (Vec<(Entry, Compared)>, Vec<Committed>) {
+        let mut awaited = Vec::new();
+        if !self.runs_commands(side) {
+            return (compared, awaited);
+        }
+        for (entry, found) in &mut compared {
+            let path = side.destination.path_of(&entry.path);
+            let state = || state_of(&path, entry);
+            if let Compared::Same(digest) = found
+                && state().is_some_and(|state| side.destination.awaits_command(&state))
+            {
+                awaited.push(Committed {
+                    entry: entry.clone(),
+                    digest: *digest,
+                    came: Came::Before,
+                });
+                *found = Compared::Later;
+            }
+        }
+        (compared, awaited)
+    }
+
+    /// A thread that runs commands.
+    pub(crate) fn run_commands(&self, side: &ReceiveSide, flow: &Flow) {
+        while let Some(file) = side.commands.pop() {
+            let result = flow.busy(|| self.run_command(side, &file));
+            if self.is_over() {
+                return;
+            }
+            if result.is_err() {
+                // A later session finds it by this one's claim.
+                side.parts.note_left_behind();
+            }
+            self.tell_command(file, result);
+        }
+    }
+
+    fn tell_command(&self, file: Committed, result: Result<(), Failure>) {
+        let Committed {
+            entry,
+            digest,
+            came,
+        } = file;
+        let wanted = digest.filter(|_| self.settings.digests);
+        match came {
+            Came::Large { generation } => self.tell_receiver(|receiver| {
+                receiver.handle_committed(entry.id, generation, result);
+            }),
+            Came::Small => self.tell_receiver(|receiver| {
+                let outcome = match result {
+                    Ok(()) => Outcome::Committed { digest: wanted },
+                    Err(failure) => Outcome::Failed(failure),
+                };
+                receiver.handle_packed(vec![(entry, outcome)]);
+            }),
+            Came::Before => self.tell_receiver(|receiver| {
+                let compared = match result {
+                    Ok(()) => Compared::Same(digest),
+                    Err(failure) => Compared::Refused(failure),
+                };
+                receiver.handle_contents_compared(entry, compared);
+            }),
+        };
+    }
+
+    fn run_command(&self, side: &ReceiveSide, file: &Committed) -> Result<(), Failure> {
+        let destination = &side.destination;
+        let shown = file.entry.path.to_string();
+        let Some(asked) = &destination.on_commit else {
+            return Ok(());
+        };
+        let owned = destination.ensure_owned();
+        owned.map_err(|error| journal_failure(&shown, &error))?;
+        let failed = |why: &str| {
+            let text = format!(
+                "{shown}: it is there, but its command did not succeed: {why}; the same command \
+                 runs that again"
+            );
+            Failure::new(FailureKind::Command, text)
+        };
+        let path = destination.path_of(&file.entry.path);
+        let command = command_for(side, asked, (file, &path));
+        let command = command.ok_or_else(|| {
+            failed("the path of the destination is not known: see that /proc is mounted")
+        })?;
+        let within = Duration::from_millis(asked.milliseconds);
+        let ran = shell::run(command, within, &|| !self.is_over());
+        let ran = ran.map_err(|error| failure_of("run a command for", &shown, &error))?;
+        if let Some(fault) = ran.fault() {
+            return Err(failed(&fault));
+        }
+        if let Some(state) = state_of(&path, &file.entry) {
+            destination.end_command(state);
+        }
+        Ok(())
+    }
+}
+
+/// What a file is kept by whose command is to run.
+fn state_of(path: &TreePath, entry: &Entry) -> Option<FileState> {
+    match &entry.kind {
+        EntryKind::File { identity, .. } => Some(FileState::of_command(path.as_bytes(), identity)),
+        _ => None,
+    }
+}
+
+/// The digest of a file that an earlier session brought, if that is known.
+fn known_digest(side: &ReceiveSide, file: &Committed, path: &TreePath) -> Option<Checksum> {
+    let folder = side.folders.find_in_copy(path.parent().as_ref()).ok()?;
+    let status = folder.directory().status_of(path.name()).ok()?;
+    side.destination.kept_digest(path, &file.entry, &status)
+}
+
+/// The command for a file, with its path on this host; `None` if nobody knows that.
+fn command_for(
+    side: &ReceiveSide,
+    asked: &OnCommit,
+    (file, path): (&Committed, &TreePath),
+) -> Option<std::process::Command> {
+    let directory = side.destination.anchor.location()?;
+    let name = OsStr::from_bytes(path.as_bytes());
+    let whole = directory.join(name);
+    let mut command = shell::command(&asked.command, &[whole.as_os_str()], &directory);
+    command
+        .env("LONGHAUL_PATH", &whole)
+        .env("LONGHAUL_NAME", name)
+        .env("LONGHAUL_SIZE", file.entry.size().to_string());
+    match file.digest.or_else(|| known_digest(side, file, path)) {
+        Some(Checksum::Blake3(digest)) => {
+            let digest = blake3::Hash::from_bytes(digest);
+            command.env("LONGHAUL_BLAKE3", digest.to_hex().as_str())
+        }
+        _ => command.env_remove("LONGHAUL_BLAKE3"),
+    };
+    Some(command)
+}

@@ -1,0 +1,72 @@
+//! Commands that run where files arrive, as a peer asks for them.
+
+use minicbor::bytes::ByteVec;
+use minicbor::{Decode, Encode};
+
+/// The longest text of a command, in bytes.
+pub const MAXIMUM_COMMAND_BYTES: usize = 4096;
+
+/// Most commands at a time.
+pub const MAXIMUM_JOBS: u32 = 64;
+
+/// The longest time that one may take, in milliseconds: a week.
+pub const LONGEST_MILLISECONDS: u64 = 7 * 24 * 3600 * 1000;
+
+/// A command that runs for each file, once that is committed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct OnCommit {
+    /// What a shell runs, 1 to [`MAXIMUM_COMMAND_BYTES`] without NUL. At a daemon it is the name of
+    /// one of its commands.
+    #[n(0)]
+    pub command: ByteVec,
+    /// Commands at a time, 1 to [`MAXIMUM_JOBS`].
+    #[n(1)]
+    pub jobs: u32,
+    /// Milliseconds that one may take, 1 to [`LONGEST_MILLISECONDS`].
+    #[n(2)]
+    pub milliseconds: u64,
+}
+
+impl OnCommit {
+    /// Whether a peer may ask for it.
+    pub fn is_valid(&self) -> bool {
+        is_command(&self.command)
+            && (1..=MAXIMUM_JOBS).contains(&self.jobs)
+            && (1..=LONGEST_MILLISECONDS).contains(&self.milliseconds)
+    }
+}
+
+/// Whether this can be a command's text.
+pub fn is_command(text: &[u8]) -> bool {
+    (1..=MAXIMUM_COMMAND_BYTES).contains(&text.len()) && !text.contains(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_bounded_and_read_as_it_was_said() {
+        for (command, jobs, milliseconds, valid) in [
+            (&b"true"[..], 1, 1, true),
+            (b"catalogue \xff", MAXIMUM_JOBS, LONGEST_MILLISECONDS, true),
+            (b"", 1, 1, false),
+            (b"a\0", 1, 1, false),
+            (&[b'x'; 4097], 1, 1, false),
+            (b"true", 0, 1, false),
+            (b"true", MAXIMUM_JOBS + 1, 1, false),
+            (b"true", 1, 0, false),
+            (b"true", 1, LONGEST_MILLISECONDS + 1, false),
+        ] {
+            let command = OnCommit {
+                command: command.to_vec().into(),
+                jobs,
+                milliseconds,
+            };
+            assert_eq!(command.is_valid(), valid, "{command:?}");
+            let bytes = minicbor::to_vec(&command).unwrap();
+            assert_eq!(minicbor::decode::<OnCommit>(&bytes).unwrap(), command);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Commands that run for files, as plain data.
+
+use longhaul_proto::command;
+use serde::{Deserialize, Serialize};
+
+use super::{Operation, TransferSpec};
+use crate::endpoint::Written;
+
+/// Commands at a time where nobody says.
+pub const USUAL_JOBS: u32 = 4;
+
+/// What one may take where nobody says, in milliseconds: ten minutes.
+pub const USUAL_COMMAND_SPAN: u64 = 600_000;
+
+/// A command that runs for each file that is committed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnCommit {
+    /// What a shell runs, 1 to 4096 bytes; at a daemon the name of one of its commands.
+    pub command: Written,
+    /// Commands at a time, 1 to 64.
+    #[serde(default = "usual_jobs")]
+    pub jobs: u32,
+    /// Milliseconds that one may take, from 1 to 7 days.
+    #[serde(default = "usual_span")]
+    pub milliseconds: u64,
+}
+
+fn usual_jobs() -> u32 {
+    USUAL_JOBS
+}
+
+fn usual_span() -> u64 {
+    USUAL_COMMAND_SPAN
+}
+
+impl OnCommit {
+    /// As the receiving end hears it.
+    pub fn asked(&self) -> command::OnCommit {
+        command::OnCommit {
+            command: self.command.as_bytes().to_vec().into(),
+            jobs: self.jobs,
+            milliseconds: self.milliseconds,
+        }
+    }
+}
+
+impl TransferSpec {
+    /// What the receiving end runs for each file that is committed; nothing if it commits none.
+    pub(crate) fn asked_on_commit(&self) -> Option<Box<command::OnCommit>> {
+        let asked = self.on_commit.as_ref();
+        let asked = asked.filter(|_| self.operation == Operation::Copy)?;
+        Some(Box::new(asked.asked()))
+    }
+}
