@@ -285,6 +285,7 @@ const CP_EXAMPLES: &str = "Examples:
   longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
   longhaul cp -r --delete --backup-dir ../old data/ h:mirror keeps what it replaces or deletes
   longhaul cp -r --on-commit 'ingest \"$1\"' data host:archive   runs that there for each file
+  longhaul cp -r --filter-cmd 'zstd -dc' run.zst/ host:run   files become what that writes
   longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
   longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
   longhaul cp -r --mptcp data user@host:archive              over several paths at once
@@ -742,8 +743,7 @@ fn parse_expiry(text: &str) -> Result<Expiry, String> {
 }
 
 fn parse_command(text: &str) -> Result<(String, String), String> {
-    let parts = text.split_once('=');
-    let (name, command) = parts.ok_or("write NAME=CMD")?;
+    let (name, command) = text.split_once('=').ok_or("write NAME=CMD")?;
     Ok((name.to_owned(), command.to_owned()))
 }
 

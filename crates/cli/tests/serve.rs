@@ -394,6 +394,7 @@ fn one_file_to(path: &[u8]) -> Request {
         tells_omitted: false,
         backup: None,
         on_commit: None,
+        filter: None,
     }
 }
 
@@ -434,6 +435,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 moves_away: false,
                 backup: None,
                 on_commit: None,
+                filter: None,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

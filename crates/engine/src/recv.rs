@@ -11,7 +11,8 @@
 //!   state machine's ledger, and gives files their names; `standing` asks
 //!   whether the file system is still up;
 //! - [`stream`] takes one stream of data instead of files;
-//! - [`commands`] runs a command for each file that is committed;
+//! - `filter` puts a command between what comes and what gets a file's name;
+//! - `commands` runs a command for each file that is committed;
 //! - [`backup`] keeps what is replaced or deleted, where somebody asked for it;
 //! - `deletion` removes what the source does not have, once everything is copied;
 //! - [`compare`] says what is there already, `contents` reads whether that is the same.
@@ -25,6 +26,7 @@ pub mod compare;
 mod contents;
 mod deletion;
 mod extras;
+mod filter;
 pub mod folders;
 pub mod keeper;
 pub mod keeping;
@@ -71,6 +73,7 @@ use compare::Listed;
 use contents::ToRead;
 use deletion::Deletions;
 use extras::Extras;
+use filter::Filtering;
 use folders::Folders;
 use landing::Destination;
 use parts::Parts;
@@ -108,6 +111,8 @@ pub struct ReceiveSide {
     pub(crate) renames: Pace,
     /// Files whose command is still to run.
     pub(crate) commands: Commands,
+    /// Files that wait for the command that they go through.
+    pub(crate) filtering: Filtering,
     /// Directories that are done, and have something of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
     direct: AtomicBool,
@@ -118,6 +123,7 @@ pub struct ReceiveSide {
     comparers: OnceLock<FlowGroup>,
     content_comparers: OnceLock<FlowGroup>,
     command_runners: OnceLock<FlowGroup>,
+    filters: OnceLock<FlowGroup>,
 }
 
 impl ReceiveSide {
@@ -152,6 +158,7 @@ impl ReceiveSide {
             syncs: Pace::default(),
             renames: Pace::default(),
             commands: Commands::default(),
+            filtering: Filtering::default(),
             unswept: Mutex::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),
@@ -161,6 +168,7 @@ impl ReceiveSide {
             comparers: OnceLock::new(),
             content_comparers: OnceLock::new(),
             command_runners: OnceLock::new(),
+            filters: OnceLock::new(),
         }
     }
 
@@ -295,6 +303,14 @@ impl Stages for ReceiveSide {
         let runners = group(both, commands::LAYER, |side, transfer, flow| {
             transfer.run_commands(side, flow);
         });
+        let filters = group(both, filter::LAYER, |side, transfer, flow| {
+            transfer.run_filters(side, flow);
+        });
+        if let Some(jobs) = self.filters(transfer) {
+            need(transfer, filters.set(jobs));
+            // It is set once, here.
+            let _ = self.filters.set(filters);
+        }
         if let Some(jobs) = self.jobs(transfer) {
             need(transfer, runners.set(jobs));
             // It is set once, here.
@@ -315,12 +331,13 @@ impl Stages for ReceiveSide {
         self.listed.close();
         self.to_read.close();
         self.commands.close();
+        self.filtering.close();
         let join = |groups: &[&OnceLock<FlowGroup>]| {
             for group in groups.iter().filter_map(|group| group.get()) {
                 group.join();
             }
         };
-        join(&[&self.decompressors, &self.writers]);
+        join(&[&self.decompressors, &self.writers, &self.filters]);
         // Streams' own threads begin nothing any more.
         self.staging.wait_for_writers();
         // What they wrote is still committed.
@@ -366,7 +383,8 @@ impl Stages for ReceiveSide {
             commit.utilisation = commit.utilisation.max(small.utilisation);
         }
         layers.push(open);
-        layers.extend(self.command_runners.get().map(FlowGroup::usage));
+        let commands = [&self.command_runners, &self.filters].into_iter();
+        layers.extend(commands.filter_map(|group| group.get().map(FlowGroup::usage)));
         layers
     }
 

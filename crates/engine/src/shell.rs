@@ -4,10 +4,9 @@
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -30,6 +29,9 @@ const KEPT_BYTES: usize = 4096;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4096;
+
+/// Bytes of output that are read at once: what a pipe holds.
+const OUTPUT_BYTES: usize = 64 << 10;
 
 /// The shell's own name in its messages.
 const SHELL_NAME: &str = "longhaul";
@@ -77,22 +79,20 @@ impl Ran {
 /// The last line that has anything in it.
 fn last_line(said: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(said);
-    let lines = text.lines().map(str::trim);
-    lines
-        .filter(|line| !line.is_empty())
-        .next_back()
-        .map(str::to_owned)
+    let mut lines = text.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// `sh -c TEXT`, with its arguments, in a directory.
-pub fn command(text: &[u8], arguments: &[&OsStr], directory: &Path) -> Command {
+/// `sh -c TEXT`, with its arguments. It runs in `/`: many programs run what they find in the
+/// directory that they are started in, and others may write to a destination.
+pub fn command(text: &[u8], arguments: &[&OsStr]) -> Command {
     let mut command = Command::new("/bin/sh");
     command
         .arg("-c")
         .arg(OsStr::from_bytes(text))
         .arg(SHELL_NAME)
         .args(arguments)
-        .current_dir(directory)
+        .current_dir("/")
         .stdin(Stdio::null())
         .process_group(0);
     command
@@ -111,18 +111,42 @@ pub fn run(mut command: Command, within: Duration, wanted: &dyn Fn() -> bool) ->
     let child = command.spawn()?;
     // It has the other end of the pipe too.
     drop(command);
-    let mut running = Running::new(child);
     let mut said = Said::new(reader);
-    let ended = running.watch(&mut said, within, wanted);
-    // Nothing else has its number yet: it was not waited for.
-    running.signal(Signal::KILL);
-    let status = running.child.wait()?;
-    running.reaped = true;
+    let ended = Running::new(child).finish(&mut said, within, wanted)?;
     said.read_rest();
-    Ok(Ran {
-        ended: ended.unwrap_or(Ended::Itself(status)),
-        said: said.last,
-    })
+    let said = said.last;
+    Ok(Ran { ended, said })
+}
+
+/// The same of a command that reads `input`, and whose output goes to `take`, part by part. It
+/// need not read all.
+///
+/// # Errors
+///
+/// As [`run`], and what `take` returns: the command is killed then.
+pub fn pipe(
+    mut command: Command,
+    input: OwnedFd,
+    take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    within: Duration,
+    wanted: &dyn Fn() -> bool,
+) -> io::Result<Ran> {
+    let (output, standard) = io::pipe()?;
+    let (reader, errors) = io::pipe()?;
+    command.stdin(input).stdout(standard).stderr(errors);
+    let child = command.spawn()?;
+    // It has the other ends of the pipes too.
+    drop(command);
+    let mut piped = Piped {
+        said: Said::new(reader),
+        output: Some(output),
+        take,
+        room: vec![0; OUTPUT_BYTES],
+    };
+    let ended = Running::new(child).finish(&mut piped, within, wanted)?;
+    piped.said.read_rest();
+    let said = piped.said.last;
+    Ok(Ran { ended, said })
 }
 
 /// A command that runs, and does not outlive this.
@@ -149,13 +173,39 @@ impl Running {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
+    /// Waits for its end, and ends what it started.
+    fn finish(
+        mut self,
+        heard: &mut dyn Hear,
+        within: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> io::Result<Ended> {
+        let until = Instant::now() + within;
+        let ended = self.watch(heard, within, wanted);
+        let ended = ended.and_then(|ended| match ended {
+            // What it started may still write.
+            None => heard.hear_rest(until, wanted).map(|()| None),
+            ended => Ok(ended),
+        });
+        // Nothing else has its number yet: it was not waited for.
+        self.signal(Signal::KILL);
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(ended?.unwrap_or(Ended::Itself(status)))
+    }
+
     /// Waits for its end; gives why it was ended, `None` if it ended by itself.
-    fn watch(&self, said: &mut Said, within: Duration, wanted: &dyn Fn() -> bool) -> Option<Ended> {
+    fn watch(
+        &self,
+        heard: &mut dyn Hear,
+        within: Duration,
+        wanted: &dyn Fn() -> bool,
+    ) -> io::Result<Option<Ended>> {
         let began = Instant::now();
         let why = loop {
             let left = within.saturating_sub(began.elapsed());
-            if self.await_end(said, left.min(LOOK_EVERY)) {
-                return None;
+            if self.await_end(heard, left.min(LOOK_EVERY))? {
+                return Ok(None);
             }
             match (wanted(), left.is_zero()) {
                 (false, _) => break Ended::Unwanted,
@@ -166,22 +216,22 @@ impl Running {
         self.signal(Signal::TERM);
         let told = Instant::now();
         while told.elapsed() < GRACE {
-            if self.await_end(said, LOOK_EVERY) {
+            if self.await_end(heard, LOOK_EVERY)? {
                 break;
             }
         }
-        Some(why)
+        Ok(Some(why))
     }
 
     /// Reads what it says for a while; whether it ended.
-    fn await_end(&self, said: &mut Said, longest: Duration) -> bool {
+    fn await_end(&self, heard: &mut dyn Hear, longest: Duration) -> io::Result<bool> {
         let longest = match self.ending {
             Some(_) => longest,
             None => longest.min(LOOK_OFTEN),
         };
         let ending = self.ending.as_ref().map(AsFd::as_fd);
-        said.read_once(ending, longest);
-        self.has_ended()
+        heard.hear(ending, longest)?;
+        Ok(self.has_ended())
     }
 
     fn has_ended(&self) -> bool {
@@ -200,6 +250,87 @@ impl Drop for Running {
     }
 }
 
+/// Takes what a command writes.
+trait Hear {
+    /// Waits for something to be written, or for the end of a process.
+    fn hear(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> io::Result<()>;
+
+    /// The rest, of a command that ended by itself.
+    fn hear_rest(&mut self, _until: Instant, _wanted: &dyn Fn() -> bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Hear for Said {
+    fn hear(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> io::Result<()> {
+        self.read_once(ending, longest);
+        Ok(())
+    }
+}
+
+/// What a filter says, and its output.
+struct Piped<'a> {
+    said: Said,
+    /// `None` once all came.
+    output: Option<PipeReader>,
+    take: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
+    room: Vec<u8>,
+}
+
+impl Hear for Piped<'_> {
+    fn hear(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> io::Result<()> {
+        let spoken = self.said.reader.as_ref().map(AsFd::as_fd);
+        let written = self.output.as_ref().map(AsFd::as_fd);
+        wait_for([written, spoken, ending], longest);
+        self.said.read_once(None, Duration::ZERO);
+        self.read_output(Duration::ZERO).map(drop)
+    }
+
+    fn hear_rest(&mut self, until: Instant, wanted: &dyn Fn() -> bool) -> io::Result<()> {
+        while self.output.is_some() {
+            self.read_output(LOOK_EVERY)?;
+            if self.output.is_some() && (!wanted() || Instant::now() > until) {
+                let text = "the command ended, and what it started holds its output open";
+                return Err(io::Error::other(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Piped<'_> {
+    /// Takes a part of the output; false if there is none.
+    fn read_output(&mut self, longest: Duration) -> io::Result<bool> {
+        let Some(output) = &mut self.output else {
+            return Ok(false);
+        };
+        if !wait_for([Some(output.as_fd()), None, None], longest) {
+            return Ok(false);
+        }
+        match output.read(&mut self.room) {
+            Ok(0) => self.output = None,
+            Ok(count) => (self.take)(&self.room[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+}
+
+/// Waits for one of these; whether it is the first one.
+fn wait_for(descriptors: [Option<BorrowedFd<'_>>; 3], longest: Duration) -> bool {
+    let is_first_there = descriptors[0].is_some();
+    let mut waited: Vec<PollFd<'_>> = descriptors
+        .into_iter()
+        .flatten()
+        .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+        .collect();
+    let longest = Timespec::try_from(longest).ok();
+    // A signal is no end: it is looked again.
+    let _ = poll(&mut waited, longest.as_ref());
+    is_first_there && waited.first().is_some_and(|it| !it.revents().is_empty())
+}
+
 /// What a command says.
 struct Said {
     /// None once nobody can say anything any more.
@@ -216,22 +347,9 @@ impl Said {
     }
 
     /// Waits for something to be said, or for the end of a process; false where nothing was said.
-    fn read_once(
-        &mut self,
-        ending: Option<std::os::fd::BorrowedFd<'_>>,
-        longest: Duration,
-    ) -> bool {
+    fn read_once(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> bool {
         let spoken = self.reader.as_ref().map(AsFd::as_fd);
-        let mut waited: Vec<PollFd<'_>> = [spoken, ending]
-            .into_iter()
-            .flatten()
-            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
-            .collect();
-        let longest = Timespec::try_from(longest).ok();
-        // A signal is no end: it is looked again.
-        let _ = poll(&mut waited, longest.as_ref());
-        let is_said = spoken.is_some() && waited.first().is_some_and(|it| !it.revents().is_empty());
-        is_said && self.read()
+        wait_for([spoken, ending, None], longest) && self.read()
     }
 
     /// Reads what there is; false at the end.
@@ -276,7 +394,7 @@ mod tests {
 
     fn sh(text: &str, arguments: &[&str]) -> Command {
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-        command(text.as_bytes(), &arguments, Path::new("/"))
+        command(text.as_bytes(), &arguments)
     }
 
     fn ran(text: &str, arguments: &[&str]) -> Ran {
@@ -323,6 +441,46 @@ mod tests {
         let sleeper = String::from_utf8(ran.said.clone()).unwrap();
         assert!(is_gone(sleeper.lines().next().unwrap()));
         assert!(ran.fault().unwrap().starts_with("it took too long"));
+    }
+
+    fn piped(text: &str, input: &[u8]) -> (Ran, Vec<u8>) {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, input).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let mut output = Vec::new();
+        let mut take = |part: &[u8]| {
+            output.extend_from_slice(part);
+            Ok(())
+        };
+        let ran = pipe(sh(text, &[]), file.into(), &mut take, LONG, &|| true).unwrap();
+        (ran, output)
+    }
+
+    #[test]
+    fn a_filter_need_not_read_all_and_its_output_comes_whole() {
+        let input = vec![b'x'; 3 << 20];
+        let (ran, output) = piped("echo words >&2; tr x y", &input);
+        assert_eq!(ran.fault(), None);
+        assert_eq!(output, vec![b'y'; 3 << 20]);
+        assert_eq!(ran.said, b"words\n");
+        let (ran, output) = piped("head -c 3", &input);
+        assert_eq!((ran.fault(), &output[..]), (None, &b"xxx"[..]));
+        let (ran, output) = piped("true", b"");
+        assert_eq!((ran.fault(), &output[..]), (None, &b""[..]));
+        // The shell ends before what it started.
+        let (ran, output) = piped("{ sleep 0.3; echo late; } & exit 0", b"");
+        assert_eq!((ran.fault(), &output[..]), (None, &b"late\n"[..]));
+        let (ran, _) = piped("head -c 3; echo no >&2; exit 7", &input);
+        assert_eq!(ran.fault().unwrap(), "it ended with exit code 7: no");
+    }
+
+    #[test]
+    fn a_filter_whose_output_cannot_be_taken_is_ended() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let mut take = |_: &[u8]| Err(io::ErrorKind::StorageFull.into());
+        let text = sh("yes", &[]);
+        let error = pipe(text, file.into(), &mut take, LONG, &|| true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

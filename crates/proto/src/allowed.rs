@@ -4,7 +4,7 @@
 use minicbor::{Decode, Encode};
 
 use crate::backup::Backup;
-use crate::command::OnCommit;
+use crate::command::FileCommand;
 use crate::handshake::{MAXIMUM_SOURCES, Operation, Request, RequestPath, Role};
 use crate::keeping::Keeping;
 
@@ -50,7 +50,10 @@ pub struct Allowed {
     /// A command runs for each file that is committed; where the host sends, its request is for
     /// exactly this.
     #[n(30)]
-    pub on_commit: Option<Box<OnCommit>>,
+    pub on_commit: Option<Box<FileCommand>>,
+    /// The same of a command whose output becomes the file.
+    #[n(31)]
+    pub filter: Option<Box<FileCommand>>,
 }
 
 impl Allowed {
@@ -77,6 +80,7 @@ impl Allowed {
             && (self.moves_away || !request.moves_away)
             && (self.role == Role::Receiver || self.backup == request.backup)
             && (self.role == Role::Receiver || self.on_commit == request.on_commit)
+            && (self.role == Role::Receiver || self.filter == request.filter)
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))

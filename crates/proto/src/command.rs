@@ -12,10 +12,10 @@ pub const MAXIMUM_JOBS: u32 = 64;
 /// The longest time that one may take, in milliseconds: a week.
 pub const LONGEST_MILLISECONDS: u64 = 7 * 24 * 3600 * 1000;
 
-/// A command that runs for each file, once that is committed.
+/// A command that runs for each file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-pub struct OnCommit {
+pub struct FileCommand {
     /// What a shell runs, 1 to [`MAXIMUM_COMMAND_BYTES`] without NUL. At a daemon it is the name of
     /// one of its commands.
     #[n(0)]
@@ -28,7 +28,7 @@ pub struct OnCommit {
     pub milliseconds: u64,
 }
 
-impl OnCommit {
+impl FileCommand {
     /// Whether a peer may ask for it.
     pub fn is_valid(&self) -> bool {
         is_command(&self.command)
@@ -59,14 +59,14 @@ mod tests {
             (b"true", 1, 0, false),
             (b"true", 1, LONGEST_MILLISECONDS + 1, false),
         ] {
-            let command = OnCommit {
+            let command = FileCommand {
                 command: command.to_vec().into(),
                 jobs,
                 milliseconds,
             };
             assert_eq!(command.is_valid(), valid, "{command:?}");
             let bytes = minicbor::to_vec(&command).unwrap();
-            assert_eq!(minicbor::decode::<OnCommit>(&bytes).unwrap(), command);
+            assert_eq!(minicbor::decode::<FileCommand>(&bytes).unwrap(), command);
         }
     }
 }

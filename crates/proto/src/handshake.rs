@@ -21,7 +21,7 @@ use minicbor::{Decode, Encode};
 use crate::allowed::Allowed;
 use crate::backup::Backup;
 use crate::block::{Codec, HeaderKey};
-use crate::command::OnCommit;
+use crate::command::FileCommand;
 use crate::criteria::Criteria;
 use crate::deletion::Deletion;
 use crate::digest::Integrity;
@@ -91,10 +91,12 @@ impl Feature {
     /// Owners, special files and privileged attributes are kept in attributes that any user may set
     /// ([`Keeping::as_attribute`]).
     pub const FAKE_SUPER: Feature = Feature(36);
-    /// A command runs for each file that is committed ([`OnCommit`]).
+    /// A command runs for each file that is committed ([`FileCommand`]).
     pub const ON_COMMIT: Feature = Feature(40);
+    /// What comes of a file goes through a command before it gets its name ([`FileCommand`]).
+    pub const FILTER: Feature = Feature(41);
     /// Everything this version knows.
-    pub const ALL: [Feature; 22] = [
+    pub const ALL: [Feature; 23] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -117,6 +119,7 @@ impl Feature {
         Feature::TOLD_RULES,
         Feature::FAKE_SUPER,
         Feature::ON_COMMIT,
+        Feature::FILTER,
     ];
 }
 
@@ -490,7 +493,10 @@ pub struct Request {
     pub backup: Option<Box<Backup>>,
     /// A command that a receiving acceptor runs for each file that is committed.
     #[n(60)]
-    pub on_commit: Option<Box<OnCommit>>,
+    pub on_commit: Option<Box<FileCommand>>,
+    /// A command whose output becomes the file at a receiving acceptor.
+    #[n(61)]
+    pub filter: Option<Box<FileCommand>>,
 }
 
 /// A path at the acceptor.
@@ -687,6 +693,7 @@ impl Request {
             .chain(self.tells_omitted.then_some(Feature::OMITTED))
             .chain(self.backup.as_ref().map(|_| Feature::BACKUP))
             .chain(self.on_commit.as_ref().map(|_| Feature::ON_COMMIT))
+            .chain(self.filter.as_ref().map(|_| Feature::FILTER))
             .chain(
                 self.is_filtered_verify()
                     .then_some(Feature::FILTERED_VERIFY),
@@ -755,6 +762,13 @@ impl Request {
             })
             && self.backup.as_ref().is_none_or(|backup| {
                 self.operation != Operation::Verify && backup.is_valid()
+            })
+            && self.filter.as_ref().is_none_or(|command| {
+                self.role == Role::Sender
+                    && self.operation != Operation::Verify
+                    && command.is_valid()
+                    && !self.compares_contents()
+                    && !self.criteria.size_only
             })
             && self.on_commit.as_ref().is_none_or(|command| {
                 self.role == Role::Sender

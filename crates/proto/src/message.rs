@@ -362,9 +362,6 @@ pub enum FailureKind {
     /// It grew while it was copied: its front is there.
     #[n(13)]
     Grew,
-    /// It is there, and the command that runs for each committed file did not succeed.
-    #[n(20)]
-    Command,
 }
 
 /// Why one entry failed; the others continue.

@@ -6,11 +6,13 @@
 //! - [`progress`]: the progress line
 //! - [`summary`]: the lines at the end
 //! - [`notices`]: what a destination did not keep
+//! - [`options`]: what is wrong with a command, by its options
 
 pub mod entries;
 pub mod jobs;
 pub mod json;
 pub mod notices;
+pub mod options;
 pub mod progress;
 mod step_rate;
 pub mod summary;

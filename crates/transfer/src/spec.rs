@@ -29,7 +29,7 @@ use crate::rate_limit::BandwidthLimit;
 use crate::settings::ConnectionSettings;
 
 pub use backup::Backup;
-pub use commands::{OnCommit, USUAL_COMMAND_SPAN, USUAL_JOBS};
+pub use commands::{FileCommand, USUAL_COMMAND_SPAN, USUAL_JOBS};
 pub use criteria::Criteria;
 pub use deletion::Deletion;
 pub use error::SpecError;
@@ -85,7 +85,10 @@ pub struct TransferSpec {
     pub backup: Option<Backup>,
     /// A command that runs at the destination for each file that is committed; none: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_commit: Option<OnCommit>,
+    pub on_commit: Option<FileCommand>,
+    /// A command at the destination whose output becomes the file; none: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_command: Option<FileCommand>,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -323,6 +326,7 @@ impl TransferSpec {
             deletion: None,
             backup: None,
             on_commit: None,
+            filter_command: None,
             verification: Verification::default(),
             compression: USUAL_COMPRESSION,
             element_bytes: None,

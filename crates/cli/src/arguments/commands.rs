@@ -1,21 +1,19 @@
 //! Commands that `cp` runs for files.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use clap::Args;
-use longhaul_transfer::spec::OnCommit;
+use longhaul_transfer::spec::FileCommand;
 
 const HEADING: &str = "Commands for files";
 
 /// The options.
 #[derive(Clone, Debug, Args)]
 pub struct CommandArguments {
-    /// Run this at the destination for each file, once it is durable under its name: sh -c CMD,
-    /// with the file's path as $1 and LONGHAUL_PATH. If it does not succeed, the file stays and
-    /// counts as failed, and the same command runs it again. At a daemon CMD is the name of one of
-    /// its commands. docs/commands.md has more.
+    /// Run this at the destination for each file that is durable there: sh -c CMD, with its path as
+    /// $1. If that fails, the file counts as failed, and CMD runs again with the same command. At a
+    /// daemon CMD is the name of one of its commands (docs/commands.md).
     #[arg(long, value_name = "CMD", help_heading = HEADING)]
     pub on_commit: Option<OsString>,
     /// Run this many at a time, at most 64.
@@ -24,17 +22,28 @@ pub struct CommandArguments {
     /// End one that takes longer.
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = longhaul_units::parse_span, help_heading = HEADING)]
     pub on_commit_timeout: Duration,
+    /// Have each file go through CMD where it arrives (sh -c): its output becomes the file. If that
+    /// fails, nothing gets the file's name. Later copies compare times alone. At a daemon as above.
+    #[arg(long, value_name = "CMD", help_heading = HEADING)]
+    pub filter_cmd: Option<OsString>,
+    /// Run this many of them at a time, at most 64.
+    #[arg(long, value_name = "N", default_value = "4", help_heading = HEADING)]
+    pub filter_flows: u32,
+    /// End one that takes longer.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = longhaul_units::parse_span, help_heading = HEADING)]
+    pub filter_timeout: Duration,
 }
 
 impl CommandArguments {
     /// For a specification; `None` if nothing runs.
-    pub fn on_commit(&self) -> Option<OnCommit> {
-        let command = self.on_commit.as_ref()?;
-        let milliseconds = self.on_commit_timeout.as_millis();
-        Some(OnCommit {
-            command: command.as_bytes().to_vec().into(),
-            jobs: self.on_commit_jobs,
-            milliseconds: u64::try_from(milliseconds).unwrap_or(u64::MAX),
-        })
+    pub fn on_commit(&self) -> Option<FileCommand> {
+        let command = self.on_commit.as_ref();
+        command.map(|text| FileCommand::new(text, self.on_commit_jobs, self.on_commit_timeout))
+    }
+
+    /// The same of what files go through.
+    pub fn filter(&self) -> Option<FileCommand> {
+        let command = self.filter_cmd.as_ref();
+        command.map(|text| FileCommand::new(text, self.filter_flows, self.filter_timeout))
     }
 }

@@ -44,10 +44,9 @@ What is deleted (nothing otherwise):
   -b, --backup              keep what is replaced or deleted, with a ~ at its end
       --backup-dir DIR, --suffix TEXT
 
-What runs for each file:
+Limits, accounts, and commands for each file:
       --on-commit CMD       at the destination, with the file's path as $1, once it is durable
-
-Limits and accounts:
+      --filter-cmd CMD      there, with the file as its input: its output becomes the file
       --report FILE         what became of each entry, as lines of JSON
       --log-file FILE       the same for people, with the time
       --max-errors N        end after more failures than N

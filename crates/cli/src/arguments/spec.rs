@@ -7,10 +7,11 @@ use std::time::Duration;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::filter_rules::end_with_slash;
 use longhaul_transfer::planning::choice::read_plan;
+use longhaul_transfer::rendering::options::by_options;
 use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
 use longhaul_transfer::spec::{
-    self, Digests, Filter, FixedFlows, Limits, Operation, Selection, SpecError, TransferSpec,
-    ValidSpec, Verification,
+    self, Digests, Filter, FixedFlows, Limits, Operation, Selection, TransferSpec, ValidSpec,
+    Verification,
 };
 use longhaul_transfer::third_party::job_protocol::Shown;
 
@@ -26,6 +27,7 @@ impl CopyArguments {
     /// # Errors
     ///
     /// Which option makes no sense.
+    // tidy: long because it is one value with all its fields.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
         let mut paths = self.paths.clone();
         let filter = self.filters.filter()?;
@@ -65,6 +67,7 @@ impl CopyArguments {
             deletion: self.deletion.deletion(),
             backup: self.deletion.backup(),
             on_commit: self.commands.on_commit(),
+            filter_command: self.commands.filter(),
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,
@@ -254,64 +257,4 @@ fn milliseconds(expiry: Expiry) -> Option<u64> {
 fn valid(spec: TransferSpec) -> Result<ValidSpec, Stop> {
     let valid = spec.validate();
     valid.map_err(|error| Stop::new(Exit::Usage, by_options(&error)))
-}
-
-/// What is wrong, with the options instead of the fields.
-fn by_options(error: &SpecError) -> String {
-    match error {
-        SpecError::NoSource => "name a source and, last, a destination",
-        SpecError::Mixed => {
-            "some sources are here and some at another host: copy them with two commands"
-        }
-        SpecError::DifferentHosts => {
-            "the sources are at different hosts: copy them with one command each"
-        }
-        SpecError::SameName(text) => text,
-        SpecError::NullSource => "null: is a destination; a source of zeros is zero:SIZE",
-        SpecError::ZeroDestination => "zero: is a source; a destination without a disk is null:",
-        SpecError::DigestsNeeded => {
-            "--verify, --manifest, --checksum and --move need digests: leave out --integrity checksum"
-        }
-        SpecError::Paired => {
-            "with --stack paired each stream has one thread at either end: leave out --readers, \
-             --compressors, --decompressors, --writers, --policy and --plan, or --stack paired"
-        }
-        SpecError::PipeAlone => "- is one stream of data: with it there is one source",
-        SpecError::PipeOnce => {
-            "- is read or written once: --dry-run, --verify and --manifest need files; the \
-             summary tells the digest of what came from standard input"
-        }
-        SpecError::PipePaired => {
-            "with --stack paired a pipe that nobody reads would stop the streams: leave out \
-             --stack, or copy to a file"
-        }
-        SpecError::PipeCompared => {
-            "- is a stream: what is compared are files and trees that are there"
-        }
-        SpecError::ClearOverSsh => {
-            "over SSH data are always encrypted: leave --data-security clear out, or copy to a \
-             daemon (longhaul serve --allow-clear)"
-        }
-        SpecError::PipeJudged => {
-            "- and null: have no size and time: --checksum, --update and the like are for files"
-        }
-        SpecError::Move(text) => return format!("--move: {text}"),
-        SpecError::Retries(text) => return format!("--retries: {text}"),
-        SpecError::Deletion(text) => return format!("--delete: {text}"),
-        SpecError::Backup(text) => return format!("--backup: {text}"),
-        SpecError::OnCommit(text) => return format!("--on-commit: {text}"),
-        SpecError::Filter(text) | SpecError::Keep(text) => text,
-        SpecError::FilesOfOne => {
-            "the files of --files-from lie beneath one source: name one, and the destination"
-        }
-        SpecError::Version(_)
-        | SpecError::OneSource
-        | SpecError::Range { .. }
-        | SpecError::DryRun
-        | SpecError::Compared
-        | SpecError::Trust
-        | SpecError::Certificate
-        | SpecError::NicePaths => return error.to_string(),
-    }
-    .to_owned()
 }

@@ -77,17 +77,13 @@ impl FileState {
         FileState(state)
     }
 
-    /// Of a file at a path beneath the anchor that a command runs for, by its source: the file
-    /// itself may not have its name yet.
+    /// Of a file at a path beneath the anchor that a command runs for, by what a later session
+    /// takes an unchanged source for: its size and time.
     pub fn of_command(path: &[u8], source: &SourceIdentity) -> FileState {
         let mut hasher = blake3::Hasher::new_derive_key(COMMAND_CONTEXT);
-        for number in [source.inode, source.size] {
-            hasher.update(&number.to_le_bytes());
-        }
-        for time in [source.modified, source.changed] {
-            hasher.update(&time.seconds.to_le_bytes());
-            hasher.update(&time.nanoseconds.to_le_bytes());
-        }
+        hasher.update(&source.size.to_le_bytes());
+        hasher.update(&source.modified.seconds.to_le_bytes());
+        hasher.update(&source.modified.nanoseconds.to_le_bytes());
         hasher.update(path);
         let mut state = [0; FILE_BYTES];
         state.copy_from_slice(&hasher.finalize().as_bytes()[..FILE_BYTES]);
@@ -188,10 +184,27 @@ impl KeptDigests {
         self.append(&[(file, RAN)]);
     }
 
-    /// Whether an earlier session left a file of which the command did not succeed.
+    /// Whether an earlier session left a file of which the command did not succeed; after
+    /// [`KeptDigests::prepare`].
     pub fn awaits_command(&self, file: &FileState) -> bool {
-        let found = self.index().and_then(|index| index.find(self, file).ok()?);
-        found.is_some_and(|(_, value)| value == AWAITED)
+        match self.index().map(|index| index.find(self, file)) {
+            Some(Ok(found)) => found.is_some_and(|(_, value)| value == AWAITED),
+            // Once too often is better than never.
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
+    /// Makes what is needed to find records.
+    ///
+    /// # Errors
+    ///
+    /// If the temporary file for it cannot be made or filled.
+    pub fn prepare(&self) -> io::Result<()> {
+        let index = Index::build(self, self.earlier)?;
+        // Nobody else has made it meanwhile: the session is about to begin.
+        let _ = self.index.set(index);
+        Ok(())
     }
 
     /// Makes what was appended durable.

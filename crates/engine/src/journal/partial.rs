@@ -133,6 +133,11 @@ impl Partial {
         &self.file
     }
 
+    /// The name of the partial file in its directory.
+    pub fn part_name(&self) -> &[u8] {
+        &self.part_name
+    }
+
     /// Whether nobody took the file over; one `fstat`. To be asked before each
     /// write, so that a fenced session stops soon; what must not go wrong is
     /// asked again under the gate.

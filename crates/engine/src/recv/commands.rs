@@ -5,10 +5,12 @@
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_proto::command::OnCommit;
+use longhaul_proto::command::FileCommand;
+use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
@@ -39,14 +41,13 @@ pub(crate) struct Committed {
 }
 
 /// How it came: the state machine hears of its end accordingly.
-#[derive(Clone, Copy)]
 enum Came {
     /// In pieces.
     Large { generation: u32 },
     /// In a pack.
     Small,
-    /// In an earlier session.
-    Before,
+    /// In an earlier session: what was found of it.
+    Before(Compared),
 }
 
 impl Committed {
@@ -169,15 +170,19 @@ impl Transfer {
         for (entry, found) in &mut compared {
             let path = side.destination.path_of(&entry.path);
             let state = || state_of(&path, entry);
-            if let Compared::Same(digest) = found
-                && state().is_some_and(|state| side.destination.awaits_command(&state))
-            {
+            let digest = match found {
+                Compared::Same(digest) => *digest,
+                // It is not looked at, and that it came is what counts.
+                Compared::Left(Held::Exists | Held::Newer) => None,
+                _ => continue,
+            };
+            if state().is_some_and(|state| side.destination.awaits_command(&state)) {
+                let found = std::mem::replace(found, Compared::Later);
                 awaited.push(Committed {
                     entry: entry.clone(),
-                    digest: *digest,
-                    came: Came::Before,
+                    digest,
+                    came: Came::Before(found),
                 });
-                *found = Compared::Later;
             }
         }
         (compared, awaited)
@@ -216,9 +221,9 @@ impl Transfer {
                 };
                 receiver.handle_packed(vec![(entry, outcome)]);
             }),
-            Came::Before => self.tell_receiver(|receiver| {
+            Came::Before(found) => self.tell_receiver(|receiver| {
                 let compared = match result {
-                    Ok(()) => Compared::Same(digest),
+                    Ok(()) => found,
                     Err(failure) => Compared::Refused(failure),
                 };
                 receiver.handle_contents_compared(entry, compared);
@@ -239,7 +244,7 @@ impl Transfer {
                 "{shown}: it is there, but its command did not succeed: {why}; the same command \
                  runs that again"
             );
-            Failure::new(FailureKind::Command, text)
+            Failure::new(FailureKind::Other, text)
         };
         let path = destination.path_of(&file.entry.path);
         let command = command_for(side, asked, (file, &path));
@@ -277,23 +282,32 @@ fn known_digest(side: &ReceiveSide, file: &Committed, path: &TreePath) -> Option
 /// The command for a file, with its path on this host; `None` if nobody knows that.
 fn command_for(
     side: &ReceiveSide,
-    asked: &OnCommit,
+    asked: &FileCommand,
     (file, path): (&Committed, &TreePath),
 ) -> Option<std::process::Command> {
     let directory = side.destination.anchor.location()?;
-    let name = OsStr::from_bytes(path.as_bytes());
-    let whole = directory.join(name);
-    let mut command = shell::command(&asked.command, &[whole.as_os_str()], &directory);
-    command
-        .env("LONGHAUL_PATH", &whole)
-        .env("LONGHAUL_NAME", name)
-        .env("LONGHAUL_SIZE", file.entry.size().to_string());
-    match file.digest.or_else(|| known_digest(side, file, path)) {
-        Some(Checksum::Blake3(digest)) => {
-            let digest = blake3::Hash::from_bytes(digest);
-            command.env("LONGHAUL_BLAKE3", digest.to_hex().as_str())
-        }
-        _ => command.env_remove("LONGHAUL_BLAKE3"),
-    };
+    let whole = directory.join(OsStr::from_bytes(path.as_bytes()));
+    let command = shell::command(&asked.command, &[whole.as_os_str()]);
+    let mut command = with_variables(command, (&directory, path), &file.entry);
+    let digest = file.digest.or_else(|| known_digest(side, file, path));
+    if let Some(Checksum::Blake3(digest)) = digest {
+        let digest = blake3::Hash::from_bytes(digest);
+        command.env("LONGHAUL_BLAKE3", digest.to_hex().as_str());
+    }
     Some(command)
+}
+
+/// A command that hears of a file: its path on this host, and its size at the source.
+pub(super) fn with_variables(
+    mut command: std::process::Command,
+    (directory, path): (&Path, &TreePath),
+    entry: &Entry,
+) -> std::process::Command {
+    let name = OsStr::from_bytes(path.as_bytes());
+    command
+        .env("LONGHAUL_PATH", directory.join(name))
+        .env("LONGHAUL_NAME", name)
+        .env("LONGHAUL_SIZE", entry.size().to_string())
+        .env_remove("LONGHAUL_BLAKE3");
+    command
 }

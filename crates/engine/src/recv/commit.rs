@@ -18,6 +18,7 @@ use longhaul_proto::receiver::{Checkpoint, StorageJob};
 use super::ReceiveSide;
 use super::backup::Kept;
 use super::commands::Committed;
+use super::filter::Unfiltered;
 use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
@@ -216,6 +217,10 @@ impl Transfer {
         generation: u32,
         digest: Option<Checksum>,
     ) {
+        if self.filters(side) {
+            side.filtering.push(Unfiltered::Large { entry, generation });
+            return;
+        }
         let result = self.commit_file(side, &entry, generation, digest);
         let (id, failed) = (entry.id, result.is_err());
         if matches!(&result, Err(failure) if failure.kind == FailureKind::Corrupt) {
@@ -339,15 +344,9 @@ impl Transfer {
     /// Makes a batch of small files durable and gives them their names.
     fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
         let digests = self.settings.digests;
-        let mut lost = false;
-        let mut results = self.sync_staged(side, &staged);
-        if !side.destination.is_sink {
-            self.name_staged(side, &staged, &mut results);
-            let failed = sync_folders(side.renames.is_slow(), &staged, &mut results);
-            side.fail_what_is_down(&staged, failed, &mut results);
-            lost = results.iter().any(Result::is_err) && self.end_if_lost(side);
-            remove_failed(&staged, &results);
-        }
+        let results = self.commit_batch(side, &staged);
+        let failed = !side.destination.is_sink && results.iter().any(Result::is_err);
+        let lost = failed && self.end_if_lost(side);
         let told = staged.into_iter().zip(results);
         // What the loss is the reason of is no failure of a file.
         let told = told.filter(|(_, result)| !lost || result.is_ok());
@@ -371,6 +370,22 @@ impl Transfer {
             let small = Committed::small(staged.entry, staged.digest);
             side.commands.push(small);
         }
+    }
+
+    /// The same, and tells nobody.
+    pub(super) fn commit_batch(
+        &self,
+        side: &ReceiveSide,
+        staged: &[Staged],
+    ) -> Vec<Result<(), Failure>> {
+        let mut results = self.sync_staged(side, staged);
+        if !side.destination.is_sink {
+            self.name_staged(side, staged, &mut results);
+            let failed = sync_folders(side.renames.is_slow(), staged, &mut results);
+            side.fail_what_is_down(staged, failed, &mut results);
+            remove_failed(staged, &results);
+        }
+        results
     }
 
     fn sync_staged(&self, side: &ReceiveSide, staged: &[Staged]) -> Vec<Result<(), Failure>> {

@@ -402,7 +402,12 @@ impl Transfer {
 
     /// What the criteria of the copy say of a file that is at both ends.
     fn judge(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> Verdict {
-        let sizes = (entry.size(), status.size);
+        // Nothing tells what size the output of a filter has.
+        let there = match side.destination.filter {
+            Some(_) => entry.size(),
+            None => status.size,
+        };
+        let sizes = (entry.size(), there);
         let keeps_as = || {
             let destination = &side.destination;
             destination.keeps_as(entry.modified, status, self.settings.operation)

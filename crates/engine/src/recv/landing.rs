@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::backup::Backup;
-use longhaul_proto::command::OnCommit;
+use longhaul_proto::command::FileCommand;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::{Landing, Operation};
 use longhaul_proto::manifest::{
@@ -88,7 +88,9 @@ pub struct Destination {
     /// How what is replaced or deleted is kept; `None`: it is not.
     pub(super) backups: Option<Backups>,
     /// A command that a shell runs for each file that is committed.
-    pub(super) on_commit: Option<Box<OnCommit>>,
+    pub(super) on_commit: Option<Box<FileCommand>>,
+    /// A command whose output becomes the file.
+    pub(super) filter: Option<Box<FileCommand>>,
     /// What it did not keep or refused.
     pub notices: Arc<Notices>,
 }
@@ -163,7 +165,9 @@ pub struct Arrival {
     /// ([`Destination::keeping_backups`]).
     pub backup: Option<Box<Backup>>,
     /// A command that a shell runs for each file that is committed.
-    pub on_commit: Option<Box<OnCommit>>,
+    pub on_commit: Option<Box<FileCommand>>,
+    /// A command whose output becomes the file.
+    pub filter: Option<Box<FileCommand>>,
 }
 
 #[cfg(test)]
@@ -175,6 +179,7 @@ impl Arrival {
             keeper: Default::default(),
             backup: None,
             on_commit: None,
+            filter: None,
             principal: "tester".to_owned(),
             source: [7; 32],
             anywhere: [0; 32],
@@ -254,6 +259,7 @@ impl Destination {
             keeper,
             backup: _,
             on_commit,
+            filter,
         } = arrival;
         Destination {
             anchor,
@@ -276,6 +282,7 @@ impl Destination {
             keeper,
             backups: None,
             on_commit,
+            filter,
             notices: Arc::default(),
         }
     }
@@ -475,7 +482,14 @@ impl Destination {
             // A session is taken once.
             let _ = self.witness.set((status.device, partial.file().clone()));
         }
-        match KeptDigests::open(partial.file().clone(), &std::env::temp_dir()) {
+        let kept = KeptDigests::open(partial.file().clone(), &std::env::temp_dir());
+        let kept = kept.and_then(|kept| {
+            if self.on_commit.is_some() {
+                kept.prepare()?;
+            }
+            Ok(kept)
+        });
+        match kept {
             Ok(kept) => {
                 // A session is taken once.
                 let _ = self.digests.set(kept);

@@ -14,6 +14,7 @@ use longhaul_proto::stream::StreamPart;
 
 use super::ReceiveSide;
 use super::commit::Staged;
+use super::filter::Unfiltered;
 use super::folders::Folder;
 use super::landing::Destination;
 use super::parts::{PartKind, journal_failure};
@@ -202,11 +203,17 @@ impl Transfer {
                 result = self.stage(side, (&entry, generation), data);
             }
             match result {
-                Ok(file) => side.staging.push(Staged {
-                    entry,
-                    file,
-                    digest: packed.checksum,
-                }),
+                Ok(file) => {
+                    let digest = packed.checksum;
+                    self.pass_staged(
+                        side,
+                        Staged {
+                            entry,
+                            file,
+                            digest,
+                        },
+                    );
+                }
                 Err(failure) => {
                     if self.end_if_lost(side) {
                         return;
@@ -216,6 +223,19 @@ impl Transfer {
                 }
             }
         }
+    }
+
+    /// A small file is to be committed, or goes through a command first.
+    fn pass_staged(&self, side: &ReceiveSide, staged: Staged) {
+        if !self.filters_entry(side, &staged.entry) {
+            side.staging.push(staged);
+            return;
+        }
+        if let Some(file) = &staged.file.file {
+            // The command reads it, whatever mode it has in the end.
+            let _ = file.set_mode(0o600);
+        }
+        side.filtering.push(Unfiltered::Small(staged));
     }
 
     /// What becomes of a device that nobody may make here.

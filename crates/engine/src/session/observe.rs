@@ -33,9 +33,8 @@ const SILENT_FROM: Duration = Duration::from_secs(3);
 /// The timer's thread has work far more often: if it is this late, its process did not run.
 const PAUSED_FOR: Duration = Duration::from_secs(2);
 
-/// Names of the layers in the order of the pipeline, as numbered in
-/// [`Observation::layers`].
-pub const LAYERS: [&str; 9] = [
+/// Names of the layers in the order of the pipeline, by [`Observation::layers`]; commands last.
+pub const LAYERS: [&str; 10] = [
     "walk",
     "read",
     "compress",
@@ -45,6 +44,7 @@ pub const LAYERS: [&str; 9] = [
     "write",
     "commit",
     "on-commit",
+    "filter",
 ];
 
 /// What an end knows of the other, and of the streams between them.

@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -223,6 +224,10 @@ impl Directory for DestinationDirectory {
 
     fn mount(&self) -> Option<u64> {
         self.inner.mount()
+    }
+
+    fn open_descriptor(&self, name: &[u8]) -> io::Result<OwnedFd> {
+        self.permitting(|| self.inner.open_descriptor(name))
     }
 
     fn location(&self) -> Option<PathBuf> {

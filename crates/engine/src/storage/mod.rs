@@ -33,7 +33,7 @@ pub mod together;
 mod uncached;
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -437,6 +437,16 @@ pub trait Directory: Send + Sync {
     /// The number of the mount that it was reached by; `None` if nobody tells.
     fn mount(&self) -> Option<u64> {
         None
+    }
+
+    /// Opens a regular file for another process to read.
+    ///
+    /// # Errors
+    ///
+    /// As `openat`; `Unsupported` if there is no such file in a kernel.
+    fn open_descriptor(&self, name: &[u8]) -> io::Result<OwnedFd> {
+        let _ = name;
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Its path on this host now; `None` if nobody tells.

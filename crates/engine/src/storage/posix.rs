@@ -327,6 +327,11 @@ impl Directory for PosixDirectory {
         mounts::mount_of(self.descriptor.as_fd())
     }
 
+    fn open_descriptor(&self, name: &[u8]) -> io::Result<OwnedFd> {
+        check_name(name)?;
+        Ok(regular(self.open_for_reading(name, OFlags::empty()))?.0)
+    }
+
     fn location(&self) -> Option<PathBuf> {
         let descriptor = self.descriptor.as_fd().as_raw_fd();
         std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()

@@ -81,6 +81,7 @@ pub fn arrival() -> Arrival {
         keeper: Default::default(),
         backup: None,
         on_commit: None,
+        filter: None,
         anywhere: [0; 32],
         host: [0; 32],
         principal: "tester".to_owned(),

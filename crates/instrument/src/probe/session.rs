@@ -229,6 +229,7 @@ impl Ask<'_> {
             tells_omitted: false,
             backup: None,
             on_commit: None,
+            filter: None,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,
@@ -291,6 +292,7 @@ impl Ask<'_> {
                     keeper: Default::default(),
                     backup: None,
                     on_commit: None,
+                    filter: None,
                     principal: String::new(),
                     source,
                     anywhere: source,

@@ -42,6 +42,8 @@ pub(super) struct Incoming {
     /// Its commit was asked for, by this end or the other.
     pub(super) committing: bool,
     pub(super) may_commit: bool,
+    /// The digest of what it became, if that is not what came.
+    pub became: Option<Checksum>,
 }
 
 impl Receiver {
@@ -235,6 +237,15 @@ impl Receiver {
         }
     }
 
+    /// What gets the name of a file is something else, which has this digest.
+    pub fn handle_filtered(&mut self, file: EntryId, generation: u32, digest: Checksum) {
+        if let Some(known) = self.files.get_mut(&file)
+            && known.generation == generation
+        {
+            known.became = Some(digest);
+        }
+    }
+
     /// A file has its name and is durable, or failed.
     pub fn handle_committed(
         &mut self,
@@ -255,7 +266,8 @@ impl Receiver {
                     let size = known.ledger.size();
                     self.totals.bytes += size;
                     self.account.complete(&mut known.share, size);
-                    let digest = known.ledger.digest().filter(|_| self.settings.digests);
+                    let digest = known.became.or_else(|| known.ledger.digest());
+                    let digest = digest.filter(|_| self.settings.digests);
                     let outcome = match known.grew {
                         true => Outcome::Failed(Failure::grew(size)),
                         false => Outcome::Committed { digest },
@@ -286,6 +298,7 @@ impl Receiver {
             syncing: false,
             committing: false,
             may_commit: self.settings.commits,
+            became: None,
         };
         self.discard_file(id);
         self.texts += incoming.entry.text_bytes();

@@ -87,6 +87,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         tells_omitted: false,
         backup: None,
         on_commit: None,
+        filter: None,
         names: None,
         copy_links: false,
         kept_digests_only: false,

@@ -485,6 +485,7 @@ impl Task {
             keeper: Arc::new(self.keeper()?),
             backup: self.backup(),
             on_commit: self.spec.asked_on_commit(),
+            filter: self.spec.asked_filter(),
         };
         match &self.destination {
             Endpoint::Null => {
@@ -545,6 +546,7 @@ impl Task {
             deletion: settings.deletion.as_deref().cloned().map(Box::new),
             backup: self.backup().filter(|_| role == Role::Sender),
             on_commit: self.spec.asked_on_commit().filter(|_| role == Role::Sender),
+            filter: self.spec.asked_filter().filter(|_| role == Role::Sender),
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,

@@ -453,6 +453,7 @@ impl Daemon {
             keeper: Arc::new(keeper_of(request)?),
             backup: request.backup.clone(),
             on_commit: request.on_commit.clone(),
+            filter: request.filter.clone(),
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
@@ -849,7 +850,8 @@ pub fn open_destination(
     };
     arrival.set_ids = set_ids_of(&resolved);
     arrival.keeper = Arc::new(arrival.keeper.within(may_of(&resolved)));
-    if let Some(asked) = &mut arrival.on_commit {
+    let commands = [&mut arrival.on_commit, &mut arrival.filter];
+    for asked in commands.into_iter().flatten() {
         asked.command = command_of(&resolved, &asked.command)?;
     }
     let root = open_root(&resolved)?;

@@ -1,5 +1,9 @@
 //! Commands that run for files, as plain data.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
 use longhaul_proto::command;
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +16,10 @@ pub const USUAL_JOBS: u32 = 4;
 /// What one may take where nobody says, in milliseconds: ten minutes.
 pub const USUAL_COMMAND_SPAN: u64 = 600_000;
 
-/// A command that runs for each file that is committed.
+/// A command that runs for each file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OnCommit {
+pub struct FileCommand {
     /// What a shell runs, 1 to 4096 bytes; at a daemon the name of one of its commands.
     pub command: Written,
     /// Commands at a time, 1 to 64.
@@ -34,10 +38,19 @@ fn usual_span() -> u64 {
     USUAL_COMMAND_SPAN
 }
 
-impl OnCommit {
+impl FileCommand {
+    /// This many of a command at a time, each within a time.
+    pub fn new(command: &OsStr, jobs: u32, within: Duration) -> FileCommand {
+        FileCommand {
+            command: command.as_bytes().to_vec().into(),
+            jobs,
+            milliseconds: u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
     /// As the receiving end hears it.
-    pub fn asked(&self) -> command::OnCommit {
-        command::OnCommit {
+    pub fn asked(&self) -> command::FileCommand {
+        command::FileCommand {
             command: self.command.as_bytes().to_vec().into(),
             jobs: self.jobs,
             milliseconds: self.milliseconds,
@@ -47,9 +60,16 @@ impl OnCommit {
 
 impl TransferSpec {
     /// What the receiving end runs for each file that is committed; nothing if it commits none.
-    pub(crate) fn asked_on_commit(&self) -> Option<Box<command::OnCommit>> {
+    pub(crate) fn asked_on_commit(&self) -> Option<Box<command::FileCommand>> {
         let asked = self.on_commit.as_ref();
         let asked = asked.filter(|_| self.operation == Operation::Copy)?;
+        Some(Box::new(asked.asked()))
+    }
+
+    /// What files go through at the receiving end.
+    pub(crate) fn asked_filter(&self) -> Option<Box<command::FileCommand>> {
+        let asked = self.filter_command.as_ref();
+        let asked = asked.filter(|_| self.operation != Operation::Verify)?;
         Some(Box::new(asked.asked()))
     }
 }

@@ -79,6 +79,9 @@ pub enum SpecError {
     /// No command can run for each file.
     #[error("on_commit: {0}")]
     OnCommit(&'static str),
+    /// Files cannot go through a command.
+    #[error("filter_command: {0}")]
+    FilterCommand(&'static str),
     /// Over SSH data are encrypted.
     #[error("connection.data_security: over SSH data are always encrypted")]
     ClearOverSsh,

@@ -64,6 +64,7 @@ impl ValidSpec {
         check_deletion(&spec, direction)?;
         check_backup(&spec)?;
         check_on_commit(&spec)?;
+        check_filter_command(&spec)?;
         check_move(&spec)?;
         check_retries(&spec, direction)?;
         check_pipes(&spec)?;
@@ -247,17 +248,49 @@ fn check_on_commit(spec: &TransferSpec) -> Result<(), SpecError> {
     if spec.operation == Operation::Verify {
         return refused("a comparison commits nothing");
     }
-    let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
-    let mut places = spec.sources.iter().chain([&spec.destination]);
-    if !places.all(is_file) || spec.destination.remote_path() == Some(&RemotePath::Null) {
+    if !makes_files(spec) {
         return refused("it runs for files that get a name of their own: not with - and null:");
     }
     match asked.asked().is_valid() {
         true => Ok(()),
-        false => refused(
-            "a command has 1 to 4096 bytes, 1 to 64 of them run at a time, and each takes from 1 ms \
-             to 7 days",
-        ),
+        false => refused(COMMAND_BOUNDS),
+    }
+}
+
+const COMMAND_BOUNDS: &str = "a command has 1 to 4096 bytes, 1 to 64 of them run at a time, and each \
+                              takes from 1 ms to 7 days";
+
+/// Whether what is copied gets names of its own.
+fn makes_files(spec: &TransferSpec) -> bool {
+    let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    places.all(is_file) && spec.destination.remote_path() != Some(&RemotePath::Null)
+}
+
+fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
+    let Some(asked) = &spec.filter_command else {
+        return Ok(());
+    };
+    let refused = |text| Err(SpecError::FilterCommand(text));
+    let wanted = spec.verification;
+    let compares = wanted.read_back || wanted.digests == Digests::All || spec.criteria.checksum;
+    if compares || spec.criteria.size_only {
+        return refused(
+            "the destination holds what the command wrote, which is no more like the source: leave \
+             out --verify, --manifest, --checksum and --size-only",
+        );
+    }
+    if spec.move_away {
+        return refused("what the command leaves out would be lost: it is not for --move");
+    }
+    if spec.operation == Operation::Verify || !makes_files(spec) {
+        return refused(
+            "it is for copies of files that get a name of their own: not with - and null:",
+        );
+    }
+    match asked.asked().is_valid() {
+        true => Ok(()),
+        false => refused(COMMAND_BOUNDS),
     }
 }
 

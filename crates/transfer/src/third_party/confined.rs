@@ -107,6 +107,7 @@ impl Confined {
     /// # Errors
     ///
     /// What it may not ask for.
+    // tidy: long because it names every field twice.
     pub fn confine(
         &self,
         asked: ValidSpec,
@@ -126,6 +127,7 @@ impl Confined {
             deletion,
             backup,
             on_commit,
+            filter_command,
             verification,
             compression,
             element_bytes,
@@ -161,6 +163,7 @@ impl Confined {
             deletion,
             backup,
             on_commit,
+            filter_command,
             verification,
             compression,
             element_bytes,

@@ -97,6 +97,7 @@ impl JobRequest<'_> {
                 false => None,
             },
             on_commit: spec.asked_on_commit().filter(|_| runs_at_source),
+            filter: spec.asked_filter().filter(|_| runs_at_source),
         }
     }
 }

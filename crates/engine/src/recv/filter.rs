@@ -1,0 +1,275 @@
+//! Puts a command between what comes and what gets a file's name. The file has come whole by then,
+//! and agreed with its checksums: the command reads it under its temporary name, and what it writes
+//! goes into another temporary file, which is hashed on the way. If the command fails, nothing gets
+//! the name.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::command::FileCommand;
+use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::manifest::{Entry, EntryKind};
+use longhaul_proto::message::{Failure, FailureKind, Outcome};
+
+use super::ReceiveSide;
+use super::commands::{Committed, with_variables};
+use super::commit::{Staged, StagedFile};
+use super::folders::Folder;
+use super::parts::{PartKind, journal_failure};
+use crate::failure::failure_of;
+use crate::flows::{Flow, MAXIMUM_FLOWS};
+use crate::journal::gate::create_held;
+use crate::journal::temporary;
+use crate::queue::lock;
+use crate::session::Transfer;
+use crate::shell;
+use crate::storage::{Advice, DataMode};
+
+/// The layer's name.
+pub(super) const LAYER: &str = "filter";
+
+/// Files that may wait for the command; with more, what writes them waits. Small ones are open.
+const MOST_WAITING: usize = 64;
+
+/// A file that came whole.
+pub(super) enum Unfiltered {
+    /// In pieces: its part is under way.
+    Large {
+        /// The file.
+        entry: Entry,
+        /// Its generation.
+        generation: u32,
+    },
+    /// In a pack: it has a temporary name.
+    Small(Staged),
+}
+
+/// Files that wait for the command, first come, first served.
+#[derive(Default)]
+pub(crate) struct Filtering {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    files: VecDeque<Unfiltered>,
+    closed: bool,
+}
+
+impl Filtering {
+    /// One more; waits while too many wait. Dropped if the session is over.
+    pub(super) fn push(&self, file: Unfiltered) {
+        let full = |waiting: &mut Waiting| !waiting.closed && waiting.files.len() >= MOST_WAITING;
+        let waited = self.changed.wait_while(lock(&self.waiting), full);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        if !waiting.closed {
+            waiting.files.push_back(file);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The next one; `None` at the end.
+    fn pop(&self) -> Option<Unfiltered> {
+        let none = |waiting: &mut Waiting| !waiting.closed && waiting.files.is_empty();
+        let waited = self.changed.wait_while(lock(&self.waiting), none);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
+        let next = waiting.files.pop_front();
+        self.changed.notify_all();
+        next
+    }
+
+    /// The session is over.
+    pub fn close(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.closed = true;
+        waiting.files.clear();
+        self.changed.notify_all();
+    }
+}
+
+impl ReceiveSide {
+    /// Commands at a time, if there is one.
+    pub(super) fn filters(&self, transfer: &Transfer) -> Option<usize> {
+        let jobs = self.destination.filter.as_ref()?.jobs as usize;
+        transfer.filters(self).then_some(jobs.min(MAXIMUM_FLOWS))
+    }
+}
+
+impl Transfer {
+    /// Whether files go through a command.
+    pub(super) fn filters(&self, side: &ReceiveSide) -> bool {
+        side.destination.filter.is_some() && !side.destination.is_sink && self.copies()
+    }
+
+    /// Whether this entry does.
+    pub(super) fn filters_entry(&self, side: &ReceiveSide, entry: &Entry) -> bool {
+        matches!(entry.kind, EntryKind::File { .. }) && self.filters(side)
+    }
+
+    /// A thread that runs commands.
+    pub(crate) fn run_filters(&self, side: &ReceiveSide, flow: &Flow) {
+        while let Some(file) = side.filtering.pop() {
+            match file {
+                Unfiltered::Small(staged) => self.filter_small(side, flow, staged),
+                Unfiltered::Large { entry, generation } => {
+                    self.filter_large(side, flow, (entry, generation));
+                }
+            }
+        }
+    }
+
+    fn filter_small(&self, side: &ReceiveSide, flow: &Flow, came: Staged) {
+        let Staged { entry, file, .. } = came;
+        let StagedFile {
+            folder,
+            temporary,
+            name,
+            ..
+        } = file;
+        let filtered = flow.busy(|| self.filter(side, &entry, (&folder, &temporary)));
+        // What cannot be removed is found by `longhaul clean`.
+        let _ = folder.directory().remove_file(&temporary);
+        match filtered {
+            Ok((file, digest)) => side.staging.push(Staged {
+                entry,
+                file: StagedFile { name, ..file },
+                digest,
+            }),
+            Err(_) if self.is_over() || self.end_if_lost(side) => {}
+            Err(failure) => {
+                let done = vec![(entry, Outcome::Failed(failure))];
+                self.tell_receiver(|receiver| receiver.handle_packed(done));
+            }
+        }
+    }
+
+    /// The part stays if the command fails: a later session continues with what of it is durable.
+    fn filter_large(&self, side: &ReceiveSide, flow: &Flow, (entry, generation): (Entry, u32)) {
+        let result = flow.busy(|| self.filter_part(side, &entry, generation));
+        if result.is_err() && (self.is_over() || self.end_if_lost(side)) {
+            return;
+        }
+        let id = entry.id;
+        match result {
+            Ok(digest) => {
+                side.parts.discard(id, generation);
+                if let Some(digest) = digest {
+                    self.tell_receiver(|r| r.handle_filtered(id, generation, digest));
+                }
+                if self.runs_commands(side) {
+                    let large = Committed::large(entry, generation, digest);
+                    side.commands.push(large);
+                    return;
+                }
+                self.tell_receiver(|r| r.handle_committed(id, generation, Ok(())));
+            }
+            Err(failure) => {
+                self.tell_receiver(|r| r.handle_committed(id, generation, Err(failure)));
+                side.parts.leave_behind(id, generation);
+            }
+        }
+    }
+
+    fn filter_part(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        generation: u32,
+    ) -> Result<Option<Checksum>, Failure> {
+        let part = side.part(self, entry, generation)?;
+        let PartKind::Partial(partial) = &part.kind else {
+            return Ok(None);
+        };
+        let (file, digest) = self.filter(side, entry, (&part.folder, partial.part_name()))?;
+        let staged = [Staged {
+            entry: entry.clone(),
+            file,
+            digest,
+        }];
+        match self.commit_batch(side, &staged).pop() {
+            Some(Err(failure)) => Err(failure),
+            _ => Ok(digest),
+        }
+    }
+
+    /// Runs the command for a file under a temporary name; gives what it made of it.
+    fn filter(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        (folder, from): (&Arc<Folder>, &[u8]),
+    ) -> Result<(StagedFile, Option<Checksum>), Failure> {
+        let destination = &side.destination;
+        let shown = entry.path.to_string();
+        let Some(asked) = &destination.filter else {
+            return Err(Failure::new(FailureKind::Other, "no command"));
+        };
+        let owned = destination.ensure_owned();
+        owned.map_err(|error| journal_failure(&shown, &error))?;
+        let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = temporary(destination.owner.session_number(), number);
+        let made = self.fill(side, (asked, entry), (folder, from, &name));
+        let made = made.and_then(|(file, digest)| {
+            let directory = &**folder.directory();
+            let finished = destination.finish_file(directory, &*file, entry);
+            finished.map_err(|error| failure_of("write", &shown, &error))?;
+            Ok((file, digest))
+        });
+        match made {
+            Ok((file, digest)) => {
+                let staged = StagedFile {
+                    folder: Arc::clone(folder),
+                    temporary: name,
+                    name: destination.path_of(&entry.path),
+                    file: Some(file),
+                };
+                Ok((staged, digest))
+            }
+            Err(failure) => {
+                // What cannot be removed is found by `longhaul clean`.
+                let _ = folder.directory().remove_file(&name);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Fills a new file with what the command makes of another one.
+    fn fill(
+        &self,
+        side: &ReceiveSide,
+        (asked, entry): (&FileCommand, &Entry),
+        (folder, from, to): (&Folder, &[u8], &[u8]),
+    ) -> Result<(Arc<dyn crate::storage::StoredFile>, Option<Checksum>), Failure> {
+        let shown = entry.path.to_string();
+        let failed = |error: std::io::Error| failure_of("filter", &shown, &error);
+        let directory = folder.directory();
+        let input = directory.open_descriptor(from).map_err(failed)?;
+        let file = create_held(&**directory, to, DataMode::Buffered).map_err(failed)?;
+        let place = side.destination.anchor.location();
+        let place = place.ok_or_else(|| failed(std::io::ErrorKind::Unsupported.into()))?;
+        let path = side.destination.path_of(&entry.path);
+        let command = shell::command(&asked.command, &[]);
+        let command = with_variables(command, (&place, &path), entry);
+        let (mut offset, mut hasher) = (0, blake3::Hasher::new());
+        let mut take = |part: &[u8]| {
+            file.write_at(part, offset)?;
+            hasher.update(part);
+            file.advise(Advice::StartWriteback, offset, part.len() as u64);
+            offset += part.len() as u64;
+            Ok(())
+        };
+        let within = Duration::from_millis(asked.milliseconds);
+        let ran = shell::pipe(command, input, &mut take, within, &|| !self.is_over());
+        if let Some(fault) = ran.map_err(failed)?.fault() {
+            let text =
+                format!("{shown}: its filter did not succeed: {fault}; nothing was kept of it");
+            return Err(Failure::new(FailureKind::Other, text));
+        }
+        let digests = self.settings.integrity == Integrity::Digest;
+        let digest = Checksum::Blake3(*hasher.finalize().as_bytes());
+        Ok((file, digests.then_some(digest)))
+    }
+}
