@@ -306,7 +306,7 @@ const PROBE_EXAMPLES: &str = "Examples:
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve --root /srv/data --write
   longhaul serve --root /srv/data --ports 50000-50009
-  longhaul serve --root /srv/data --write --command ingest='catalogue add \"$1\"'
+  longhaul serve --root /srv/data --write --on-commit ingest='catalogue add \"$1\"'
   longhaul serve --root /srv/data --allow-dial=dtn9.example.org
   longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml
 principals.toml, for each principal an entry (`longhaul token --principal alice` makes one):
@@ -317,7 +317,7 @@ principals.toml, for each principal an entry (`longhaul token --principal alice`
   at = \"/data\"                    # in the URL
   path = \"/srv/data\"              # the directory here
   rights = [\"read\", \"write\"]    # also \"measure\", for probe; \"delete\", for cp --delete
-  commands = [\"ingest\"]          # what cp --on-commit may run, of these:
+  on-commit = [\"ingest\"]         # what cp --on-commit may run, of these; also filter-cmd
   [commands]
   ingest = 'catalogue add \"$1\"'";
 
@@ -644,7 +644,10 @@ pub struct ServeArguments {
     pub delete: bool,
     /// Let it have a shell run CMD for files that it writes, by this name: cp --on-commit NAME.
     #[arg(long, value_name = "NAME=CMD", requires = "write", value_parser = parse_command)]
-    pub command: Vec<(String, String)>,
+    pub on_commit: Vec<(String, String)>,
+    /// Let it have them go through CMD, by this name: cp --filter-cmd NAME.
+    #[arg(long, value_name = "NAME=CMD", requires = "write", value_parser = parse_command)]
+    pub filter_cmd: Vec<(String, String)>,
     /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
     /// other user may write to it [default: the configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]

@@ -94,8 +94,10 @@ pub fn after_output(exit: Exit) -> Exit {
 
 /// Ends the process at once, as all of what it wrote is flushed. `exit` would first
 /// let the cryptography library (AWS-LC) take down its source of random numbers,
-/// which aborts the process where another thread is just about to use it.
+/// which aborts the process where another thread is just about to use it. Commands that run for
+/// files are ended before.
 pub fn leave(exit: Exit) -> ! {
+    longhaul_engine::shell::end_all();
     signal_hook::low_level::exit(i32::from(exit.code()))
 }
 

@@ -56,7 +56,7 @@ fn the_destination_has_the_output_on_every_way() {
     let log = place.path().join("log");
     let text = format!("echo >> '{}'; tr a-z A-Z", log.display());
     let named = format!("upper={text}");
-    let daemon = Daemon::with(place.path(), &["--write", "--command", &named]);
+    let daemon = Daemon::with(place.path(), &["--write", "--filter-cmd", &named]);
     let from = place.path().join("from");
     source(&from);
     for way in WAYS {
@@ -201,6 +201,37 @@ fn filters_have_flows_of_their_own_and_commands_follow_them() {
     assert_eq!(contents(&to), upper(&from));
 }
 
+/// What a destination does not keep of a small file is told once, though that has two names
+/// before it has its own.
+#[test]
+fn what_is_not_kept_is_told_once() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for name in ["small", "large"] {
+        let bytes = if name == "small" { 4 } else { LARGE };
+        write(&from.join(name), &vec![b'x'; bytes]);
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(0o4755)).unwrap();
+    }
+    // A daemon without that right.
+    let daemon = Daemon::with(place.path(), &["--write", "--filter-cmd", "cat=cat"]);
+    let options = ["-r", "--json", "--filter-cmd", "cat"];
+    let command = copy((&daemon, place.path()), Way::Push, (&from, &to));
+    let summary = run(&mut command.with(&options)).expect(0).summary();
+    let notices = summary["notices"].as_array().unwrap().iter();
+    let told: Vec<_> = notices
+        .map(|notice| (&notice["kind"], &notice["count"]))
+        .collect();
+    assert_eq!(told.len(), 1, "{summary}");
+    assert_eq!(
+        (told[0].0.as_str(), told[0].1.as_u64()),
+        (Some("set_id_dropped"), Some(2))
+    );
+    assert_eq!(
+        fs::metadata(to.join("small")).unwrap().mode() & 0o7777,
+        0o755
+    );
+}
+
 #[test]
 fn it_is_refused_where_the_output_would_be_compared_with_the_source() {
     let place = tempfile::tempdir().unwrap();
@@ -228,7 +259,7 @@ fn it_is_refused_where_the_output_would_be_compared_with_the_source() {
     run(&mut local(&from, &to, &["-n", "--filter-cmd", &touch])).expect(0);
     assert!(!place.path().join("ran").exists() && !to.exists());
     // A client's own text is nothing to a daemon.
-    let daemon = Daemon::with(place.path(), &["--write", "--command", "other=cat"]);
+    let daemon = Daemon::with(place.path(), &["--write", "--filter-cmd", "other=cat"]);
     let command = copy((&daemon, place.path()), Way::Push, (&from, &to));
     let refused = run(&mut command.with(&["-r", "--filter-cmd", "cat"])).expect(4);
     refused.says(&["one of other"]);

@@ -85,7 +85,7 @@ fn it_runs_once_for_each_file_on_every_way() {
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
     let named = format!("log={}", logging(&log));
-    let daemon = Daemon::with(place.path(), &["--write", "--command", &named]);
+    let daemon = Daemon::with(place.path(), &["--write", "--on-commit", &named]);
     let from = place.path().join("from");
     source(&from);
     for way in WAYS {
@@ -221,6 +221,105 @@ fn an_interrupt_ends_the_commands_with_the_copy() {
     assert!(test_kill_process(process).is_err(), "it is still there");
 }
 
+/// Whatever ends longhaul at once, but for a kill, ends its commands before: with a second
+/// interrupt and where a terminal was closed. This one does not heed SIGTERM.
+#[test]
+fn no_command_outlives_what_is_ended_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, pid) = (place.path().join("from"), place.path().join("pid"));
+    write(&from.join("file"), b"file");
+    let daemon = Daemon::start(place.path());
+    let stays = format!(
+        "trap '' TERM; echo $$ > '{}'; while :; do sleep 0.1; done",
+        pid.display()
+    );
+    for (number, (option, signals)) in [
+        ("--on-commit", &[Signal::HUP][..]),
+        ("--on-commit", &[Signal::INT, Signal::INT]),
+        ("--filter-cmd", &[Signal::HUP]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = place.path().join(number.to_string());
+        let command = copy((&daemon, place.path()), Way::Pull, (&from, &to));
+        let running = Running::start(&mut command.with(&["-r", option, &stays]));
+        let process = await_process(&pid);
+        for signal in signals {
+            running.signal(*signal);
+            // Two within 0.3 s are one.
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        let finished = running.wait();
+        let expected = signals.len() > 1;
+        assert_eq!(finished.code == Some(130), expected, "{:?}", finished.code);
+        assert!(is_gone(process), "{option}, {signals:?}");
+        fs::remove_file(&pid).unwrap();
+    }
+}
+
+/// Killed, even if nobody has waited for it yet. It takes the kernel a moment.
+fn is_gone(process: Pid) -> bool {
+    let began = std::time::Instant::now();
+    while began.elapsed() < limit() {
+        let file = format!("/proc/{}/stat", process.as_raw_nonzero());
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let state = text.rsplit(')').next().unwrap_or_default();
+        if state.trim().is_empty() || state.trim().starts_with(['Z', 'X']) {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    false
+}
+
+/// `nohup longhaul cp` goes on when the terminal is closed, and so do its commands.
+#[test]
+fn a_hangup_that_is_ignored_ends_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    write(&from.join("file"), b"file");
+    let (pid, go) = (place.path().join("pid"), place.path().join("go"));
+    let waits = format!(
+        "echo $$ > '{}'; until [ -e '{}' ]; do sleep 0.05; done",
+        pid.display(),
+        go.display()
+    );
+    let copy = local(&from, &to, &["--on-commit", &waits]);
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    ignoring.arg(copy.get_program()).args(copy.get_args());
+    for (name, value) in copy.get_envs() {
+        if let Some(value) = value {
+            ignoring.env(name, value);
+        }
+    }
+    let running = Running::start(&mut ignoring);
+    await_process(&pid);
+    running.signal(Signal::HUP);
+    write(&go, b"");
+    running.wait().expect(0);
+}
+
+#[test]
+fn a_daemon_that_is_hung_up_leaves_no_command() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, pid) = (place.path().join("from"), place.path().join("pid"));
+    write(&from.join("file"), b"file");
+    let named = format!("wait=echo $$ > '{}'; sleep 3600", pid.display());
+    let daemon = Daemon::with(place.path(), &["--write", "--on-commit", &named]);
+    let command = copy(
+        (&daemon, place.path()),
+        Way::Push,
+        (&from, &place.path().join("to")),
+    );
+    let running = Running::start(&mut command.with(&["-r", "--on-commit", "wait"]));
+    let process = await_process(&pid);
+    daemon.running().signal(Signal::HUP);
+    assert!(is_gone(process));
+    running.kill();
+}
+
 #[test]
 fn one_that_takes_too_long_is_ended() {
     let place = tempfile::tempdir().unwrap();
@@ -272,7 +371,7 @@ fn at_a_daemon_only_what_its_administrator_named_runs() {
         fs::create_dir(&path).unwrap();
         roots += &format!(
             "[[principal.root]]\nat = \"/{name}\"\npath = {path:?}\nrights = [\"write\"]\n\
-             commands = {commands}\n"
+             on-commit = {commands}\nfilter-cmd = [\"hidden\"]\n"
         );
     }
     let text = logging(&log);
@@ -311,14 +410,20 @@ fn at_a_daemon_only_what_its_administrator_named_runs() {
 #[test]
 fn a_daemon_does_not_start_with_commands_that_make_no_sense() {
     let place = tempfile::tempdir().unwrap();
-    for (command, text) in [("a=", "\"a\""), ("a", "NAME=CMD")] {
+    for (command, text) in [
+        ("a=", "\"a\""),
+        ("a", "NAME=CMD"),
+        ("b=other", "two commands"),
+    ] {
         let mut serve = longhaul();
         serve.args([
             "serve",
             "--listen",
             "127.0.0.1:0",
             "--write",
-            "--command",
+            "--filter-cmd",
+            "b=cat",
+            "--on-commit",
             command,
         ]);
         serve.arg("--root").arg(place.path()).arg("--state");
@@ -342,9 +447,15 @@ fn it_is_refused_where_there_are_no_files_with_names() {
             .arg(to);
         run(&mut command).expect(1).says(&["--on-commit"]);
     }
-    // A dry run runs nothing.
+    // The thread that hears of the other end would wait for a command.
     let from = place.path().join("from");
     write(&from.join("file"), b"file");
+    for option in ["--on-commit", "--filter-cmd"] {
+        let options = ["--stack", "paired", option, "cat"];
+        let refused = run(&mut local(&from, &place.path().join("to"), &options));
+        refused.expect(1).says(&[option, "--stack paired"]);
+    }
+    // A dry run runs nothing.
     let ran = place.path().join("ran");
     let text = format!("touch {}", ran.display());
     let to = place.path().join("to");
@@ -378,8 +489,8 @@ fn between_two_daemons_it_runs_at_the_destination() {
     let log = place.path().join("log");
     let named = format!("log={}", logging(&log));
     for (one, two) in [
-        (&[DIAL][..], &["--write", "--command", &named][..]),
-        (&[], &["--write", "--command", &named, DIAL]),
+        (&[DIAL][..], &["--write", "--on-commit", &named][..]),
+        (&[], &["--write", "--on-commit", &named, DIAL]),
     ] {
         let site = Site::new(one, two);
         source(&site.root("one").join("data"));

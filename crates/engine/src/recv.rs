@@ -64,6 +64,7 @@ use crate::session::stages::{ReceivingStages, Stages, group, need};
 use crate::session::streams::Stop;
 use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
+use crate::shell::Words;
 use crate::storage::DataMode;
 use announced::Announced;
 use asked::Asked;
@@ -113,6 +114,8 @@ pub struct ReceiveSide {
     pub(crate) commands: Commands,
     /// Files that wait for the command that they go through.
     pub(crate) filtering: Filtering,
+    /// What is shown of what commands say.
+    pub(crate) words: Words,
     /// Directories that are done, and have something of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
     direct: AtomicBool,
@@ -159,6 +162,7 @@ impl ReceiveSide {
             renames: Pace::default(),
             commands: Commands::default(),
             filtering: Filtering::default(),
+            words: Words::default(),
             unswept: Mutex::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),

@@ -1,6 +1,16 @@
 //! Commands of users, which a shell runs: each in a process group of its own, for a bounded time,
 //! and ended with the session that it is of. Names of files are arguments and variables of the
 //! environment, never a part of the text that the shell reads.
+//!
+//! - [`run`] runs one to its end, [`pipe`] has a file go through one
+//! - [`end_all`] ends all that run, before the process ends at once
+//! - [`Words`]: what is shown of what they say
+
+mod groups;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod words;
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
@@ -11,9 +21,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
+
+use groups::{ALL, Group, Groups};
+use words::Said;
+
+pub use words::Words;
 
 /// How often a command that runs is looked after: whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -23,12 +36,6 @@ const LOOK_OFTEN: Duration = Duration::from_millis(5);
 
 /// Time between the two signals that end a command, the second of which kills it.
 pub const GRACE: Duration = Duration::from_secs(2);
-
-/// Bytes of what it said that are kept: the last ones.
-const KEPT_BYTES: usize = 4096;
-
-/// Bytes that are read at once.
-const READ_BYTES: usize = 4096;
 
 /// Bytes of output that are read at once: what a pipe holds.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -52,15 +59,26 @@ pub enum Ended {
 pub struct Ran {
     /// How it ended.
     pub ended: Ended,
-    /// The last bytes of what it said, [`KEPT_BYTES`] at most.
+    /// The last bytes of what it said.
     pub said: Vec<u8>,
+    /// Bytes that it said.
+    pub wrote: u64,
 }
 
 impl Ran {
-    /// Why it did not succeed; `None` if it did.
-    pub fn fault(&self) -> Option<String> {
+    fn new(ended: Ended, mut said: Said) -> Ran {
+        said.read_rest();
+        Ran {
+            ended,
+            said: said.last,
+            wrote: said.count,
+        }
+    }
+
+    /// How it ended without success.
+    fn how(&self) -> Option<String> {
         use std::os::unix::process::ExitStatusExt;
-        let how = match self.ended {
+        Some(match self.ended {
             Ended::Itself(status) if status.success() => return None,
             Ended::Itself(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("it ended with exit code {code}"),
@@ -68,19 +86,19 @@ impl Ran {
             },
             Ended::TooLong => "it took too long, and was ended".to_owned(),
             Ended::Unwanted => "it was ended with the copy".to_owned(),
-        };
-        Some(match last_line(&self.said) {
-            Some(line) => format!("{how}: {line}"),
-            None => how,
         })
     }
 }
 
-/// The last line that has anything in it.
-fn last_line(said: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(said);
-    let mut lines = text.lines().map(str::trim);
-    lines.rfind(|line| !line.is_empty()).map(str::to_owned)
+/// Ends all commands of this process, and lets no other one begin: SIGTERM, and SIGKILL after
+/// [`GRACE`]. For a process that is about to end by itself.
+pub fn end_all() {
+    ALL.end();
+}
+
+/// Whether all are being ended, and this process with them.
+pub fn is_ending() -> bool {
+    ALL.are_ended()
 }
 
 /// `sh -c TEXT`, with its arguments. It runs in `/`: many programs run what they find in the
@@ -105,17 +123,22 @@ pub fn command(text: &[u8], arguments: &[&OsStr]) -> Command {
 /// # Errors
 ///
 /// Where it cannot be started.
-pub fn run(mut command: Command, within: Duration, wanted: &dyn Fn() -> bool) -> io::Result<Ran> {
+pub fn run(command: Command, within: Duration, wanted: &dyn Fn() -> bool) -> io::Result<Ran> {
+    run_in(&ALL, command, within, wanted)
+}
+
+fn run_in(
+    groups: &Groups,
+    mut command: Command,
+    within: Duration,
+    wanted: &dyn Fn() -> bool,
+) -> io::Result<Ran> {
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
-    let child = command.spawn()?;
-    // It has the other end of the pipe too.
-    drop(command);
+    let running = Running::start(groups, command)?;
     let mut said = Said::new(reader);
-    let ended = Running::new(child).finish(&mut said, within, wanted)?;
-    said.read_rest();
-    let said = said.last;
-    Ok(Ran { ended, said })
+    let ended = running.finish(&mut said, within, wanted)?;
+    Ok(Ran::new(ended, said))
 }
 
 /// The same of a command that reads `input`, and whose output goes to `take`, part by part. It
@@ -134,43 +157,52 @@ pub fn pipe(
     let (output, standard) = io::pipe()?;
     let (reader, errors) = io::pipe()?;
     command.stdin(input).stdout(standard).stderr(errors);
-    let child = command.spawn()?;
-    // It has the other ends of the pipes too.
-    drop(command);
+    let running = Running::start(&ALL, command)?;
     let mut piped = Piped {
         said: Said::new(reader),
         output: Some(output),
         take,
         room: vec![0; OUTPUT_BYTES],
     };
-    let ended = Running::new(child).finish(&mut piped, within, wanted)?;
-    piped.said.read_rest();
-    let said = piped.said.last;
-    Ok(Ran { ended, said })
+    let ended = running.finish(&mut piped, within, wanted)?;
+    Ok(Ran::new(ended, piped.said))
 }
 
 /// A command that runs, and does not outlive this.
-struct Running {
+struct Running<'a> {
     child: Child,
+    groups: &'a Groups,
+    /// None once it was waited for.
+    group: Option<Group<'a>>,
     /// Tells that it ended; `None` if the kernel has no such thing.
     ending: Option<OwnedFd>,
-    reaped: bool,
 }
 
-impl Running {
-    fn new(child: Child) -> Running {
+impl Running<'_> {
+    /// The command has the other ends of its pipes, and is not needed any more.
+    fn start(groups: &Groups, mut command: Command) -> io::Result<Running<'_>> {
+        let (child, group) = groups.start(&mut command)?;
         let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        Running {
+        Ok(Running {
             child,
+            groups,
+            group: Some(group),
             ending,
-            reaped: false,
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = &self.group {
+            group.signal(signal);
         }
     }
 
-    /// To it and all that it started, unless they left its process group.
-    fn signal(&self, signal: Signal) {
-        // It may have ended.
-        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    /// Kills what is left of it, and waits for it.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        // Before its number can be another one's.
+        self.group = None;
+        self.child.wait()
     }
 
     /// Waits for its end, and ends what it started.
@@ -187,11 +219,14 @@ impl Running {
             None => heard.hear_rest(until, wanted).map(|()| None),
             ended => Ok(ended),
         });
-        // Nothing else has its number yet: it was not waited for.
-        self.signal(Signal::KILL);
-        let status = self.child.wait()?;
-        self.reaped = true;
-        Ok(ended?.unwrap_or(Ended::Itself(status)))
+        let is_ended = self.groups.are_ended();
+        let status = self.reap()?;
+        // What it says of its success counts only if nobody asked it to end.
+        let own = match is_ended {
+            true => Ended::Unwanted,
+            false => Ended::Itself(status),
+        };
+        Ok(ended?.unwrap_or(own))
     }
 
     /// Waits for its end; gives why it was ended, `None` if it ended by itself.
@@ -241,11 +276,11 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        if !self.reaped {
-            self.signal(Signal::KILL);
-            let _ = self.child.wait();
+        if self.group.is_some() {
+            // An error is told already.
+            let _ = self.reap();
         }
     }
 }
@@ -257,13 +292,6 @@ trait Hear {
 
     /// The rest, of a command that ended by itself.
     fn hear_rest(&mut self, _until: Instant, _wanted: &dyn Fn() -> bool) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Hear for Said {
-    fn hear(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> io::Result<()> {
-        self.read_once(ending, longest);
         Ok(())
     }
 }
@@ -329,191 +357,4 @@ fn wait_for(descriptors: [Option<BorrowedFd<'_>>; 3], longest: Duration) -> bool
     // A signal is no end: it is looked again.
     let _ = poll(&mut waited, longest.as_ref());
     is_first_there && waited.first().is_some_and(|it| !it.revents().is_empty())
-}
-
-/// What a command says.
-struct Said {
-    /// None once nobody can say anything any more.
-    reader: Option<PipeReader>,
-    last: Vec<u8>,
-}
-
-impl Said {
-    fn new(reader: PipeReader) -> Said {
-        Said {
-            reader: Some(reader),
-            last: Vec::new(),
-        }
-    }
-
-    /// Waits for something to be said, or for the end of a process; false where nothing was said.
-    fn read_once(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> bool {
-        let spoken = self.reader.as_ref().map(AsFd::as_fd);
-        wait_for([spoken, ending, None], longest) && self.read()
-    }
-
-    /// Reads what there is; false at the end.
-    fn read(&mut self) -> bool {
-        let mut room = [0; READ_BYTES];
-        let read = self.reader.as_mut().map(|reader| reader.read(&mut room));
-        match read {
-            Some(Ok(count)) if count > 0 => {
-                self.last.extend_from_slice(&room[..count]);
-                let beyond = self.last.len().saturating_sub(KEPT_BYTES);
-                self.last.drain(..beyond);
-                true
-            }
-            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => true,
-            _ => {
-                self.reader = None;
-                false
-            }
-        }
-    }
-
-    /// What was said before the end: no more than a pipe holds. A process that left the group may
-    /// write on.
-    fn read_rest(&mut self) {
-        for _ in 0..(64 << 10) / READ_BYTES {
-            if !self.read_once(None, Duration::ZERO) {
-                break;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::os::unix::process::ExitStatusExt;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(3600);
-
-    fn sh(text: &str, arguments: &[&str]) -> Command {
-        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-        command(text.as_bytes(), &arguments)
-    }
-
-    fn ran(text: &str, arguments: &[&str]) -> Ran {
-        run(sh(text, arguments), LONG, &|| true).unwrap()
-    }
-
-    #[test]
-    fn a_name_is_an_argument_and_no_text_of_the_shell() {
-        let name = "$(echo no); `no` \"' \n x";
-        let ran = ran("printf '%s' \"$1\"", &[name]);
-        assert_eq!(ran.ended, Ended::Itself(ExitStatus::from_raw(0)));
-        assert_eq!(ran.said, name.as_bytes());
-        assert_eq!(ran.fault(), None);
-    }
-
-    #[test]
-    fn why_a_command_did_not_succeed_is_told_with_its_last_words() {
-        let fault = |text| ran(text, &[]).fault().unwrap();
-        assert_eq!(fault("exit 3"), "it ended with exit code 3");
-        let words = fault("echo first; echo last words >&2; echo; exit 4");
-        assert_eq!(words, "it ended with exit code 4: last words");
-        assert_eq!(fault("kill -9 $$"), "signal 9 ended it");
-        assert!(fault("no-such-command").contains("exit code 127"));
-    }
-
-    #[test]
-    fn of_what_is_said_the_last_is_kept() {
-        let ran = ran(
-            "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done",
-            &[],
-        );
-        assert_eq!(ran.said.len(), KEPT_BYTES);
-        assert!(ran.said.ends_with(b"\n19999\n"));
-    }
-
-    /// Also what it started: were it still there, the pipe would be open and nobody would read.
-    #[test]
-    fn a_command_whose_time_is_over_is_ended_with_all_that_it_started() {
-        let within = Duration::from_millis(50);
-        let mut text = sh("sleep 3600 & echo $!; trap '' TERM; wait; sleep 3600", &[]);
-        text.stdin(Stdio::null());
-        let ran = run(text, within, &|| true).unwrap();
-        assert_eq!(ran.ended, Ended::TooLong);
-        let sleeper = String::from_utf8(ran.said.clone()).unwrap();
-        assert!(is_gone(sleeper.lines().next().unwrap()));
-        assert!(ran.fault().unwrap().starts_with("it took too long"));
-    }
-
-    fn piped(text: &str, input: &[u8]) -> (Ran, Vec<u8>) {
-        let mut file = tempfile::tempfile().unwrap();
-        io::Write::write_all(&mut file, input).unwrap();
-        io::Seek::rewind(&mut file).unwrap();
-        let mut output = Vec::new();
-        let mut take = |part: &[u8]| {
-            output.extend_from_slice(part);
-            Ok(())
-        };
-        let ran = pipe(sh(text, &[]), file.into(), &mut take, LONG, &|| true).unwrap();
-        (ran, output)
-    }
-
-    #[test]
-    fn a_filter_need_not_read_all_and_its_output_comes_whole() {
-        let input = vec![b'x'; 3 << 20];
-        let (ran, output) = piped("echo words >&2; tr x y", &input);
-        assert_eq!(ran.fault(), None);
-        assert_eq!(output, vec![b'y'; 3 << 20]);
-        assert_eq!(ran.said, b"words\n");
-        let (ran, output) = piped("head -c 3", &input);
-        assert_eq!((ran.fault(), &output[..]), (None, &b"xxx"[..]));
-        let (ran, output) = piped("true", b"");
-        assert_eq!((ran.fault(), &output[..]), (None, &b""[..]));
-        // The shell ends before what it started.
-        let (ran, output) = piped("{ sleep 0.3; echo late; } & exit 0", b"");
-        assert_eq!((ran.fault(), &output[..]), (None, &b"late\n"[..]));
-        let (ran, _) = piped("head -c 3; echo no >&2; exit 7", &input);
-        assert_eq!(ran.fault().unwrap(), "it ended with exit code 7: no");
-    }
-
-    #[test]
-    fn a_filter_whose_output_cannot_be_taken_is_ended() {
-        let file = std::fs::File::open("/dev/null").unwrap();
-        let mut take = |_: &[u8]| Err(io::ErrorKind::StorageFull.into());
-        let text = sh("yes", &[]);
-        let error = pipe(text, file.into(), &mut take, LONG, &|| true).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    }
-
-    #[test]
-    fn what_a_command_leaves_behind_is_ended_with_it() {
-        let ran = ran("sleep 3600 & echo $!", &[]);
-        let sleeper = String::from_utf8(ran.said).unwrap();
-        assert!(is_gone(sleeper.trim()));
-    }
-
-    #[test]
-    fn a_command_that_nobody_waits_for_ends() {
-        let asked = AtomicBool::new(false);
-        let wanted = || !asked.swap(true, Ordering::Relaxed);
-        let ran = run(sh("sleep 3600", &[]), LONG, &wanted).unwrap();
-        assert_eq!(ran.ended, Ended::Unwanted);
-    }
-
-    /// Killed, even if nobody has waited for it yet. It takes the kernel a moment.
-    fn is_gone(process: &str) -> bool {
-        let state = || {
-            let text = std::fs::read_to_string(format!("/proc/{process}/stat"));
-            let text = text.unwrap_or_default();
-            let rest = text
-                .rsplit(')')
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .to_owned();
-            rest.is_empty() || rest.starts_with(['Z', 'X'])
-        };
-        (0..1000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            state()
-        })
-    }
 }

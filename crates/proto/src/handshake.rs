@@ -767,6 +767,7 @@ impl Request {
                 self.role == Role::Sender
                     && self.operation != Operation::Verify
                     && command.is_valid()
+                    && !self.paired
                     && !self.compares_contents()
                     && !self.criteria.size_only
             })
@@ -774,6 +775,7 @@ impl Request {
                 self.role == Role::Sender
                     && self.operation == Operation::Copy
                     && command.is_valid()
+                    && !self.paired
             })
             && self.clear == self.block_key.is_some()
             && block.is_power_of_two()

@@ -45,6 +45,7 @@ use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tls::TlsServer;
 use longhaul_units::ByteCount;
 
+use crate::hangup::end_commands_at;
 use crate::ports::Ports;
 use crate::stop::{Exit, Stop};
 use crate::third_party::dialing::Dialing;
@@ -141,8 +142,11 @@ pub struct DaemonSettings {
     pub make_devices: bool,
     /// That principal may delete.
     pub delete: bool,
-    /// What it may have run for files that it puts: names, and what a shell runs.
-    pub commands: Vec<(String, String)>,
+    /// What it may have run for files that it puts, once they are committed: names, and what a
+    /// shell runs.
+    pub on_commit: Vec<(String, String)>,
+    /// The same of what they go through.
+    pub filters: Vec<(String, String)>,
     /// Where the daemon keeps its key, token and jobs; none: the configuration directory.
     pub state: Option<PathBuf>,
     /// The daemon's certificate (PEM), instead of a self-signed one.
@@ -310,7 +314,10 @@ impl Daemon {
     fn obey_signals(self: &Arc<Daemon>, address: SocketAddr) -> Result<(), Stop> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let mut obeyed = vec![SIGINT, SIGTERM];
-        obeyed.extend(self.principals_file.as_ref().map(|_| SIGHUP));
+        match self.principals_file {
+            Some(_) => obeyed.push(SIGHUP),
+            None => end_commands_at(&[SIGHUP]),
+        }
         let signals = signal_hook::iterator::Signals::new(obeyed);
         let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         let daemon = Arc::clone(self);

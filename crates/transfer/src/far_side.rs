@@ -22,8 +22,10 @@ use longhaul_engine::net::token::fill_random;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 use longhaul_units::ByteCount;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::daemon::{Client, Daemon, Terms};
+use crate::hangup::end_commands_at;
 use crate::ports::Ports;
 use crate::ssh::PROTECTION;
 use crate::ssh::command::RELEASE;
@@ -90,6 +92,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
     let client = client_of(other, first.map(|(client, _)| client))?.allowed(allowed);
     let (input, output) = detach().map_err(local)?;
     let (channel, outward) = relay::join(input, output).map_err(local)?;
+    end_commands_at(&[SIGHUP, SIGINT, SIGTERM]);
     let terms = Terms {
         allow_clear: false,
         memory: allowance::for_blocks(ByteCount(arguments.memory)),

@@ -10,6 +10,7 @@
 //! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
 //! - [`running`]: copies that run, and their rate
+//! - [`hangup`]: no command outlives this process
 //! - [`daemon`]: lets principals in and runs their sessions
 //! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
 //! - [`codecs`]: which codec a block has, and what codecs did
@@ -27,6 +28,7 @@ pub mod endpoint;
 pub mod entry_log;
 pub mod far_side;
 pub mod filter_rules;
+pub mod hangup;
 pub mod list;
 pub mod manifest;
 mod milliseconds;

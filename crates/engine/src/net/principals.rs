@@ -12,10 +12,12 @@
 //! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is;
 //!                                     # "set-id": files put keep such bits,
 //!                                     # "owners", "devices", "delete"
-//! commands = ["ingest"]               # may run for files that are put there
+//! on-commit = ["ingest"]              # may run for files that are put there
+//! filter-cmd = ["unpack"]             # they may go through it
 //!
 //! [commands]
 //! ingest = "catalogue add \"$1\""      # what a shell runs
+//! unpack = "zstd -dc"
 //! ```
 //!
 //! Answers to strangers are all alike: an unknown name, a wrong token and a
@@ -133,7 +135,7 @@ pub enum Fault {
     Alone(String, &'static str),
     /// A command that nobody can run.
     #[error(
-        "the root at \"{0}\" allows the command \"{1}\", which [commands] does not have, or which is \
+        "the root at \"{0}\" has the command \"{1}\", which [commands] does not have, or which is \
          empty or longer than 4096 bytes: add it there, or delete it here"
     )]
     Command(String, String),
@@ -214,8 +216,10 @@ struct RawRoot {
     at: String,
     path: PathBuf,
     rights: Vec<RawRight>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    commands: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "on-commit")]
+    on_commit: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "filter-cmd")]
+    filters: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize, PartialEq)]
@@ -247,8 +251,16 @@ struct Root {
     at: String,
     path: PathBuf,
     rights: Rights,
-    /// What may run for files that are put, by name.
-    commands: BTreeMap<String, String>,
+    commands: Commands,
+}
+
+/// What may run for files that are put beneath a root: what a shell runs, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commands {
+    /// Once they are committed.
+    pub on_commit: BTreeMap<String, String>,
+    /// What they go through.
+    pub filters: BTreeMap<String, String>,
 }
 
 /// Where a URL's path leads.
@@ -265,8 +277,8 @@ pub struct Resolved<'a> {
     pub is_directory: bool,
     /// What may be done there.
     pub rights: Rights,
-    /// What may run for files that are put there: a shell's text, by name.
-    pub commands: &'a BTreeMap<String, String>,
+    /// What may run for files that are put there.
+    pub commands: &'a Commands,
 }
 
 /// Nobody proved to be anybody.
@@ -487,9 +499,11 @@ impl Principal {
             at: format!("{}/", root.at),
             path: root.path.clone(),
             rights: root.rights.raw(),
-            commands: root.commands.keys().cloned().collect(),
+            on_commit: root.commands.on_commit.keys().cloned().collect(),
+            filters: root.commands.filters.keys().cloned().collect(),
         };
-        let commands = self.roots.iter().flat_map(|root| root.commands.clone());
+        let lists = self.roots.iter().flat_map(|root| root.commands.lists());
+        let commands = lists.flat_map(Clone::clone);
         let raw = RawPrincipal {
             name: self.name.clone(),
             token: None,
@@ -639,6 +653,8 @@ fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<
             (rights.owners, "owners"),
             (rights.devices, "devices"),
             (rights.delete, "delete"),
+            (!entry.on_commit.is_empty(), "on-commit"),
+            (!entry.filters.is_empty(), "filter-cmd"),
         ];
         let alone = of_writers
             .into_iter()
@@ -646,10 +662,7 @@ fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<
         if let Some((_, right)) = alone {
             return Err(Fault::Alone(entry.at, right));
         }
-        if !entry.commands.is_empty() && !rights.write {
-            return Err(Fault::Alone(entry.at, "commands"));
-        }
-        let commands = commands_of(&entry, all)?;
+        let commands = Commands::of(&entry, all)?;
         roots.push(Root {
             at: at.to_owned(),
             path: entry.path,
@@ -670,17 +683,38 @@ fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<
     Ok(roots)
 }
 
-/// What the commands of a root are.
+/// What these commands of the root at `at` are.
 fn commands_of(
-    root: &RawRoot,
+    at: &str,
+    names: &[String],
     all: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Fault> {
-    let known = root.commands.iter().map(|name| {
+    let known = names.iter().map(|name| {
         let text = all.get(name).filter(|text| is_command(text.as_bytes()));
-        let text = text.ok_or_else(|| Fault::Command(root.at.clone(), name.clone()))?;
+        let text = text.ok_or_else(|| Fault::Command(at.to_owned(), name.clone()))?;
         Ok((name.clone(), text.clone()))
     });
     known.collect()
+}
+
+impl Commands {
+    fn of(root: &RawRoot, all: &BTreeMap<String, String>) -> Result<Commands, Fault> {
+        let texts = |names| commands_of(&root.at, names, all);
+        Ok(Commands {
+            on_commit: texts(&root.on_commit)?,
+            filters: texts(&root.filters)?,
+        })
+    }
+
+    fn lists(&self) -> [&BTreeMap<String, String>; 2] {
+        [&self.on_commit, &self.filters]
+    }
+
+    /// Whether another root has all of these.
+    fn are_within(&self, other: &Commands) -> bool {
+        let mut both = self.lists().into_iter().zip(other.lists());
+        both.all(|(own, other)| own.keys().all(|name| other.contains_key(name)))
+    }
 }
 
 impl Root {
@@ -697,10 +731,7 @@ impl Root {
                 || more(self.rights.owners, inner.rights.owners)
                 || more(self.rights.devices, inner.rights.devices)
                 || more(self.rights.delete, inner.rights.delete)
-                || !self
-                    .commands
-                    .keys()
-                    .all(|name| inner.commands.contains_key(name)))
+                || !self.commands.are_within(&inner.commands))
     }
 }
 

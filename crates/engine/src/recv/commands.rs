@@ -192,7 +192,7 @@ impl Transfer {
     pub(crate) fn run_commands(&self, side: &ReceiveSide, flow: &Flow) {
         while let Some(file) = side.commands.pop() {
             let result = flow.busy(|| self.run_command(side, &file));
-            if self.is_over() {
+            if self.is_over() || shell::is_ending() {
                 return;
             }
             if result.is_err() {
@@ -254,7 +254,7 @@ impl Transfer {
         let within = Duration::from_millis(asked.milliseconds);
         let ran = shell::run(command, within, &|| !self.is_over());
         let ran = ran.map_err(|error| failure_of("run a command for", &shown, &error))?;
-        if let Some(fault) = ran.fault() {
+        if let Some(fault) = side.words.fault(&ran) {
             return Err(failed(&fault));
         }
         if let Some(state) = state_of(&path, &file.entry) {

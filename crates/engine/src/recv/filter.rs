@@ -263,7 +263,7 @@ impl Transfer {
         };
         let within = Duration::from_millis(asked.milliseconds);
         let ran = shell::pipe(command, input, &mut take, within, &|| !self.is_over());
-        if let Some(fault) = ran.map_err(failed)?.fault() {
+        if let Some(fault) = side.words.fault(&ran.map_err(failed)?) {
             let text =
                 format!("{shown}: its filter did not succeed: {fault}; nothing was kept of it");
             return Err(Failure::new(FailureKind::Other, text));

@@ -659,11 +659,16 @@ impl Destination {
     }
 
     /// The copy, of this many entries, came to its end and stays incomplete. Of digests that are
-    /// kept no more than half may be of earlier states.
+    /// kept no more than half may be of earlier states. Of a file whose command runs two more are
+    /// kept.
     pub(super) fn bound_kept_digests(&self, entries: u64) {
+        let each = match self.on_commit {
+            Some(_) => 4,
+            None => 2,
+        };
         if let Some(kept) = self.digests.get() {
             // One that a later session fenced has nothing to forget.
-            let _ = self.while_owned(|| kept.forget_beyond(entries.saturating_mul(2)));
+            let _ = self.while_owned(|| kept.forget_beyond(entries.saturating_mul(each)));
         }
     }
 

@@ -231,10 +231,6 @@ impl Transfer {
             side.staging.push(staged);
             return;
         }
-        if let Some(file) = &staged.file.file {
-            // The command reads it, whatever mode it has in the end.
-            let _ = file.set_mode(0o600);
-        }
         side.filtering.push(Unfiltered::Small(staged));
     }
 
@@ -287,7 +283,14 @@ impl Transfer {
             Some(aligned) => (aligned.filled(), DataMode::Direct),
             None => (data, DataMode::Buffered),
         };
-        let staged = stage_file(&side.destination, (&folder, &name), entry, (data, mode));
+        let destination = &side.destination;
+        let finish = |file: &dyn StoredFile| match self.filters_entry(side, entry) {
+            // What comes of it gets mode and time: the command reads it, whatever mode that is.
+            true => Ok(()),
+            false => destination.finish_file(&**folder.directory(), file, entry),
+        };
+        let into = (destination, &*folder, &*name);
+        let staged = stage_file(into, entry, (data, mode), &finish);
         let file = staged.map_err(|error| failure_of("write", &shown, &error))?;
         Counters::add(&self.counters.written_bytes, data.len() as u64);
         if let Some(file) = &file {
@@ -499,10 +502,10 @@ fn write_around_holes(file: &dyn StoredFile, data: &[u8]) -> io::Result<()> {
 
 /// Makes a small file or link under its temporary name.
 fn stage_file(
-    destination: &Destination,
-    (folder, name): (&Folder, &[u8]),
+    (destination, folder, name): (&Destination, &Folder, &[u8]),
     entry: &Entry,
     (data, mode): (&[u8], DataMode),
+    finish: &dyn Fn(&dyn StoredFile) -> io::Result<()>,
 ) -> io::Result<Option<Arc<dyn StoredFile>>> {
     let directory = folder.directory();
     if let EntryKind::Symlink { target } = &entry.kind {
@@ -523,7 +526,7 @@ fn stage_file(
         true => write_around_holes(&*file, data),
         false => file.write_at(data, 0),
     };
-    let finished = put.and_then(|()| destination.finish_file(&**directory, &*file, entry));
+    let finished = put.and_then(|()| finish(&*file));
     if let Err(error) = finished {
         // The reason is the first error; what remains is found by `clean`.
         let _ = directory.remove_file(name);

@@ -27,6 +27,7 @@ use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
+use signal_hook::consts::SIGHUP;
 
 use super::connection::{Connected, Opened, block_key};
 use super::identity::SourceKey;
@@ -40,6 +41,7 @@ use super::tries::{self, Tried};
 use super::{pipe, requested, self_copy, sources};
 use crate::codecs;
 use crate::endpoint::{Endpoint, RemotePath};
+use crate::hangup::end_commands_at;
 use crate::planning::beginning::Beginning;
 use crate::planning::choice::Choice;
 use crate::planning::history::Past;
@@ -104,6 +106,9 @@ pub fn run(
 ) -> Result<Exit, Stop> {
     if let Some(span) = spec.limits.stop_after {
         control.end_after(Duration::from_millis(span))?;
+    }
+    if spec.on_commit.is_some() || spec.filter_command.is_some() {
+        end_commands_at(&[SIGHUP]);
     }
     let mut limits = spec.limits;
     let mut introduction = place.introduction;

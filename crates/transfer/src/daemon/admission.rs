@@ -1,12 +1,13 @@
 //! What a stream's first frame asks for, and whether it may. Until a principal is known, a client
 //! learns only that it is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::flows::Stack;
 use longhaul_engine::net::gate::Ticket;
-use longhaul_engine::net::principals::{Principal, Principals, Resolved};
+use longhaul_engine::net::principals::{Commands, Principal, Principals, Resolved};
 use longhaul_engine::net::stream::Closed;
 use longhaul_engine::net::token::{Token, fill_random};
 use longhaul_engine::net::{Stream, StreamHandle};
@@ -850,9 +851,14 @@ pub fn open_destination(
     };
     arrival.set_ids = set_ids_of(&resolved);
     arrival.keeper = Arc::new(arrival.keeper.within(may_of(&resolved)));
-    let commands = [&mut arrival.on_commit, &mut arrival.filter];
-    for asked in commands.into_iter().flatten() {
-        asked.command = command_of(&resolved, &asked.command)?;
+    let Commands { on_commit, filters } = resolved.commands;
+    for (option, asked, allowed) in [
+        ("--on-commit", &mut arrival.on_commit, on_commit),
+        ("--filter-cmd", &mut arrival.filter, filters),
+    ] {
+        if let Some(asked) = asked {
+            asked.command = command_of((option, allowed), &asked.command)?;
+        }
     }
     let root = open_root(&resolved)?;
     let beneath = path_beneath(&resolved, path);
@@ -863,19 +869,22 @@ pub fn open_destination(
 
 /// What the daemon runs where a principal asks for a command: one of those that its root has, by
 /// name.
-fn command_of(resolved: &Resolved<'_>, asked: &[u8]) -> Result<ByteVec, Refused> {
+fn command_of(
+    (option, allowed): (&str, &BTreeMap<String, String>),
+    asked: &[u8],
+) -> Result<ByteVec, Refused> {
     let name = std::str::from_utf8(asked).ok();
-    let found = name.and_then(|name| resolved.commands.get(name));
+    let found = name.and_then(|name| allowed.get(name));
     let found = found.map(|text| text.as_bytes().to_vec().into());
     found.ok_or_else(|| {
-        let own: Vec<&str> = resolved.commands.keys().map(String::as_str).collect();
+        let own: Vec<&str> = allowed.keys().map(String::as_str).collect();
         let own = match own.as_slice() {
             [] => "none is allowed there".to_owned(),
             names => format!("there it is one of {}", names.join(", ")),
         };
         let text = format!(
-            "at a daemon a command is one that its administrator named for the root, by that name: \
-             {own}"
+            "{option}: at a daemon a command is one that its administrator named for the root, by \
+             that name: {own}"
         );
         refused(Refusal::Forbidden, text)
     })

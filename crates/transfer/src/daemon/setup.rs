@@ -1,6 +1,7 @@
 //! The daemon's key, its principals, and for a single root the token that
 //! opens it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -64,7 +65,7 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
     let (principals, only) = match (&arguments.principals, &arguments.root) {
         (Some(file), _) => (named_principals(file)?, None),
         (None, Some(root)) => {
-            let may = (rights_of(arguments), arguments.commands.as_slice());
+            let may = (rights_of(arguments), commands_of(arguments)?);
             let (principals, only) = only_principal(&state, root, may)?;
             (principals, Some(only))
         }
@@ -109,11 +110,28 @@ fn rights_of(arguments: &DaemonSettings) -> String {
 }
 
 /// What the only principal may have run, as the end of a file of principals.
-fn commands_of(commands: &[(String, String)]) -> String {
-    let names: Vec<&String> = commands.iter().map(|(name, _)| name).collect();
-    let line = |(name, text): &(String, String)| format!("{} = {}\n", json!(name), json!(text));
-    let lines: String = commands.iter().map(line).collect();
-    format!("commands = {}\n\n[commands]\n{lines}", json!(names))
+///
+/// # Errors
+///
+/// Where one name has two meanings.
+fn commands_of(arguments: &DaemonSettings) -> Result<String, Stop> {
+    let mut texts: BTreeMap<&String, &String> = BTreeMap::new();
+    for (name, text) in arguments.on_commit.iter().chain(&arguments.filters) {
+        if texts.insert(name, text).is_some_and(|other| other != text) {
+            let fault = format!("two commands have the name \"{name}\": give one another name");
+            return Err(Stop::new(Exit::Usage, fault));
+        }
+    }
+    let line = |(name, text): (&&String, &&String)| format!("{} = {}\n", json!(name), json!(text));
+    let lines: String = texts.iter().map(line).collect();
+    let names = |commands: &[(String, String)]| {
+        let names: BTreeSet<&String> = commands.iter().map(|(name, _)| name).collect();
+        json!(names)
+    };
+    let (on_commit, filters) = (names(&arguments.on_commit), names(&arguments.filters));
+    Ok(format!(
+        "on-commit = {on_commit}\nfilter-cmd = {filters}\n\n[commands]\n{lines}"
+    ))
 }
 
 /// Those of a file.
@@ -133,7 +151,7 @@ fn named_principals(file: &Path) -> Result<Principals, Stop> {
 fn only_principal(
     state: &Path,
     root: &Path,
-    (rights, commands): (String, &[(String, String)]),
+    (rights, commands): (String, String),
 ) -> Result<(Principals, Only), Stop> {
     let root = root.canonicalize().map_err(|error| {
         local(format!(
@@ -154,9 +172,8 @@ fn only_principal(
     let hash = token.hash().map_err(local)?;
     let text = format!(
         "[[principal]]\nname = \"{ONLY_PRINCIPAL}\"\ntoken = \"{hash}\"\n\n[[principal.root]]\n\
-         at = \"/\"\npath = {}\nrights = [{rights}]\n{}",
-        json!(path),
-        commands_of(commands)
+         at = \"/\"\npath = {}\nrights = [{rights}]\n{commands}",
+        json!(path)
     );
     // Not the name under which an administrator would keep his own.
     let file = state.join("root.toml");

@@ -3,7 +3,9 @@
 use std::ops::Deref;
 
 use super::names::{check_names, path_of};
-use super::{Compression, Digests, FixedFlows, Integrity, Operation, SpecError, Stack};
+use super::{
+    Compression, Digests, FileCommand, FixedFlows, Integrity, Operation, SpecError, Stack,
+};
 use super::{Criteria, TransferSpec, VERSION};
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::DataSecurity;
@@ -251,14 +253,22 @@ fn check_on_commit(spec: &TransferSpec) -> Result<(), SpecError> {
     if !makes_files(spec) {
         return refused("it runs for files that get a name of their own: not with - and null:");
     }
-    match asked.asked().is_valid() {
-        true => Ok(()),
-        false => refused(COMMAND_BOUNDS),
-    }
+    fault_of(asked, &spec.flows).map_or(Ok(()), refused)
 }
 
 const COMMAND_BOUNDS: &str = "a command has 1 to 4096 bytes, 1 to 64 of them run at a time, and each \
                               takes from 1 ms to 7 days";
+
+/// Why a command cannot run.
+fn fault_of(asked: &FileCommand, flows: &FixedFlows) -> Option<&'static str> {
+    if flows.stack == Stack::Paired {
+        return Some(
+            "with --stack paired a slow command would stop the streams, and nobody would hear of an \
+             end: leave out --stack",
+        );
+    }
+    (!asked.asked().is_valid()).then_some(COMMAND_BOUNDS)
+}
 
 /// Whether what is copied gets names of its own.
 fn makes_files(spec: &TransferSpec) -> bool {
@@ -288,10 +298,7 @@ fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
             "it is for copies of files that get a name of their own: not with - and null:",
         );
     }
-    match asked.asked().is_valid() {
-        true => Ok(()),
-        false => refused(COMMAND_BOUNDS),
-    }
+    fault_of(asked, &spec.flows).map_or(Ok(()), refused)
 }
 
 fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {

@@ -192,6 +192,45 @@ fn faults_are_named() {
     assert!(matches!(fault(plain), Fault::Credential(text) if !text.contains("secret")));
 }
 
+/// What may run once a file is there, and what files go through, are two lists.
+#[test]
+fn commands_are_for_what_their_list_says() {
+    let token = Token::generate().unwrap().hash().unwrap();
+    let file = |rights: &str, lists: &str, inner: &str| {
+        format!(
+            "[commands]\ningest = \"one\"\nunpack = \"two\"\nempty = \"\"\n\
+             [[principal]]\nname = \"a\"\ntoken = \"{token}\"\n\
+             [[principal.root]]\nat = \"/\"\npath = \"/srv\"\nrights = [{rights}]\n{lists}\n{inner}"
+        )
+    };
+    let lists = "on-commit = [\"ingest\"]\nfilter-cmd = [\"unpack\", \"ingest\"]";
+    let text = file("\"write\"", lists, "");
+    let home = tempfile::tempdir().unwrap();
+    let told = home.path().join("principal");
+    fs::write(&told, parse(&text).unwrap().principals[0].written()).unwrap();
+    fs::set_permissions(&told, fs::Permissions::from_mode(0o600)).unwrap();
+    let again = Principal::read_back(&told).unwrap();
+    for principal in [&parse(&text).unwrap().principals[0], &again] {
+        let commands = principal.resolve(b"/x").unwrap().commands;
+        let names = |list: &BTreeMap<String, String>| list.clone().into_iter().collect::<Vec<_>>();
+        let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        assert_eq!(names(&commands.on_commit), [pair("ingest", "one")]);
+        let filters = [pair("ingest", "one"), pair("unpack", "two")];
+        assert_eq!(names(&commands.filters), filters);
+    }
+    for (list, name) in [("on-commit", "other"), ("filter-cmd", "empty")] {
+        let text = file("\"write\"", &format!("{list} = [\"{name}\"]"), "");
+        assert_eq!(fault(&text), Fault::Command("/".into(), name.into()));
+        let text = file("\"read\"", &format!("{list} = [\"ingest\"]"), "");
+        assert!(matches!(fault(&text), Fault::Alone(_, own) if own == list));
+    }
+    // A root within it without them would bind nobody.
+    let inner = "[[principal.root]]\nat = \"/in\"\npath = \"/srv/in\"\nrights = [\"write\"]\n\
+                 on-commit = [\"ingest\"]";
+    let text = file("\"write\"", lists, inner);
+    assert!(matches!(fault(&text), Fault::Narrower { .. }));
+}
+
 #[test]
 fn unknown_fields_are_no_silent_rights() {
     for text in [

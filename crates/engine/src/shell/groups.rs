@@ -1,0 +1,120 @@
+//! The process groups in which commands run, so that none outlives this process.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::GRACE;
+use crate::queue::lock;
+
+/// Those of this process.
+pub(super) static ALL: Groups = Groups::new();
+
+/// Groups that run.
+pub(super) struct Groups {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    running: Vec<Pid>,
+    /// Commands that have no group yet.
+    starting: usize,
+    /// No other one begins.
+    ended: bool,
+}
+
+/// The group of a command. It is of one as long as nobody waited for that: then its number may
+/// become another one's.
+pub(super) struct Group<'a> {
+    groups: &'a Groups,
+    number: Pid,
+}
+
+impl Groups {
+    /// None yet.
+    pub const fn new() -> Groups {
+        Groups {
+            state: Mutex::new(State {
+                running: Vec::new(),
+                starting: 0,
+                ended: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Starts a command that is to have a group of its own.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be started, or all are being ended.
+    pub fn start(&self, command: &mut Command) -> io::Result<(Child, Group<'_>)> {
+        {
+            let mut state = lock(&self.state);
+            if state.ended {
+                return Err(io::Error::other("this process ends"));
+            }
+            state.starting += 1;
+        }
+        // Not within the lock: it reads the program from a file system.
+        let started = command.spawn();
+        let mut state = lock(&self.state);
+        state.starting -= 1;
+        self.changed.notify_all();
+        let child = started?;
+        let number = Pid::from_child(&child);
+        state.running.push(number);
+        let group = Group {
+            groups: self,
+            number,
+        };
+        if state.ended {
+            group.signal(Signal::KILL);
+        }
+        Ok((child, group))
+    }
+
+    /// Whether all are being ended.
+    pub fn are_ended(&self) -> bool {
+        lock(&self.state).ended
+    }
+
+    /// Ends them all: SIGTERM, and SIGKILL after [`GRACE`]. No other one begins.
+    pub fn end(&self) {
+        let mut state = lock(&self.state);
+        state.ended = true;
+        state.signal(Signal::TERM);
+        let busy = |state: &mut State| state.starting > 0 || !state.running.is_empty();
+        let waited = self.changed.wait_timeout_while(state, GRACE, busy);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.signal(Signal::KILL);
+    }
+}
+
+impl State {
+    fn signal(&self, signal: Signal) {
+        for number in &self.running {
+            // It may have ended.
+            let _ = kill_process_group(*number, signal);
+        }
+    }
+}
+
+impl Group<'_> {
+    /// To the command and all that it started, unless they left the group.
+    pub fn signal(&self, signal: Signal) {
+        // It may have ended.
+        let _ = kill_process_group(self.number, signal);
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        let running = &mut lock(&self.groups.state).running;
+        running.retain(|number| *number != self.number);
+        self.groups.changed.notify_all();
+    }
+}
