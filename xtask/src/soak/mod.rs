@@ -166,7 +166,8 @@ fn run_step(soak: &Soak, part: &Part, step: &Step) -> Result<Finished, String> {
     let passed = outcome.is_ok();
     // A record is read on other hosts.
     let root = workspace::root().display().to_string();
-    let notes = outcome.unwrap_or_else(|error| vec![error]);
+    let mut notes = outcome.unwrap_or_else(|error| vec![error]);
+    notes.extend(named(&soak.options));
     let notes: Vec<String> = notes.iter().map(|note| note.replace(&root, ".")).collect();
     println!(
         "soak: {} {}: {} after {seconds:.0} s",
@@ -189,6 +190,17 @@ fn run_step(soak: &Soak, part: &Part, step: &Step) -> Result<Finished, String> {
         commit: about.commit,
         machine: about.machine,
     })
+}
+
+/// The binary that was named: it need not be of the commit.
+fn named(options: &Options) -> Option<String> {
+    let mut version = std::process::Command::new(options.binary.as_ref()?);
+    let version = workspace::output_of(version.arg("--version"));
+    let version = version.unwrap_or_else(|error| error);
+    Some(format!(
+        "copies by a binary that was there: {}",
+        version.trim()
+    ))
 }
 
 /// Processes that want a processor, averaged over a minute.
