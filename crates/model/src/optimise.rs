@@ -9,12 +9,17 @@
 //! All parts of the dataset move at the same time here ([`solve`]), each at its share of the bytes;
 //! [`solve_in_turn`] moves one after the other, as a mover does that sends in the order of a walk.
 //!
-//! - [`program`]: the linear program and its solver
+//! Most graphs need no such program: where the members of each class can be taken together, the
+//! search is over one number of flows for each class (`compact`).
+//!
+//! - `compact`: branch and bound over the flows of each class together
+//! - [`program`]: the linear program over all counts and its solver
 //! - `build`: from a graph to its program
 //! - `lp`: a program as a file for other solvers
 //! - [`prices`]: what limits an optimum, and what more of a resource would give
 
 mod build;
+mod compact;
 mod lp;
 pub mod prices;
 pub mod program;
@@ -25,6 +30,7 @@ use std::time::Duration;
 use crate::graph::{Commodity, Graph, GraphError};
 
 use self::build::{Built, Counts};
+use self::compact::{Compact, Failed};
 use self::program::{Program, Unsolved};
 
 /// How long is searched for one program. At the bound the best found is returned, with its gap.
@@ -32,13 +38,17 @@ use self::program::{Program, Unsolved};
 pub struct Bound {
     /// Nodes of branch and bound.
     pub nodes: u64,
-    /// Time on the wall, which the solver measures itself. It is extended, 30 times at most, while
+    /// Time on the wall: the program over all counts measures it itself; elsewhere it is a number
+    /// of steps that a slow host does in it. It is extended, 30 times at most, while
     /// there is no solution yet. `None` if only the nodes count, so that
     /// the result is the same on every host.
     pub time: Option<Duration>,
     /// A program of at most this many variables is searched for the fewest flows with all numbers
     /// of flows; a larger one within a range for each node.
     pub whole: u64,
+    /// Whether the program over all counts is solved where the flows of each class together would
+    /// do: slower, and a second way to the same optimum.
+    pub by_counts: bool,
 }
 
 impl Bound {
@@ -47,6 +57,7 @@ impl Bound {
         nodes: 20_000,
         time: None,
         whole: MOST_VARIABLES_WHOLE,
+        by_counts: false,
     };
 }
 
@@ -168,6 +179,9 @@ impl From<Unsolved> for SolveError {
 /// Where the graph is wrong or has no optimum.
 pub fn best_rate(graph: &Graph, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
+    if let Some(found) = by_classes(graph, None, bound, |it| it.rate_above(0.0, bound))? {
+        return Ok(found.unwrap_or((0.0, 0.0)));
+    }
     let (built, found) = fastest(graph, None, bound)?;
     Ok((built.rate(&found), found.gap))
 }
@@ -179,8 +193,48 @@ pub fn best_rate(graph: &Graph, bound: Bound) -> Result<(f64, f64), SolveError> 
 /// As [`best_rate`].
 pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
+    if let Some(found) = by_classes(graph, Some(near), bound, |it| it.rate_above(0.0, bound))? {
+        return Ok(found.unwrap_or((0.0, 0.0)));
+    }
     let (built, found) = fastest(graph, Some(near), bound)?;
     Ok((built.rate(&found), found.gap))
+}
+
+/// The best rate where it is above another one, in bytes per second; `None` if it is not, which is
+/// often proven by a bound alone.
+///
+/// # Errors
+///
+/// As [`best_rate`].
+pub fn best_rate_above(graph: &Graph, above: f64, bound: Bound) -> Result<Option<f64>, SolveError> {
+    graph.check()?;
+    if let Some(found) = by_classes(graph, Some(above), bound, |it| it.rate_above(above, bound))? {
+        return Ok(found.map(|it| it.0));
+    }
+    let (built, found) = fastest(graph, Some(above), bound)?;
+    Ok(Some(built.rate(&found)).filter(|rate| *rate > above))
+}
+
+/// Solves a graph by the flows of each class together; `None` if it is one for the program over
+/// all counts.
+fn by_classes<'a, T>(
+    graph: &'a Graph,
+    near: Option<f64>,
+    bound: Bound,
+    work: impl FnOnce(&Compact<'a>) -> Result<T, Failed>,
+) -> Result<Option<T>, SolveError> {
+    if bound.by_counts {
+        return Ok(None);
+    }
+    let guess = match near.filter(|near| near.is_finite() && *near > 0.0) {
+        Some(near) => near,
+        None => build::first_scale(graph)?,
+    };
+    match Compact::new(graph, guess).and_then(|it| work(&it)) {
+        Ok(found) => Ok(Some(found)),
+        Err(Failed::Unlimited) => Err(SolveError::Unlimited),
+        Err(Failed::Other) => Ok(None),
+    }
 }
 
 /// The program whose optimum is the best rate, with all numbers of flows, and the bytes per second
@@ -190,10 +244,14 @@ pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f6
 ///
 /// Where the graph is wrong or nothing limits it.
 pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
-    graph.check()?;
-    let (built, _) = fastest(graph, None, Bound::DEFAULT)?;
+    let (rate, _) = best_rate(graph, Bound::DEFAULT)?;
+    let scale = if rate > 0.0 {
+        rate
+    } else {
+        build::first_scale(graph)?
+    };
     let all = Counts::Within(vec![(1, u32::MAX); graph.nodes.len()]);
-    let counted = Built::new(graph, built.scale(), all);
+    let counted = Built::new(graph, scale, all);
     Ok((counted.rate_program(), counted.scale()))
 }
 
@@ -205,6 +263,9 @@ pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
 /// Where the graph is wrong or has no optimum.
 pub fn solve(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     graph.check()?;
+    if let Some(optimum) = by_classes(graph, None, bound, |it| it.solve(bound))? {
+        return Ok(optimum);
+    }
     let (mut built, fastest) = fastest(graph, None, bound)?;
     let gap = fastest.gap;
     let rate = built.rate(&fastest) * (1.0 - SAME_RATE);

@@ -3,7 +3,7 @@
 //! A price is the difference of two exact optima, not a dual value: flows and components are whole
 //! numbers, and the first further core may give nothing where the second one does.
 
-use super::{Bound, Optimum, SolveError, best_rate_near};
+use super::{Bound, Optimum, SolveError, best_rate_above};
 use crate::capacity::{Capacity, FlowCapacity};
 use crate::graph::{Graph, Host, Node, NodeKind};
 
@@ -60,6 +60,10 @@ const BUSY: f64 = 0.999;
 
 /// Members that a node without limit has: more than any graph needs.
 const PLENTY: u32 = 10_000;
+
+/// Flows of all members of such a node where another one has the same flows: its capacity is
+/// tabulated over them.
+const PLENTY_OF_FLOWS: u32 = 4096;
 
 /// The graph with a change.
 pub fn changed(graph: &Graph, change: Change) -> Graph {
@@ -147,9 +151,9 @@ pub fn prices(graph: &Graph, rate: f64, bound: Bound) -> Result<Vec<Price>, Solv
 
 /// What a graph carries beyond `rate`; infinite where nothing limits it any more.
 fn gain(graph: &Graph, rate: f64, bound: Bound) -> Result<f64, SolveError> {
-    match best_rate_near(graph, rate, bound) {
-        Ok((with, _)) if with > rate * (1.0 + NOTABLE) => Ok(with - rate),
-        Ok(_) => Ok(0.0),
+    match best_rate_above(graph, rate * (1.0 + NOTABLE), bound) {
+        Ok(Some(with)) => Ok(with - rate),
+        Ok(None) => Ok(0.0),
         Err(SolveError::Unlimited) => Ok(f64::INFINITY),
         Err(error) => Err(error),
     }
@@ -224,7 +228,7 @@ fn without(mut graph: Graph, constraint: &Constraint) -> Graph {
     match *constraint {
         Constraint::Node(node) => {
             let kind = graph.nodes[node].kind;
-            relax(&mut graph.nodes[node]);
+            relax(&mut graph, node);
             let unlimited = || Capacity::Flows(FlowCapacity::Unlimited);
             for codec in graph.parts.iter_mut().flat_map(|part| &mut part.codecs) {
                 match kind {
@@ -240,13 +244,16 @@ fn without(mut graph: Graph, constraint: &Constraint) -> Graph {
     graph
 }
 
-fn relax(node: &mut Node) {
+fn relax(graph: &mut Graph, node: usize) {
+    let is_shared = graph.nodes.iter().any(|it| it.flows_of.contains(&node));
+    let node = &mut graph.nodes[node];
     node.capacity = Capacity::Flows(FlowCapacity::Unlimited);
     node.seconds_per_file = 0.0;
     node.memory_per_flow = 0.0;
     if node.flows_of.is_empty() {
         // Its flows' cores bind as well.
-        node.members = PLENTY;
+        let shared = (PLENTY_OF_FLOWS / node.most_flows).max(node.members);
+        node.members = if is_shared { shared } else { PLENTY };
         node.same_flows = false;
     }
 }

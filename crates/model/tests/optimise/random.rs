@@ -2,7 +2,7 @@
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
-use longhaul_model::optimise::{Bound, solve};
+use longhaul_model::optimise::{Bound, best_rate, solve};
 use longhaul_units::Random;
 
 use super::brute;
@@ -215,16 +215,90 @@ fn agrees_with_a_search_of_all_flows() {
     agrees(0..graphs(), Bound::DEFAULT);
 }
 
+/// The program over all counts is what remains where members cannot be taken together.
+#[test]
+fn agrees_over_all_counts() {
+    let by_counts = Bound {
+        by_counts: true,
+        ..Bound::DEFAULT
+    };
+    agrees(0..graphs() / 5, by_counts);
+}
+
 /// As large graphs are searched: within a range of flows for each node.
 #[test]
 fn agrees_where_ranges_bound_the_search() {
     let within_ranges = Bound {
         whole: 0,
+        by_counts: true,
         ..Bound::DEFAULT
     };
     // Data that pass a codec by leave it without flows, and save more than the path then needs.
     agrees(2701..2702, within_ranges);
     agrees(0..graphs() / 10, within_ranges);
+}
+
+/// Larger graphs, where no search of all flows is possible.
+#[test]
+fn the_flows_of_classes_and_the_program_over_all_counts_agree() {
+    let by_counts = Bound {
+        by_counts: true,
+        ..Bound::DEFAULT
+    };
+    for seed in 0..150 {
+        let graph = larger_graph(&mut Chance::new(3_000_000 + seed));
+        let Ok(other) = solve(&graph, by_counts) else {
+            continue;
+        };
+        let found = solve(&graph, Bound::DEFAULT).unwrap();
+        assert!(
+            (found.rate - other.rate).abs() <= 1e-5 * other.rate,
+            "seed {seed}: {} and {}",
+            found.rate,
+            other.rate
+        );
+        assert!(
+            found.cpu <= other.cpu * 1.002 + 1e-4,
+            "seed {seed}: CPU {} and {}",
+            found.cpu,
+            other.cpu
+        );
+        // It ends at a bound of its own where it has not proven that there are no fewer.
+        assert!(
+            found.flows <= other.flows,
+            "seed {seed}: {} flows and {}\n{found:#?}\n{other:#?}\n{graph:#?}",
+            found.flows,
+            other.flows
+        );
+    }
+}
+
+/// A search that ends at its bound says how much better another choice may be.
+#[test]
+fn the_gap_at_a_bound_holds() {
+    let mut open = 0;
+    let one = Bound {
+        nodes: 1,
+        ..Bound::DEFAULT
+    };
+    for seed in 0..300 {
+        let graph = larger_graph(&mut Chance::new(4_000_000 + seed));
+        let (best, gap) = best_rate(&graph, Bound::DEFAULT).unwrap();
+        assert_eq!(gap, 0.0, "seed {seed}");
+        let Ok((rate, gap)) = best_rate(&graph, one) else {
+            continue;
+        };
+        if rate <= 0.0 {
+            assert!(gap > 0.0 || best <= 0.0, "seed {seed}");
+            continue;
+        }
+        assert!(
+            rate <= best * (1.0 + 1e-6) && rate * (1.0 + gap) >= best * (1.0 - 1e-6),
+            "seed {seed}: {rate} with a gap of {gap}, {best}"
+        );
+        open += u32::from(gap > 0.0);
+    }
+    assert!(open > 3, "{open}");
 }
 
 fn agrees(seeds: std::ops::Range<u64>, bound: Bound) {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use longhaul_model::graph::Graph;
 use longhaul_model::optimise::prices::{binding, prices};
-use longhaul_model::optimise::{Bound, solve};
+use longhaul_model::optimise::{Bound, best_rate, solve};
 
 /// Repetitions that count, after one that does not.
 const REPETITIONS: usize = 7;
@@ -23,6 +23,30 @@ fn timed(work: impl Fn()) -> f64 {
     times[REPETITIONS / 2]
 }
 
+/// A line for each graph, so that misses can be found.
+fn print_each(graphs: &[(String, Graph)], bound: Bound) {
+    for (name, graph) in graphs {
+        let rate = timed(|| {
+            best_rate(graph, bound).unwrap();
+        });
+        let whole = timed(|| {
+            solve(graph, bound).unwrap();
+        });
+        let found = solve(graph, bound).unwrap();
+        let limits = timed(|| {
+            binding(graph, &found, bound).unwrap();
+        });
+        let priced = timed(|| {
+            prices(graph, found.rate, bound).unwrap();
+        });
+        println!(
+            "{name}: rate {rate:.2} ms, solve {whole:.2} ms, what binds {limits:.2} ms, \
+             prices {priced:.2} ms, gap {:.1e}",
+            found.gap
+        );
+    }
+}
+
 /// A line for each bar: the slowest graph of some.
 fn print(what: &str, bar: f64, graphs: &[(String, Graph)], work: impl Fn(&Graph)) {
     let times = graphs
@@ -39,6 +63,9 @@ fn speed() {
     let bound = Bound::DEFAULT;
     let mut graphs = super::paper::graphs();
     graphs.push(("documented".to_owned(), super::explained::documented()));
+    let large = [("100 disks, 16 NICs".to_owned(), super::large::large())];
+    print_each(&graphs, bound);
+    print_each(&large, bound);
     let optimum = |graph: &Graph| {
         solve(graph, bound).unwrap();
     };
@@ -48,6 +75,5 @@ fn speed() {
         binding(graph, &found, bound).unwrap();
         prices(graph, found.rate, bound).unwrap();
     });
-    let large = [("100 disks, 16 NICs".to_owned(), super::large::large())];
     print("six layers and three parts", 2000.0, &large, optimum);
 }
