@@ -9,7 +9,7 @@ use longhaul_proto::message::{
     AgainReason, Answer, Failure, FailureKind, Message, Outcome, Totals,
 };
 use longhaul_proto::sender::{
-    Dispatch, PackedRead, PieceRead, ReadJob, Sender, SenderSettings, Work,
+    Dispatch, FilterStep, PackedRead, PieceRead, ReadJob, Sender, SenderSettings, Work,
 };
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -46,6 +46,7 @@ pub fn sender(bytes: &[u8]) {
         deletes: choices.flag(),
         names_only: false,
         fronts: true,
+        filters: bytes.last().is_some_and(|byte| byte % 8 == 7),
         epoch: 1,
     };
     let mut play = Play {
@@ -124,6 +125,7 @@ impl Play<'_> {
             check_job(&job, &self.settings);
             self.reading.push(job);
         }
+        self.filter();
         for &stream in &self.streams {
             for _ in 0..16 {
                 match self.sender.poll_dispatch(stream, self.now) {
@@ -145,6 +147,21 @@ impl Play<'_> {
         // Twins come on top: one for each block, at most.
         let most = 2 * self.settings.unacknowledged_blocks;
         assert!(self.sender.blocks_under_way() <= most);
+    }
+
+    /// Files go through a command, which makes anything of them.
+    fn filter(&mut self) {
+        for _ in 0..16 {
+            match self.sender.poll_filter() {
+                Some(FilterStep::Filter(entry)) => {
+                    let id = entry.id;
+                    let output = self.entry(id).filter(|_| self.choices.flag());
+                    self.sender.handle_filtered(id, output.ok_or_else(failure));
+                }
+                Some(FilterStep::Forget(_)) => {}
+                None => break,
+            }
+        }
     }
 
     fn walk(&mut self) -> Option<()> {

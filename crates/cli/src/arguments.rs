@@ -645,8 +645,8 @@ pub struct ServeArguments {
     /// Let it have a shell run CMD for files that it writes, by this name: cp --on-commit NAME.
     #[arg(long, value_name = "NAME=CMD", requires = "write", value_parser = parse_command)]
     pub on_commit: Vec<(String, String)>,
-    /// Let it have them go through CMD, by this name: cp --filter-cmd NAME.
-    #[arg(long, value_name = "NAME=CMD", requires = "write", value_parser = parse_command)]
+    /// Let it have files go through CMD, by this name: cp --filter-cmd NAME.
+    #[arg(long, value_name = "NAME=CMD", value_parser = parse_command)]
     pub filter_cmd: Vec<(String, String)>,
     /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
     /// other user may write to it [default: the configuration directory, ~/.config/longhaul]

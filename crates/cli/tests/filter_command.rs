@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
+use support::daemon::with_roots;
 use support::process::{Running, limit, longhaul, run};
 use support::sshd::{self, Sshd};
 use support::tree::{set_modified, write};
@@ -52,6 +53,17 @@ fn digest(bytes: &[u8]) -> String {
 
 #[test]
 fn the_destination_has_the_output_on_every_way() {
+    at_either_end("destination", Way::Push);
+}
+
+/// The same before files are sent.
+#[test]
+fn what_is_sent_is_the_output_on_every_way() {
+    at_either_end("source", Way::Pull);
+}
+
+/// On one way the daemon runs it: a command of its own.
+fn at_either_end(end: &str, daemons: Way) {
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
     let text = format!("echo >> '{}'; tr a-z A-Z", log.display());
@@ -62,12 +74,16 @@ fn the_destination_has_the_output_on_every_way() {
     for way in WAYS {
         let to = place.path().join(format!("{way:?}"));
         write(&to.join("old"), b"what was there");
-        let text = if way == Way::Push { "upper" } else { &text };
-        let options = ["-r", "--json", "--filter-cmd", text];
+        let text = if way == daemons { "upper" } else { &text };
+        let options = ["-r", "--json", "--filter-cmd", text, "--filter-at", end];
         let command = || copy((&daemon, place.path()), way, (&from, &to));
         let finished = run(&mut command().with(&options)).expect(0);
         assert_eq!(contents(&to), upper(&from), "{way:?}");
         assert_no_leftovers(&to);
+        let summary = finished.summary();
+        let lists = ["layers", "peer_layers"].map(|list| summary[list].as_array().cloned());
+        let mut layers = lists.into_iter().flatten().flatten();
+        assert!(layers.any(|layer| layer["layer"] == "filter"), "{summary}");
         let status = |root: &Path| fs::metadata(root.join("plain")).unwrap();
         assert_eq!(status(&to).mode(), status(&from).mode());
         assert_eq!(status(&to).mtime(), status(&from).mtime());
@@ -96,13 +112,13 @@ fn the_output_has_any_size() {
     let place = tempfile::tempdir().unwrap();
     let from = place.path().join("from");
     source(&from);
-    for (number, text) in ["head -c 3", "cat; echo; head -c 70000 /dev/zero", "true"]
-        .into_iter()
-        .enumerate()
-    {
-        let to = place.path().join(number.to_string());
+    let texts = ["head -c 3", "cat; echo; head -c 70000 /dev/zero", "true"];
+    let texts = texts.into_iter().enumerate();
+    let ends = ["source", "destination"];
+    for ((number, text), end) in texts.flat_map(|text| ends.map(|end| (text, end))) {
+        let to = place.path().join(format!("{number} {end}"));
         for copied in [true, false] {
-            let options = ["--json", "--filter-cmd", text];
+            let options = ["--json", "--filter-at", end, "--filter-cmd", text];
             let summary = run(&mut local(&from, &to, &options)).expect(0).summary();
             assert_eq!(summary["skipped_entries"] == 0, copied, "{text}");
         }
@@ -121,16 +137,25 @@ fn the_output_has_any_size() {
     }
 }
 
-/// The others are done, what was there stays, and nothing half written gets a name.
 #[test]
 fn a_filter_that_fails_fails_its_file_alone() {
+    fails_alone("destination");
+}
+
+#[test]
+fn a_filter_that_fails_at_the_source_fails_its_file_alone() {
+    fails_alone("source");
+}
+
+/// The others are done, what was there stays, and nothing half written gets a name.
+fn fails_alone(end: &str) {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
     write(&to.join("old"), b"what was there");
     let fails = "cat; case $LONGHAUL_NAME in old|large) echo broken >&2; exit 3;; esac";
     for _ in 0..2 {
-        let options = ["--json", "--filter-cmd", fails];
+        let options = ["--json", "--filter-at", end, "--filter-cmd", fails];
         let finished = run(&mut local(&from, &to, &options)).expect(2);
         let finished = finished.says(&["old: ", "large: ", "exit code 3: broken"]);
         let failed = finished.events().into_iter();
@@ -141,7 +166,8 @@ fn a_filter_that_fails_fails_its_file_alone() {
         assert!(!to.join("large").exists());
         assert_eq!(fs::read(to.join("dir/inner")).unwrap(), b"lower case");
     }
-    run(&mut local(&from, &to, &["--filter-cmd", "tr a-z A-Z"])).expect(0);
+    let options = ["--filter-at", end, "--filter-cmd", "tr a-z A-Z"];
+    run(&mut local(&from, &to, &options)).expect(0);
     assert_eq!(fs::read(to.join("large")).unwrap(), vec![b'X'; LARGE]);
     assert_eq!(fs::read(to.join("old")).unwrap(), b"LOWER CASE");
     assert_no_leftovers(&to);
@@ -232,6 +258,137 @@ fn what_is_not_kept_is_told_once() {
     );
 }
 
+/// Of a large file that came in part, nothing is part of another run's output; a command that runs
+/// once a file is there runs for it, and no output is left behind.
+#[test]
+fn nothing_of_two_outputs_is_mixed() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let (begun, log) = (place.path().join("begun"), place.path().join("log"));
+    fs::create_dir(&to).unwrap();
+    write(&to.join("not empty"), b"");
+    write(&from.join("large"), &vec![b'x'; 40 << 20]);
+    // Each run of it writes one other byte, and as many as it reads.
+    let text = format!(
+        "echo >> '{0}'; tr x $(wc -l < '{0}' | tr -d ' ')",
+        begun.display()
+    );
+    let options = [
+        "--filter-at",
+        "source",
+        "--filter-cmd",
+        &text,
+        "--bwlimit",
+        "5MB/s",
+        "--checkpoint",
+        "1MiB",
+    ];
+    let running = Running::start(&mut local(&from, &to, &options));
+    let began = std::time::Instant::now();
+    let is_part = |path: &PathBuf| {
+        let size = fs::metadata(to.join(path)).map_or(0, |status| status.len());
+        path.to_string_lossy().contains(".longhaul-") && size > 4 << 20
+    };
+    while !names(&to).iter().any(is_part) {
+        assert!(began.elapsed() < limit());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    running.kill();
+    let counts = format!("echo \"$LONGHAUL_NAME\" >> '{}'", log.display());
+    let options = [
+        "--filter-at",
+        "source",
+        "--filter-cmd",
+        &text,
+        "--on-commit",
+        &counts,
+    ];
+    run(&mut local(&from, &to, &options)).expect(0);
+    assert_eq!(fs::read(to.join("large")).unwrap(), vec![b'2'; 40 << 20]);
+    assert_eq!(fs::read_to_string(log).unwrap(), "large\n");
+    assert_no_leftovers(&to);
+}
+
+/// What failed once it was there, runs again for what came through a filter at the source.
+#[test]
+fn a_command_that_failed_runs_again_whatever_size_the_output_had() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let log = place.path().join("log");
+    write(&from.join("file"), b"some bytes");
+    let filter = ["--filter-at", "source", "--filter-cmd", "head -c 3"];
+    let run_with = |text: &str| {
+        run(&mut local(
+            &from,
+            &to,
+            &[&filter[..], &["--on-commit", text]].concat(),
+        ))
+    };
+    run_with("exit 3").expect(2);
+    run_with(&format!("echo >> '{}'", log.display())).expect(0);
+    run_with(&format!("echo >> '{}'", log.display())).expect(0);
+    assert_eq!(fs::read(log).unwrap(), b"\n");
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"som");
+}
+
+/// Files are filtered one after the other while others are sent, and more wait than have room.
+#[test]
+fn many_files_are_filtered_before_they_are_sent() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for number in 0..300 {
+        write(
+            &from.join(number.to_string()),
+            format!("file {number}").as_bytes(),
+        );
+    }
+    let options = ["--filter-at", "source", "--filter-cmd", "tr a-z A-Z"];
+    run(&mut local(&from, &to, &options)).expect(0);
+    assert_eq!(contents(&to), upper(&from));
+}
+
+/// At the source a daemon runs what the root that is read has, and nothing else.
+#[test]
+fn a_daemon_filters_what_it_sends_as_its_root_says() {
+    let place = tempfile::tempdir().unwrap();
+    source(&place.path().join("with"));
+    source(&place.path().join("without"));
+    let root = |name: &str, commands: &str| {
+        let path = place.path().join(name);
+        format!(
+            "[[principal.root]]\nat = \"/{name}\"\npath = {path:?}\nrights = [\"read\"]\n{commands}\n"
+        )
+    };
+    let roots = root("with", "filter-cmd = [\"upper\"]")
+        + &root("without", "")
+        + "[commands]\nupper = \"tr a-z A-Z\"\n";
+    let (daemon, tokens) = with_roots(place.path(), &roots);
+    let fetch = |name: &str, command: &str| {
+        let mut copy = longhaul();
+        copy.args([
+            "cp",
+            "-r",
+            "--fingerprint",
+            &daemon.fingerprint,
+            "--token-file",
+        ]);
+        copy.arg(&tokens);
+        copy.args(["--filter-at", "source", "--filter-cmd", command]);
+        copy.arg(daemon.url(format!("{name}/")));
+        run(copy.arg(place.path().join("to")))
+    };
+    fetch("without", "upper")
+        .expect(4)
+        .says(&["--filter-cmd", "none is allowed"]);
+    fetch("with", "tr a-z A-Z")
+        .expect(4)
+        .says(&["one of upper"]);
+    assert!(!place.path().join("to").exists());
+    fetch("with", "upper").expect(0);
+    let (from, to) = (place.path().join("with"), place.path().join("to"));
+    assert_eq!(contents(&to), upper(&from));
+}
+
 #[test]
 fn it_is_refused_where_the_output_would_be_compared_with_the_source() {
     let place = tempfile::tempdir().unwrap();
@@ -256,7 +413,20 @@ fn it_is_refused_where_the_output_would_be_compared_with_the_source() {
     run(command.arg("-")).expect(1).says(&["--filter-cmd"]);
     // A dry run filters nothing.
     let touch = format!("touch '{}'", place.path().join("ran").display());
-    run(&mut local(&from, &to, &["-n", "--filter-cmd", &touch])).expect(0);
+    for end in ["source", "destination"] {
+        let options = ["-n", "--filter-at", end, "--filter-cmd", &touch];
+        run(&mut local(&from, &to, &options)).expect(0);
+    }
+    let mut zeros = longhaul();
+    zeros.args([
+        "cp",
+        "--filter-at",
+        "source",
+        "--filter-cmd",
+        "cat",
+        "zero:1MB",
+    ]);
+    run(zeros.arg(&to)).expect(1).says(&["--filter-cmd"]);
     assert!(!place.path().join("ran").exists() && !to.exists());
     // A client's own text is nothing to a daemon.
     let daemon = Daemon::with(place.path(), &["--write", "--filter-cmd", "other=cat"]);

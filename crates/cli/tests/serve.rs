@@ -395,6 +395,7 @@ fn one_file_to(path: &[u8]) -> Request {
         backup: None,
         on_commit: None,
         filter: None,
+        filtered: false,
     }
 }
 
@@ -436,6 +437,7 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
                 backup: None,
                 on_commit: None,
                 filter: None,
+                filtered: false,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();

@@ -6,6 +6,7 @@
 //! - [`read`] takes what is to be read next, reads it into a buffer of the
 //!   pool, computes its checksum while it is hot: a [`read::ReadBlock`]; of a file that keeps
 //!   growing `front` reads the front, twice;
+//! - `filter` has files go through a command first: what is read of them is its output;
 //! - `digest` reads, for their digests, files that the receiver has already and
 //!   compares;
 //! - [`compress`] makes that a [`compress::CodedBlock`]; where codecs are chosen while the
@@ -22,6 +23,7 @@ pub(crate) mod automatic;
 pub mod compress;
 pub(crate) mod digest;
 mod earlier;
+mod filter;
 mod front;
 pub(crate) mod gather;
 pub mod kinds;
@@ -46,6 +48,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::coding::CodecUse;
+use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::message::Flows;
@@ -56,16 +59,18 @@ use crate::codec::choice::Choose;
 use crate::codec::coder::Coder;
 use crate::codec::compresses;
 use crate::codec::uses::CodecUses;
-use crate::flows::{FlowGroup, LayerUse, busy};
+use crate::flows::{FlowGroup, LayerUse, MAXIMUM_FLOWS, busy};
 use crate::looks::Pace;
 use crate::pool::Buffer;
 use crate::queue::Queue;
 use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
 use crate::session::{Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
+use crate::shell::Words;
 use crate::storage::DataMode;
 use automatic::Automatic;
 use compress::Queued;
+use filter::Outputs;
 use gather::Gathering;
 use kinds::{Elements, Kinds};
 use mounted::Mounted;
@@ -95,6 +100,12 @@ pub struct SendSide {
     /// File systems that the walk found within sources.
     pub(crate) mounted: Mounted,
     pub(crate) open_files: OpenFiles,
+    /// A command that files go through.
+    pub(crate) filter: Option<Box<FileCommand>>,
+    /// What came out of it.
+    pub(crate) outputs: Outputs,
+    /// What is shown of what commands say.
+    pub(crate) words: Words,
     pub(crate) held_files: Arc<HeldFiles>,
     /// How long it takes to open a small file.
     pub(crate) opens: Pace,
@@ -109,6 +120,7 @@ pub struct SendSide {
     compressing: OnceLock<bool>,
     digesters: OnceLock<FlowGroup>,
     removers: OnceLock<FlowGroup>,
+    filters: OnceLock<FlowGroup>,
 }
 
 impl SendSide {
@@ -132,6 +144,9 @@ impl SendSide {
             elements: None,
             uses: CodecUses::default(),
             open_files: OpenFiles::default(),
+            filter: None,
+            outputs: Outputs::default(),
+            words: Words::default(),
             held_files: Arc::default(),
             opens: Pace::default(),
             direct: AtomicBool::new(false),
@@ -142,6 +157,7 @@ impl SendSide {
             compressing: OnceLock::new(),
             digesters: OnceLock::new(),
             removers: OnceLock::new(),
+            filters: OnceLock::new(),
         }
     }
 
@@ -159,6 +175,11 @@ impl SendSide {
             elements,
             ..self
         }
+    }
+
+    /// Sends what a command makes of each file.
+    pub fn filtering(self, filter: Option<Box<FileCommand>>) -> SendSide {
+        SendSide { filter, ..self }
     }
 
     /// Sends what a copy keeps of each entry; attributes that only a superuser sees as well where
@@ -183,6 +204,7 @@ impl SendSide {
             deletes: settings.deletion.is_some(),
             names_only: settings.operation == Operation::Verify,
             fronts: (settings.growth || settings.local) && settings.operation == Operation::Copy,
+            filters: self.filter.is_some() && settings.operation == Operation::Copy,
             epoch: settings.epoch,
             ..SenderSettings::default()
         }
@@ -240,6 +262,21 @@ impl Stages for SendSide {
             Sending { side, transfer }.run_remover(flow);
         });
         need(transfer, removers.set(usize::from(settings.moves_away)));
+        let filters = group(both, filter::LAYER, |side, transfer, flow| {
+            Sending { side, transfer }.run_filters(flow);
+        });
+        if let Some(asked) = self
+            .filter
+            .as_ref()
+            .filter(|_| settings.operation == Operation::Copy)
+        {
+            need(
+                transfer,
+                filters.set((asked.jobs as usize).min(MAXIMUM_FLOWS)),
+            );
+            // It is set once, here.
+            let _ = self.filters.set(filters);
+        }
         // They are set once, here; a second start has no effect.
         let _ = self.readers.set(readers);
         let _ = self.compressors.set(compressors);
@@ -264,6 +301,7 @@ impl Stages for SendSide {
             &self.compressors,
             &self.digesters,
             &self.removers,
+            &self.filters,
         ];
         for group in groups.into_iter().filter_map(|group| group.get()) {
             group.join();
@@ -297,6 +335,7 @@ impl Stages for SendSide {
             .filter(|usage| usage.busy > 0 || usage.flows > 0 && !transfer.is_paired())
             .collect();
         layers.push(wire);
+        layers.extend(self.filters.get().map(FlowGroup::usage));
         layers
     }
 

@@ -649,7 +649,7 @@ impl Transfer {
                 if !far_ahead {
                     self.reading.notify_one();
                 }
-                if sender.has_unread_digest() || sender.has_moved() {
+                if sender.has_unread_digest() || sender.has_moved() || sender.has_filter_step() {
                     self.digesting.notify_all();
                 }
                 self.walking.notify_all();

@@ -51,9 +51,13 @@ pub struct Allowed {
     /// exactly this.
     #[n(30)]
     pub on_commit: Option<Box<FileCommand>>,
-    /// The same of a command whose output becomes the file.
+    /// Its request is for exactly this command whose output becomes the file.
     #[n(31)]
     pub filter: Option<Box<FileCommand>>,
+    /// Files go through a command where the host sends.
+    #[n(32)]
+    #[cbor(default)]
+    pub filtered: bool,
 }
 
 impl Allowed {
@@ -80,7 +84,8 @@ impl Allowed {
             && (self.moves_away || !request.moves_away)
             && (self.role == Role::Receiver || self.backup == request.backup)
             && (self.role == Role::Receiver || self.on_commit == request.on_commit)
-            && (self.role == Role::Receiver || self.filter == request.filter)
+            && self.filter == request.filter
+            && self.filtered == request.filtered
             && (self.role == Role::Sender
                 || (self.recursive || !request.recursive)
                     && (self.copy_links || !request.copy_links))

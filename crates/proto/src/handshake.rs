@@ -95,8 +95,10 @@ impl Feature {
     pub const ON_COMMIT: Feature = Feature(40);
     /// What comes of a file goes through a command before it gets its name ([`FileCommand`]).
     pub const FILTER: Feature = Feature(41);
+    /// Files go through a command at the end that sends them.
+    pub const SOURCE_FILTER: Feature = Feature(42);
     /// Everything this version knows.
-    pub const ALL: [Feature; 23] = [
+    pub const ALL: [Feature; 24] = [
         Feature::ZSTD,
         Feature::LZ4,
         Feature::EXTENTS,
@@ -120,6 +122,7 @@ impl Feature {
         Feature::FAKE_SUPER,
         Feature::ON_COMMIT,
         Feature::FILTER,
+        Feature::SOURCE_FILTER,
     ];
 }
 
@@ -494,9 +497,14 @@ pub struct Request {
     /// A command that a receiving acceptor runs for each file that is committed.
     #[n(60)]
     pub on_commit: Option<Box<FileCommand>>,
-    /// A command whose output becomes the file at a receiving acceptor.
+    /// A command whose output becomes the file: at a receiving acceptor what comes goes through it,
+    /// at a sending one what leaves.
     #[n(61)]
     pub filter: Option<Box<FileCommand>>,
+    /// Files go through a command at a sending dialer: their sizes are not those that it lists.
+    #[n(62)]
+    #[cbor(default)]
+    pub filtered: bool,
 }
 
 /// A path at the acceptor.
@@ -693,7 +701,7 @@ impl Request {
             .chain(self.tells_omitted.then_some(Feature::OMITTED))
             .chain(self.backup.as_ref().map(|_| Feature::BACKUP))
             .chain(self.on_commit.as_ref().map(|_| Feature::ON_COMMIT))
-            .chain(self.filter.as_ref().map(|_| Feature::FILTER))
+            .chain(self.filter_feature())
             .chain(
                 self.is_filtered_verify()
                     .then_some(Feature::FILTERED_VERIFY),
@@ -701,6 +709,29 @@ impl Request {
             .chain(self.needs_told_rules().then_some(Feature::TOLD_RULES))
             .chain([Feature::EXTENTS])
             .collect()
+    }
+
+    fn filter_feature(&self) -> Option<Feature> {
+        match (&self.filter, self.role) {
+            _ if self.filtered => Some(Feature::SOURCE_FILTER),
+            (Some(_), Role::Sender) => Some(Feature::FILTER),
+            (Some(_), Role::Receiver) => Some(Feature::SOURCE_FILTER),
+            (None, _) => None,
+        }
+    }
+
+    /// Whether files may go through a command as this says.
+    fn has_valid_filter(&self) -> bool {
+        let is_valid = self
+            .filter
+            .as_ref()
+            .is_none_or(|command| command.is_valid());
+        let fits = self.operation != Operation::Verify
+            && !self.paired
+            && !self.compares_contents()
+            && !self.criteria.size_only;
+        let at_one_end = !self.filtered || self.role == Role::Sender && self.filter.is_none();
+        is_valid && at_one_end && (fits || self.filter.is_none() && !self.filtered)
     }
 
     /// Whether the source has rules that protect at the destination, and may not be there.
@@ -763,14 +794,7 @@ impl Request {
             && self.backup.as_ref().is_none_or(|backup| {
                 self.operation != Operation::Verify && backup.is_valid()
             })
-            && self.filter.as_ref().is_none_or(|command| {
-                self.role == Role::Sender
-                    && self.operation != Operation::Verify
-                    && command.is_valid()
-                    && !self.paired
-                    && !self.compares_contents()
-                    && !self.criteria.size_only
-            })
+            && self.has_valid_filter()
             && self.on_commit.as_ref().is_none_or(|command| {
                 self.role == Role::Sender
                     && self.operation == Operation::Copy

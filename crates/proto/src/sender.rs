@@ -9,6 +9,7 @@
 mod account;
 mod again;
 mod compare;
+mod filtering;
 mod front;
 mod lost;
 mod moving;
@@ -38,6 +39,8 @@ use compare::Comparing;
 pub use compare::DigestRead;
 
 pub use account::{Ending, EntryEvent};
+pub use filtering::FilterStep;
+use filtering::Filtering;
 use lost::Still;
 use moving::Moving;
 use names::Naming;
@@ -84,6 +87,7 @@ pub struct Sender {
     entry_bytes: usize,
     plan: Plan,
     comparing: Comparing,
+    filtering: Filtering,
     naming: Naming,
     moving: Moving,
     streams: Streams,
@@ -118,6 +122,7 @@ impl Sender {
             entry_bytes: 0,
             plan: Plan::default(),
             comparing: Comparing::default(),
+            filtering: Filtering::default(),
             naming: Naming::default(),
             moving: Moving::default(),
             streams: Streams::default(),
@@ -554,6 +559,10 @@ impl Sender {
 
     /// Decides how an entry goes: packed with others, or in pieces.
     fn route(&mut self, id: EntryId) {
+        if self.filters(id) {
+            self.filter(id);
+            return;
+        }
         let Some(tracked) = self.entries.get_mut(&id) else {
             return;
         };
@@ -578,6 +587,8 @@ impl Sender {
             Answer::Send => self.route(id),
             Answer::Skip { digest } => self.end(id, Ending::Skipped(digest)),
             Answer::Refuse(failure) => self.end(id, Ending::Failed(failure)),
+            // What is there is of another run of the command.
+            Answer::Resume(_) if self.filters(id) => self.route(id),
             Answer::Resume(ranges) => self.resume(id, &ranges),
             Answer::Planned(change) => self.end(id, Ending::Planned(change)),
             Answer::Compare => self.compare(id),
@@ -684,6 +695,7 @@ impl Sender {
         if let Some(mut tracked) = self.entries.remove(&id) {
             self.entry_bytes -= tracked.weighs;
             self.plan.end_large(id);
+            self.filtering.end(id);
             self.forget_blocks(&tracked.stage);
             match ending {
                 Ending::Left(held) => self.held.count(held.reason()),
@@ -708,9 +720,12 @@ impl Sender {
         let blocks = match stage {
             Stage::Packed(block) => self.plan.entry_done(*block),
             Stage::Large(large) => large.all_blocks(),
-            Stage::Asked | Stage::Compared | Stage::Directory | Stage::Small | Stage::Abandoned => {
-                Vec::new()
-            }
+            Stage::Asked
+            | Stage::Compared
+            | Stage::Filtering
+            | Stage::Directory
+            | Stage::Small
+            | Stage::Abandoned => Vec::new(),
         };
         for block in blocks {
             self.plan.forget(block);
@@ -728,6 +743,7 @@ impl Sender {
         let mut fresh = Tracked::new(entry, Stage::Asked);
         fresh.generation = tracked.generation + 1;
         fresh.weighs = tracked.weighs;
+        fresh.filtered = tracked.filtered;
         fresh.only_grew = tracked.only_grew && fresh.entry.size() > tracked.entry.size();
         let goes_as_front = self.goes_as_front(&fresh);
         self.entries.insert(id, fresh);

@@ -59,7 +59,7 @@ use secrets::Secrets;
 use sessions::Sessions;
 pub use setup::Announcement;
 use setup::Setup;
-pub use sources::{Roots, expand_of, open_source_of};
+pub use sources::{Access, Roots, expand_of, open_source_of, source_filter_of};
 use turns::Rank;
 use unauthenticated::Unauthenticated;
 use vouched::Vouched;

@@ -29,7 +29,7 @@ use crate::rate_limit::BandwidthLimit;
 use crate::settings::ConnectionSettings;
 
 pub use backup::Backup;
-pub use commands::{FileCommand, USUAL_COMMAND_SPAN, USUAL_JOBS};
+pub use commands::{FileCommand, FilterAt, USUAL_COMMAND_SPAN, USUAL_JOBS};
 pub use criteria::Criteria;
 pub use deletion::Deletion;
 pub use error::SpecError;
@@ -86,9 +86,12 @@ pub struct TransferSpec {
     /// A command that runs at the destination for each file that is committed; none: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_commit: Option<FileCommand>,
-    /// A command at the destination whose output becomes the file; none: none.
+    /// A command whose output becomes the file; none: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_command: Option<FileCommand>,
+    /// Where that runs.
+    #[serde(default, skip_serializing_if = "FilterAt::is_usual")]
+    pub filter_at: FilterAt,
     /// How files are verified.
     #[serde(default)]
     pub verification: Verification,
@@ -327,6 +330,7 @@ impl TransferSpec {
             backup: None,
             on_commit: None,
             filter_command: None,
+            filter_at: FilterAt::default(),
             verification: Verification::default(),
             compression: USUAL_COMPRESSION,
             element_bytes: None,

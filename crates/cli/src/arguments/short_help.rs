@@ -46,7 +46,7 @@ What is deleted (nothing otherwise):
 
 Limits, accounts, and commands for each file:
       --on-commit CMD       at the destination, with the file's path as $1, once it is durable
-      --filter-cmd CMD      there, with the file as its input: its output becomes the file
+      --filter-cmd CMD      there, or --filter-at source: the file goes through it
       --report FILE         what became of each entry, as lines of JSON
       --log-file FILE       the same for people, with the time
       --max-errors N        end after more failures than N

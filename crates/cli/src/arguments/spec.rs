@@ -68,6 +68,7 @@ impl CopyArguments {
             backup: self.deletion.backup(),
             on_commit: self.commands.on_commit(),
             filter_command: self.commands.filter(),
+            filter_at: self.commands.filter_at(),
             verification: Verification {
                 integrity: match digest {
                     true => spec::Integrity::Digest,

@@ -13,7 +13,7 @@
 //!                                     # "set-id": files put keep such bits,
 //!                                     # "owners", "devices", "delete"
 //! on-commit = ["ingest"]              # may run for files that are put there
-//! filter-cmd = ["unpack"]             # they may go through it
+//! filter-cmd = ["unpack"]             # files may go through it, both ways
 //!
 //! [commands]
 //! ingest = "catalogue add \"$1\""      # what a shell runs
@@ -254,12 +254,12 @@ struct Root {
     commands: Commands,
 }
 
-/// What may run for files that are put beneath a root: what a shell runs, by name.
+/// What may run for files beneath a root: what a shell runs, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commands {
-    /// Once they are committed.
+    /// Once they are put there.
     pub on_commit: BTreeMap<String, String>,
-    /// What they go through.
+    /// What they go through, as they are put or fetched.
     pub filters: BTreeMap<String, String>,
 }
 
@@ -556,6 +556,12 @@ impl Principal {
         self.roots.iter().map(|root| (&*root.path, root.rights))
     }
 
+    /// What files may go through beneath any of its roots: what a shell runs, by name.
+    pub fn filters(&self) -> BTreeMap<String, String> {
+        let each = self.roots.iter().map(|root| root.commands.filters.clone());
+        each.flatten().collect()
+    }
+
     /// Where a URL's path leads, by the longest root that holds it. The disk is
     /// not looked at.
     ///
@@ -654,7 +660,6 @@ fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<
             (rights.devices, "devices"),
             (rights.delete, "delete"),
             (!entry.on_commit.is_empty(), "on-commit"),
-            (!entry.filters.is_empty(), "filter-cmd"),
         ];
         let alone = of_writers
             .into_iter()

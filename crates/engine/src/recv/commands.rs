@@ -152,7 +152,8 @@ impl Transfer {
             return Ok(());
         }
         let states = files.iter();
-        let states: Vec<FileState> = states.filter_map(|(path, e)| state_of(path, e)).collect();
+        let state = |(path, entry): &(&TreePath, &Entry)| state_of(side, path, entry);
+        let states: Vec<FileState> = states.filter_map(state).collect();
         side.destination.await_commands(&states)
     }
 
@@ -169,7 +170,7 @@ impl Transfer {
         }
         for (entry, found) in &mut compared {
             let path = side.destination.path_of(&entry.path);
-            let state = || state_of(&path, entry);
+            let state = || state_of(side, &path, entry);
             let digest = match found {
                 Compared::Same(digest) => *digest,
                 // It is not looked at, and that it came is what counts.
@@ -257,7 +258,7 @@ impl Transfer {
         if let Some(fault) = side.words.fault(&ran) {
             return Err(failed(&fault));
         }
-        if let Some(state) = state_of(&path, &file.entry) {
+        if let Some(state) = state_of(side, &path, &file.entry) {
             destination.end_command(state);
         }
         Ok(())
@@ -265,11 +266,16 @@ impl Transfer {
 }
 
 /// What a file is kept by whose command is to run.
-fn state_of(path: &TreePath, entry: &Entry) -> Option<FileState> {
-    match &entry.kind {
-        EntryKind::File { identity, .. } => Some(FileState::of_command(path.as_bytes(), identity)),
-        _ => None,
+fn state_of(side: &ReceiveSide, path: &TreePath, entry: &Entry) -> Option<FileState> {
+    let EntryKind::File { identity, .. } = &entry.kind else {
+        return None;
+    };
+    let mut identity = *identity;
+    if side.destination.filtered {
+        // Nobody knows it before the file comes.
+        identity.size = 0;
     }
+    Some(FileState::of_command(path.as_bytes(), &identity))
 }
 
 /// The digest of a file that an earlier session brought, if that is known.

@@ -403,9 +403,9 @@ impl Transfer {
     /// What the criteria of the copy say of a file that is at both ends.
     fn judge(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> Verdict {
         // Nothing tells what size the output of a filter has.
-        let there = match side.destination.filter {
-            Some(_) => entry.size(),
-            None => status.size,
+        let there = match side.destination.has_filter() {
+            true => entry.size(),
+            false => status.size,
         };
         let sizes = (entry.size(), there);
         let keeps_as = || {

@@ -91,6 +91,8 @@ pub struct Destination {
     pub(super) on_commit: Option<Box<FileCommand>>,
     /// A command whose output becomes the file.
     pub(super) filter: Option<Box<FileCommand>>,
+    /// Files go through a command at the source: they have another size than is listed.
+    pub(super) filtered: bool,
     /// What it did not keep or refused.
     pub notices: Arc<Notices>,
 }
@@ -168,6 +170,8 @@ pub struct Arrival {
     pub on_commit: Option<Box<FileCommand>>,
     /// A command whose output becomes the file.
     pub filter: Option<Box<FileCommand>>,
+    /// Files go through a command at the source.
+    pub filtered: bool,
 }
 
 #[cfg(test)]
@@ -180,6 +184,7 @@ impl Arrival {
             backup: None,
             on_commit: None,
             filter: None,
+            filtered: false,
             principal: "tester".to_owned(),
             source: [7; 32],
             anywhere: [0; 32],
@@ -260,6 +265,7 @@ impl Destination {
             backup: _,
             on_commit,
             filter,
+            filtered,
         } = arrival;
         Destination {
             anchor,
@@ -283,6 +289,7 @@ impl Destination {
             backups: None,
             on_commit,
             filter,
+            filtered,
             notices: Arc::default(),
         }
     }
@@ -623,6 +630,11 @@ impl Destination {
             // One that a later session fenced has nothing to keep.
             let _ = self.while_owned(|| self.keep_digests(&[(state, digest)]));
         }
+    }
+
+    /// Whether files go through a command at either end.
+    pub(super) fn has_filter(&self) -> bool {
+        self.filter.is_some() || self.filtered
     }
 
     /// A command is to run for these files, which get their names now, even if this session does

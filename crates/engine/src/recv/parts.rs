@@ -327,8 +327,9 @@ impl ReceiveSide {
         }
         let mut partial = self.claim(&transfer.settings, folder, entry)?;
         let blocks = partial.take_recovered();
-        if blocks.is_empty() {
-            // Nothing to go on from; and it may come in a pack this time.
+        if blocks.is_empty() || self.destination.filtered {
+            // Nothing to go on from, or of another run of a command; and it may come in a pack
+            // this time.
             let abandoned = partial.abandon();
             abandoned.map_err(|error| journal_failure(&entry.path.to_string(), &error))?;
             return Ok(None);

@@ -17,6 +17,9 @@ pub(super) struct Parents {
 
 impl Parents {
     pub fn open(&mut self, side: &SendSide, entry: &Entry) -> io::Result<Arc<dyn StoredFile>> {
+        if let Some(output) = side.outputs.get(entry.id) {
+            return Ok(output);
+        }
         let (parent, name) = self.parent_of(&side.sources, entry)?;
         side.opens
             .time(|| parent.open_file(&name, DataMode::Buffered))

@@ -185,7 +185,9 @@ impl Sending<'_> {
     /// Opens a large file, or finds it open, and sees to it that it is what
     /// the walk saw.
     fn open_large(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
-        if let Some(file) = self.side.open_files.get(entry.id, generation) {
+        let output = || self.side.outputs.get(entry.id);
+        let known = self.side.open_files.get(entry.id, generation);
+        if let Some(file) = known.or_else(output) {
             return Ok(file);
         }
         let shown = entry.path.to_string();
@@ -385,7 +387,7 @@ impl Sending<'_> {
         jobs: &[PackedJob],
         parents: &mut Parents,
     ) -> Vec<Option<Arc<dyn StoredFile>>> {
-        if !self.side.opens.is_slow() {
+        if !self.side.opens.is_slow() || self.side.filter.is_some() {
             return vec![None];
         }
         let most = descriptors::share(OPENED_PART, OPENED_AHEAD);

@@ -82,6 +82,7 @@ pub fn arrival() -> Arrival {
         backup: None,
         on_commit: None,
         filter: None,
+        filtered: false,
         anywhere: [0; 32],
         host: [0; 32],
         principal: "tester".to_owned(),

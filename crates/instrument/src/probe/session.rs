@@ -230,6 +230,7 @@ impl Ask<'_> {
             backup: None,
             on_commit: None,
             filter: None,
+            filtered: false,
             // The lightest that there is: the path is measured, not the hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,
@@ -293,6 +294,7 @@ impl Ask<'_> {
                     backup: None,
                     on_commit: None,
                     filter: None,
+                    filtered: false,
                     principal: String::new(),
                     source,
                     anywhere: source,

@@ -43,6 +43,8 @@ pub struct SenderSettings {
     pub compares: bool,
     /// Of a file that keeps growing the front is sent: the receiver understands that.
     pub fronts: bool,
+    /// Files go through a command before they are read.
+    pub filters: bool,
     /// The session's epoch.
     pub epoch: u64,
 }
@@ -66,6 +68,7 @@ impl Default for SenderSettings {
             names_only: false,
             compares: false,
             fronts: false,
+            filters: false,
             epoch: 1,
         }
     }

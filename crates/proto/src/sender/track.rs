@@ -20,6 +20,8 @@ pub(super) struct Tracked {
     pub corruptions: u32,
     /// Each change so far made it longer.
     pub only_grew: bool,
+    /// It went through a command: what is sent is the output.
+    pub filtered: bool,
     /// What is counted of it.
     pub share: Share,
     pub stage: Stage,
@@ -28,7 +30,8 @@ pub(super) struct Tracked {
     pub weighs: usize,
 }
 
-/// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared`; `Small` ->
+/// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared` or
+/// `Filtering`; `Small` ->
 /// `Packed`; `Packed` -> `Small` when it was lost; any -> `Abandoned`. It leaves when the receiver
 /// says how it ended.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(super) enum Stage {
     Asked,
     /// The receiver compares what it has with this file's digest, which is read for that.
     Compared,
+    /// It waits for the command that it goes through, or is in it.
+    Filtering,
     /// A directory; done after all it holds.
     Directory,
     /// Waits for a pack.
@@ -88,6 +93,7 @@ impl Tracked {
             generation: 0,
             corruptions: 0,
             only_grew: true,
+            filtered: false,
             share: Share::default(),
             stage,
         }

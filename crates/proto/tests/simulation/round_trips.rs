@@ -88,6 +88,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
         backup: None,
         on_commit: None,
         filter: None,
+        filtered: false,
         names: None,
         copy_links: false,
         kept_digests_only: false,

@@ -10,12 +10,14 @@ use longhaul_engine::send::source::{Source, SourceError, open_source};
 use longhaul_engine::send::wildcards::{Room, TooMany, expand};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_engine::storage::roots::Anywhere;
+use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Landing, Operation, Refused};
 use longhaul_proto::message::Failure;
 
 use super::connection::open_stop;
 use crate::daemon::{
-    Roots, expand_of, keeping_anywhere, may_not_measure, open_destination, open_source_of,
+    Access, Roots, expand_of, keeping_anywhere, may_not_measure, open_destination, open_source_of,
+    source_filter_of,
 };
 use crate::stop::{Exit, Stop};
 
@@ -42,21 +44,16 @@ impl Here {
         }
     }
 
-    /// A source: directories where `recursive`, what links lead to where
-    /// `copy_links` says so.
+    /// A source, with what `how` says.
     ///
     /// # Errors
     ///
     /// Where it cannot be opened.
-    pub fn source(
-        &self,
-        path: &[u8],
-        how: (bool, bool, bool),
-        roots: &Roots,
-    ) -> Result<Source, NoSource> {
+    pub fn source(&self, path: &[u8], how: Access<'_>, roots: &Roots) -> Result<Source, NoSource> {
         match self {
             Here::Anywhere => {
-                let opened = open_source(&roots.anywhere, path, how.0, how.1);
+                let (recursive, copy_links) = (how.recursive, how.copy_links);
+                let opened = open_source(&roots.anywhere, path, recursive, copy_links);
                 opened.map_err(|error| NoSource {
                     failure: error.failure(),
                     stop: source_stop(&error),
@@ -85,6 +82,21 @@ impl Here {
         match self {
             Here::Anywhere => expand(&*roots.anywhere, path, copy_links, room),
             Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, room)),
+        }
+    }
+
+    /// What sources go through, where that was asked for.
+    ///
+    /// # Errors
+    ///
+    /// Where the principal has no such command.
+    pub fn source_filter(
+        &self,
+        asked: Option<Box<FileCommand>>,
+    ) -> Result<Option<Box<FileCommand>>, Stop> {
+        match self {
+            Here::Anywhere => Ok(asked),
+            Here::Beneath(principal) => source_filter_of(principal, asked).map_err(stop),
         }
     }
 

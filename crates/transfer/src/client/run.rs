@@ -46,7 +46,7 @@ use crate::planning::beginning::Beginning;
 use crate::planning::choice::Choice;
 use crate::planning::history::Past;
 use crate::settings::DataSecurity;
-use crate::spec::{Direction, ValidSpec};
+use crate::spec::{Direction, FilterAt, ValidSpec};
 use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::Introduction;
 
@@ -166,9 +166,11 @@ impl Task {
         let elements = self.spec.element_bytes;
         let elements = elements.and_then(|bytes| Elements::of_bytes(bytes.into()));
         let chooser = self.is_automatic().then(codecs::chooser);
+        let filter = self.spec.asked_filter(FilterAt::Source);
         let side = SendSide::new(sources)
             .selecting(selected)
-            .coding(chooser, elements);
+            .coding(chooser, elements)
+            .filtering(self.here.source_filter(filter)?);
         let fakes = self.spec.keep.fake_source;
         Ok(match self.keeping(fakes)? {
             Some(keeping) => {
@@ -490,7 +492,8 @@ impl Task {
             keeper: Arc::new(self.keeper()?),
             backup: self.backup(),
             on_commit: self.spec.asked_on_commit(),
-            filter: self.spec.asked_filter(),
+            filter: self.spec.asked_filter(FilterAt::Destination),
+            filtered: self.spec.is_filtered(),
         };
         match &self.destination {
             Endpoint::Null => {
@@ -551,7 +554,11 @@ impl Task {
             deletion: settings.deletion.as_deref().cloned().map(Box::new),
             backup: self.backup().filter(|_| role == Role::Sender),
             on_commit: self.spec.asked_on_commit().filter(|_| role == Role::Sender),
-            filter: self.spec.asked_filter().filter(|_| role == Role::Sender),
+            filter: self.spec.asked_filter(match role {
+                Role::Sender => FilterAt::Destination,
+                Role::Receiver => FilterAt::Source,
+            }),
+            filtered: self.spec.is_filtered() && role == Role::Sender,
             integrity: settings.integrity,
             codec: settings.codec,
             block_bytes: settings.block_bytes as u32,

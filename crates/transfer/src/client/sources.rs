@@ -8,8 +8,9 @@ use super::local_paths::NoSource;
 use super::request::zero_of;
 use super::run::Task;
 use crate::console::say;
-use crate::daemon::Roots;
+use crate::daemon::{Access, Roots};
 use crate::endpoint::Endpoint;
+use crate::spec::FilterAt;
 use crate::spec::names::{check_names, path_of};
 use crate::stop::{Exit, Stop};
 
@@ -31,11 +32,13 @@ impl Asked for Named<'_> {
                 Ok(zero_of(size.0))
             }
             Endpoint::Local(path) => {
-                let how = (
-                    task.spec.selection.recursive,
-                    task.spec.selection.copy_links,
-                    task.spec.move_away,
-                );
+                let filter = task.spec.asked_filter(FilterAt::Source);
+                let how = Access {
+                    recursive: task.spec.selection.recursive,
+                    copy_links: task.spec.selection.copy_links,
+                    moves: task.spec.move_away,
+                    filter: filter.as_ref().map(|filter| &filter.command[..]),
+                };
                 task.here.source(path, how, self.roots)
             }
             Endpoint::Standard => match &task.pipe {

@@ -42,7 +42,7 @@ use super::asker::described_request;
 use super::backups::{keeping_anywhere, keeping_beneath};
 use super::quotas::Held;
 use super::sessions::{Key, Running, destination_of};
-use super::sources::open_sources;
+use super::sources::{open_sources, source_filter_of};
 use super::turns::{Rank, Turn};
 use super::vouched::{COUNTS_FOR, Word};
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
@@ -455,6 +455,7 @@ impl Daemon {
             backup: request.backup.clone(),
             on_commit: request.on_commit.clone(),
             filter: request.filter.clone(),
+            filtered: request.filtered,
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
@@ -470,8 +471,7 @@ impl Daemon {
             RequestPath::Null | RequestPath::Zero(_) => return Err(may_not_measure()),
         };
         let names = request.names.as_ref();
-        let names: Option<Vec<Vec<u8>>> =
-            names.map(|names| names.iter().map(|name| name.to_vec()).collect());
+        let names = names.map(|names| names.iter().map(|name| name.to_vec()).collect::<Vec<_>>());
         let mut settings = self.settings(request);
         settings.tells_there = features.contains(&Feature::KEEPING);
         let copies = request.operation == Operation::Copy;
@@ -535,7 +535,8 @@ impl Daemon {
         let elements = Elements::of_bytes(request.element_bytes.into());
         let mut side = SendSide::of(sources, principal.name())
             .selecting(selected.unwrap_or_default())
-            .coding(chooser, elements);
+            .coding(chooser, elements)
+            .filtering(source_filter_of(principal, request.filter.clone())?);
         if let Some(keeping) = &request.keeping {
             // Others learn nothing that only this process's user may see, which is not what is kept
             // in attributes of any user.
@@ -869,7 +870,7 @@ pub fn open_destination(
 
 /// What the daemon runs where a principal asks for a command: one of those that its root has, by
 /// name.
-fn command_of(
+pub(super) fn command_of(
     (option, allowed): (&str, &BTreeMap<String, String>),
     asked: &[u8],
 ) -> Result<ByteVec, Refused> {

@@ -12,10 +12,13 @@ use longhaul_engine::send::source::{
 use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
 use longhaul_engine::storage::fake_super::FakeRoots;
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
+use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
 
-use super::admission::{lacks, may_not_measure, not_permitted, open_root, path_beneath, refused};
+use super::admission::{
+    command_of, lacks, may_not_measure, not_permitted, open_root, path_beneath, refused,
+};
 use crate::client::request::zero_of;
 use crate::spec::names::check_names;
 
@@ -89,8 +92,20 @@ fn faking(root: Arc<dyn OpenRoot>, fakes: bool) -> Arc<dyn OpenRoot> {
     }
 }
 
-/// A source of a principal: directories if `recursive`, what links lead to if `copy_links`. It
-/// is removed afterwards if it `moves`.
+/// What is to be done with a source.
+#[derive(Clone, Copy, Debug)]
+pub struct Access<'a> {
+    /// Directories may be sources.
+    pub recursive: bool,
+    /// What links lead to is sent.
+    pub copy_links: bool,
+    /// It is removed afterwards.
+    pub moves: bool,
+    /// Files go through the command of this name.
+    pub filter: Option<&'a [u8]>,
+}
+
+/// A source of a principal.
 ///
 /// # Errors
 ///
@@ -98,9 +113,10 @@ fn faking(root: Arc<dyn OpenRoot>, fakes: bool) -> Arc<dyn OpenRoot> {
 pub fn open_source_of(
     principal: &Principal,
     path: &[u8],
-    (recursive, copy_links, moves): (bool, bool, bool),
+    how: Access<'_>,
     roots: &Roots,
 ) -> Result<Source, Unopened> {
+    let (recursive, copy_links) = (how.recursive, how.copy_links);
     if principal.is_owner() {
         let opened = open_source(&roots.anywhere, path, recursive, copy_links);
         return opened.map_err(Unopened::Source);
@@ -113,8 +129,12 @@ pub fn open_source_of(
             false => may_not(),
         });
     }
-    if moves && !resolved.rights.delete {
+    if how.moves && !resolved.rights.delete {
         return Err(Unopened::Refused(lacks(principal, path, "delete")));
+    }
+    if let Some(name) = how.filter {
+        let allowed = ("--filter-cmd", &resolved.commands.filters);
+        command_of(allowed, name).map_err(Unopened::Refused)?;
     }
     let root = roots.of(&resolved).map_err(Unopened::Refused)?;
     let beneath = path_beneath(&resolved, path);
@@ -158,6 +178,23 @@ pub fn expand_of(
     found().unwrap_or_else(|| Ok(vec![path.to_vec()]))
 }
 
+/// What sources of a principal go through, where that was asked for. Each root has to allow it too
+/// ([`open_source_of`]).
+///
+/// # Errors
+///
+/// If no root has a command of that name.
+pub fn source_filter_of(
+    principal: &Principal,
+    mut asked: Option<Box<FileCommand>>,
+) -> Result<Option<Box<FileCommand>>, Refused> {
+    if let Some(asked) = asked.as_mut().filter(|_| !principal.is_owner()) {
+        let allowed = principal.filters();
+        asked.command = command_of(("--filter-cmd", &allowed), &asked.command)?;
+    }
+    Ok(asked)
+}
+
 /// One of those that a request names.
 struct Wanted<'a> {
     request: &'a Request,
@@ -174,7 +211,12 @@ impl Asked for Wanted<'_> {
             RequestPath::Zero(size) if self.principal.may_measure() => Ok(zero_of(*size)),
             RequestPath::Path(path) => {
                 let request = self.request;
-                let how = (request.recursive, request.copy_links, request.moves_away);
+                let how = Access {
+                    recursive: request.recursive,
+                    copy_links: request.copy_links,
+                    moves: request.moves_away,
+                    filter: request.filter.as_ref().map(|filter| &filter.command[..]),
+                };
                 open_source_of(self.principal, path, how, self.roots)
             }
             RequestPath::Zero(_) | RequestPath::Null | RequestPath::Stream(_) => {

@@ -30,6 +30,23 @@ pub struct FileCommand {
     pub milliseconds: u64,
 }
 
+/// The end at which files go through a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FilterAt {
+    /// Before they are sent.
+    Source,
+    /// Before they get their names.
+    #[default]
+    Destination,
+}
+
+impl FilterAt {
+    pub(super) fn is_usual(&self) -> bool {
+        *self == FilterAt::Destination
+    }
+}
+
 fn usual_jobs() -> u32 {
     USUAL_JOBS
 }
@@ -66,10 +83,16 @@ impl TransferSpec {
         Some(Box::new(asked.asked()))
     }
 
-    /// What files go through at the receiving end.
-    pub(crate) fn asked_filter(&self) -> Option<Box<command::FileCommand>> {
+    /// What files go through at this end.
+    pub(crate) fn asked_filter(&self, at: FilterAt) -> Option<Box<command::FileCommand>> {
         let asked = self.filter_command.as_ref();
-        let asked = asked.filter(|_| self.operation != Operation::Verify)?;
+        let is_there = self.operation != Operation::Verify && self.filter_at == at;
+        let asked = asked.filter(|_| is_there)?;
         Some(Box::new(asked.asked()))
+    }
+
+    /// Whether they go through one at the source: they have other sizes than are listed.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.asked_filter(FilterAt::Source).is_some()
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::names::{check_names, path_of};
 use super::{
-    Compression, Digests, FileCommand, FixedFlows, Integrity, Operation, SpecError, Stack,
+    Compression, Digests, FileCommand, FilterAt, FixedFlows, Integrity, Operation, SpecError, Stack,
 };
 use super::{Criteria, TransferSpec, VERSION};
 use crate::endpoint::{Endpoint, RemotePath};
@@ -293,9 +293,15 @@ fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
     if spec.move_away {
         return refused("what the command leaves out would be lost: it is not for --move");
     }
-    if spec.operation == Operation::Verify || !makes_files(spec) {
+    let is_zero = |source: &Endpoint| {
+        let remote = source.remote_path();
+        matches!(source, Endpoint::Zero(_)) || matches!(remote, Some(RemotePath::Zero(_)))
+    };
+    let no_files = spec.filter_at == FilterAt::Source && spec.sources.iter().any(is_zero);
+    if spec.operation == Operation::Verify || !makes_files(spec) || no_files {
         return refused(
-            "it is for copies of files that get a name of their own: not with - and null:",
+            "it is for copies of files that get a name of their own: not with -, null: and, at the \
+             source, zero:",
         );
     }
     fault_of(asked, &spec.flows).map_or(Ok(()), refused)

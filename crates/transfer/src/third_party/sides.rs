@@ -11,7 +11,7 @@ use super::viewer::Viewer;
 use crate::client::request::request_path;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::{ConnectionSettings, SshSettings};
-use crate::spec::{Operation, TransferSpec, ValidSpec};
+use crate::spec::{FilterAt, Operation, TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
 /// A copy or comparison between two remote hosts.
@@ -97,7 +97,11 @@ impl JobRequest<'_> {
                 false => None,
             },
             on_commit: spec.asked_on_commit().filter(|_| runs_at_source),
-            filter: spec.asked_filter().filter(|_| runs_at_source),
+            filter: spec.asked_filter(match runs_at_source {
+                true => FilterAt::Destination,
+                false => FilterAt::Source,
+            }),
+            filtered: spec.is_filtered() && runs_at_source,
         }
     }
 }

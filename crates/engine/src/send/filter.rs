@@ -1,0 +1,228 @@
+//! Has files go through a command before they are read. Its output goes into a file without a name,
+//! in the system's directory for temporary files, and that is what is sent. Its size is known then,
+//! and what is lost on the way is read again.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::command::FileCommand;
+use longhaul_proto::manifest::{Entry, EntryId};
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::sender::FilterStep;
+
+use super::Sending;
+use super::walk::entry_again;
+use crate::failure::failure_of;
+use crate::flows::Flow;
+use crate::net::token::fill_random;
+use crate::queue::lock;
+use crate::session::{Counters, Machine};
+use crate::shell;
+use crate::storage::refusing::refuse_writes;
+use crate::storage::spill::{TemporaryError, nameless_file};
+use crate::storage::{Advice, DataMode, DataRange, Directory, Status, StoredFile};
+
+/// The layer's name.
+pub(super) const LAYER: &str = "filter";
+
+/// How often a file that changes meanwhile goes through the command.
+const TRIES: usize = 3;
+
+/// Outputs of files that are not done.
+#[derive(Default)]
+pub(crate) struct Outputs(Mutex<HashMap<EntryId, Arc<dyn StoredFile>>>);
+
+impl Outputs {
+    /// That of a file, if it went through a command.
+    pub(super) fn get(&self, id: EntryId) -> Option<Arc<dyn StoredFile>> {
+        lock(&self.0).get(&id).cloned()
+    }
+}
+
+/// An output. It says of itself what the source was, with a size of its own.
+struct Output {
+    file: File,
+    status: Status,
+}
+
+impl StoredFile for Output {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let at = offset.saturating_add(filled as u64);
+            match self.file.read_at(&mut buffer[filled..], at) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(self.status)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {
+        let end = self.status.size;
+        Ok((offset < end).then_some(DataRange { start: offset, end }))
+    }
+
+    fn advise(&self, _advice: Advice, _start: u64, _length: u64) {}
+
+    fn data_mode(&self) -> DataMode {
+        DataMode::Buffered
+    }
+
+    refuse_writes!(io::ErrorKind::Unsupported);
+}
+
+/// How a file went through the command.
+enum Filtered {
+    /// The output, and the entry as it is sent.
+    Ready(Entry, Output),
+    /// It changed meanwhile.
+    Changed,
+}
+
+impl Sending<'_> {
+    /// A thread that runs commands.
+    pub(crate) fn run_filters(&self, flow: &Flow) {
+        let Some(asked) = &self.side.filter else {
+            return;
+        };
+        while let Some(step) = self.next_filter_step(flow) {
+            let entry = match step {
+                FilterStep::Filter(entry) => entry,
+                FilterStep::Forget(id) => {
+                    lock(&self.side.outputs.0).remove(&id);
+                    continue;
+                }
+            };
+            let id = entry.id;
+            let filtered = flow.busy(|| self.filter(asked, &entry));
+            if self.transfer.is_over() || shell::is_ending() {
+                return;
+            }
+            let result = filtered.map(|(entry, output)| {
+                lock(&self.side.outputs.0).insert(id, Arc::new(output));
+                entry
+            });
+            let taken = self
+                .transfer
+                .tell_sender(|sender| sender.handle_filtered(id, result));
+            if taken != Some(true) {
+                lock(&self.side.outputs.0).remove(&id);
+            }
+        }
+    }
+
+    fn next_filter_step(&self, flow: &Flow) -> Option<FilterStep> {
+        let mut shared = self.transfer.lock();
+        loop {
+            if shared.is_over() || !flow.is_wanted() {
+                return None;
+            }
+            let Machine::Sending(sender) = &mut shared.machine else {
+                return None;
+            };
+            if let Some(step) = sender.poll_filter() {
+                return Some(step);
+            }
+            let waited = self.transfer.digesting.wait(shared);
+            shared = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn filter(&self, asked: &FileCommand, entry: &Entry) -> Result<(Entry, Output), Failure> {
+        for _ in 0..TRIES {
+            if let Filtered::Ready(now, output) = self.filter_once(asked, entry)? {
+                // What is known of the sizes is what is sent.
+                let more = output.status.size.wrapping_sub(entry.size());
+                Counters::add(&self.transfer.counters.walked_bytes, more);
+                return Ok((now, output));
+            }
+        }
+        let text = format!(
+            "{}: changes while it goes through the filter; copy it again when nobody writes to it",
+            entry.path
+        );
+        Err(Failure::new(FailureKind::Changing, text))
+    }
+
+    fn filter_once(&self, asked: &FileCommand, entry: &Entry) -> Result<Filtered, Failure> {
+        let shown = entry.path.to_string();
+        let failed = |error: io::Error| failure_of("filter", &shown, &error);
+        let origins = &self.side.origins;
+        let opened = self.side.sources.open_parent(entry.id, &entry.path);
+        let (parent, name) = opened.map_err(failed)?;
+        let source = parent
+            .open_file(&name, DataMode::Buffered)
+            .map_err(failed)?;
+        let before = source.status().map_err(failed)?;
+        let input = source.descriptor().ok_or(io::ErrorKind::Unsupported.into());
+        let input = input.and_then(|input| input.try_clone_to_owned());
+        let command = shell::command(&asked.command, &[]);
+        let command = with_variables(command, (&*parent, &name), (entry, before.size));
+        let directory = std::env::temp_dir();
+        let file = nameless_file(&directory).map_err(failed)?;
+        let mut size = 0;
+        let mut take = |part: &[u8]| {
+            let written = file.write_all_at(part, size);
+            written.map_err(|error| TemporaryError::wrap(error, &directory))?;
+            size += part.len() as u64;
+            Ok(())
+        };
+        let within = Duration::from_millis(asked.milliseconds);
+        let wanted = || !self.transfer.is_over();
+        let ran = shell::pipe(command, input.map_err(failed)?, &mut take, within, &wanted);
+        if let Some(fault) = self.side.words.fault(&ran.map_err(failed)?) {
+            let text =
+                format!("{shown}: its filter did not succeed: {fault}; nothing of it was sent");
+            return Err(Failure::new(FailureKind::Other, text));
+        }
+        let after = source.status().map_err(failed)?;
+        if origins.identity_of(&after) != origins.identity_of(&before) {
+            return Ok(Filtered::Changed);
+        }
+        let mut number = [0; 8];
+        fill_random(&mut number).map_err(|error| failed(io::Error::other(error)))?;
+        // No part of another run's output is part of this one.
+        let status = Status {
+            size,
+            allocated: size,
+            inode: u64::from_le_bytes(number),
+            ..before
+        };
+        let now = entry_again(entry, origins.kind_of(&status), &status);
+        Ok(Filtered::Ready(now, Output { file, status }))
+    }
+}
+
+/// The command hears of the file: its path on this host, and its size.
+fn with_variables(
+    mut command: Command,
+    (parent, name): (&dyn Directory, &[u8]),
+    (entry, size): (&Entry, u64),
+) -> Command {
+    let path = parent
+        .location()
+        .map(|place| place.join(OsStr::from_bytes(name)));
+    match path {
+        Some(path) => command.env("LONGHAUL_PATH", path),
+        None => command.env_remove("LONGHAUL_PATH"),
+    };
+    command
+        .env("LONGHAUL_NAME", OsStr::from_bytes(entry.path.as_bytes()))
+        .env("LONGHAUL_SIZE", size.to_string())
+        .env_remove("LONGHAUL_BLAKE3");
+    command
+}
