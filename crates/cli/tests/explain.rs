@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::Daemon;
 use support::process::{longhaul, run};
 
@@ -112,7 +112,7 @@ fn copies_are_remembered_and_forgotten() {
     );
     // A file that somebody edited is no reason against a copy.
     fs::write(&file, format!("{text}not a line\n")).unwrap();
-    copy("two").says(&["and 1 earlier copies"]);
+    copy("two").says(&["and 1 earlier copy"]);
     let history = |arguments: &[&str]| {
         let mut command = longhaul();
         command.env("XDG_STATE_HOME", &state).arg("history");
@@ -206,4 +206,138 @@ fn flows_are_those_of_a_policy_or_a_plan() {
         "--plan",
         place.path().join("run7/hidden-name-1").to_str().unwrap(),
     ]);
+}
+
+/// Writes a file with the directories above it.
+fn put(file: &Path, text: &str) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text).unwrap();
+}
+
+#[test]
+fn profiles_of_hosts_are_found_where_they_are_kept() {
+    let place = tempfile::tempdir().unwrap();
+    dataset(place.path());
+    let state = place.path().join("state");
+    let hosts = state.join("longhaul/hosts");
+    let daemon = Daemon::start(place.path());
+    // Its storage takes 1 MB/s from one flow, and no more from two.
+    let job = |flows: u64| {
+        let sample = json!({ "bytes": 1e6, "wall_seconds": 1.0, "was_direct": true });
+        json!({
+            "about": { "kind": "write", "flows": flows, "block_bytes": 1 << 20 },
+            "samples": [sample.clone(), sample.clone(), sample.clone(), sample],
+        })
+    };
+    let profile = json!({
+        "schema": 1, "kind": "host",
+        "host": { "name": "slow", "kernel": "2.4.0", "cores": 4 },
+        "sections": { "disk /data": {
+            "about": { "path": "/data" },
+            "jobs": { "a": job(1), "b": job(2), "c": job(4) },
+        } },
+    });
+    put(&hosts.join("127.0.0.1.json"), &profile.to_string());
+    let run7 = place.path().join("run7");
+    let copy = |name: &str, arguments: &[&str]| {
+        let mut command = daemon.command("cp");
+        command.env("XDG_STATE_HOME", &state).args(arguments);
+        run(command
+            .args(["-r", "--explain"])
+            .arg(&run7)
+            .arg(daemon.url(name)))
+        .expect(0)
+    };
+    copy("one", &[]).says(&[
+        "plan: limited by write",
+        "plan: from this kernel, the handshake and the profile of 127.0.0.1",
+        "was made with kernel 2.4.0",
+    ]);
+    let events = copy("two", &["--json"]).events();
+    let plan = events.iter().find(|it| it["event"] == "plan").unwrap();
+    assert_eq!(plan["profiles"], json!(["127.0.0.1"]), "{plan}");
+    assert_eq!(plan["limits"], json!(["write"]), "{plan}");
+    // The same with `plan`; an option names another.
+    let planned = |arguments: &[&str]| {
+        let mut command = longhaul();
+        command
+            .env("XDG_STATE_HOME", &state)
+            .arg("plan")
+            .args(arguments);
+        let done = run(command.arg(&run7).arg("longhaul://127.0.0.1:1/x")).expect(0);
+        String::from_utf8(done.output).unwrap()
+    };
+    let path = ["--rtt", "1ms", "--rate", "1gbit"];
+    let printed = planned(&path);
+    for part in [
+        "Profile of 127.0.0.1: ",
+        "What limits it is write",
+        "kernel 2.4.0",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+    let other = place.path().join("other.json");
+    put(&other, &profile.to_string().replace("2.4.0", "2.6.0"));
+    let other = ["--destination-profile", other.to_str().unwrap()];
+    let printed = planned(&[&path[..], &other].concat());
+    assert!(printed.contains("kernel 2.6.0"), "{printed}");
+    assert!(!printed.contains("Profile of"), "{printed}");
+    // What is no profile is a doubt, and the copy goes on.
+    put(&hosts.join("127.0.0.1.json"), "{ torn");
+    copy("three", &[]).says(&["plan: doubt: the profile ", "127.0.0.1.json is not used: "]);
+}
+
+#[test]
+fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::write(&data, vec![7; 20_000_000]).unwrap();
+    let daemon = Daemon::start(place.path());
+    // The path carried 100 MB/s, of which a stream's window is a tenth, and six writers were full.
+    let past = |way: &str| {
+        let past = json!({
+            "schema": 1, "at": "2026-01-31T12:00:00Z", "host": "127.0.0.1", "way": way,
+            "rtt_seconds": 0.001, "bytes": 10_000_000_000_u64, "files": 10, "seconds": 100.0,
+            "wire_bytes": 10_100_000_000_u64, "streams": 4, "congestion": "cubic",
+            "window_bytes": 10_000, "sent_again": 0.0, "limit": "path", "bound": false,
+            "layers": [{ "layer": "write", "flows": 6, "busy": 0.9 }],
+            "predicted_seconds": null,
+        });
+        format!("{past}\n")
+    };
+    let state = place.path().join("state");
+    let history = state.join("longhaul/history.jsonl");
+    // Streams and writers in the end: it takes less time than a change of theirs.
+    let copy = |name: &str, way: &str| {
+        let mut command = daemon.command("cp");
+        command
+            .env("XDG_STATE_HOME", &state)
+            .args(["--json", "--explain"]);
+        match way {
+            "to" => command.arg(&data).arg(daemon.url(name)),
+            _ => command.arg(daemon.url("data")).arg(place.path().join(name)),
+        };
+        let summary = run(&mut command).expect(0).summary();
+        let layers = summary["plan"]["layers"].as_array().unwrap();
+        let flows = |name: &str| {
+            let layer = layers.iter().find(|layer| layer["layer"] == name);
+            layer.unwrap()["outcome"]["flows"].as_u64().unwrap()
+        };
+        (flows("wire"), flows("write"))
+    };
+    for way in ["to", "from"] {
+        put(&history, "");
+        let usual = copy(&format!("usual-{way}"), way);
+        put(&history, &past(way));
+        let begun = copy(&format!("begun-{way}"), way);
+        assert!(
+            usual.0 <= 4 && (8..=16).contains(&begun.0),
+            "{way}: {usual:?} {begun:?}"
+        );
+        assert!(usual.1 < 6 && begun.1 == 6, "{way}: {usual:?} {begun:?}");
+        // What was the other way says nothing.
+        put(&history, &past(if way == "to" { "from" } else { "to" }));
+        let other = copy(&format!("other-{way}"), way);
+        assert!(other.0 <= 4 && other.1 < 6, "{way}: {other:?}");
+    }
 }

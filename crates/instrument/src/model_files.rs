@@ -1,7 +1,6 @@
 //! Files of the model: profiles of hosts, fits of records, graphs.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,6 +9,7 @@ use longhaul_model::graph::{Graph, file};
 use longhaul_model::host::HostModel;
 use longhaul_model::records::RecordFits;
 use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::planning::profiles::existing;
 use longhaul_transfer::stop::{Exit, Stop};
 use serde_json::Value;
 
@@ -35,14 +35,15 @@ pub fn host_model(file: &Path, path: Option<&Path>) -> Result<HostModel, Stop> {
     HostModel::of_profile(&value, path.as_deref()).map_err(named)
 }
 
-/// The model of the host of an endpoint; of its disks the one below an endpoint on this host.
+/// The model of the host of an endpoint; of its disks the one below an endpoint on this host, which
+/// need not exist yet.
 ///
 /// # Errors
 ///
 /// Where the file cannot be read or has something else, with its name.
 pub fn end_model(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
     let here = match endpoint {
-        Endpoint::Local(path) => fs::canonicalize(OsStr::from_bytes(path)).ok(),
+        Endpoint::Local(path) => existing(Path::new(OsStr::from_bytes(path))),
         _ => None,
     };
     host_model(file, here.as_deref())

@@ -6,9 +6,8 @@ mod handshake;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_engine::net::host_limits::HostLimits;
@@ -22,9 +21,10 @@ use longhaul_model::transfer::{End, LayerCost, PathFacts, TransferGraph, transfe
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::planning::foresight::buffer_limits;
 use longhaul_transfer::planning::history as file;
+use longhaul_transfer::planning::profiles;
 use longhaul_transfer::planning::sampling::{Sampled, sample};
 use longhaul_transfer::planning::survey::{Survey, SurveyLimits};
-use longhaul_units::{BitRate, ByteCount};
+use longhaul_units::{BitRate, ByteCount, counted};
 
 use handshake::round_trip;
 
@@ -100,24 +100,26 @@ pub struct RealPlan {
 /// # Errors
 ///
 /// [`PlanError`].
-pub fn real_plan(input: PlanInput) -> Result<RealPlan, PlanError> {
+pub fn real_plan(mut input: PlanInput) -> Result<RealPlan, PlanError> {
     let mut doubts = Vec::new();
+    let files = take_profiles(&mut input, &mut doubts);
     let Sampled {
         survey: dataset,
         parts,
     } = dataset(&input, &mut doubts)?;
     let remembered = remembered(&input, &mut doubts);
     let path = path(&input, &remembered, &mut doubts)?;
-    let lines = vec![dataset_line(&dataset), path_line(&path)];
+    let mut lines = vec![dataset_line(&dataset), path_line(&path)];
+    lines.extend(files);
     let seen = |layers: &[Limit]| -> BTreeMap<Limit, LayerCost> {
         let of_end = remembered.layers.iter();
         let of_end = of_end.filter(|(layer, _)| layers.contains(layer));
         of_end.map(|(layer, cost)| (*layer, *cost)).collect()
     };
-    let mut source = end(input.sources.first(), input.source_model, &mut doubts);
+    let mut source = end(input.sources.first(), input.source_model);
     source.seen = seen(&[Limit::Read]);
     let destination = Some(&input.destination);
-    let mut destination = end(destination, input.destination_model, &mut doubts);
+    let mut destination = end(destination, input.destination_model);
     destination.seen = seen(&[Limit::Write, Limit::Commit]);
     let mut built = transfer_graph(&source, &destination, Some(&path), parts, false);
     built.doubts.splice(0..0, doubts);
@@ -157,14 +159,14 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Sampled, PlanE
     let found = &sampled.survey;
     if !found.is_whole {
         doubts.push(format!(
-            "not all of the dataset was looked at: {} in {} files were seen, the rest is estimated",
+            "not all of the dataset was looked at: {} in {} were seen, the rest is estimated",
             ByteCount(found.seen_bytes),
-            found.seen_files
+            counted(found.seen_files, "file")
         ));
     }
     if found.failed > 0 {
         doubts.push(format!(
-            "{} files and directories could not be looked at",
+            "{} of the files and directories could not be looked at",
             found.failed
         ));
     }
@@ -191,8 +193,8 @@ fn remembered(input: &PlanInput, doubts: &mut Vec<String>) -> Remembered {
     let found = file::read().unwrap_or_default();
     if let [first, ..] = found.damaged.as_slice() {
         doubts.push(format!(
-            "{} lines of the history are none, the first is line {first}",
-            found.damaged.len()
+            "damaged in the history: {}, the first is line {first}",
+            counted(found.damaged.len(), "line")
         ));
     }
     let remembered = history::remember(&found.transfers, host, way);
@@ -263,20 +265,41 @@ fn own_window(input: &PlanInput) -> Option<ByteCount> {
     limit.map(|limit| limit.window)
 }
 
-fn end(endpoint: Option<&Endpoint>, model: Option<HostModel>, doubts: &mut Vec<String>) -> End {
+/// Takes the profile that is kept of a host where none was named; a line for each file that is
+/// used. What a profile may not say of its host is a doubt.
+fn take_profiles(input: &mut PlanInput, doubts: &mut Vec<String>) -> Vec<String> {
+    let ends = [
+        (input.sources.first(), &mut input.source_model),
+        (Some(&input.destination), &mut input.destination_model),
+    ];
+    let (mut lines, mut found) = (Vec::new(), Vec::new());
+    for (endpoint, model) in ends {
+        let host = endpoint.and_then(Endpoint::host_name);
+        if let Some(model) = model {
+            found.extend(profiles::doubts(model, host));
+            continue;
+        }
+        let path = match endpoint {
+            Some(Endpoint::Local(path)) => Some(Path::new(OsStr::from_bytes(path))),
+            _ => None,
+        };
+        let kept = profiles::kept(host, path);
+        if kept.model.is_some() {
+            let name = host.unwrap_or("this host");
+            lines.push(format!("Profile of {name}: {}.", kept.file.display()));
+        }
+        *model = kept.model;
+        found.extend(kept.doubts);
+    }
+    lines.dedup();
+    found.dedup();
+    doubts.extend(found);
+    lines
+}
+
+fn end(endpoint: Option<&Endpoint>, model: Option<HostModel>) -> End {
     let remote = endpoint.and_then(|it| it.host_name().map(str::to_owned));
     let is_here = remote.is_none();
-    if let (true, Some(model)) = (is_here, &model) {
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        if model.kernel != kernel.trim() {
-            doubts.push(format!(
-                "the profile of {} was made with kernel {}, and this host runs {}",
-                model.name,
-                model.kernel,
-                kernel.trim()
-            ));
-        }
-    }
     let cores = std::thread::available_parallelism();
     let cores = cores.ok().filter(|_| is_here);
     End {
@@ -292,9 +315,9 @@ fn dataset_line(found: &Survey) -> String {
     let about = if found.is_whole { "" } else { "about " };
     let mean = found.bytes / found.files.max(1.0);
     format!(
-        "Dataset: {about}{} in {about}{:.0} files, {} each on average.",
+        "Dataset: {about}{} in {about}{}, {} each on average.",
         ByteCount(found.bytes as u64),
-        found.files,
+        counted(found.files.round() as u64, "file"),
         ByteCount(mean as u64)
     )
 }

@@ -205,9 +205,6 @@ fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
     let reads = name == "read";
     let layer = if reads { Limit::Read } else { Limit::Write };
     let model = end.model.as_ref();
-    if let (Some(cost), None) = (end.seen.get(&layer), model) {
-        return seen(name, NodeKind::Disk, at, cost);
-    }
     let fitted = model.and_then(|model| {
         if reads {
             model.read.as_ref()
@@ -215,6 +212,9 @@ fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
             model.write.as_ref()
         }
     });
+    if let (Some(cost), None) = (end.seen.get(&layer), fitted) {
+        return seen(name, NodeKind::Disk, at, cost);
+    }
     let mut node = Node::new(name, NodeKind::Disk, unlimited());
     node.host = Some(at);
     node.most_flows = MOST_FLOWS;

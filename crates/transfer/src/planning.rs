@@ -7,11 +7,13 @@
 //! - [`choice`]: who chooses a copy's numbers of flows
 //! - [`foresight`]: a copy's forecast, next to its outcome
 //! - [`limiting`]: the layer that held a transfer up
+//! - [`profiles`]: what hosts can do, as `longhaul bench` measured it
 
 pub mod beginning;
 pub mod choice;
 pub mod foresight;
 pub mod history;
 pub mod limiting;
+pub mod profiles;
 pub mod sampling;
 pub mod survey;

@@ -1,5 +1,6 @@
 //! Has a forecast made beside a transfer, which does not wait for it.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ impl Task {
             limits: transfer.limits().clone(),
             congestion: self.spec.connection.congestion.clone(),
             sources: local_sources(&self.sources, &self.here),
+            destination: local_sources(slice::from_ref(&self.destination), &self.here).pop(),
             zeros,
             cores: self.settings.cores,
             flows: self.flows(),

@@ -1,6 +1,6 @@
 //! A copy's forecast, from what is known as its session opens: the path's round trip, this kernel's
-//! limits, earlier transfers, a look at the dataset of some milliseconds. It is made beside the
-//! copy, which does not wait for it. At the end the outcome stands next to it.
+//! limits, earlier transfers, profiles of the hosts, a look at the dataset of some milliseconds. It
+//! is made beside the copy, which does not wait for it. At the end the outcome stands next to it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use longhaul_model::control::Bound;
 use longhaul_model::forecast::{Forecast, Known, LayerFigures, Outcome, forecast};
 use longhaul_model::graph::Part;
 use longhaul_model::history::{self, PastLayer, PastTransfer, Remembered, Way};
+use longhaul_model::host::HostModel;
 use longhaul_model::kernel::{BufferLimits, window_limit};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 use super::history::Past;
 use super::limiting::{all_layers, full_layer};
+use super::profiles;
 use super::sampling::sample;
 use super::survey::SurveyLimits;
 use crate::spec::{Compression, FixedFlows};
@@ -69,6 +71,8 @@ pub struct Facts {
     pub congestion: Option<String>,
     /// Sources on this host, to be looked at.
     pub sources: Vec<PathBuf>,
+    /// The destination, where it is on this host.
+    pub destination: Option<PathBuf>,
     /// Bytes that come of no file: a source of zeros.
     pub zeros: Option<u64>,
     /// Cores of this host that may be used.
@@ -88,6 +92,8 @@ pub struct Foreseen {
     /// The forecast, or why there is none.
     pub forecast: Result<Forecast, String>,
     transfers: usize,
+    /// Hosts whose profiles it comes from.
+    profiles: Vec<String>,
 }
 
 /// A forecast that is being made.
@@ -125,12 +131,15 @@ impl Explained {
 impl Foreseen {
     /// Makes one.
     pub fn new(facts: &Facts) -> Foreseen {
-        let (known, transfers) = known(facts);
+        let remembered = remembered(facts);
+        let mut known = known_from(facts, &remembered);
+        let profiles = add_profiles(facts, &mut known);
         let forecast = forecast(&known).map_err(|error| error.to_string());
         Foreseen {
             known,
             forecast,
-            transfers,
+            transfers: remembered.transfers,
+            profiles,
         }
     }
 
@@ -140,13 +149,25 @@ impl Foreseen {
             Ok(forecast) => forecast.lines(),
             Err(error) => vec![format!("plan: there is none: {error}")],
         };
-        if self.transfers > 0 {
-            let count = self.transfers;
-            lines.push(format!(
-                "plan: from this kernel, the handshake and {count} earlier copies"
-            ));
-        }
+        lines.extend(self.origin());
         lines
+    }
+
+    /// What it comes from beside what a session tells, in a line.
+    fn origin(&self) -> Option<String> {
+        let copies = match self.transfers {
+            0 => None,
+            1 => Some("1 earlier copy".to_owned()),
+            count => Some(format!("{count} earlier copies")),
+        };
+        let profiles = self.profiles.iter();
+        let profiles = profiles.map(|host| format!("the profile of {host}"));
+        let more: Vec<String> = copies.into_iter().chain(profiles).collect();
+        let (last, others) = more.split_last()?;
+        let others: String = others.iter().map(|it| format!(", {it}")).collect();
+        Some(format!(
+            "plan: from this kernel, the handshake{others} and {last}"
+        ))
     }
 
     /// The same as a value.
@@ -156,6 +177,7 @@ impl Foreseen {
             Err(error) => json!({ "error": error }),
         };
         value["earlier_transfers"] = json!(self.transfers);
+        value["profiles"] = json!(self.profiles);
         value
     }
 
@@ -229,10 +251,39 @@ pub(super) fn way(receives: bool) -> Way {
     }
 }
 
-/// What is known before a copy, and the number of earlier transfers that it comes from.
-fn known(facts: &Facts) -> (Known, usize) {
-    let remembered = remembered(facts);
-    (known_from(facts, &remembered), remembered.transfers)
+/// Takes what profiles of the hosts say; gives the hosts that have one. A copy's codecs are known
+/// from its own data, and not from those that were measured.
+fn add_profiles(facts: &Facts, known: &mut Known) -> Vec<String> {
+    let is_alone = facts.host.is_none();
+    let ends = [
+        (&mut known.source, !facts.receives, facts.sources.first()),
+        (
+            &mut known.destination,
+            facts.receives,
+            facts.destination.as_ref(),
+        ),
+    ];
+    let (mut names, mut doubts) = (Vec::new(), Vec::new());
+    for (end, is_here, path) in ends {
+        let host = facts.host.as_deref().filter(|_| !is_here);
+        let kept = profiles::kept(host, path.map(PathBuf::as_path));
+        let model = kept.model.map(|model| HostModel {
+            codecs: Vec::new(),
+            ..model
+        });
+        if model.is_some() {
+            names.push(end.name.clone());
+        }
+        end.model = model;
+        doubts.extend(kept.doubts);
+    }
+    if is_alone {
+        // Both ends are one host.
+        names.dedup();
+        doubts.dedup();
+    }
+    known.doubts.extend(doubts);
+    names
 }
 
 /// What is known of a path, a dataset and hosts, with what is remembered of them.

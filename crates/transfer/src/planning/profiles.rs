@@ -1,0 +1,244 @@
+//! Profiles of hosts that a user keeps: what `longhaul bench` measured there, for plans and
+//! forecasts. They are in `hosts` in the state directory. `localhost.json` is this host's.
+//! Another's has the host's name in endpoints, such as `dtn7.example.org.json`.
+//!
+//! What is wrong with one is a doubt, and no reason against a copy.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use longhaul_model::host::HostModel;
+use serde_json::Value;
+
+use crate::state::state_directory;
+
+/// More bytes than any profile has: another file was put there.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Bytes of a file's name, at most, of which the ending takes five.
+const LONGEST_NAME: usize = 255 - 5;
+
+/// The profile that is kept of a host, if any.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// What the host can do; `None` without a profile that can be read. It has no codecs where the
+    /// data can be looked at instead.
+    pub model: Option<HostModel>,
+    /// Its file.
+    pub file: PathBuf,
+    /// What makes it less sure than it looks.
+    pub doubts: Vec<String>,
+}
+
+/// Where profiles are kept.
+///
+/// # Errors
+///
+/// Where no state directory is known.
+pub fn directory() -> io::Result<PathBuf> {
+    Ok(state_directory()?.join("hosts"))
+}
+
+/// The profile of another host as endpoints name it, or of this one; of several disks the one that
+/// holds `path`, which need not exist yet.
+pub fn kept(host: Option<&str>, path: Option<&Path>) -> Kept {
+    match directory() {
+        Ok(directory) => kept_in(&directory, host, path),
+        Err(_) => Kept::default(),
+    }
+}
+
+fn kept_in(directory: &Path, host: Option<&str>, path: Option<&Path>) -> Kept {
+    let mut kept = Kept::default();
+    for name in names(host) {
+        let file = directory.join(format!("{name}.json"));
+        let read = match read(&file, path) {
+            Ok(None) => continue,
+            read => read,
+        };
+        match read {
+            Ok(model) => kept.model = model,
+            Err(error) => kept.doubts.push(format!(
+                "the profile {} is not used: {error}",
+                file.display()
+            )),
+        }
+        kept.file = file;
+        break;
+    }
+    if let Some(model) = &mut kept.model {
+        kept.doubts.extend(doubts(model, host));
+        if host.is_none() {
+            model.codecs.clear();
+        }
+    }
+    kept
+}
+
+/// Names of files in which it may be, without the ending.
+fn names(host: Option<&str>) -> Vec<String> {
+    let Some(host) = host else {
+        return vec!["localhost".to_owned()];
+    };
+    let is_name = !host.is_empty() && host.len() <= LONGEST_NAME;
+    let is_file = !host.starts_with('.') && !host.contains(['/', '\0']);
+    let mut names: Vec<String> = Vec::new();
+    if is_name && is_file {
+        names.push(host.to_owned());
+    }
+    if is_loopback(host) {
+        names.push("localhost".to_owned());
+    }
+    names
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// `None` without such a file.
+fn read(file: &Path, path: Option<&Path>) -> Result<Option<HostModel>, String> {
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let mut text = String::new();
+    let read = opened.take(MOST_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| error.to_string())?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err("it is too large for a profile".to_owned());
+    }
+    let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let place = path.and_then(existing);
+    let place = place.as_deref().map(Path::to_string_lossy);
+    HostModel::of_profile(&value, place.as_deref()).map(Some)
+}
+
+/// The path itself, or the nearest directory above it that exists, without links.
+pub fn existing(path: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(path).ok()?;
+    let mut above = absolute.ancestors();
+    above.find_map(|path| fs::canonicalize(path).ok())
+}
+
+/// Why a profile may say little of a host: it is of another one, or of another kernel. `host` is
+/// none for this one.
+pub fn doubts(model: &HostModel, host: Option<&str>) -> Vec<String> {
+    let is_here = host.is_none_or(is_loopback);
+    let uname = rustix::system::uname();
+    let name = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
+    let here = uname.nodename().to_string_lossy().into_owned();
+    let wanted = match host {
+        Some(host) if !is_here => host,
+        _ => &here,
+    };
+    // An address says nothing of a name.
+    let has_name = wanted.parse::<IpAddr>().is_err();
+    let mut doubts = Vec::new();
+    if has_name && !model.name.is_empty() && name(&model.name) != name(wanted) {
+        doubts.push(format!(
+            "the profile for {} was made on another host, {}",
+            host.unwrap_or("this host"),
+            model.name
+        ));
+    }
+    let kernel = uname.release().to_string_lossy();
+    if is_here && model.kernel != kernel {
+        doubts.push(format!(
+            "the profile of {} was made with kernel {}, and this host runs {kernel}",
+            model.name, model.kernel
+        ));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn profile(name: &str, kernel: &str) -> String {
+        let sample = json!({ "bytes": 1e9, "wall_seconds": 2.0, "was_direct": true });
+        let of_disk = |path: &str, seconds: f64| {
+            let mut sample = sample.clone();
+            sample["wall_seconds"] = json!(seconds);
+            json!({ "about": { "path": path }, "jobs": { "a": {
+                "about": { "kind": "write", "flows": 1, "block_bytes": 1 << 20 },
+                "samples": [sample.clone(), sample.clone(), sample],
+            } } })
+        };
+        let text = json!({
+            "schema": 1, "kind": "host",
+            "host": { "name": name, "kernel": kernel, "cores": 16 },
+            "sections": { "disk /a": of_disk("/", 2.0), "disk /b": of_disk("/elsewhere", 4.0) },
+        });
+        text.to_string()
+    }
+
+    #[test]
+    fn a_host_has_the_profile_of_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts = directory.path();
+        assert_eq!(kept_in(hosts, Some("dtn7"), None), Kept::default());
+        fs::write(hosts.join("dtn7.example.org.json"), profile("dtn7", "6.1")).unwrap();
+        let kept = kept_in(hosts, Some("dtn7.example.org"), None);
+        assert_eq!(kept.model.unwrap().cores, 16);
+        assert_eq!(kept.doubts, Vec::<String>::new());
+        fs::write(hosts.join("dtn9.json"), profile("dtn7", "6.1")).unwrap();
+        let other = kept_in(hosts, Some("dtn9"), None);
+        assert!(other.doubts[0].contains("another host, dtn7"), "{other:?}");
+        fs::write(hosts.join("10.0.0.1.json"), profile("dtn7", "6.1")).unwrap();
+        assert!(kept_in(hosts, Some("10.0.0.1"), None).doubts.is_empty());
+        for name in ["../dtn7.example.org", "", ".", "a\0b", &"x".repeat(300)] {
+            assert_eq!(kept_in(hosts, Some(name), None), Kept::default(), "{name}");
+        }
+    }
+
+    #[test]
+    fn this_host_has_another_kernel_than_the_profile() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts = directory.path();
+        fs::write(hosts.join("localhost.json"), profile("x.y", "2.4")).unwrap();
+        for host in [None, Some("127.0.0.1"), Some("::1"), Some("localhost")] {
+            let kept = kept_in(hosts, host, Some(Path::new("/absent/below")));
+            let rate = |flows| {
+                let write = kept.model.as_ref().unwrap().write.as_ref();
+                write.unwrap().best.capacity.at(flows)
+            };
+            assert!(
+                (rate(1) / 5e8 - 1.0).abs() < 1e-6,
+                "the disk above the path"
+            );
+            let said = kept.doubts.join("\n");
+            assert!(
+                said.contains("kernel 2.4") && said.contains("x.y"),
+                "{said}"
+            );
+        }
+        let own = rustix::system::uname();
+        let (name, kernel) = (own.nodename(), own.release());
+        let text = profile(&name.to_string_lossy(), &kernel.to_string_lossy());
+        fs::write(hosts.join("localhost.json"), text).unwrap();
+        assert_eq!(kept_in(hosts, None, None).doubts, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_no_profile_is_a_doubt() {
+        let directory = tempfile::tempdir().unwrap();
+        let hosts = directory.path();
+        for text in ["", "{}", "[1, 2", "{\"schema\": 2, \"kind\": \"host\"}"] {
+            fs::write(hosts.join("localhost.json"), text).unwrap();
+            let kept = kept_in(hosts, None, None);
+            assert_eq!(kept.model, None, "{text}");
+            assert!(
+                kept.doubts[0].contains("localhost.json is not used"),
+                "{text}"
+            );
+        }
+    }
+}
