@@ -206,6 +206,13 @@ impl ReceiveSide {
         }
     }
 
+    /// The committer of small files, once there were any: where there are none, the others' time
+    /// says by itself how busy the layer is.
+    fn committers_of_small_files(&self) -> Option<LayerUse> {
+        let usage = self.small_committers.get().map(FlowGroup::usage);
+        usage.filter(|usage| usage.busy > 0)
+    }
+
     /// Decodes and compares on a stream's own thread.
     pub(crate) fn busy_decoding<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.decompressors, work)
@@ -363,6 +370,13 @@ impl Stages for ReceiveSide {
         if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
             let _ = group.set((count as usize).max(1));
         }
+        if let (Some(count), Some(group)) = (flows.committers, self.committers.get()) {
+            // The one of small files is not changed, where it counts as one of them.
+            let small = self
+                .committers_of_small_files()
+                .map_or(0, |small| small.flows);
+            let _ = group.set((count as usize).saturating_sub(small).max(1));
+        }
         self.arrived.wake();
         self.verified.wake();
     }
@@ -378,9 +392,12 @@ impl Stages for ReceiveSide {
             .filter_map(|group| group.get().map(usage))
             .filter(|usage| usage.busy > 0 || !transfer.is_paired())
             .collect();
-        layers.extend(self.committers.get().map(FlowGroup::usage));
-        let small = self.small_committers.get().map(FlowGroup::usage);
-        if let (Some(commit), Some(small)) = (layers.last_mut(), small) {
+        let commits = self.committers.get();
+        layers.extend(commits.map(FlowGroup::usage));
+        let small = self.committers_of_small_files();
+        if let (Some(commit), Some(small)) =
+            (layers.last_mut().filter(|_| commits.is_some()), small)
+        {
             // One layer; whichever kind of file keeps it busier is what counts.
             commit.flows += small.flows;
             commit.busy += small.busy;

@@ -690,6 +690,10 @@ pub struct Flows {
     /// Threads that write.
     #[n(4)]
     pub writers: Option<u32>,
+    /// Threads that make data durable and give names, as an observation counts them. Peers of
+    /// earlier releases keep theirs.
+    #[n(5)]
+    pub committers: Option<u32>,
 }
 
 /// Why a session ends.

@@ -104,7 +104,7 @@ impl Discarding {
 impl Transfer {
     /// A committer's thread.
     pub(crate) fn run_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
-        while let Some(job) = self.next_storage_job(side) {
+        while let Some(job) = self.next_storage_job(side, flow) {
             flow.busy(|| self.do_storage_job(side, job));
         }
     }
@@ -120,10 +120,15 @@ impl Transfer {
         }
     }
 
-    fn next_storage_job(&self, side: &ReceiveSide) -> Option<StorageJob> {
+    fn next_storage_job(&self, side: &ReceiveSide, flow: &Flow) -> Option<StorageJob> {
         let mut shared = self.lock();
         loop {
             if shared.is_over() {
+                return None;
+            }
+            if !flow.is_wanted() {
+                // Whatever it was woken for is another's.
+                self.storing.notify_one();
                 return None;
             }
             let now = self.now();

@@ -181,17 +181,17 @@ impl Transfer {
         self.storing.notify_all();
     }
 
-    /// What the other end asks for, but no more threads than this session's share.
+    /// What the other end asks for, within this session's threads; the dialer bounds streams.
     pub(super) fn bounded(&self, asked: Flows) -> Flows {
         let most = u32::try_from(self.seat().threads()).unwrap_or(u32::MAX);
         let bound = |flows: Option<u32>| flows.map(|flows| flows.min(most));
         Flows {
             readers: bound(asked.readers),
             compressors: bound(asked.compressors),
-            // Only whoever dials opens streams: what it opens is bounded there.
-            streams: asked.streams,
             decompressors: bound(asked.decompressors),
             writers: bound(asked.writers),
+            committers: bound(asked.committers),
+            ..asked
         }
     }
 

@@ -137,6 +137,7 @@ impl Transfer {
         let of_receiver = Flows {
             decompressors: layers.decompressors,
             writers: layers.writers,
+            committers: layers.committers,
             ..Flows::default()
         };
         let sends = matches!(self.lock().machine, Machine::Sending(_));

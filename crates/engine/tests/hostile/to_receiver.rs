@@ -315,6 +315,7 @@ fn flows_that_a_peer_asks_for_are_bounded() {
         streams: None,
         decompressors: many,
         writers: many,
+        committers: many,
     };
     peer.say(&Message::SetFlows(flows));
     let until = Instant::now() + PATIENCE;
@@ -736,6 +737,7 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
         streams: most,
         decompressors: most,
         writers: most,
+        committers: most,
     }));
     std::thread::park_timeout(Duration::from_millis(300));
     peer.say(&Message::Goodbye(Farewell::Cancelled));

@@ -78,6 +78,7 @@ fn changes(chance: &mut Random) -> Flows {
         streams: None,
         decompressors: count(),
         writers: count(),
+        committers: count(),
     }
 }
 

@@ -90,6 +90,7 @@ fn there_are_no_flows_but_the_streams() {
         streams: None,
         decompressors: Some(3),
         writers: Some(3),
+        committers: Some(3),
     };
     ends.sender.set_flows(flows);
     ends.sender.steer(flows);

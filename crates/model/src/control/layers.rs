@@ -17,6 +17,8 @@ use std::time::Duration;
 pub struct LayerSight {
     /// Flows that it has.
     pub flows: u32,
+    /// Flows of which none is taken away, 1 or more.
+    pub least: u32,
     /// Flows that it may have, 1 or more.
     pub most: u32,
     /// The share of the period that its flows worked, 0 to 1; the rest they waited for data or for
@@ -279,8 +281,10 @@ impl LayersControl {
                 ));
             }
         }
-        let may_less =
-            |layer: &&usize| sight.layers[**layer].flows > 1 && self.fewer[**layer].until <= now;
+        let may_less = |layer: &&usize| {
+            let it = sight.layers[**layer];
+            it.flows > it.least.max(1) && self.fewer[**layer].until <= now
+        };
         let fewer = limits.iter().find(may_less);
         let fewer = fewer.or_else(|| others.iter().rev().find(may_less));
         let &layer = fewer?;
@@ -298,6 +302,7 @@ impl LayersControl {
         } else {
             flows
         };
+        let flows = flows.max(it.least);
         Some((Kind::Fewer(layer), change(layer, flows)))
     }
 

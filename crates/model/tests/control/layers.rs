@@ -74,6 +74,7 @@ impl World {
             .iter()
             .zip(&self.flows)
             .map(|(layer, &flows)| LayerSight {
+                least: 1,
                 flows,
                 // A path's streams are another controller's.
                 most: match layer {
@@ -263,6 +264,7 @@ fn takes_away_what_does_not_help() {
 #[test]
 fn no_flow_is_added_without_a_free_processor() {
     let layers = [LayerSight {
+        least: 1,
         flows: 1,
         most: 8,
         busy: 1.0,
@@ -303,6 +305,7 @@ fn two_transfers_share() {
                     carried[one] += rate;
                 }
                 let layers = [LayerSight {
+                    least: 1,
                     flows: flows[one],
                     most: 64,
                     busy: 1.0,

@@ -1,21 +1,22 @@
-//! Steers the layers of a running copy at both ends: readers, compressors, decompressors, writers.
-//! What both ends say goes to the model's controller ([`LayersControl`]), or to a climber with one
-//! number for all (Falcon's); what these decide becomes orders. Committers keep their number: small
-//! files have one of their own among them, so that how busy they are says nothing of the others.
+//! Steers the layers of a running copy at both ends: readers, compressors, decompressors, writers,
+//! committers. What both ends say goes to the model's controller ([`LayersControl`]), or to a
+//! climber with one number for all but committers (Falcon's); what these decide becomes orders.
+//! Committers are never fewer than a copy begins with: they wait for disks, and small files have
+//! one of their own, next to which the others wait.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul_engine::session::{LAYERS, View};
+use longhaul_engine::session::{FlowCounts, LAYERS, View};
 use longhaul_model::control::layers::{FlowChange, LayerSight, LayersControl, Sight};
 use longhaul_model::policy::gradient::Climber;
 use longhaul_proto::message::{Flows, Observation};
 
 use crate::spec::FixedFlows;
 
-/// Layers that are steered, by their names in [`LAYERS`]: two of the end that sends, two of the
+/// Layers that are steered, by their names in [`LAYERS`]: two of the end that sends, three of the
 /// other one.
-const STEERED: [&str; 4] = ["read", "compress", "decompress", "write"];
+const STEERED: [&str; 5] = ["read", "compress", "decompress", "write", "commit"];
 
 /// Of these, those of the end that sends.
 const OF_SENDER: usize = 2;
@@ -138,6 +139,7 @@ impl LayerSteering {
                 streams: None,
                 decompressors: Some(flows),
                 writers: Some(flows),
+                committers: None,
             };
             return Some((all, Some(flows)));
         }
@@ -208,6 +210,7 @@ impl LayerSteering {
             fixed.compressors,
             fixed.decompressors,
             fixed.writers,
+            None,
         ];
         counts[place].is_some()
     }
@@ -216,6 +219,7 @@ impl LayerSteering {
 /// A layer that is not there, does not say what it does, or was fixed: nothing can be changed.
 const UNSTEERED: LayerSight = LayerSight {
     flows: 1,
+    least: 1,
     most: 1,
     busy: 0.0,
 };
@@ -233,8 +237,13 @@ fn sight_of(place: usize, end: &Observation, before: &Seen) -> Option<LayerSight
         "compress" | "decompress" => end.cores.clamp(1, MOST_WAITING),
         _ => MOST_WAITING,
     };
+    let least = match STEERED[place] {
+        "commit" => u32::try_from(FlowCounts::default().committers).unwrap_or(1),
+        _ => 1,
+    };
     Some(LayerSight {
         flows,
+        least: least.min(flows),
         most: most.max(flows),
         busy: (worked / span.max(1.0)).clamp(0.0, 1.0),
     })
@@ -247,7 +256,8 @@ fn flows_of(changes: &[FlowChange]) -> Flows {
             0 => &mut flows.readers,
             1 => &mut flows.compressors,
             2 => &mut flows.decompressors,
-            _ => &mut flows.writers,
+            3 => &mut flows.writers,
+            _ => &mut flows.committers,
         };
         *count = Some(change.flows.max(1));
     }
@@ -275,6 +285,8 @@ mod tests {
         /// Bytes per second of a writer, and of the path.
         rates: (f64, f64),
         says_worked: bool,
+        /// Which layer they are, by its number.
+        layer: u8,
     }
 
     impl World {
@@ -287,6 +299,7 @@ mod tests {
                 worked: [0; 2],
                 rates: (50e6, 400e6),
                 says_worked: true,
+                layer: 6,
             }
         }
 
@@ -320,7 +333,7 @@ mod tests {
                 segment: 1448,
                 ..StreamObservation::default()
             }];
-            let receiver = of(6, self.writers, self.worked[1]);
+            let receiver = of(self.layer, self.writers, self.worked[1]);
             let view = View {
                 at: Moment(self.at),
                 sender: &sender,
@@ -329,7 +342,11 @@ mod tests {
             let looked = self.steering.look(&view, Duration::from_millis(10), 0.5);
             if let Some((flows, streams)) = looked {
                 assert_eq!(streams.is_some(), self.steering.climbs());
-                self.writers = flows.writers.unwrap_or(self.writers);
+                let changed = match self.layer {
+                    6 => flows.writers,
+                    _ => flows.committers,
+                };
+                self.writers = changed.unwrap_or(self.writers);
             }
         }
     }
@@ -344,6 +361,19 @@ mod tests {
         world.rates.1 = 100e6;
         world.run(120);
         assert!(world.writers < 8, "{}", world.writers);
+    }
+
+    #[test]
+    fn committers_are_added_and_never_fewer_than_at_the_beginning() {
+        let mut world = World::new(Layering::Controlled(FixedFlows::default()));
+        (world.layer, world.writers) = (7, 4);
+        world.run(42);
+        assert!((8..=16).contains(&world.writers), "{}", world.writers);
+        world.rates.1 = 10e6;
+        for _ in 0..600 {
+            world.run(1);
+            assert!(world.writers >= 4, "{}", world.writers);
+        }
     }
 
     #[test]

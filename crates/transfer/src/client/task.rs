@@ -116,6 +116,7 @@ impl Task {
                 let begins = self.begins.filter(|_| self.destination.place().is_some())?;
                 begins.more_writers(FlowCounts::default().writers)
             }),
+            committers: None,
         }
     }
 

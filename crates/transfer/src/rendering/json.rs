@@ -286,6 +286,7 @@ fn layer_decision((at, flows): &(Duration, Flows)) -> Value {
     json!({
         "seconds": at.as_secs_f64(), "readers": flows.readers, "compressors": flows.compressors,
         "streams": flows.streams, "decompressors": flows.decompressors, "writers": flows.writers,
+        "committers": flows.committers,
     })
 }
 

@@ -112,6 +112,7 @@ fn flows_of_layers(flows: &Flows) -> String {
         (flows.streams, "stream"),
         (flows.decompressors, "decompressor"),
         (flows.writers, "writer"),
+        (flows.committers, "committer"),
     ];
     let parts = named.into_iter();
     let parts = parts.filter_map(|(flows, what)| Some(counted(flows?, what)));
