@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_measure::record::RunRecord;
+use longhaul_model::capacity::Window;
 use longhaul_model::history::{self, Remembered, Way};
 use longhaul_model::host::HostModel;
-use longhaul_model::kernel::{BufferLimits, window_limit};
+use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
 use longhaul_model::transfer::{End, LayerCost, PathFacts, TransferGraph, transfer_graph};
@@ -234,8 +235,7 @@ fn path(
     });
     let congestion = congestion.map(|name| Congestion::of_name(&name));
     let congestion = congestion.or_else(|| past.map(|past| past.congestion.clone()));
-    let own = || own_window(input).map(|window| window.0 as f64);
-    let window = input.window.map(|window| window.0 as f64);
+    let window = input.window.map(|window| Window::of(window.0 as f64));
     let window = window.or_else(|| past.and_then(|past| past.window));
     Ok(PathFacts {
         payload,
@@ -245,7 +245,7 @@ fn path(
             .or(of_probe.map(|record| record.path.loss))
             .or(past.map(|past| past.loss))
             .unwrap_or(0.0),
-        window: window.or_else(own),
+        window: window.or_else(|| own_window(input)),
         segment: SEGMENT,
         congestion: congestion.unwrap_or(Congestion::Cubic),
         uncertainty,
@@ -254,15 +254,14 @@ fn path(
 
 /// What this host's kernel allows; where both ends are elsewhere, or the other one's limits are not
 /// known, as if it had both.
-fn own_window(input: &PlanInput) -> Option<ByteCount> {
+fn own_window(input: &PlanInput) -> Option<Window> {
     let here = buffer_limits(&HostLimits::read());
     let nothing = BufferLimits::default();
-    let limit = match other_host(input) {
-        Some((_, Way::To)) => window_limit(&here, &nothing),
-        Some((_, Way::From)) => window_limit(&nothing, &here),
-        None => window_limit(&here, &here),
-    };
-    limit.map(|limit| limit.window)
+    match other_host(input) {
+        Some((_, Way::To)) => window_between(&here, &nothing),
+        Some((_, Way::From)) => window_between(&nothing, &here),
+        None => window_between(&here, &here),
+    }
 }
 
 /// Takes the profile that is kept of a host where none was named; a line for each file that is
@@ -328,7 +327,7 @@ fn path_line(path: &PathFacts) -> String {
         None => "unknown rate".to_owned(),
     };
     let window = match path.window {
-        Some(window) => format!("windows of {}", ByteCount(window as u64)),
+        Some(window) => format!("windows of {}", ByteCount(window.likely as u64)),
         None => "unknown windows".to_owned(),
     };
     format!(
@@ -341,7 +340,75 @@ fn path_line(path: &PathFacts) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_model::check::{self, check};
+    use longhaul_model::explain::explain;
+    use longhaul_model::optimise::Bound;
+    use longhaul_model::what_if::what_if;
+    use longhaul_transfer::planning::foresight::{Facts, Foreseen};
+    use longhaul_transfer::spec::FixedFlows;
+    use serde_json::json;
+
     use super::*;
+
+    /// 10 TB with four streams over 10 s: nothing but windows limits it.
+    #[test]
+    fn plan_explain_and_check_predict_the_same() {
+        const HOST: &str = "nowhere.invalid";
+        let limits = HostLimits::read();
+        let rtt = Duration::from_secs(10);
+        let input = PlanInput {
+            sources: vec![Endpoint::parse(OsStr::new("data")).unwrap()],
+            destination: Endpoint::parse(OsStr::new(&format!("longhaul://{HOST}/x"))).unwrap(),
+            dataset: Some((ByteCount(10_000_000_000_000), 1)),
+            rtt: Some(rtt),
+            rate: Some("10gbit".parse().unwrap()),
+            loss: None,
+            window: None,
+            congestion: None,
+            probed: None,
+            source_model: None,
+            destination_model: None,
+        };
+        let graph = real_plan(input).unwrap().built.graph;
+        let graph = what_if(&graph, "flows.path=4").unwrap();
+        let plan = explain(&graph, Bound::DEFAULT).unwrap().prediction;
+        let facts = Facts {
+            host: Some(HOST.to_owned()),
+            rtt,
+            limits: limits.clone(),
+            zeros: Some(10_000_000_000_000),
+            cores: 2,
+            flows: FixedFlows {
+                streams: Some(4),
+                ..FixedFlows::default()
+            },
+            ..Facts::default()
+        };
+        let forecast = Foreseen::new(&facts).forecast.unwrap().prediction;
+        let record: RunRecord = serde_json::from_value(json!({
+            "schema": 1, "run": { "id": "a" }, "measures": "transfer",
+            "method": { "name": "longhaul" }, "knobs": { "streams": 4 },
+            "path": { "rtt_seconds": 10.0, "capacity_bits_per_second": 10e9,
+                "congestion_control": "cubic" },
+            "source": { "name": "a", "settings": {
+                "net.ipv4.tcp_wmem": format!("4096 16384 {}", limits.tcp_send.unwrap()) } },
+            "dataset": { "name": "one", "bytes": 10e12 as u64, "files": 1 },
+            "outcome": { "ended": "done", "bytes": 10e12 as u64, "wall_seconds": 1e6,
+                "goodput_bits_per_second": 80e6 },
+        }))
+        .unwrap();
+        let checked = check(&record, &check::Known::default()).unwrap();
+        let window = buffer_limits(&limits);
+        let window = window_between(&window, &BufferLimits::default()).unwrap();
+        for predicted in [
+            plan.goodput.likely,
+            forecast.goodput.likely,
+            checked.predicted,
+        ] {
+            let share = predicted / (4.0 * window.likely / 10.0);
+            assert!((0.98..=1.0).contains(&share), "{predicted} {window:?}");
+        }
+    }
 
     #[test]
     fn endpoints_of_other_hosts_are_known() {

@@ -12,7 +12,7 @@ pub mod flows;
 pub mod tcp;
 
 pub use flows::FlowCapacity;
-pub use tcp::PathCapacity;
+pub use tcp::{PathCapacity, Window};
 
 /// What a node of the graph carries.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ impl Capacity {
             Capacity::Path(path) => Capacity::Path(PathCapacity {
                 path: path.path * factor,
                 nic: path.nic * factor,
-                window: path.window * factor,
+                window: path.window.scaled(factor),
                 // The loss law's rate is one of segments.
                 segment: path.segment * factor,
                 ..path.clone()

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::explain::predict;
 use crate::graph::{Graph, Part};
 use crate::host::HostModel;
-use crate::kernel::{BufferLimits, likely_window};
+use crate::kernel::{BufferLimits, window_between};
 use crate::optimise::prices::binding;
 use crate::optimise::{Bound, solve};
 use crate::records::{CpuCost, RecordFits};
@@ -165,7 +165,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
         .zip(&optimum.nodes)
         .find(|(node, _)| node.name == "path");
     let streams = streams.map_or(1, |(_, used)| used.flows());
-    let in_flight = f64::from(streams) * path.window.unwrap_or(f64::INFINITY);
+    let in_flight = f64::from(streams) * path.window.map_or(f64::INFINITY, |window| window.likely);
     let payload = path.payload.unwrap_or(f64::INFINITY);
     Ok(Checked {
         run: record.run.id.clone(),
@@ -230,12 +230,11 @@ fn path_of(record: &RunRecord) -> PathFacts {
         true => &record.source,
         false => &record.destination,
     };
-    let window = likely_window(&limits(&record.source), &limits(far));
     PathFacts {
         payload: Some(record.path.capacity.bits_per_second() / 8.0),
         rtt: record.path.rtt.max(Duration::from_micros(10)),
         loss: record.path.loss,
-        window: window.map(|limit| limit.window.0 as f64),
+        window: window_between(&limits(&record.source), &limits(far)),
         segment: SEGMENT,
         congestion: congestion_of(record),
         uncertainty: 0.02,

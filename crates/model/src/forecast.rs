@@ -216,7 +216,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::capacity::{Capacity, FlowCapacity};
+    use crate::capacity::{Capacity, FlowCapacity, Window};
     use crate::graph::PartCodec;
     use crate::response::Congestion;
     use crate::transfer::LayerCost;
@@ -247,7 +247,7 @@ mod tests {
                 payload: Some(117e6),
                 rtt: Duration::from_millis(100),
                 loss: 0.0,
-                window: Some(2.9e6),
+                window: Some(Window::of(2.9e6)),
                 segment: 1448.0,
                 congestion: Congestion::Cubic,
                 uncertainty: 0.05,

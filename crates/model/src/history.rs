@@ -9,6 +9,7 @@ use longhaul_measure::stats::median;
 use longhaul_units::{ByteCount, counted};
 use serde::{Deserialize, Serialize};
 
+use crate::capacity::Window;
 use crate::explain::{rate_text, span_text};
 use crate::limit::Limit;
 use crate::response::Congestion;
@@ -65,9 +66,12 @@ pub struct PastTransfer {
     /// What governed their windows; empty if unknown.
     #[serde(default)]
     pub congestion: String,
-    /// Bytes that one stream can have in flight, by both kernels' limits.
+    /// Bytes that one stream can have in flight at least, by both kernels' limits.
     #[serde(default)]
     pub window_bytes: Option<u64>,
+    /// Bytes that it is likely to have in flight; lines of earlier releases do not say.
+    #[serde(default)]
+    pub likely_window_bytes: Option<u64>,
     /// The share of segments that were sent again, 0 to 1.
     #[serde(default)]
     pub sent_again: f64,
@@ -145,6 +149,15 @@ impl PastTransfer {
         self.seconds >= LONG.1 + LONG.0 * self.rtt_seconds
     }
 
+    fn window(&self) -> Option<Window> {
+        let least = self.window_bytes.filter(|bytes| *bytes > 0)?;
+        let likely = self.likely_window_bytes.unwrap_or(least).max(least);
+        Some(Window {
+            likely: likely as f64,
+            least: least as f64,
+        })
+    }
+
     fn limited_by(&self) -> Option<Limit> {
         self.limit.as_deref().and_then(Limit::of_name)
     }
@@ -217,7 +230,7 @@ fn path(recent: &[&PastTransfer], doubts: &mut Vec<String>) -> PathFacts {
         None => (None, UNSEEN),
     };
     let newest = recent.first();
-    let window = recent.iter().find_map(|it| it.window_bytes);
+    let window = recent.iter().find_map(|it| it.window());
     let congestion = recent
         .iter()
         .map(|it| it.congestion.as_str())
@@ -229,7 +242,7 @@ fn path(recent: &[&PastTransfer], doubts: &mut Vec<String>) -> PathFacts {
         payload,
         rtt: Duration::from_secs_f64(median(&rtts).unwrap_or(0.0).max(1e-5)),
         loss: if loss >= NOTABLE_LOSS { loss } else { 0.0 },
-        window: window.map(|window| window as f64),
+        window,
         segment: SEGMENT,
         congestion: Congestion::of_name(congestion.unwrap_or("cubic")),
         uncertainty,
@@ -366,6 +379,7 @@ mod tests {
             streams: 8,
             congestion: "bbr".to_owned(),
             window_bytes: Some(2_900_000),
+            likely_window_bytes: Some(3_700_000),
             sent_again: 0.0,
             limit: Some(limit.name().to_owned()),
             bound: false,
@@ -391,7 +405,16 @@ mod tests {
             "{path:?}"
         );
         assert!(path.uncertainty < 0.1 && found.doubts.is_empty());
-        assert_eq!(path.window, Some(2.9e6));
+        let windows = Window {
+            likely: 3.7e6,
+            least: 2.9e6,
+        };
+        assert_eq!(path.window, Some(windows));
+        // Lines of earlier releases.
+        let mut old = full;
+        old.iter_mut().for_each(|it| it.likely_window_bytes = None);
+        let path = remember(&old, "dtn7", Way::To).path.unwrap();
+        assert_eq!(path.window, Some(Window::of(2.9e6)));
         let not_full = [past(10_000_000_000, 1, 100.0, Limit::Write)];
         let found = remember(&not_full, "dtn7", Way::To);
         let path = found.path.unwrap();

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use longhaul_units::ByteCount;
 
+use crate::capacity::Window;
+
 /// A host's limits on socket buffers, in bytes, as `/proc/sys/net` has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferLimits {
@@ -85,10 +87,15 @@ pub fn window_limit(sender: &BufferLimits, receiver: &BufferLimits) -> Option<Wi
     lesser(sender.send_window(), receiver)
 }
 
-/// The window that a stream between two hosts is likely to have: for predictions. `None` if neither
-/// limit is known.
-pub fn likely_window(sender: &BufferLimits, receiver: &BufferLimits) -> Option<WindowLimit> {
-    lesser(sender.send_share(LIKELY_SEND_SHARE), receiver)
+/// What the window of a stream between two hosts is likely to be, and the least that it has. `None`
+/// if neither limit is known.
+pub fn window_between(sender: &BufferLimits, receiver: &BufferLimits) -> Option<Window> {
+    let least = window_limit(sender, receiver)?;
+    let likely = lesser(sender.send_share(LIKELY_SEND_SHARE), receiver)?;
+    Some(Window {
+        likely: likely.window.0 as f64,
+        least: least.window.0 as f64,
+    })
 }
 
 fn lesser(sends: Option<ByteCount>, receiver: &BufferLimits) -> Option<WindowLimit> {

@@ -181,7 +181,7 @@ mod tests {
             path: 117e6,
             nic: f64::INFINITY,
             rtt: Duration::from_millis(100),
-            window: 2.9e6,
+            window: crate::capacity::Window::of(2.9e6),
             loss,
             segment: 1448.0,
             congestion: Congestion::Cubic,

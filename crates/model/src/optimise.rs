@@ -17,17 +17,20 @@
 //! - `build`: from a graph to its program
 //! - `lp`: a program as a file for other solvers
 //! - [`prices`]: what limits an optimum, and what more of a resource would give
+//! - `sure`: streams enough for the windows that kernels surely give
 
 mod build;
 mod compact;
 mod lp;
 pub mod prices;
 pub mod program;
+mod sure;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::graph::{Commodity, Graph, GraphError};
+pub use sure::with_least_windows;
 
 use self::build::{Built, Counts};
 use self::compact::{Compact, Failed};
@@ -256,12 +259,19 @@ pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
 }
 
 /// The best rate, then the least CPU for it, then the fewest flows, with all parts moving at the
-/// same time.
+/// same time. Streams are as many as carry it with the least windows, too.
 ///
 /// # Errors
 ///
 /// Where the graph is wrong or has no optimum.
 pub fn solve(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
+    let mut optimum = leanest(graph, bound)?;
+    sure::add_streams(graph, &mut optimum);
+    Ok(optimum)
+}
+
+/// The fastest with the least CPU and the fewest flows, by the likely windows.
+fn leanest(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     graph.check()?;
     if let Some(optimum) = by_classes(graph, None, bound, |it| it.solve(bound))? {
         return Ok(optimum);

@@ -109,7 +109,7 @@ fn flows_of(policy: Policy, graph: &Graph, node: &Node) -> u32 {
     match policy {
         Policy::Bdp => match &node.capacity {
             Capacity::Path(path) => {
-                streams_for_bdp(path.most(), path.rtt.as_secs_f64(), path.window)
+                streams_for_bdp(path.most(), path.rtt.as_secs_f64(), path.window.least)
             }
             Capacity::Flows(_) => 1,
         },

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::capacity::{Capacity, FlowCapacity, PathCapacity};
+use crate::capacity::{Capacity, FlowCapacity, PathCapacity, Window};
 use crate::fit::Fitted;
 use crate::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
 use crate::host::HostModel;
@@ -75,7 +75,7 @@ pub struct PathFacts {
     /// The share of segments that is lost at random, 0 to 1.
     pub loss: f64,
     /// Bytes that a stream has in flight at most; `None` if it is not known.
-    pub window: Option<f64>,
+    pub window: Option<Window>,
     /// Bytes of payload in a segment.
     pub segment: f64,
     /// What governs the windows.
@@ -94,8 +94,11 @@ pub struct TransferGraph {
 }
 
 /// The window of a stream whose kernels are not known: Linux's own limit of 4 MiB for what is sent,
-/// of which about 0.7 is payload.
-const USUAL_WINDOW: f64 = 2.9e6;
+/// of which 0.69 to 0.88 is payload (`kernel`).
+const USUAL_WINDOW: Window = Window {
+    likely: 3.69e6,
+    least: 2.9e6,
+};
 
 /// The graph of a transfer of `parts` from one end to another, within a host where there is no
 /// `path`. `is_one_host` says that both ends share their cores.

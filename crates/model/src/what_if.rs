@@ -4,7 +4,7 @@ use std::fmt;
 
 use longhaul_units::{BitRate, ByteCount, parse_share, parse_span};
 
-use crate::capacity::{Capacity, FlowCapacity};
+use crate::capacity::{Capacity, FlowCapacity, Window};
 use crate::graph::{Graph, NodeKind};
 
 /// A change that cannot be made.
@@ -155,7 +155,7 @@ fn of_network(graph: &mut Graph, what: &str, value: &str) -> Result<usize, Strin
             }
             (Capacity::Path(path), "window") => {
                 let size: ByteCount = value.parse().map_err(|error| format!("{error}"))?;
-                path.window = size.0 as f64;
+                path.window = Window::of(size.0 as f64);
             }
             (Capacity::Flows(FlowCapacity::Constant { rate: old }), "nic")
                 if node.kind == NodeKind::Nic =>

@@ -5,6 +5,38 @@ use std::time::Duration;
 use super::finite::{self, Stream};
 use crate::response::{Congestion, mean_window};
 
+/// Bytes in flight that one stream's window reaches, as its kernel lets it; infinite where nothing
+/// bounds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// What it is likely to reach: by this it is predicted what streams carry.
+    pub likely: f64,
+    /// What it reaches at least, no more than `likely`: by this a number of streams is chosen.
+    pub least: f64,
+}
+
+impl Window {
+    /// One that nothing bounds.
+    pub const UNBOUNDED: Window = Window::of(f64::INFINITY);
+
+    /// One that is known.
+    pub const fn of(bytes: f64) -> Window {
+        Window {
+            likely: bytes,
+            least: bytes,
+        }
+    }
+
+    /// Both times a factor, greater than zero.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Window {
+        Window {
+            likely: self.likely * factor,
+            least: self.least * factor,
+        }
+    }
+}
+
 /// What TCP streams of one congestion control carry over one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathCapacity {
@@ -15,9 +47,8 @@ pub struct PathCapacity {
     pub nic: f64,
     /// The least round trip.
     pub rtt: Duration,
-    /// Bytes in flight that one stream's window reaches, as its kernel lets it; infinite where
-    /// nothing bounds it.
-    pub window: f64,
+    /// Bytes in flight of one stream.
+    pub window: Window,
     /// The share of segments that is lost whatever is sent, 0 to 1.
     pub loss: f64,
     /// Bytes of payload in a segment.
@@ -52,6 +83,14 @@ impl PathCapacity {
         self.most().min(f64::from(streams) * one)
     }
 
+    /// The same with the least windows.
+    pub fn surely(&self) -> PathCapacity {
+        PathCapacity {
+            window: Window::of(self.window.least),
+            ..self.clone()
+        }
+    }
+
     /// What any number of streams carries: path and NIC, less what loss makes them send twice.
     pub fn most(&self) -> f64 {
         self.path.min(self.nic) * (1.0 - self.loss).max(0.0)
@@ -66,7 +105,7 @@ impl PathCapacity {
         let lossy = self
             .lossy_window()
             .map_or(f64::INFINITY, |window| window * self.segment);
-        self.window.min(lossy) / seconds
+        self.window.likely.min(lossy) / seconds
     }
 
     /// The mean window that loss leaves, in segments; `None` if loss does not bound it.
@@ -111,7 +150,7 @@ impl PathCapacity {
         let one = self.of_one_stream();
         let windows = f64::from(streams) * one;
         let is_lossy = self.lossy_window().is_some();
-        is_lossy && one < self.window / self.rtt.as_secs_f64() && windows < self.most()
+        is_lossy && one < self.window.likely / self.rtt.as_secs_f64() && windows < self.most()
     }
 
     /// Seconds that a transfer of `bytes` takes once its first byte leaves, where loss limits it
@@ -134,7 +173,7 @@ impl PathCapacity {
             rtt,
             loss: self.loss,
             first_window: first_window / self.segment,
-            most: part.min(self.window) / self.segment,
+            most: part.min(self.window.likely) / self.segment,
             law: self.of_one_stream() / self.segment,
             is_cubic: self.congestion == Congestion::Cubic,
         };
@@ -198,7 +237,7 @@ mod tests {
             path: 0.9415e9 / 8.0,
             nic: f64::INFINITY,
             rtt: Duration::from_millis(100),
-            window: 2.9e6,
+            window: Window::of(2.9e6),
             loss: 0.0,
             segment: 1448.0,
             congestion: Congestion::Cubic,

@@ -5,7 +5,7 @@
 
 use crate::graph::Graph;
 use crate::optimise::prices::{Constraint, binding};
-use crate::optimise::{Bound, Optimum, best_rate_near, solve};
+use crate::optimise::{Bound, Optimum, best_rate_near, solve, with_least_windows};
 
 /// In what a choice differs from the optimum.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,8 @@ pub fn alternatives(graph: &Graph, optimum: &Optimum, bound: Bound) -> Vec<Alter
         nodes: bound.nodes.min(NODES),
         ..bound
     };
+    // Streams were chosen by these.
+    let graph = &with_least_windows(graph, optimum);
     let mut rates: Vec<(f64, Difference)> = differences(graph, optimum)
         .into_iter()
         .filter_map(|difference| {

@@ -322,7 +322,12 @@ fn check_capacity(of: &str, capacity: &Capacity) -> Result<(), GraphError> {
             quantity(
                 of,
                 "the window must be greater than zero",
-                path.window > 0.0,
+                path.window.likely > 0.0,
+            )?;
+            quantity(
+                of,
+                "the least window must be greater than zero, and no more than the window",
+                path.window.least > 0.0 && path.window.least <= path.window.likely,
             )?;
             quantity(
                 of,

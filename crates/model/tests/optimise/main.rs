@@ -17,3 +17,4 @@ mod priced;
 mod random;
 mod simplex;
 mod speed;
+mod windows;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_engine::session::{LAYERS, Orders, Steer, View};
+use longhaul_model::capacity::Window;
 use longhaul_model::control::{Bound, Controller, Decision, Sample, Settings, StreamSample};
-use longhaul_model::kernel::{BufferEnd, BufferLimits, WindowAdvice, window_limit};
+use longhaul_model::kernel::{BufferEnd, BufferLimits, WindowAdvice, window_between};
 use longhaul_model::response::Congestion;
 use longhaul_proto::message::{Flows, Observation, StreamObservation, Tuning};
 use longhaul_units::{ByteCount, Moment};
@@ -52,7 +53,7 @@ pub struct Steered {
     /// What governs the windows, by the sending kernel.
     pub congestion: Option<String>,
     /// Bytes that one stream can have in flight, by both kernels' limits.
-    pub window: Option<u64>,
+    pub window: Option<Window>,
 }
 
 /// What is shared with the report.
@@ -234,8 +235,7 @@ impl Steering {
             tcp_receive: seen.receive_buffer,
             ..BufferLimits::default()
         };
-        let window = window_limit(&limits(view.sender), &limits(view.receiver));
-        steered.window = window.map(|limit| limit.window.0);
+        steered.window = window_between(&limits(view.sender), &limits(view.receiver));
     }
 }
 

@@ -96,6 +96,7 @@ mod tests {
             streams: 4,
             congestion: "cubic".into(),
             window_bytes: Some(2_900_000),
+            likely_window_bytes: Some(3_700_000),
             sent_again: 0.0,
             limit: Some("path".into()),
             bound: false,

@@ -209,7 +209,8 @@ fn product(spec: &ValidSpec, direction: Direction, past: &Past) -> Result<Produc
     })?;
     let own = buffer_limits(&HostLimits::read());
     let own = window_limit(&own, &own).map(|limit| limit.window.0 as f64);
-    let window = remembered.and_then(|path| path.window).or(own);
+    let window = remembered.and_then(|path| path.window);
+    let window = window.map(|window| window.least).or(own);
     Ok(Product {
         rate,
         window: window.unwrap_or(USUAL_WINDOW),

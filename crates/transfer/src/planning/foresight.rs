@@ -10,12 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::session::Progress;
+use longhaul_model::capacity::Window;
 use longhaul_model::control::Bound;
 use longhaul_model::forecast::{Forecast, Known, LayerFigures, Outcome, forecast};
 use longhaul_model::graph::Part;
 use longhaul_model::history::{self, PastLayer, PastTransfer, Remembered, Way};
 use longhaul_model::host::HostModel;
-use longhaul_model::kernel::{BufferLimits, window_limit};
+use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
 use longhaul_model::transfer::{End, PathFacts};
@@ -367,10 +368,9 @@ fn path(facts: &Facts, remembered: Option<PathFacts>) -> PathFacts {
     let own = buffer_limits(&facts.limits);
     let nothing = BufferLimits::default();
     let window = match facts.receives {
-        true => window_limit(&nothing, &own),
-        false => window_limit(&own, &nothing),
+        true => window_between(&nothing, &own),
+        false => window_between(&own, &nothing),
     };
-    let window = window.map(|limit| limit.window.0 as f64);
     let unknown = || PathFacts {
         payload: None,
         rtt: Duration::ZERO,
@@ -407,7 +407,7 @@ pub struct Ended<'a> {
     /// What governed their windows.
     pub congestion: Option<&'a str>,
     /// Bytes that one of them can have in flight, by both kernels' limits.
-    pub window: Option<u64>,
+    pub window: Option<Window>,
     /// The rate that was asked for, used up.
     pub at_rate: bool,
 }
@@ -473,7 +473,8 @@ pub fn past(
         wire_bytes: progress.wire_bytes,
         streams: u32::try_from(streams.unwrap_or(0)).unwrap_or(u32::MAX),
         congestion: ended.congestion.unwrap_or_default().to_owned(),
-        window_bytes: ended.window,
+        window_bytes: ended.window.map(|window| window.least as u64),
+        likely_window_bytes: ended.window.map(|window| window.likely as u64),
         sent_again: (progress.retransmitted as f64 / segments.max(1.0)).min(1.0),
         limit: outcome.limit.map(|limit| limit.name().to_owned()),
         bound: ended.at_rate,

@@ -207,6 +207,7 @@ mod tests {
             streams: 4,
             congestion: String::new(),
             window_bytes: None,
+            likely_window_bytes: None,
             sent_again: 0.0,
             limit: None,
             bound: false,

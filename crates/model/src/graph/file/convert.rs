@@ -6,7 +6,7 @@ use super::quantity::Quantity;
 use super::written::{
     CapacityEntry, CodecEntry, GraphFile, HostEntry, KindEntry, NodeEntry, PartEntry, TcpEntry,
 };
-use crate::capacity::{Capacity, FlowCapacity, PathCapacity};
+use crate::capacity::{Capacity, FlowCapacity, PathCapacity, Window};
 use crate::graph::{Graph, GraphError, Host, Node, NodeKind, Part, PartCodec};
 use crate::response::Congestion;
 
@@ -318,11 +318,15 @@ fn path_of(of: &str, entry: TcpEntry) -> Result<PathCapacity, Fault> {
             return Err(Fault::new(of, &["name"], text));
         }
     };
+    let likely = entry.window.map_or(f64::INFINITY, |it| it.value);
     Ok(PathCapacity {
         path,
         nic: entry.nic.map_or(f64::INFINITY, |it| it.value),
         rtt: Duration::try_from_secs_f64(entry.rtt.value).unwrap_or_default(),
-        window: entry.window.map_or(f64::INFINITY, |it| it.value),
+        window: Window {
+            likely,
+            least: entry.least_window.map_or(likely, |it| it.value),
+        },
         loss: entry.loss.map_or(0.0, |it| it.value),
         segment: f64::from(entry.mtu - PACKET_HEADERS),
         congestion: Congestion::of_name(&entry.congestion),
@@ -479,12 +483,14 @@ fn written_capacity(capacity: &Capacity) -> CapacityEntry {
 }
 
 fn written_path(path: &PathCapacity) -> TcpEntry {
+    let known = Window::of(path.window.likely);
     TcpEntry {
         line: None,
         payload: Some(Quantity::new(path.path)),
         nic: finite(path.nic),
         rtt: Quantity::new(path.rtt.as_secs_f64()),
-        window: finite(path.window),
+        window: finite(path.window.likely),
+        least_window: finite(path.window.least).filter(|_| path.window != known),
         loss: above_zero(path.loss),
         // A segment is a packet without its headers, a small whole number.
         mtu: path.segment.round().max(0.0) as u32 + PACKET_HEADERS,

@@ -227,6 +227,9 @@ pub struct TcpEntry {
     /// What one stream has in flight at most; absent where nothing bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Quantity<OfSize>>,
+    /// What that is at least; absent where it is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_window: Option<Quantity<OfSize>>,
     /// The share of segments that is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Quantity<OfShare>>,
