@@ -54,11 +54,7 @@ impl Table {
             (Side::Destination, "destination"),
             (Side::Emulator, "emulator"),
         ] {
-            let uses = record.cpu.iter().filter(|cpu| cpu.side == side);
-            let seconds: Option<f64> = uses
-                .map(|cpu| (cpu.user + cpu.system).as_secs_f64())
-                .reduce(|sum, one| sum + one);
-            if let Some(seconds) = seconds {
+            if let Some(seconds) = record.cpu_seconds(&[side]) {
                 self.put(format!("cpu.{name}_seconds"), seconds.into());
             }
         }

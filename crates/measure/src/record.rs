@@ -425,10 +425,12 @@ impl RunRecord {
         ["lab", "loopback"].contains(&self.path.name.as_str())
     }
 
-    /// CPU seconds of what ran at these sides, in user mode and in the kernel.
-    pub fn cpu_seconds(&self, sides: &[Side]) -> f64 {
+    /// CPU seconds of what ran at these sides, in user mode and in the kernel; `None` where no
+    /// process of theirs was seen.
+    pub fn cpu_seconds(&self, sides: &[Side]) -> Option<f64> {
         let uses = self.cpu.iter().filter(|it| sides.contains(&it.side));
-        uses.map(|it| (it.user + it.system).as_secs_f64()).sum()
+        let seconds = uses.map(|it| (it.user + it.system).as_secs_f64());
+        seconds.reduce(|sum, one| sum + one)
     }
 
     /// The record as a line, without the line feed.
@@ -527,9 +529,8 @@ impl RunRecord {
     /// no bytes or where no process of either end was seen. Over a real path it is this
     /// end's alone.
     pub fn cpu_seconds_per_gigabyte(&self) -> Option<f64> {
-        let ends = self.cpu.iter().filter(|use_| use_.side != Side::Emulator);
-        let is_known = ends.clone().next().is_some() && self.outcome.moved.0 > 0;
-        let seconds: f64 = ends.map(|c| (c.user + c.system).as_secs_f64()).sum();
-        is_known.then(|| seconds / (self.outcome.moved.0 as f64 / 1e9))
+        let seconds = self.cpu_seconds(&[Side::Source, Side::Destination])?;
+        let gigabytes = self.outcome.moved.0 as f64 / 1e9;
+        (gigabytes > 0.0).then(|| seconds / gigabytes)
     }
 }

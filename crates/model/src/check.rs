@@ -183,7 +183,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
 /// Cores that the lab's emulator kept busy.
 fn emulator_cores(record: &RunRecord) -> f64 {
     let seconds = record.cpu_seconds(&[Side::Emulator]);
-    seconds / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE)
+    seconds.unwrap_or(0.0) / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
 /// Has the lab's path take what the emulator took of the cores in other runs.

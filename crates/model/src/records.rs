@@ -126,10 +126,8 @@ impl Gathered {
         }
         let sides = [Side::Source, Side::Destination, Side::Emulator];
         for (side, all) in sides.into_iter().zip(&mut self.cpu) {
-            let cpu = record.cpu_seconds(&[side]);
-            if cpu > 0.0 {
-                all.push(worked(cpu));
-            }
+            let cpu = record.cpu_seconds(&[side]).filter(|cpu| *cpu > 0.0);
+            all.extend(cpu.map(worked));
         }
         self.busy.extend(busy_share(record));
     }
@@ -161,7 +159,7 @@ impl Gathered {
 /// The share of its cores that the busier host of a run kept busy.
 fn busy_share(record: &RunRecord) -> Option<f64> {
     let share = |cores: u32, sides: &[Side]| {
-        let cpu = record.cpu_seconds(sides);
+        let cpu = record.cpu_seconds(sides)?;
         let all = f64::from(cores) * record.outcome.wall.as_secs_f64();
         (cores > 0 && cpu > 0.0 && all > 0.0).then(|| cpu / all)
     };
