@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use longhaul_measure::record::{Ended, Knob, Measures, RunRecord, Side};
-use longhaul_measure::stats::{quantile, sorted};
+use longhaul_measure::stats::median;
 use longhaul_units::counted;
 use serde::{Deserialize, Serialize};
 
@@ -42,8 +42,8 @@ pub struct RecordFits {
     pub destination: Option<CpuCost>,
     /// Of the lab's emulator, which shares the cores of both ends.
     pub emulator: Option<CpuCost>,
-    /// The share of a host's cores that the busiest runs kept busy, 0 to 1; `None` if no run says
-    /// it. Threads wait for each other: no copy uses all of the cores all of the time.
+    /// The share of a host's cores that a copy keeps busy where they limit it, 0 to 1; `None` if no
+    /// run says it. Threads wait for each other: no copy uses all of the cores all of the time.
     pub busiest: Option<f64>,
 }
 
@@ -75,11 +75,11 @@ struct LayerDocument {
 
 const KIND: &str = "record fits";
 
-/// The runs that say what the cores give are the busiest ones, without outliers: this quantile.
-const BUSIEST: f64 = 0.9;
-
-/// Below this, no run was limited by cores.
+/// Below this share of its cores, a run was not limited by them.
 const LEAST_BUSY: f64 = 0.5;
+
+/// From this share of what the path carries on, a run may have been limited by the path.
+const NEAR_THE_PATH: f64 = 0.8;
 
 /// Gathers runs, one after the other.
 #[derive(Clone, Debug, Default)]
@@ -129,7 +129,9 @@ impl Gathered {
             let cpu = record.cpu_seconds(&[side]).filter(|cpu| *cpu > 0.0);
             all.extend(cpu.map(worked));
         }
-        self.busy.extend(busy_share(record));
+        let is_free = record.path.loss <= 0.0 && path_share(record) < NEAR_THE_PATH;
+        let share = busy_share(record).filter(|it| is_free && *it >= LEAST_BUSY);
+        self.busy.extend(share);
     }
 
     /// What all of them took.
@@ -149,10 +151,19 @@ impl Gathered {
             source: cpu(&self.cpu[0]),
             destination: cpu(&self.cpu[1]),
             emulator: cpu(&self.cpu[2]),
-            busiest: quantile(&sorted(&self.busy), BUSIEST)
-                .map(|it| it.min(1.0))
-                .filter(|it| *it >= LEAST_BUSY),
+            // Of runs that the cores limited the typical one is what the next one will be like. A
+            // high quantile takes the lucky ones, and predicts too much.
+            busiest: median(&self.busy).map(|it| it.min(1.0)),
         }
+    }
+}
+
+/// What a run carried, as a share of what its path can; 0 where that is not known.
+fn path_share(record: &RunRecord) -> f64 {
+    let capacity = record.path.capacity.bits_per_second();
+    match capacity > 0.0 {
+        true => record.outcome.goodput.bits_per_second() / capacity,
+        false => 0.0,
     }
 }
 
@@ -273,7 +284,11 @@ impl RecordFits {
             }
         }
         if let Some(busiest) = self.busiest {
-            let _ = writeln!(text, "cores: {:.0} % of them busy at most", busiest * 100.0);
+            let _ = writeln!(
+                text,
+                "cores: {:.0} % of them busy where they limit",
+                busiest * 100.0
+            );
         }
         text
     }
@@ -312,10 +327,11 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_runs_say_what_the_cores_give() {
+    fn runs_that_cores_limit_say_what_these_give() {
         let busy = |share: f64| {
             let mut record = record(1_000_000_000, 10);
             record.path.name = "lab".to_owned();
+            record.path.capacity = "1gbit".parse().unwrap();
             (record.source.cores, record.destination.cores) = (2, 2);
             let each = Duration::from_secs_f64(share * 20.0 / 2.0);
             let of = |side| CpuUse {
@@ -332,13 +348,21 @@ mod tests {
             shares.iter().for_each(|it| gathered.add(&busy(*it)));
             gathered.fits()
         };
-        let found = fits(&[0.2, 0.3, 0.78, 0.8, 0.82]);
+        // The typical one counts, neither the luckiest nor those that something else limited.
+        let found = fits(&[0.2, 0.3, 0.7, 0.75, 0.95]);
         let busiest = found.busiest.unwrap();
-        assert!((0.79..0.83).contains(&busiest), "{busiest}");
+        assert!((busiest - 0.75).abs() < 1e-6, "{busiest}");
         let again = RecordFits::of_text(&found.to_json().to_string()).unwrap();
         assert_eq!(again.busiest, found.busiest);
         // None of these was limited by cores.
         assert_eq!(fits(&[0.1, 0.2, 0.3]).busiest, None);
+        let mut full = busy(0.9);
+        full.path.capacity = "110mbit".parse().unwrap();
+        let mut lossy = busy(0.9);
+        lossy.path.loss = 1e-4;
+        let mut gathered = Gathered::default();
+        [full, lossy].iter().for_each(|it| gathered.add(it));
+        assert_eq!(gathered.fits().busiest, None);
     }
 
     #[test]
