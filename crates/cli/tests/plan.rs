@@ -229,6 +229,11 @@ fn profiles_are_fitted_and_records_checked() {
         printed.contains("median error") && printed.contains("worst:"),
         "{printed}"
     );
+    // A run is found by its file.
+    assert!(
+        printed.contains("profile.jsonl.zst: predicted"),
+        "{printed}"
+    );
     assert!(directory.path().join("check.svg").exists());
 }
 

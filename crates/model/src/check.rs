@@ -12,6 +12,7 @@ mod unpredicted;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use longhaul_measure::plot::{LinePlot, Plot, PlotPoint, Series, line_plot};
@@ -24,7 +25,8 @@ use crate::explain::predict;
 use crate::graph::{Graph, Part};
 use crate::host::HostModel;
 use crate::kernel::{BufferLimits, window_between};
-use crate::optimise::prices::binding;
+use crate::limit::Limit;
+use crate::optimise::prices::{Constraint, binding};
 use crate::optimise::{Bound, solve};
 use crate::records::{CpuCost, RecordFits};
 use crate::response::Congestion;
@@ -50,6 +52,8 @@ pub struct Known {
 pub struct Checked {
     /// Which run.
     pub run: String,
+    /// The file that its record is in; empty if there is none.
+    pub file: String,
     /// What it measured.
     pub measured: f64,
     /// What the model predicts.
@@ -70,6 +74,7 @@ impl Checked {
     pub fn to_json(&self) -> Value {
         json!({
             "run": self.run,
+            "file": self.file,
             "measured_bytes_per_second": self.measured,
             "predicted_bytes_per_second": self.predicted,
             "error": self.error(),
@@ -94,16 +99,21 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Adds a run; as a value.
-    pub fn add(&mut self, record: &RunRecord, known: &Known) -> Value {
+    /// Adds a run of a file; as a value.
+    pub fn add(&mut self, file: &Path, record: &RunRecord, known: &Known) -> Value {
         match check(record, known) {
-            Ok(run) => {
+            Ok(mut run) => {
+                run.file = file.display().to_string();
                 let value = run.to_json();
                 self.runs.push(run);
                 value
             }
             Err(why) => {
-                let value = json!({ "run": record.run.id, "unpredicted": why.to_string() });
+                let value = json!({
+                    "run": record.run.id,
+                    "file": file.display().to_string(),
+                    "unpredicted": why.to_string(),
+                });
                 *self.unpredicted.entry(why).or_default() += 1;
                 value
             }
@@ -117,7 +127,7 @@ impl Checks {
 ///
 /// Why the model says nothing of it.
 pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> {
-    if let Some(why) = unpredicted::reason(record) {
+    if let Some(why) = unpredicted::reason(record, known) {
         return Err(why);
     }
     let measured = record.outcome.goodput.bits_per_second() / 8.0;
@@ -158,6 +168,10 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     let optimum = solve(graph, Bound::DEFAULT);
     let optimum = optimum.map_err(|error| Unpredicted::Unsolved(error.to_string()))?;
     let limits = binding(graph, &optimum, Bound::DEFAULT).unwrap_or_default();
+    let mut limiting = limits.iter().flatten();
+    if limiting.any(|it| is_guess(graph, *it, &source, &destination)) {
+        return Err(Unpredicted::Guess);
+    }
     let names: Vec<String> = limits.iter().flatten().map(|it| it.name(graph)).collect();
     let streams = graph
         .nodes
@@ -169,6 +183,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     let payload = path.payload.unwrap_or(f64::INFINITY);
     Ok(Checked {
         run: record.run.id.clone(),
+        file: String::new(),
         measured,
         predicted: predict(graph, &optimum, Bound::DEFAULT).goodput.likely,
         binding: if names.is_empty() {
@@ -178,6 +193,18 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
         },
         rule_of_thumb: payload.min(in_flight / path.rtt.as_secs_f64().max(f64::MIN_POSITIVE)),
     })
+}
+
+/// Whether a constraint is storage of which nothing was measured.
+fn is_guess(graph: &Graph, limit: Constraint, source: &End, destination: &End) -> bool {
+    let Constraint::Node(at) = limit else {
+        return false;
+    };
+    match Limit::of_name(&graph.nodes[at].name) {
+        Some(Limit::Read) => !source.knows(Limit::Read),
+        Some(layer @ (Limit::Write | Limit::Commit)) => !destination.knows(layer),
+        _ => false,
+    }
 }
 
 /// Cores that the lab's emulator kept busy.
@@ -262,16 +289,26 @@ pub fn summary(checks: &Checks) -> String {
     if !checks.unpredicted.is_empty() {
         text += "not predicted:\n";
     }
+    let (mut tools, mut by_tools) = (Vec::new(), 0);
     for (why, count) in &checks.unpredicted {
-        text += &format!("  {}: {why}\n", counted(*count, "run"));
+        match why {
+            Unpredicted::OtherTool(name) => {
+                tools.push(format!("{name} {count}"));
+                by_tools += count;
+            }
+            _ => text += &format!("  {}: {why}\n", counted(*count, "run")),
+        }
+    }
+    if by_tools > 0 {
+        let (runs, tools) = (counted(by_tools, "run"), tools.join(", "));
+        text += &format!("  {runs}: another tool moved the data ({tools})\n");
     }
     text
 }
 
 fn errors(runs: &[Checked]) -> String {
     if runs.is_empty() {
-        let text = "no record is of a whole transfer by longhaul alone on a steady path\n";
-        return text.to_owned();
+        return "no run is predicted\n".to_owned();
     }
     let mut groups: Vec<&str> = runs.iter().map(|run| run.binding.as_str()).collect();
     groups.sort_unstable();
@@ -283,8 +320,8 @@ fn errors(runs: &[Checked]) -> String {
         .unwrap_or(0)
         .max(10);
     let mut text = format!(
-        "{:<width$}  {:>5}  {:>12}  {:>8}  {:>7}  {:>14}\n",
-        "limited by", "runs", "median error", "90 % of", "bias", "rule of thumb"
+        "{:<width$}  {:>5}  {:>12}  {:>10}  {:>7}  {:>14}\n",
+        "limited by", "runs", "median error", "90 % below", "bias", "rule of thumb"
     );
     // Writing to a string does not fail.
     let mut row = |name: &str, runs: &[&Checked]| {
@@ -294,7 +331,7 @@ fn errors(runs: &[Checked]) -> String {
         let share = |value: Option<f64>| value.unwrap_or(f64::NAN) * 100.0;
         let _ = writeln!(
             text,
-            "{name:<width$}  {:>5}  {:>10.1} %  {:>6.1} %  {:>+5.1} %  {:>12.1} %",
+            "{name:<width$}  {:>5}  {:>10.1} %  {:>8.1} %  {:>+5.1} %  {:>12.1} %",
             runs.len(),
             share(quantile(&errors, 0.5)),
             share(quantile(&errors, 0.9)),
@@ -313,8 +350,9 @@ fn errors(runs: &[Checked]) -> String {
     for run in worst.iter().take(5) {
         let _ = writeln!(
             text,
-            "  {}: predicted {:.1} MB/s, measured {:.1} ({:+.0} %), limited by {}",
+            "  {} in {}: predicted {:.1} MB/s, measured {:.1} ({:+.0} %), limited by {}",
             run.run,
+            run.file,
             run.predicted / 1e6,
             run.measured / 1e6,
             run.error() * 100.0,

@@ -411,7 +411,7 @@ mod tests {
         };
         assert_eq!(path.window, Some(windows));
         // Lines of earlier releases.
-        let mut old = full;
+        let mut old = full.clone();
         old.iter_mut().for_each(|it| it.likely_window_bytes = None);
         let path = remember(&old, "dtn7", Way::To).path.unwrap();
         assert_eq!(path.window, Some(Window::of(2.9e6)));

@@ -52,6 +52,19 @@ pub struct End {
     pub cpu: Option<(f64, f64)>,
 }
 
+impl End {
+    /// Whether anything was measured of a layer of its storage: what is taken instead is a guess.
+    pub fn knows(&self, layer: Limit) -> bool {
+        let of_model = |model: &HostModel| match layer {
+            Limit::Read => model.read.is_some(),
+            Limit::Write => model.write.is_some(),
+            Limit::Commit => model.commit_seconds.is_some(),
+            _ => true,
+        };
+        self.seen.contains_key(&layer) || self.model.as_ref().is_some_and(of_model)
+    }
+}
+
 /// What a layer's flows take, as earlier transfers had it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerCost {

@@ -79,8 +79,8 @@ fn check_records(arguments: &CheckArguments) -> Result<Exit, Stop> {
         fits: arguments.fits.as_deref().map(record_fits).transpose()?,
     };
     let mut checks = Checks::default();
-    each_record(&arguments.records, arguments.skip_faults, |_, record| {
-        let run = checks.add(&record, &known);
+    each_record(&arguments.records, arguments.skip_faults, |file, record| {
+        let run = checks.add(&arguments.records[file], &record, &known);
         if arguments.json {
             print_line!("{run}");
         }

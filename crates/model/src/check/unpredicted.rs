@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use longhaul_measure::record::{Ended, Measures, RunRecord};
+use longhaul_measure::record::{Ended, Knob, Measures, RunRecord};
 
-use super::fixed;
+use super::{Known, fixed};
 
 /// Why a run has no prediction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +29,12 @@ pub enum Unpredicted {
     Codec(String),
     /// It gave way to others on purpose.
     Nice,
+    /// SSH carried the data: no port was open.
+    OverSsh,
+    /// It wrote to storage of its own, by name, and there is no profile of it.
+    Storage(String),
+    /// Storage limits it, and nothing is known of that: a prediction would be a guess.
+    Guess,
     /// The graph has no solution, with the reason.
     Unsolved(String),
 }
@@ -56,8 +62,8 @@ const SETTINGS: [&str; 3] = [
 /// On the wire there is no less than this share of what moved, unless it was compressed.
 const PLAIN: f64 = 0.98;
 
-/// Why the model says nothing of a run, as far as its record tells.
-pub fn reason(record: &RunRecord) -> Option<Unpredicted> {
+/// Why the model says nothing of a run, as far as its record tells and with what is known.
+pub fn reason(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
     let is_done = record.outcome.ended == Ended::Done && record.outcome.moved.0 > 0;
     let reasons = [
         (
@@ -75,12 +81,13 @@ pub fn reason(record: &RunRecord) -> Option<Unpredicted> {
         (record.run.warm_up, Unpredicted::WarmUp),
         (!record.beside.is_empty(), Unpredicted::Beside),
         (record.method.name.ends_with("-nice"), Unpredicted::Nice),
+        (record.knobs.contains_key("block"), Unpredicted::OverSsh),
         (
             was_compressed(record) && fixed::codec_of(record).is_none(),
             Unpredicted::Compressed,
         ),
     ];
-    let known = reasons.into_iter().find(|(holds, _)| *holds);
+    let reason = reasons.into_iter().find(|(holds, _)| *holds);
     let is_set = |name: &&str| record.knobs.contains_key(*name);
     let accident = || {
         ACCIDENTS
@@ -92,7 +99,18 @@ pub fn reason(record: &RunRecord) -> Option<Unpredicted> {
         let off = SETTINGS.into_iter().find(|name| is_off(record, name));
         off.map(Unpredicted::Setting)
     };
-    known.map(|it| it.1).or_else(accident).or_else(setting)
+    let reason = reason.map(|it| it.1).or_else(accident).or_else(setting);
+    reason.or_else(|| storage_of_its_own(record, known))
+}
+
+/// The storage that a run was given by name, if there is no profile of it: fits are of other runs.
+fn storage_of_its_own(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
+    let Some(Knob::Word(name)) = record.knobs.get("storage") else {
+        return None;
+    };
+    let profile = known.destination.as_ref();
+    let is_known = name == "none" || profile.is_some_and(|it| it.write.is_some());
+    (!is_known).then(|| Unpredicted::Storage(name.clone()))
 }
 
 fn was_compressed(record: &RunRecord) -> bool {
@@ -129,6 +147,18 @@ impl fmt::Display for Unpredicted {
                 "{name} was fixed, and the source's profile lacks it: `bench codec` measures it"
             ),
             Unpredicted::Nice => f.write_str("gave way on purpose (--nice)"),
+            Unpredicted::OverSsh => {
+                f.write_str("SSH carried the data, and its windows are not in the model")
+            }
+            Unpredicted::Storage(name) => write!(
+                f,
+                "it wrote to storage of its own ({name}): measure it with `bench disk`, and give \
+                 --destination-profile"
+            ),
+            Unpredicted::Guess => f.write_str(
+                "storage limits them by the model, and nothing is known of it: give --fits, or \
+                 --source-profile and --destination-profile",
+            ),
             Unpredicted::Unsolved(error) => write!(f, "no solution: {error}"),
         }
     }
@@ -136,9 +166,9 @@ impl fmt::Display for Unpredicted {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_measure::record::Knob;
+    use std::path::Path;
 
-    use super::super::{Checks, Known, summary};
+    use super::super::{Checks, summary};
     use super::*;
 
     fn record() -> RunRecord {
@@ -160,10 +190,24 @@ mod tests {
         let mut add = |change: fn(&mut RunRecord)| {
             let mut record = record();
             change(&mut record);
-            checks.add(&record, &Known::default())
+            checks.add(Path::new("some.jsonl"), &record, &Known::default())
         };
         assert!(add(|_| ())["error"].is_number());
         add(|it| it.method.name = "scp".to_owned());
+        add(|it| it.method.name = "scp".to_owned());
+        add(|it| it.method.name = "rsync".to_owned());
+        add(|it| {
+            let slow = Knob::Word("write-20MBps".to_owned());
+            it.knobs.insert("storage".to_owned(), slow);
+        });
+        add(|it| {
+            let closed = Knob::Word("b:5000-5009".to_owned());
+            it.knobs.insert("block".to_owned(), closed);
+        });
+        // Nothing but storage limits this one.
+        let guessed = add(|it| it.path.capacity = "400gbit".parse().unwrap());
+        let why = guessed["unpredicted"].as_str().unwrap();
+        assert!(why.contains("nothing is known of it"), "{why}");
         add(|it| it.run.warm_up = true);
         add(|it| it.outcome.ended = Ended::Capped);
         for _ in 0..2 {
@@ -184,7 +228,10 @@ mod tests {
         let text = summary(&checks);
         for part in [
             "median error",
-            "1 run: scp moved the data",
+            "3 runs: another tool moved the data (rsync 1, scp 2)",
+            "1 run: it wrote to storage of its own (write-20MBps)",
+            "1 run: SSH carried the data",
+            "a in some.jsonl: predicted",
             "2 runs: the path was not steady (cut)",
             "1 run: did not end well",
             "1 run: net.ipv4.tcp_sack was off",
