@@ -85,13 +85,8 @@ impl StoredFile for Output {
     refuse_writes!(io::ErrorKind::Unsupported);
 }
 
-/// How a file went through the command.
-enum Filtered {
-    /// The output, and the entry as it is sent.
-    Ready(Entry, Output),
-    /// It changed meanwhile.
-    Changed,
-}
+/// The entry as it is sent, and the output; none if the file changed meanwhile.
+type Filtered = Option<(Entry, Output)>;
 
 impl Sending<'_> {
     /// A thread that runs commands.
@@ -144,7 +139,7 @@ impl Sending<'_> {
 
     fn filter(&self, asked: &FileCommand, entry: &Entry) -> Result<(Entry, Output), Failure> {
         for _ in 0..TRIES {
-            if let Filtered::Ready(now, output) = self.filter_once(asked, entry)? {
+            if let Some((now, output)) = self.filter_once(asked, entry)? {
                 // What is known of the sizes is what is sent.
                 let more = output.status.size.wrapping_sub(entry.size());
                 Counters::add(&self.transfer.counters.walked_bytes, more);
@@ -191,7 +186,7 @@ impl Sending<'_> {
         }
         let after = source.status().map_err(failed)?;
         if origins.identity_of(&after) != origins.identity_of(&before) {
-            return Ok(Filtered::Changed);
+            return Ok(None);
         }
         let mut number = [0; 8];
         fill_random(&mut number).map_err(|error| failed(io::Error::other(error)))?;
@@ -203,7 +198,7 @@ impl Sending<'_> {
             ..before
         };
         let now = entry_again(entry, origins.kind_of(&status), &status);
-        Ok(Filtered::Ready(now, Output { file, status }))
+        Ok(Some((now, Output { file, status })))
     }
 }
 
