@@ -49,7 +49,7 @@ pub use bench::BenchCommand;
 pub use between::{
     AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
 };
-pub use commands::CommandArguments;
+pub use commands::{CommandArguments, FilterEnd};
 pub use criteria::CriteriaArguments;
 pub use deletion::DeletionArguments;
 pub use doctor::DoctorArguments;

@@ -18,7 +18,7 @@ use longhaul_model::host::HostModel;
 use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
-use longhaul_model::transfer::{End, LayerCost, PathFacts, TransferGraph, transfer_graph};
+use longhaul_model::transfer::{End, Filter, LayerCost, PathFacts, TransferGraph, transfer_graph};
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::planning::foresight::buffer_limits;
 use longhaul_transfer::planning::history as file;
@@ -54,6 +54,8 @@ pub struct PlanInput {
     pub source_model: Option<HostModel>,
     /// The receiving host's.
     pub destination_model: Option<HostModel>,
+    /// What files go through.
+    pub filter: Option<Filter>,
 }
 
 /// Why there is no plan.
@@ -123,6 +125,9 @@ pub fn real_plan(mut input: PlanInput) -> Result<RealPlan, PlanError> {
     let mut destination = end(destination, input.destination_model);
     destination.seen = seen(&[Limit::Write, Limit::Commit]);
     let mut built = transfer_graph(&source, &destination, Some(&path), parts, false);
+    if let Some(filter) = input.filter {
+        built.add_filter(filter);
+    }
     built.doubts.splice(0..0, doubts);
     Ok(RealPlan { built, lines })
 }
@@ -368,6 +373,7 @@ mod tests {
             probed: None,
             source_model: None,
             destination_model: None,
+            filter: None,
         };
         let graph = real_plan(input).unwrap().built.graph;
         let graph = what_if(&graph, "flows.path=4").unwrap();

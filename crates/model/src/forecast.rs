@@ -12,7 +12,7 @@ use crate::graph::{Graph, Node, NodeKind, Part};
 use crate::limit::Limit;
 use crate::optimise::prices::binding;
 use crate::optimise::{Bound, NodeUse, Optimum, SolveError, solve};
-use crate::transfer::{End, PathFacts, transfer_graph};
+use crate::transfer::{End, Filter, PathFacts, transfer_graph};
 
 /// What a copy is expected to do is not worth more search than this: the graphs are small ones.
 const BOUND: Bound = Bound {
@@ -37,6 +37,8 @@ pub struct Known {
     pub rate_limit: Option<f64>,
     /// Flows that were fixed: of reading, compressing, the wire, decompressing and writing.
     pub fixed: BTreeMap<Limit, u32>,
+    /// What files go through.
+    pub filter: Option<Filter>,
     /// What makes it less sure than it looks.
     pub doubts: Vec<String>,
 }
@@ -117,6 +119,9 @@ pub fn forecast(known: &Known) -> Result<Forecast, SolveError> {
         known.parts.clone(),
         is_one_host,
     );
+    if let Some(filter) = known.filter {
+        built.add_filter(filter);
+    }
     fix(&mut built.graph, &known.fixed);
     let graph = built.graph;
     let optimum = solve(&graph, BOUND)?;

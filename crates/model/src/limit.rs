@@ -15,6 +15,8 @@ pub enum Limit {
     Walk,
     /// Reading the source.
     Read,
+    /// A command that files go through, at either end.
+    Filter,
     /// Compressing.
     Compress,
     /// Sealing and sending: the streams' threads, or what they wait for.
@@ -27,6 +29,8 @@ pub enum Limit {
     Write,
     /// Making durable and giving names.
     Commit,
+    /// Commands for files that arrived.
+    OnCommit,
     /// The path carries no more.
     Path,
     /// The streams' windows end at a kernel's buffer, or are smaller than the path.
@@ -43,15 +47,17 @@ pub enum Limit {
 
 impl Limit {
     /// The layers of the mover, in the order of a byte's way.
-    pub const LAYERS: [Limit; 8] = [
+    pub const LAYERS: [Limit; 10] = [
         Limit::Walk,
         Limit::Read,
+        Limit::Filter,
         Limit::Compress,
         Limit::Wire,
         Limit::Open,
         Limit::Decompress,
         Limit::Write,
         Limit::Commit,
+        Limit::OnCommit,
     ];
 
     /// Those that are no layer.
@@ -69,12 +75,14 @@ impl Limit {
         match self {
             Limit::Walk => "walk",
             Limit::Read => "read",
+            Limit::Filter => "filter",
             Limit::Compress => "compress",
             Limit::Wire => "wire",
             Limit::Open => "open",
             Limit::Decompress => "decompress",
             Limit::Write => "write",
             Limit::Commit => "commit",
+            Limit::OnCommit => "on-commit",
             Limit::Path => "path",
             Limit::Window => "window",
             Limit::Loss => "loss",

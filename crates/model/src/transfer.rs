@@ -97,6 +97,17 @@ pub struct PathFacts {
     pub uncertainty: f64,
 }
 
+/// A command that all files go through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Filter {
+    /// It runs at the source, before anything is sent; else at the destination.
+    pub at_source: bool,
+    /// Commands that run at a time, 1 or more.
+    pub flows: u32,
+    /// Bytes per second that one of them reads; `None` if nobody measured it.
+    pub rate: Option<f64>,
+}
+
 /// A graph and what is not known of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferGraph {
@@ -162,6 +173,44 @@ pub fn transfer_graph(
     graph.nodes.push(logical("end", NodeKind::End));
     graph.edges = (1..graph.nodes.len()).map(|to| (to - 1, to)).collect();
     TransferGraph { graph, doubts }
+}
+
+impl TransferGraph {
+    /// Has all files go through a command: behind the source's storage, or before the
+    /// destination's. Its output is taken to be as large as its input.
+    pub fn add_filter(&mut self, filter: Filter) {
+        let graph = &mut self.graph;
+        let of_name = |name: &str| graph.nodes.iter().position(|node| node.name == name);
+        let place = match filter.at_source {
+            true => of_name("read").map(|at| at + 1),
+            false => of_name("write"),
+        };
+        let Some(place) = place else { return };
+        let mut node = Node::new("filter", NodeKind::Computation, unlimited());
+        node.host = match filter.at_source {
+            true => Some(0),
+            false => graph.hosts.len().checked_sub(1),
+        };
+        node.most_flows = filter.flows.max(1);
+        let mut doubts = vec!["the filter is taken to write as many bytes as it reads".to_owned()];
+        match filter.rate {
+            Some(rate) => {
+                node.capacity = Capacity::Flows(FlowCapacity::Linear {
+                    alpha: rate,
+                    gamma: 0.0,
+                    most: node.most_flows,
+                });
+            }
+            None => doubts.push(
+                "nothing is known of the filter's speed: `longhaul plan --filter-rate` takes what one \
+                 command reads"
+                    .to_owned(),
+            ),
+        }
+        graph.nodes.insert(place, node);
+        graph.edges = (1..graph.nodes.len()).map(|to| (to - 1, to)).collect();
+        self.doubts.append(&mut doubts);
+    }
 }
 
 fn unlimited() -> Capacity {
@@ -338,4 +387,62 @@ fn with_codecs(mut parts: Vec<Part>, source: &End, destination: &End) -> Vec<Par
         }
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimise::{Bound, solve};
+
+    fn rate_with(filter: Option<Filter>) -> (Vec<String>, f64, Vec<String>) {
+        let path = PathFacts {
+            payload: Some(1e8),
+            rtt: Duration::from_millis(10),
+            loss: 0.0,
+            window: None,
+            segment: 1448.0,
+            congestion: Congestion::Cubic,
+            uncertainty: 0.0,
+        };
+        let end = End::default();
+        let parts = vec![Part {
+            name: "all".to_owned(),
+            bytes: 1e10,
+            files: 10.0,
+            codecs: Vec::new(),
+        }];
+        let mut built = transfer_graph(&end, &end, Some(&path), parts, false);
+        let known = built.doubts.len();
+        if let Some(filter) = filter {
+            built.add_filter(filter);
+        }
+        let optimum = solve(&built.graph, Bound::DEFAULT).unwrap();
+        let names = built.graph.nodes.iter().map(|node| node.name.clone());
+        (names.collect(), optimum.rate, built.doubts.split_off(known))
+    }
+
+    #[test]
+    fn a_filter_is_a_layer_of_its_own_at_either_end() {
+        let (names, rate, _) = rate_with(None);
+        assert!((rate / 1e8 - 1.0).abs() < 0.01, "{rate:.3e}");
+        assert!(!names.contains(&"filter".to_owned()));
+        for at_source in [true, false] {
+            let filter = |rate| Filter {
+                at_source,
+                flows: 4,
+                rate,
+            };
+            let (names, rate, doubts) = rate_with(Some(filter(Some(1e7))));
+            assert!((rate / 4e7 - 1.0).abs() < 0.01, "{rate:.3e}");
+            let at = names.iter().position(|name| name == "filter").unwrap();
+            match at_source {
+                true => assert_eq!(names[at - 1], "read"),
+                false => assert_eq!(names[at + 1], "write"),
+            }
+            assert_eq!(doubts.len(), 1, "{doubts:?}");
+            let (_, rate, doubts) = rate_with(Some(filter(None)));
+            assert!((rate / 1e8 - 1.0).abs() < 0.01, "{rate:.3e}");
+            assert!(doubts[1].contains("--filter-rate"), "{doubts:?}");
+        }
+    }
 }

@@ -1,11 +1,14 @@
 //! What `plan` takes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use longhaul_model::policy::Policy;
 use longhaul_units::{BitRate, ByteCount};
+
+use super::commands::FilterEnd;
 
 /// What to plan, and what to make of it.
 #[derive(Clone, Debug, Args)]
@@ -51,6 +54,24 @@ pub struct PlanArguments {
     /// The receiving host's profile.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     pub destination_profile: Option<PathBuf>,
+    /// Have files go through a command, as `cp --filter-cmd` does. It is not run here.
+    #[arg(long, value_name = "CMD", conflicts_with = "graph")]
+    pub filter_cmd: Option<OsString>,
+    /// The end where that runs.
+    #[arg(
+        long,
+        value_name = "END",
+        default_value = "destination",
+        value_enum,
+        requires = "filter_cmd"
+    )]
+    pub filter_at: FilterEnd,
+    /// Commands that run at a time, at most 64.
+    #[arg(long, value_name = "N", default_value = "4", requires = "filter_cmd", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub filter_flows: u32,
+    /// What one of them reads [default: no limit, since it is not known]
+    #[arg(long, value_name = "RATE", requires = "filter_cmd")]
+    pub filter_rate: Option<BitRate>,
     /// Plan for other hardware: nic, rate, rtt, loss, window, cores, memory, disks, nics; and of
     /// one host or node, cores.HOST, memory.HOST, members.NODE, flows.NODE.
     #[arg(long, value_name = "NAME=VALUE,...")]

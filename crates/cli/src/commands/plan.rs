@@ -9,11 +9,12 @@ use longhaul_instrument::records::{last_done, write};
 use longhaul_model::explain::{comparison, explain, one_figure, page};
 use longhaul_model::optimise::{Bound, Optimum, SolveError};
 use longhaul_model::policy::{Policy, outcome};
+use longhaul_model::transfer::Filter;
 use longhaul_model::what_if::what_if;
 use longhaul_transfer::endpoint::Endpoint;
 use serde_json::{Value, json};
 
-use crate::arguments::PlanArguments;
+use crate::arguments::{FilterEnd, PlanArguments};
 use crate::messages::{Exit, Stop, finish, print_line};
 
 /// For each program that is solved: a plan is made of some tens, nearly all of which take
@@ -121,6 +122,11 @@ fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
         loss: arguments.loss,
         window: arguments.window,
         congestion: arguments.congestion.clone(),
+        filter: arguments.filter_cmd.as_ref().map(|_| Filter {
+            at_source: arguments.filter_at == FilterEnd::Source,
+            flows: arguments.filter_flows,
+            rate: arguments.filter_rate.map(|it| it.bits_per_second() / 8.0),
+        }),
         probed: arguments.probe.as_deref().map(last_done).transpose()?,
         sources,
         destination,

@@ -13,7 +13,7 @@ use super::task::local_sources;
 use crate::endpoint::Endpoint;
 use crate::planning::foresight::{Facts, Foreseeing, Foreseen};
 use crate::rate_limit::BandwidthLimit;
-use crate::spec::Compression;
+use crate::spec::{Compression, FilterAt};
 
 impl Task {
     /// Begins a forecast, where the caller wants one.
@@ -74,6 +74,11 @@ impl Task {
                 Some(Compression::Auto) if !self.is_automatic() => None,
                 compression => compression,
             },
+            filter: self.spec.filter_command.as_ref().map(|command| Filter {
+                at_source: self.spec.filter_at == FilterAt::Source,
+                flows: command.jobs,
+                rate: None,
+            }),
         }
     }
 }

@@ -19,7 +19,7 @@ use longhaul_model::host::HostModel;
 use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
-use longhaul_model::transfer::{End, PathFacts};
+use longhaul_model::transfer::{End, Filter, PathFacts};
 use longhaul_proto::block::Codec;
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
@@ -84,6 +84,8 @@ pub struct Facts {
     pub rate: Option<u64>,
     /// How blocks are compressed.
     pub compression: Option<Compression>,
+    /// What files go through.
+    pub filter: Option<Filter>,
 }
 
 /// A forecast with what it was made from.
@@ -319,6 +321,7 @@ pub(super) fn known_from(facts: &Facts, remembered: &Remembered) -> Known {
         is_dataset_known,
         rate_limit: facts.rate.map(|rate| rate as f64),
         fixed: fixed(&facts.flows),
+        filter: facts.filter,
         doubts,
     }
 }
