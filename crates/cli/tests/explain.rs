@@ -312,7 +312,8 @@ fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
         let mut command = daemon.command("cp");
         command
             .env("XDG_STATE_HOME", &state)
-            .args(["--json", "--explain"]);
+            // An end tells of its layers four times a second.
+            .args(["--json", "--explain", "--bwlimit", "40MB/s"]);
         match way {
             "to" => command.arg(&data).arg(daemon.url(name)),
             _ => command.arg(daemon.url("data")).arg(place.path().join(name)),

@@ -211,7 +211,11 @@ impl MountedStorage {
     /// Where something still uses it (`EBUSY`).
     pub fn unmount(mut self) -> io::Result<()> {
         match self.session.take() {
-            Some(session) => session.umount_and_join(),
+            Some(session) => match session.umount_and_join() {
+                // It is unmounted: the kernel ended the connection while its thread read.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+                done => done,
+            },
             None => Ok(()),
         }
     }

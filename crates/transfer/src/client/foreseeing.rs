@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::session::Transfer;
+use longhaul_model::transfer::Filter;
 use longhaul_proto::handshake::Operation;
 
 use super::observer::Caller;
