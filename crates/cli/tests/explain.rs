@@ -313,7 +313,7 @@ fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
         command
             .env("XDG_STATE_HOME", &state)
             // An end tells of its layers four times a second.
-            .args(["--json", "--explain", "--bwlimit", "40MB/s"]);
+            .args(["--json", "--explain", "--bwlimit=20MB/s", "--compress=off"]);
         match way {
             "to" => command.arg(&data).arg(daemon.url(name)),
             _ => command.arg(daemon.url("data")).arg(place.path().join(name)),
