@@ -404,14 +404,17 @@ mod tests {
             congestion: Congestion::Cubic,
             uncertainty: 0.0,
         };
-        let end = End::default();
+        let end = |name: &str| End {
+            name: name.to_owned(),
+            ..End::default()
+        };
         let parts = vec![Part {
             name: "all".to_owned(),
             bytes: 1e10,
             files: 10.0,
             codecs: Vec::new(),
         }];
-        let mut built = transfer_graph(&end, &end, Some(&path), parts, false);
+        let mut built = transfer_graph(&end("a"), &end("b"), Some(&path), parts, false);
         let known = built.doubts.len();
         if let Some(filter) = filter {
             built.add_filter(filter);
