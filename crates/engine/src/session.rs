@@ -369,7 +369,7 @@ pub struct Transfer {
     pub(crate) coded: BufferPool,
     pub(crate) counters: Counters,
     /// Blocks that may wait for streams at most, where that is fewer than usual.
-    most_prepared: AtomicUsize,
+    most_prepared: AtomicU64,
     side: Side,
     began: Instant,
     watch: Watch,
@@ -535,7 +535,7 @@ impl Transfer {
             pacing: Pacing::new(settings.limit),
             settings,
             counters: Counters::default(),
-            most_prepared: AtomicUsize::new(usize::MAX),
+            most_prepared: AtomicU64::new(u64::MAX),
             side,
             began: Instant::now(),
             watch,
@@ -688,19 +688,25 @@ impl Transfer {
     /// Whether more blocks wait for streams than these take before the data leave the cache. A
     /// stream that takes a block wakes a reader.
     pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
+        let (waiting, streams) = (shared.prepared.len(), shared.stream_count());
         let most = self.pool.maximum_buffers() / PREPARED_PART;
-        let most = most.min(self.most_prepared.load(Ordering::Relaxed));
-        shared.prepared.len() > most.max(shared.stream_count())
+        let most_bytes = self.most_prepared.load(Ordering::Relaxed);
+        let bytes = || -> u64 {
+            let blocks = shared.prepared.values();
+            blocks.map(|block| block.payload_bytes() as u64).sum()
+        };
+        waiting > most.max(streams)
+            || (waiting > streams && most_bytes < u64::MAX && bytes() > most_bytes)
     }
 
-    /// Has blocks of at most this many bytes read from now on, and no more of them wait for streams
-    /// than this, or one for each stream.
-    pub(crate) fn bound_prepared(&self, block_bytes: u64, blocks: usize) {
+    /// Has blocks of at most this many bytes read from now on, and no more bytes of them wait for
+    /// streams than this, or one block for each stream.
+    pub(crate) fn bound_prepared(&self, block_bytes: u64, bytes: u64) {
         if let Machine::Sending(sender) = &mut self.lock().machine {
             sender.bound_blocks(block_bytes);
         }
-        let before = self.most_prepared.swap(blocks, Ordering::Relaxed);
-        if blocks > before {
+        let before = self.most_prepared.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
             self.reading.notify_all();
         }
     }

@@ -314,7 +314,7 @@ impl Sending<'_> {
         automatic.is_active.store(is_active, Ordering::Relaxed);
         let prepared = self.preparation(automatic, &look);
         self.transfer
-            .bound_prepared(prepared.block_bytes, prepared.blocks);
+            .bound_prepared(prepared.block_bytes, prepared.waiting_bytes);
     }
 
     /// What may be prepared, as the path is now.
@@ -327,9 +327,10 @@ impl Sending<'_> {
         let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed).max(1) as f64;
         let counters = &transfer.counters;
         let ratio = counted(&counters.coded_from) / counted(&counters.coded_to);
-        let rate = carried.max(look.window_rate) * ratio.max(1.0);
+        let rate = carried.max(look.window_rate);
         let streams = transfer.lock().stream_count();
-        Preparation::for_path(rate, streams, transfer.settings.block_bytes as u64)
+        let most = transfer.settings.block_bytes as u64;
+        Preparation::for_path(rate, ratio, streams, most)
     }
 
     /// Cores that codecs can use at once here: one for each flow, and for each buffer that the half

@@ -52,27 +52,27 @@ impl Carried {
 pub(super) struct Preparation {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Blocks that wait for streams.
-    pub blocks: usize,
+    /// Bytes that wait for streams, as they are sent.
+    pub waiting_bytes: u64,
 }
 
 impl Preparation {
     /// As without codecs.
     pub const UNBOUND: Preparation = Preparation {
         block_bytes: u64::MAX,
-        blocks: usize::MAX,
+        waiting_bytes: u64::MAX,
     };
 
-    /// For a path that takes this many bytes of the source per second, by this many streams, in
-    /// blocks of at most `most` bytes.
-    pub fn for_path(rate: f64, streams: usize, most: u64) -> Preparation {
-        let of_stream = rate / streams.max(1) as f64;
+    /// For a path that carries this many bytes per second, which codecs make so many times as many
+    /// of the source, by this many streams, in blocks of at most `most` bytes.
+    pub fn for_path(rate: f64, ratio: f64, streams: usize, most: u64) -> Preparation {
+        let of_stream = rate * ratio.max(1.0) / streams.max(1) as f64;
         let block_bytes = ((of_stream * BLOCK_SECONDS) as u64)
             .max(LEAST_BLOCK_BYTES)
             .min(most.max(1));
         Preparation {
             block_bytes,
-            blocks: (rate * PREPARED_SECONDS / block_bytes as f64) as usize,
+            waiting_bytes: (rate * PREPARED_SECONDS) as u64,
         }
     }
 }
@@ -85,19 +85,24 @@ mod tests {
 
     #[test]
     fn a_slow_path_has_little_prepared() {
-        let slow = Preparation::for_path(12.5e6, 4, MOST);
-        let prepared = slow.block_bytes * (slow.blocks as u64 + 4);
+        let slow = Preparation::for_path(12.5e6, 1.0, 4, MOST);
+        let prepared = slow.block_bytes * 4 + slow.waiting_bytes;
         assert!(
             prepared as f64 <= 12.5e6,
             "{slow:?}: more than a second of it"
         );
-        let unknown = Preparation::for_path(0.0, 4, MOST);
+        let unknown = Preparation::for_path(0.0, 1.0, 4, MOST);
         assert_eq!(unknown.block_bytes, LEAST_BLOCK_BYTES);
-        assert_eq!(unknown.blocks, 0, "what streams take next");
-        let fast = Preparation::for_path(1.25e9, 4, MOST);
+        assert_eq!(unknown.waiting_bytes, 0, "what streams take next");
+        // What codecs make of it waits as it is sent.
+        let coded = Preparation::for_path(12.5e6, 70.0, 4, MOST);
+        assert_eq!(coded.block_bytes, MOST);
+        assert_eq!(coded.waiting_bytes, slow.waiting_bytes);
+        let fast = Preparation::for_path(1.25e9, 1.0, 4, MOST);
         assert_eq!(fast.block_bytes, MOST);
-        assert!(fast.blocks as u64 * MOST > 500_000_000, "{fast:?}");
-        assert!(Preparation::for_path(f64::INFINITY, 0, MOST).blocks > 1 << 40);
+        assert!(fast.waiting_bytes > 500_000_000, "{fast:?}");
+        let endless = Preparation::for_path(f64::INFINITY, 1.0, 0, MOST);
+        assert!(endless.waiting_bytes > 1 << 60);
     }
 
     #[test]

@@ -22,6 +22,10 @@ const EFFORT: f64 = 0.03;
 /// in lumps that gain less than they disturb.
 const NEARLY_ALL: f64 = 0.95;
 
+/// A share that is sent as it is, and is less than this, is compressed too where it would take more
+/// of the path than all the rest: each such block holds up many that are compressed.
+const LEAST_PLAIN: f64 = 0.15;
+
 /// Cores that are there at least: a busy host still runs what it must.
 const LEAST_CORES: f64 = 0.02;
 
@@ -179,7 +183,9 @@ impl<'a> Plan<'a> {
                 shares[number][at] = (solution.var_value(column) / of).clamp(0.0, 1.0);
             }
         }
-        shares.iter_mut().for_each(|shares| round(shares));
+        for ((_, figures), shares) in self.parts.iter().zip(&mut shares) {
+            round(shares, figures);
+        }
         Some(Solved {
             rate: NANOSECONDS / solution.var_value(time),
             shares,
@@ -188,7 +194,14 @@ impl<'a> Plan<'a> {
 }
 
 /// Makes nearly all of a part all of it.
-fn round(shares: &mut [f64]) {
+fn round(shares: &mut [f64], figures: &[Option<Figures>]) {
+    let coded: f64 = shares.iter().sum();
+    let plain = 1.0 - coded;
+    let on_the_wire = |(share, of): (&f64, &Option<Figures>)| Some(share / of.as_ref()?.ratio());
+    let coded_wire: f64 = shares.iter().zip(figures).filter_map(on_the_wire).sum();
+    if plain < LEAST_PLAIN && plain > coded_wire {
+        shares.iter_mut().for_each(|share| *share /= coded);
+    }
     let plain = 1.0 - shares.iter().sum::<f64>();
     let most = shares.iter().position(|share| *share >= NEARLY_ALL);
     if most.is_some() || plain >= NEARLY_ALL {
@@ -196,5 +209,37 @@ fn round(shares: &mut [f64]) {
     }
     if let Some(most) = most {
         shares[most] = 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_ratio(ratio: f64) -> Option<Figures> {
+        let mut figures = Figures::new(1e-9);
+        figures.add_encoded(super::super::figures::Observed {
+            bytes: 1 << 20,
+            encoded: ((1 << 20) as f64 / ratio) as u64,
+            seconds: 1e-3,
+        });
+        Some(figures)
+    }
+
+    fn rounded(shares: [f64; 2], ratios: [f64; 2]) -> [f64; 2] {
+        let mut rounded = shares;
+        round(&mut rounded, &ratios.map(with_ratio));
+        rounded
+    }
+
+    #[test]
+    fn few_plain_blocks_do_not_hold_up_many_small_ones() {
+        assert_eq!(rounded([0.5, 0.4], [50.0, 80.0]), [0.5 / 0.9, 0.4 / 0.9]);
+        // They have the smaller part of the path.
+        assert_eq!(rounded([0.5, 0.4], [3.0, 3.0]), [0.5, 0.4]);
+        // They are many.
+        assert_eq!(rounded([0.5, 0.3], [50.0, 80.0]), [0.5, 0.3]);
+        assert_eq!(rounded([0.01, 0.0], [50.0, 80.0]), [0.0, 0.0]);
+        assert_eq!(rounded([0.0, 0.96], [3.0, 3.0]), [0.0, 1.0]);
     }
 }

@@ -3,8 +3,9 @@
 //!
 //! A path shows its rate only while it is full. While it is not, it could carry more than it does,
 //! by how much is unknown: its rate is then taken for more and more, so that less is compressed,
-//! until it is full again. So a plan that asks the cores for more than they give corrects itself,
-//! whatever the reason. What it carries is believed at once.
+//! until it is full again. Of a path that was full and steady the rate is known: codecs leave it
+//! room, and each look for more sends blocks as they are, which take a slow path many times as long.
+//! It is taken for more slowly at first, and sooner and sooner. What it carries is believed at once.
 
 use super::plan::Resources;
 
@@ -23,6 +24,13 @@ const FULL: f64 = 0.5;
 const GROWTH: f64 = 1.1;
 const MOST_GROWTH: f64 = 2.0;
 
+/// A path that was full and steady t seconds ago is taken for exp(KNOWN_GROWTH t²) times as fast as
+/// it was: twice after 8 seconds, ten times after 15.
+const KNOWN_GROWTH: f64 = 0.01;
+
+/// One that carries more than this multiple of its rate without being full has become faster.
+const FASTER: f64 = 1.1;
+
 /// A path's rate falls at once to this multiple of what is seen of a full path, and rises at once
 /// to that part of it: what is acknowledged comes in lumps.
 const MOST_ABOVE: f64 = 1.25;
@@ -35,8 +43,13 @@ const RESERVED_SHARE: f64 = 0.1;
 
 /// Cores that codecs may have where none idles, on a path that is as slow as that, in bytes per
 /// second: any process gets as much of a busy host, and it is enough for the blocks of such a path.
-const LEAST_CORES: f64 = 0.1;
+const LEAST_CORES: f64 = 0.25;
 const SLOW: f64 = 2.5e7;
+
+/// On such a path codecs give way by one part in e in this time, in seconds, and no sooner: what
+/// keeps the cores busy is most often this copy itself, which reads and writes many times what the
+/// path carries.
+const GIVES_WAY_SECONDS: f64 = 5.0;
 
 /// Of the other end's cores before it told.
 const UNTOLD_CORES: f64 = 0.5;
@@ -45,9 +58,9 @@ const UNTOLD_CORES: f64 = 0.5;
 const CORES_WEIGHT: f64 = 0.3;
 
 /// A receiver holds the transfer up if it had no room for more than this share of the time, lately,
-/// until that is less than the second: once it has room again, what it is sent at once fills the
-/// path. Any receiver stands still for a moment, and one that is a tenth slower than the path has
-/// no room for a tenth of the time.
+/// until that is less than the second. Any receiver stands still for a moment, and one that is a
+/// tenth slower than the path has no room for a tenth of the time. While it has room, a full path
+/// shows its rate nevertheless.
 const SLOW_SHARE: f64 = 0.1;
 const QUICK_SHARE: f64 = 0.05;
 
@@ -121,6 +134,14 @@ struct Free {
     codec_seconds: f64,
 }
 
+/// Bytes per second that the path carried since the last look, and since the one before: what is
+/// acknowledged comes in lumps, and more is believed at once.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    last: f64,
+    of_two: f64,
+}
+
 /// A number within bounds; what is none is 0.
 fn bounded(value: f64, most: f64) -> f64 {
     match value.is_nan() {
@@ -148,7 +169,10 @@ impl Free {
         let used = (codec_seconds - self.codec_seconds).max(0.0) / span;
         (self.at, self.codec_seconds) = (self.at + span, codec_seconds);
         let idle = bounded(cores.idle, all) - RESERVED_SHARE * all;
-        let least = if is_slow { LEAST_CORES } else { 0.0 };
+        let least = match is_slow {
+            true => LEAST_CORES.max(used * (-span / GIVES_WAY_SECONDS).exp()),
+            false => 0.0,
+        };
         let most = all.min(bounded(cores.usable, MOST_CORES));
         let now = (used + idle).max(least).min(most);
         let before = self.cores.unwrap_or(now);
@@ -162,6 +186,8 @@ impl Free {
 #[derive(Clone, Debug)]
 pub struct Sense {
     last: Option<Look>,
+    /// When the look before that was, and what the path had taken then.
+    before: (f64, f64),
     /// Bytes per second; 0 before it is known.
     wire_rate: f64,
     /// Bytes per second; infinite where the source is not what holds the transfer up.
@@ -175,6 +201,8 @@ pub struct Sense {
     is_receiver_slow: bool,
     /// What the path's rate grows by next.
     growth: f64,
+    /// When the path was full and steady last, and its rate then.
+    known: Option<(f64, f64)>,
     /// Looks in succession at which the path carried about what it was believed to.
     steady_looks: u32,
     sender: Free,
@@ -185,6 +213,7 @@ impl Default for Sense {
     fn default() -> Sense {
         Sense {
             last: None,
+            before: (0.0, 0.0),
             wire_rate: 0.0,
             supply_rate: f64::INFINITY,
             supplied: (0.0, 0.0),
@@ -192,6 +221,7 @@ impl Default for Sense {
             without_room: 0.0,
             is_receiver_slow: false,
             growth: GROWTH,
+            known: None,
             steady_looks: 0,
             sender: Free::UNKNOWN,
             receiver: Free::UNKNOWN,
@@ -221,6 +251,11 @@ impl Sense {
         let (carried, supplied) = self
             .last
             .map_or((0.0, 0.0), |last| (last.carried, last.supplied));
+        let rates = Rates {
+            last: (look.carried - carried).max(0.0) / span,
+            of_two: (look.carried - self.before.1).max(0.0) / (at - self.before.0).max(span),
+        };
+        self.before = (at - span, carried);
         let is_slow = self.wire_rate < SLOW;
         let sender_cores = self.sender.handle_look(look.sender, is_slow);
         let receiver_cores = match look.receiver {
@@ -228,21 +263,22 @@ impl Sense {
             None => UNTOLD_CORES,
         };
         self.last = Some(look);
-        let is_slow = self.is_receiver_slow(span, look.had_room);
+        let holds_up = self.is_receiver_slow(span, look.had_room);
         let look = Look {
-            is_full: look.is_full && !is_slow,
+            is_full: look.is_full && look.had_room,
             ..look
         };
         let share = if look.is_full { 1.0 } else { 0.0 };
         self.full += FULL_WEIGHT * (share - self.full);
         let is_full = self.full >= FULL;
-        self.see_path((look.carried - carried).max(0.0) / span, is_full, &look);
+        self.see_path(rates, is_full, &look);
         // A bound is a path that has no more room than that.
         if look.most_rate > 0.0 {
             self.wire_rate = self.wire_rate.min(look.most_rate);
         }
         let supplied = (look.supplied - supplied).max(0.0);
-        let others_hold_up = is_full || look.is_full || look.waits_for_codec;
+        // What a slow receiver takes is all that the source has to supply.
+        let others_hold_up = !holds_up && (is_full || look.is_full || look.waits_for_codec);
         self.see_supply(supplied, span, others_hold_up);
         Some(Resources {
             wire_rate: self.wire_rate,
@@ -266,11 +302,11 @@ impl Sense {
         self.is_receiver_slow
     }
 
-    fn see_path(&mut self, rate: f64, is_full: bool, look: &Look) {
-        let rate = rate.min(FASTEST);
+    fn see_path(&mut self, rates: Rates, is_full: bool, look: &Look) {
         // A bucket lets go in lumps what a bound allows.
-        let is_steady = rate <= STEADY * self.wire_rate || self.wire_rate >= look.most_rate;
+        let is_steady = rates.of_two <= STEADY * self.wire_rate || self.wire_rate >= look.most_rate;
         self.steady_looks = if is_steady { self.steady_looks + 1 } else { 0 };
+        let rate = rates.last.max(rates.of_two).min(FASTEST);
         if self.wire_rate <= 0.0 {
             // The first looks: what a new path may carry, or carried while it was full.
             self.wire_rate = match is_full && rate > 0.0 {
@@ -280,6 +316,14 @@ impl Sense {
             return;
         }
         if !is_full {
+            let carried = rates.of_two;
+            self.known = self.known.filter(|(_, known)| carried <= FASTER * known);
+            if let Some((at, known)) = self.known {
+                let ago = look.at - at;
+                let grown = known * (KNOWN_GROWTH * ago * ago).exp();
+                self.wire_rate = grown.max(self.wire_rate).max(carried).min(FASTEST);
+                return;
+            }
             // Windows may have room for more than it ever carried.
             let grown = self.wire_rate.max(rate) * self.growth;
             self.wire_rate = grown.max(look.window_rate).min(FASTEST);
@@ -290,6 +334,9 @@ impl Sense {
         if look.is_full && rate > 0.0 {
             let near = self.wire_rate.clamp(rate * LEAST_BELOW, rate * MOST_ABOVE);
             self.wire_rate = near + RATE_WEIGHT * (rate - near);
+            if self.steady_looks >= STEADY_LOOKS {
+                self.known = Some((look.at, self.wire_rate));
+            }
         } else {
             self.wire_rate = self.wire_rate.max(rate);
         }
@@ -367,12 +414,20 @@ mod tests {
         let full = after(&mut sense, 3.0, 1e8, true);
         assert!((full.wire_rate / 1e8 - 1.0).abs() < 0.05, "{full:?}");
         assert!(full.supply_rate.is_infinite());
-        let room = after(&mut sense, 2.0, 5e7, false);
+        let room = after(&mut sense, 12.0, 5e7, false);
         assert!(room.wire_rate > 3e8, "{room:?}");
         assert!((room.supply_rate / 5e7 - 1.0).abs() < 0.05, "{room:?}");
         let full = after(&mut sense, 2.0, 1e8, true);
         assert!((full.wire_rate / 1e8 - 1.0).abs() < 0.1, "{full:?}");
         assert!(full.supply_rate > 1e9);
+    }
+
+    #[test]
+    fn a_path_that_was_full_for_a_moment_is_taken_for_faster_at_once() {
+        let mut sense = Sense::default();
+        after(&mut sense, 0.4, 1e8, true);
+        let room = after(&mut sense, 2.0, 5e7, false);
+        assert!(room.wire_rate > 3e8, "{room:?}");
     }
 
     #[test]
@@ -417,13 +472,16 @@ mod tests {
             // Each second it has none for three looks, and then the path is full.
             look.had_room = step % 10 > 2;
             look.is_full = look.had_room;
-            look.carried += 7e5;
-            look.supplied += 7e5;
+            if look.had_room {
+                look.carried += 1e6;
+                look.supplied += 1e6;
+            }
             found = sense.handle_look(look);
         }
         let slow = found.unwrap();
         assert!((slow.supply_rate / 7e6 - 1.0).abs() < 0.2, "{slow:?}");
-        assert!(slow.wire_rate > 1e8, "{slow:?}");
+        // A codec gains nothing.
+        assert!(slow.wire_rate > 1.1 * slow.supply_rate, "{slow:?}");
         // It has room again.
         let full = after(&mut sense, 14.0, 1e7, true);
         assert!((full.wire_rate / 1e7 - 1.0).abs() < 0.1, "{full:?}");
@@ -462,6 +520,40 @@ mod tests {
         };
         let found = sense.handle_look(look).unwrap();
         assert!((found.wire_rate - 3e5).abs() < 1.0, "{found:?}");
+    }
+
+    /// Codecs leave a path room that has not changed.
+    #[test]
+    fn a_path_that_was_full_is_not_taken_for_a_faster_one_at_once() {
+        let mut sense = Sense::default();
+        after(&mut sense, 3.0, 1e7, true);
+        let soon = after(&mut sense, 5.0, 4e6, false);
+        assert!(soon.wire_rate < 1.5e7, "{soon:?}");
+        let later = after(&mut sense, 10.0, 4e6, false);
+        assert!((5e7..3e8).contains(&later.wire_rate), "{later:?}");
+        let full = after(&mut sense, 1.0, 1e7, true);
+        assert!((full.wire_rate / 1e7 - 1.0).abs() < 0.3, "{full:?}");
+        let known = after(&mut sense, 2.0, 4e6, false);
+        assert!(known.wire_rate < 1.5e7, "{known:?}");
+    }
+
+    /// A receiver that stands still between any two looks tells nothing of the path.
+    #[test]
+    fn a_receiver_that_is_slow_all_the_time_makes_no_path_slow() {
+        let mut sense = Sense::default();
+        after(&mut sense, 3.0, 1e8, true);
+        let mut look = sense.last.unwrap();
+        (look.had_room, look.waits_for_codec) = (false, true);
+        let mut found = None;
+        for _ in 0..50 {
+            look.at += 0.1;
+            look.carried += 3e6;
+            look.supplied += 6e6;
+            found = sense.handle_look(look);
+        }
+        let slow = found.unwrap();
+        assert!((slow.supply_rate / 6e7 - 1.0).abs() < 0.1, "{slow:?}");
+        assert!(slow.wire_rate >= 1e8, "{slow:?}");
     }
 
     #[test]
@@ -513,12 +605,14 @@ mod tests {
         assert!((busy.receiver_cores - 1.5).abs() < 0.1, "{busy:?}");
         // Others want the cores that codecs have.
         let wanted = told_rarely(&mut sense, 4.0, 1.5, 0.0);
-        assert!((wanted.sender_cores - 1.3).abs() < 0.02, "{wanted:?}");
+        assert!((wanted.sender_cores - 1.47).abs() < 0.02, "{wanted:?}");
         let full = told_rarely(&mut sense, 8.0, 0.0, 0.0);
-        assert!((full.sender_cores - 0.1).abs() < 0.01, "{full:?}");
+        assert!((full.sender_cores - 0.25).abs() < 0.01, "{full:?}");
         // A fast path leaves a busy host alone.
         let mut fast = Sense::default();
         after(&mut fast, 2.0, 1e9, true);
+        let wanted = told_rarely(&mut fast, 4.0, 1.5, 0.0);
+        assert!((wanted.sender_cores - 1.3).abs() < 0.02, "{wanted:?}");
         let busy = told_rarely(&mut fast, 8.0, 0.0, 0.0);
         assert!(busy.sender_cores < 0.001, "{busy:?}");
     }
