@@ -13,13 +13,22 @@ use super::profile::HostProfile;
 /// that the kernel does not know of.
 const CACHED_BENEATH: f64 = 1.5;
 
+/// More files than these are counted.
+const MOST_NAMED: usize = 4;
+
 /// Sections by name.
 pub fn text(profile: &HostProfile, sections: &[String]) -> String {
     let mut text = String::new();
     for name in sections {
         let section = profile.value_of(name);
         let about = &section["about"];
-        let _ = write!(text, "{name}");
+        match about["files"].as_array() {
+            Some(files) if files.len() > MOST_NAMED => {
+                let first = files[0].as_str().unwrap_or_default();
+                let _ = write!(text, "codec {first} and {} more files", files.len() - 1);
+            }
+            _ => text.push_str(name),
+        }
         if let Some(kind) = about["file_system"].as_str() {
             let options = about["mount_options"].as_str().unwrap_or_default();
             let _ = write!(text, ": {kind} ({options})");
@@ -211,6 +220,20 @@ mod tests {
         let refused = figures(&job(true, false, &[1.0]));
         assert!(refused.contains("no direct I/O"), "{refused}");
         assert_eq!(figures(&json!({})), "no samples yet");
+    }
+
+    #[test]
+    fn a_section_of_many_files_has_one_short_line() {
+        let shown = |count: usize| {
+            let files: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
+            let name = format!("codec {}", files.join(" "));
+            let place = tempfile::tempdir().unwrap();
+            let mut profile = HostProfile::open(&place.path().join("host.json")).unwrap();
+            profile.describe(&name, &json!({ "files": files, "sampled_bytes": 5_000_000 }));
+            text(&profile, &[name])
+        };
+        assert_eq!(shown(2), "codec f0 f1: 5.00 MB sampled\n");
+        assert_eq!(shown(400), "codec f0 and 399 more files: 5.00 MB sampled\n");
     }
 
     #[test]
