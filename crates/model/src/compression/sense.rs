@@ -3,7 +3,7 @@
 //!
 //! A path shows its rate only while it is full. While it is not, it could carry more than it does,
 //! by how much is unknown: its rate is then taken for more and more, so that less is compressed,
-//! until it is full again. Of a path that was full and steady the rate is known: codecs leave it
+//! until it is full again. Of a path that was full for a while the rate is known: codecs leave it
 //! room, and each look for more sends blocks as they are, which take a slow path many times as long.
 //! It is taken for more slowly at first, and sooner and sooner. What it carries is believed at once.
 
@@ -24,9 +24,18 @@ const FULL: f64 = 0.5;
 const GROWTH: f64 = 1.1;
 const MOST_GROWTH: f64 = 2.0;
 
-/// A path that was full and steady t seconds ago is taken for exp(KNOWN_GROWTH t²) times as fast as
+/// A path whose rate was known t seconds ago is taken for exp(KNOWN_GROWTH t²) times as fast as
 /// it was: twice after 8 seconds, ten times after 15.
 const KNOWN_GROWTH: f64 = 0.01;
+
+/// What the path's rate grows by with a look at which the receiver had no room: it tells nothing of
+/// the path.
+const UNSEEN_GROWTH: f64 = 1.02;
+
+/// A path's rate is known once it was full for so long, in seconds, and carried no more in the end
+/// than this multiple of what it carried in all of that time.
+const KNOWN_SECONDS: f64 = 0.45;
+const GROWING: f64 = 1.5;
 
 /// One that carries more than this multiple of its rate without being full has become faster.
 const FASTER: f64 = 1.1;
@@ -66,6 +75,9 @@ const QUICK_SHARE: f64 = 0.05;
 
 /// How long the receiver's lack of room counts, in seconds.
 const ROOM_SECONDS: f64 = 2.0;
+
+/// After so many seconds in which it had room all the time and the path was full, that is forgotten.
+const QUICK_SECONDS: f64 = 1.0;
 
 /// Looks at the source tell its rate over at least this many seconds: it gives blocks, in lumps.
 const SUPPLY_SECONDS: f64 = 0.5;
@@ -199,9 +211,13 @@ pub struct Sense {
     /// The share of time that the receiver had no room, lately, and whether it is taken for slow.
     without_room: f64,
     is_receiver_slow: bool,
+    /// Seconds for which the path has been full, and the receiver had room.
+    full_seconds: f64,
     /// What the path's rate grows by next.
     growth: f64,
-    /// When the path was full and steady last, and its rate then.
+    /// When the path became full, and what it had carried then, as long as it is full.
+    filled: Option<(f64, f64)>,
+    /// When the path's rate was known last, and the rate.
     known: Option<(f64, f64)>,
     /// Looks in succession at which the path carried about what it was believed to.
     steady_looks: u32,
@@ -220,7 +236,9 @@ impl Default for Sense {
             full: 0.0,
             without_room: 0.0,
             is_receiver_slow: false,
+            full_seconds: 0.0,
             growth: GROWTH,
+            filled: None,
             known: None,
             steady_looks: 0,
             sender: Free::UNKNOWN,
@@ -263,11 +281,11 @@ impl Sense {
             None => UNTOLD_CORES,
         };
         self.last = Some(look);
-        let holds_up = self.is_receiver_slow(span, look.had_room);
         let look = Look {
             is_full: look.is_full && look.had_room,
             ..look
         };
+        let holds_up = self.is_receiver_slow(span, &look);
         let share = if look.is_full { 1.0 } else { 0.0 };
         self.full += FULL_WEIGHT * (share - self.full);
         let is_full = self.full >= FULL;
@@ -290,10 +308,17 @@ impl Sense {
     }
 
     /// Whether the receiver is slower than the path, by its own word.
-    fn is_receiver_slow(&mut self, span: f64, had_room: bool) -> bool {
-        let lacked = if had_room { 0.0 } else { 1.0 };
+    fn is_receiver_slow(&mut self, span: f64, look: &Look) -> bool {
+        let lacked = if look.had_room { 0.0 } else { 1.0 };
         let weight = 1.0 - (-span / ROOM_SECONDS).exp();
         self.without_room += weight * (lacked - self.without_room);
+        self.full_seconds = match look.is_full {
+            true => self.full_seconds + span,
+            false => 0.0,
+        };
+        if self.full_seconds >= QUICK_SECONDS {
+            self.without_room = 0.0;
+        }
         let bound = match self.is_receiver_slow {
             true => QUICK_SHARE,
             false => SLOW_SHARE,
@@ -316,12 +341,17 @@ impl Sense {
             return;
         }
         if !is_full {
+            self.filled = None;
             let carried = rates.of_two;
             self.known = self.known.filter(|(_, known)| carried <= FASTER * known);
             if let Some((at, known)) = self.known {
                 let ago = look.at - at;
                 let grown = known * (KNOWN_GROWTH * ago * ago).exp();
                 self.wire_rate = grown.max(self.wire_rate).max(carried).min(FASTEST);
+                return;
+            }
+            if !look.had_room {
+                self.wire_rate = (self.wire_rate * UNSEEN_GROWTH).max(carried).min(FASTEST);
                 return;
             }
             // Windows may have room for more than it ever carried.
@@ -334,8 +364,11 @@ impl Sense {
         if look.is_full && rate > 0.0 {
             let near = self.wire_rate.clamp(rate * LEAST_BELOW, rate * MOST_ABOVE);
             self.wire_rate = near + RATE_WEIGHT * (rate - near);
-            if self.steady_looks >= STEADY_LOOKS {
-                self.known = Some((look.at, self.wire_rate));
+            let (began, carried) = *self.filled.get_or_insert((look.at, look.carried));
+            let span = look.at - began;
+            let average = (look.carried - carried) / span.max(LEAST_SPAN);
+            if span >= KNOWN_SECONDS && rates.of_two <= GROWING * average {
+                self.known = Some((look.at, self.wire_rate.max(average)));
             }
         } else {
             self.wire_rate = self.wire_rate.max(rate);
@@ -554,6 +587,30 @@ mod tests {
         let slow = found.unwrap();
         assert!((slow.supply_rate / 6e7 - 1.0).abs() < 0.1, "{slow:?}");
         assert!(slow.wire_rate >= 1e8, "{slow:?}");
+    }
+
+    /// What is read then is what the path takes, and not what a slow receiver does.
+    #[test]
+    fn a_path_that_is_full_again_has_a_source_that_gives_more() {
+        let mut sense = Sense::default();
+        after(&mut sense, 2.0, 1e7, true);
+        let mut look = sense.last.unwrap();
+        look.had_room = false;
+        for _ in 0..20 {
+            look.at += 0.1;
+            look.carried += 5e5;
+            look.supplied += 2e7;
+            sense.handle_look(look);
+        }
+        look.had_room = true;
+        for _ in 0..15 {
+            look.at += 0.1;
+            look.carried += 1e6;
+            sense.handle_look(look);
+        }
+        let full = after(&mut sense, 0.2, 1e7, true);
+        assert!(full.supply_rate > 1e8, "{full:?}");
+        assert!((full.wire_rate / 1e7 - 1.0).abs() < 0.1, "{full:?}");
     }
 
     #[test]
