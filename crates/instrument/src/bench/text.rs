@@ -229,7 +229,10 @@ mod tests {
             let name = format!("codec {}", files.join(" "));
             let place = tempfile::tempdir().unwrap();
             let mut profile = HostProfile::open(&place.path().join("host.json")).unwrap();
-            profile.describe(&name, &json!({ "files": files, "sampled_bytes": 5_000_000 }));
+            profile.describe(
+                &name,
+                &json!({ "files": files, "sampled_bytes": 5_000_000 }),
+            );
             text(&profile, &[name])
         };
         assert_eq!(shown(2), "codec f0 f1: 5.00 MB sampled\n");

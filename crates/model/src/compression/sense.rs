@@ -342,22 +342,7 @@ impl Sense {
         }
         if !is_full {
             self.filled = None;
-            let carried = rates.of_two;
-            self.known = self.known.filter(|(_, known)| carried <= FASTER * known);
-            if let Some((at, known)) = self.known {
-                let ago = look.at - at;
-                let grown = known * (KNOWN_GROWTH * ago * ago).exp();
-                self.wire_rate = grown.max(self.wire_rate).max(carried).min(FASTEST);
-                return;
-            }
-            if !look.had_room {
-                self.wire_rate = (self.wire_rate * UNSEEN_GROWTH).max(carried).min(FASTEST);
-                return;
-            }
-            // Windows may have room for more than it ever carried.
-            let grown = self.wire_rate.max(rate) * self.growth;
-            self.wire_rate = grown.max(look.window_rate).min(FASTEST);
-            self.growth = (self.growth * self.growth).min(MOST_GROWTH);
+            self.see_room(rates, look);
             return;
         }
         self.growth = GROWTH;
@@ -373,6 +358,24 @@ impl Sense {
         } else {
             self.wire_rate = self.wire_rate.max(rate);
         }
+    }
+
+    /// A path that is not full could carry more.
+    fn see_room(&mut self, rates: Rates, look: &Look) {
+        let carried = rates.of_two;
+        self.known = self.known.filter(|(_, known)| carried <= FASTER * known);
+        let grown = if let Some((at, known)) = self.known {
+            let ago = look.at - at;
+            (known * (KNOWN_GROWTH * ago * ago).exp()).max(self.wire_rate)
+        } else if !look.had_room {
+            self.wire_rate * UNSEEN_GROWTH
+        } else {
+            let growth = self.growth;
+            self.growth = (growth * growth).min(MOST_GROWTH);
+            // Windows may have room for more than it ever carried.
+            (self.wire_rate.max(rates.last) * growth).max(look.window_rate)
+        };
+        self.wire_rate = grown.max(carried).min(FASTEST);
     }
 
     fn see_supply(&mut self, bytes: f64, span: f64, others_hold_up: bool) {
