@@ -60,12 +60,7 @@ fn a_forecast_stands_before_and_the_outcome_beside_it() {
     for name in ["read", "wire", "open", "write", "commit"] {
         let layer = layers.iter().find(|layer| layer["layer"] == name).unwrap();
         assert!(layer["predicted"]["flows"].is_u64(), "{name}: {layer}");
-        // The other end tells of its layers four times a second.
-        let told = !["read", "wire"].contains(&name);
-        assert!(
-            !told || layer["outcome"]["flows"].is_u64(),
-            "{name}: {layer}"
-        );
+        assert!(layer["outcome"]["flows"].is_u64(), "{name}: {layer}");
     }
     run(longhaul()
         .args(["cp", "-r", "--explain"])
@@ -74,6 +69,44 @@ fn a_forecast_stands_before_and_the_outcome_beside_it() {
     .expect(0)
     .says(&["plan: 2.00 MB in ", "predicted"]);
     run(longhaul().args(["cp", "--explain", "--quiet", "a", "b"])).expect(1);
+}
+
+/// Also those of a copy that ends before an end tells what it sees, four times a second.
+#[test]
+fn the_shortest_copy_has_the_layers_and_codecs_of_both_ends() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("tiny"), vec![7; 10_000]).unwrap();
+    let daemon = Daemon::start(place.path());
+    for way in ["to", "from"] {
+        let mut command = daemon.command("cp");
+        command.args(["--json", "--compress=zstd"]);
+        match way {
+            "to" => command
+                .arg(place.path().join("tiny"))
+                .arg(daemon.url("pushed")),
+            _ => command
+                .arg(daemon.url("tiny"))
+                .arg(place.path().join("pulled")),
+        };
+        let summary = run(&mut command).expect(0).summary();
+        let (sending, receiving) = match way {
+            "to" => ("layers", "peer_layers"),
+            _ => ("peer_layers", "layers"),
+        };
+        for (end, names) in [
+            (sending, &["read", "compress", "wire"][..]),
+            (receiving, &["open", "decompress", "write", "commit"]),
+        ] {
+            let layers = summary[end].as_array().unwrap();
+            let has = |name: &str| layers.iter().any(|layer| layer["layer"] == name);
+            assert!(names.iter().all(|name| has(name)), "{way}: {end} {summary}");
+        }
+        for end in ["source", "destination"] {
+            let uses = summary["codecs"][end].as_array().unwrap();
+            let bytes = uses.iter().filter_map(|of| of["bytes"].as_u64());
+            assert_eq!(bytes.sum::<u64>(), 10_000, "{way}: {end} {summary}");
+        }
+    }
 }
 
 #[test]
@@ -312,8 +345,8 @@ fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
         let mut command = daemon.command("cp");
         command
             .env("XDG_STATE_HOME", &state)
-            // An end tells of its layers four times a second.
-            .args(["--json", "--explain", "--bwlimit=20MB/s", "--compress=off"]);
+            // All streams join before it ends.
+            .args(["--json", "--explain", "--bwlimit=40MB/s", "--compress=off"]);
         match way {
             "to" => command.arg(&data).arg(daemon.url(name)),
             _ => command.arg(daemon.url("data")).arg(place.path().join(name)),

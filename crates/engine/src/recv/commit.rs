@@ -275,6 +275,7 @@ impl Transfer {
             }
             Ok(()) => {
                 let notices = side.destination.notices.list();
+                self.observe_at_last();
                 self.tell_receiver(|receiver| {
                     receiver.handle_notices(notices);
                     receiver.handle_finished();

@@ -204,6 +204,16 @@ impl Transfer {
         }
     }
 
+    /// Says what this end saw, before its last word on a session that is done: most of a short one
+    /// is never said otherwise. The other end waits for nothing, and hears it before the end.
+    pub(crate) fn observe_at_last(&self) {
+        let observation = self.observe();
+        let mut shared = self.lock();
+        if !shared.is_over() && shared.control.has_room() {
+            shared.say(&Message::Observed(observation));
+        }
+    }
+
     /// Ends the session, and tells the other end why.
     pub fn end(&self, farewell: Farewell) {
         let mut shared = self.lock();

@@ -1,5 +1,5 @@
-//! What this end sees, said to the other end once a second; it is also the sign of life. And how
-//! the steering end changes the number of flows.
+//! What this end sees, said to the other end four times a second and at the end; it is also the
+//! sign of life. And how the steering end changes the number of flows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

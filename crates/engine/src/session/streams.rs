@@ -547,6 +547,12 @@ impl Transfer {
         if let Side::Receiving(side) = self.side() {
             side.check_message(&message)?;
         }
+        if matches!(message, Message::Finished(..)) && !shared.is_over() {
+            // A goodbye follows.
+            drop(shared);
+            self.observe_at_last();
+            shared = self.lock();
+        }
         let now = self.now();
         match &mut shared.machine {
             Machine::Sending(sender) => sender.handle_message(message, now)?,
