@@ -63,7 +63,7 @@ impl Preparation {
         waiting_bytes: u64::MAX,
     };
 
-    /// For a path that carries this many bytes per second, which codecs make so many times as many
+    /// For a path that carries `rate` bytes per second, which codecs make `ratio` times as many
     /// of the source, by this many streams, in blocks of at most `most` bytes.
     pub fn for_path(rate: f64, ratio: f64, streams: usize, most: u64) -> Preparation {
         let of_stream = rate * ratio.max(1.0) / streams.max(1) as f64;

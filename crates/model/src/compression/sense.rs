@@ -4,8 +4,9 @@
 //! A path shows its rate only while it is full. While it is not, it could carry more than it does,
 //! by how much is unknown: its rate is then taken for more and more, so that less is compressed,
 //! until it is full again. Of a path that was full for a while the rate is known: codecs leave it
-//! room, and each look for more sends blocks as they are, which take a slow path many times as long.
-//! It is taken for more slowly at first, and sooner and sooner. What it carries is believed at once.
+//! room, and each look for more sends blocks as they are, which take a slow path many times as
+//! long. It is taken for more slowly at first, and sooner and sooner. What it carries is believed
+//! at once.
 
 use super::plan::Resources;
 
@@ -76,7 +77,7 @@ const QUICK_SHARE: f64 = 0.05;
 /// How long the receiver's lack of room counts, in seconds.
 const ROOM_SECONDS: f64 = 2.0;
 
-/// After so many seconds in which it had room all the time and the path was full, that is forgotten.
+/// After this time, in which it had room throughout and the path was full, that is forgotten.
 const QUICK_SECONDS: f64 = 1.0;
 
 /// Looks at the source tell its rate over at least this many seconds: it gives blocks, in lumps.
