@@ -68,13 +68,13 @@ use crate::shell::Words;
 use crate::storage::DataMode;
 use announced::Announced;
 use asked::Asked;
-use commands::Commands;
+use commands::Committed;
 use commit::Discarding;
 use compare::Listed;
 use contents::ToRead;
 use deletion::Deletions;
 use extras::Extras;
-use filter::Filtering;
+use filter::Unfiltered;
 use folders::Folders;
 use landing::Destination;
 use parts::Parts;
@@ -110,10 +110,11 @@ pub struct ReceiveSide {
     /// How long it takes to sync a small file, and to give one its name.
     pub(crate) syncs: Pace,
     pub(crate) renames: Pace,
-    /// Files whose command is still to run.
-    pub(crate) commands: Commands,
+    /// Files whose command is still to run. One that comes to it once no command runs any more is
+    /// dropped: it is kept that this one did not.
+    commands: Queue<Committed>,
     /// Files that wait for the command that they go through.
-    pub(crate) filtering: Filtering,
+    filtering: Queue<Unfiltered>,
     /// What is shown of what commands say.
     pub(crate) words: Words,
     /// Directories that are done, and have something of an earlier session.
@@ -160,8 +161,8 @@ impl ReceiveSide {
             discarding: Discarding::default(),
             syncs: Pace::default(),
             renames: Pace::default(),
-            commands: Commands::default(),
-            filtering: Filtering::default(),
+            commands: Queue::bounded(commands::MOST_WAITING),
+            filtering: Queue::bounded(filter::MOST_WAITING),
             words: Words::default(),
             unswept: Mutex::default(),
             direct: AtomicBool::new(false),

@@ -2,11 +2,9 @@
 //! succeeded. Before it gets its name, it is kept durably that its command is to run: a later
 //! session of the same transfer runs what this one does not come to, or what failed.
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::command::FileCommand;
@@ -23,7 +21,6 @@ use crate::failure::failure_of;
 use crate::flows::{Flow, MAXIMUM_FLOWS};
 use crate::journal::JournalError;
 use crate::journal::digests::FileState;
-use crate::queue::lock;
 use crate::session::Transfer;
 use crate::shell;
 
@@ -31,7 +28,7 @@ use crate::shell;
 pub(super) const LAYER: &str = "on-commit";
 
 /// Files that may wait for their command; with more, what commits them waits.
-const MOST_WAITING: usize = 1024;
+pub(super) const MOST_WAITING: usize = 1024;
 
 /// A file that has its name, and whose command is to run.
 pub(crate) struct Committed {
@@ -69,51 +66,6 @@ impl Committed {
             digest,
             came,
         }
-    }
-}
-
-/// Files whose command is to run, first come, first served.
-#[derive(Default)]
-pub(crate) struct Commands {
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    files: VecDeque<Committed>,
-    closed: bool,
-}
-
-impl Commands {
-    /// One more; waits while too many wait. Dropped where no command runs any more: it is kept
-    /// that this one did not.
-    pub fn push(&self, file: Committed) {
-        let full = |waiting: &mut Waiting| !waiting.closed && waiting.files.len() >= MOST_WAITING;
-        let waited = self.changed.wait_while(lock(&self.waiting), full);
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
-        if !waiting.closed {
-            waiting.files.push_back(file);
-            self.changed.notify_all();
-        }
-    }
-
-    /// The next one; none when no more run.
-    fn pop(&self) -> Option<Committed> {
-        let none = |waiting: &mut Waiting| !waiting.closed && waiting.files.is_empty();
-        let waited = self.changed.wait_while(lock(&self.waiting), none);
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
-        let next = waiting.files.pop_front();
-        self.changed.notify_all();
-        next
-    }
-
-    /// No more run.
-    pub fn close(&self) {
-        let mut waiting = lock(&self.waiting);
-        waiting.closed = true;
-        waiting.files.clear();
-        self.changed.notify_all();
     }
 }
 
@@ -191,7 +143,7 @@ impl Transfer {
 
     /// A thread that runs commands.
     pub(crate) fn run_commands(&self, side: &ReceiveSide, flow: &Flow) {
-        while let Some(file) = side.commands.pop() {
+        while let Some(file) = side.commands.pop(|| flow.is_wanted()) {
             let result = flow.busy(|| self.run_command(side, &file));
             if self.is_over() || shell::is_ending() {
                 return;

@@ -3,9 +3,8 @@
 //! goes into another temporary file, which is hashed on the way. If the command fails, nothing gets
 //! the name.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::command::FileCommand;
@@ -22,7 +21,6 @@ use crate::failure::failure_of;
 use crate::flows::{Flow, MAXIMUM_FLOWS};
 use crate::journal::gate::create_held;
 use crate::journal::temporary;
-use crate::queue::lock;
 use crate::session::Transfer;
 use crate::shell;
 use crate::storage::{Advice, DataMode};
@@ -31,7 +29,7 @@ use crate::storage::{Advice, DataMode};
 pub(super) const LAYER: &str = "filter";
 
 /// Files that may wait for the command; with more, what writes them waits. Small ones are open.
-const MOST_WAITING: usize = 64;
+pub(super) const MOST_WAITING: usize = 64;
 
 /// A file that came whole.
 pub(super) enum Unfiltered {
@@ -44,50 +42,6 @@ pub(super) enum Unfiltered {
     },
     /// In a pack: it has a temporary name.
     Small(Staged),
-}
-
-/// Files that wait for the command, first come, first served.
-#[derive(Default)]
-pub(crate) struct Filtering {
-    waiting: Mutex<Waiting>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    files: VecDeque<Unfiltered>,
-    closed: bool,
-}
-
-impl Filtering {
-    /// One more; waits while too many wait. Dropped if the session is over.
-    pub(super) fn push(&self, file: Unfiltered) {
-        let full = |waiting: &mut Waiting| !waiting.closed && waiting.files.len() >= MOST_WAITING;
-        let waited = self.changed.wait_while(lock(&self.waiting), full);
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
-        if !waiting.closed {
-            waiting.files.push_back(file);
-            self.changed.notify_all();
-        }
-    }
-
-    /// The next one; `None` at the end.
-    fn pop(&self) -> Option<Unfiltered> {
-        let none = |waiting: &mut Waiting| !waiting.closed && waiting.files.is_empty();
-        let waited = self.changed.wait_while(lock(&self.waiting), none);
-        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
-        let next = waiting.files.pop_front();
-        self.changed.notify_all();
-        next
-    }
-
-    /// The session is over.
-    pub fn close(&self) {
-        let mut waiting = lock(&self.waiting);
-        waiting.closed = true;
-        waiting.files.clear();
-        self.changed.notify_all();
-    }
 }
 
 impl ReceiveSide {
@@ -111,7 +65,7 @@ impl Transfer {
 
     /// A thread that runs commands.
     pub(crate) fn run_filters(&self, side: &ReceiveSide, flow: &Flow) {
-        while let Some(file) = side.filtering.pop() {
+        while let Some(file) = side.filtering.pop(|| flow.is_wanted()) {
             match file {
                 Unfiltered::Small(staged) => self.filter_small(side, flow, staged),
                 Unfiltered::Large { entry, generation } => {
