@@ -45,26 +45,26 @@ pub mod wildcards;
 mod wire_look;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::message::Flows;
-use longhaul_proto::sender::{ReadJob, SenderSettings};
+use longhaul_proto::sender::{ReadJob, Sender, SenderSettings};
 use longhaul_proto::session::StreamId;
 
 use crate::codec::choice::Choose;
 use crate::codec::coder::Coder;
 use crate::codec::compresses;
 use crate::codec::uses::CodecUses;
-use crate::flows::{FlowGroup, LayerUse, MAXIMUM_FLOWS, busy};
+use crate::flows::{Flow, FlowGroup, LayerUse, MAXIMUM_FLOWS, busy};
 use crate::looks::Pace;
 use crate::pool::Buffer;
 use crate::queue::Queue;
 use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
-use crate::session::{Transfer, TransferSettings};
+use crate::session::{Machine, Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::shell::Words;
 use crate::storage::DataMode;
@@ -395,4 +395,30 @@ impl SendingStages for SendSide {
 pub(crate) struct Sending<'a> {
     side: &'a SendSide,
     transfer: &'a Transfer,
+}
+
+impl Sending<'_> {
+    /// What `poll` gives next of files that are not read to be sent as they are, waiting for it as
+    /// long as the flow is wanted and the session continues. `poll` hears whether that is over.
+    fn next_step<T>(
+        &self,
+        flow: &Flow,
+        poll: impl Fn(&mut Sender, bool) -> Option<T>,
+    ) -> Option<T> {
+        let mut shared = self.transfer.lock();
+        loop {
+            let is_over = shared.is_over();
+            let Machine::Sending(sender) = &mut shared.machine else {
+                return None;
+            };
+            if let Some(step) = poll(sender, is_over) {
+                return Some(step);
+            }
+            if is_over || !flow.is_wanted() {
+                return None;
+            }
+            let waited = self.transfer.digesting.wait(shared);
+            shared = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }

@@ -352,7 +352,7 @@ pub struct Transfer {
     shared: Mutex<Shared>,
     /// Something to read may have come up.
     pub(crate) reading: Condvar,
-    /// A file to be read for its digest may have come up.
+    /// A file to be read for its digest, to be filtered or to be removed may have come up.
     pub(crate) digesting: Condvar,
     /// The walk may continue.
     pub(crate) walking: Condvar,

@@ -1,43 +1,29 @@
 //! Reads, for their digests, files that the receiver has with the same size and time.
 
 use std::io;
-use std::sync::PoisonError;
 
 use longhaul_proto::manifest::Entry;
-use longhaul_proto::sender::DigestRead;
+use longhaul_proto::sender::{DigestRead, Sender};
 
 use super::Sending;
 use super::read::{Unread, check_unchanged};
 use crate::failure::failure_of;
 use crate::file_data::{digest_of, read_mode_for};
 use crate::flows::Flow;
-use crate::session::{Counters, Machine};
+use crate::session::Counters;
 use crate::storage::Advice;
 
 impl Sending<'_> {
     /// A digester's thread.
     pub(crate) fn run_digester(&self, flow: &Flow) {
-        while let Some(entry) = self.next_digest(flow) {
+        let poll = |sender: &mut Sender, is_over| match is_over {
+            true => None,
+            false => sender.poll_digest(),
+        };
+        while let Some(entry) = self.next_step(flow, poll) {
             let read = flow.busy(|| self.read_digest(&entry));
             self.transfer
                 .tell_sender(|sender| sender.handle_digest_read(entry.id, read));
-        }
-    }
-
-    fn next_digest(&self, flow: &Flow) -> Option<Entry> {
-        let mut shared = self.transfer.lock();
-        loop {
-            if shared.is_over() || !flow.is_wanted() {
-                return None;
-            }
-            let Machine::Sending(sender) = &mut shared.machine else {
-                return None;
-            };
-            if let Some(entry) = sender.poll_digest() {
-                return Some(entry);
-            }
-            let waited = self.transfer.digesting.wait(shared);
-            shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 

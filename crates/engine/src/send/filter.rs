@@ -9,13 +9,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::manifest::{Entry, EntryId};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::sender::FilterStep;
+use longhaul_proto::sender::{FilterStep, Sender};
 
 use super::Sending;
 use super::walk::entry_again;
@@ -23,7 +23,7 @@ use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::net::token::fill_random;
 use crate::queue::lock;
-use crate::session::{Counters, Machine};
+use crate::session::Counters;
 use crate::shell;
 use crate::storage::refusing::refuse_writes;
 use crate::storage::spill::{TemporaryError, nameless_file};
@@ -94,7 +94,11 @@ impl Sending<'_> {
         let Some(asked) = &self.side.filter else {
             return;
         };
-        while let Some(step) = self.next_filter_step(flow) {
+        let poll = |sender: &mut Sender, is_over| match is_over {
+            true => None,
+            false => sender.poll_filter(),
+        };
+        while let Some(step) = self.next_step(flow, poll) {
             let entry = match step {
                 FilterStep::Filter(entry) => entry,
                 FilterStep::Forget(id) => {
@@ -117,23 +121,6 @@ impl Sending<'_> {
             if taken != Some(true) {
                 lock(&self.side.outputs.0).remove(&id);
             }
-        }
-    }
-
-    fn next_filter_step(&self, flow: &Flow) -> Option<FilterStep> {
-        let mut shared = self.transfer.lock();
-        loop {
-            if shared.is_over() || !flow.is_wanted() {
-                return None;
-            }
-            let Machine::Sending(sender) = &mut shared.machine else {
-                return None;
-            };
-            if let Some(step) = sender.poll_filter() {
-                return Some(step);
-            }
-            let waited = self.transfer.digesting.wait(shared);
-            shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 

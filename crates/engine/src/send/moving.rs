@@ -1,44 +1,26 @@
 //! Removes sources that are durable at the destination, as long as they are what was read.
 
 use std::io;
-use std::sync::PoisonError;
 
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::sender::Sender;
 
 use super::Sending;
 use super::read::check_unchanged;
 use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::session::Machine;
 use crate::storage::{DataMode, Directory, FileKind, Special};
 
 impl Sending<'_> {
     /// The remover's thread.
     pub(crate) fn run_remover(&self, flow: &Flow) {
-        while let Some(entry) = self.next_moved(flow) {
+        // What is durable at the destination is removed even if the session is over by then.
+        let poll = |sender: &mut Sender, _| sender.poll_moved();
+        while let Some(entry) = self.next_step(flow, poll) {
             let result = flow.busy(|| self.remove(&entry));
             self.transfer
                 .tell_sender(|sender| sender.handle_moved(entry, result));
-        }
-    }
-
-    /// What is durable at the destination is removed even if the session is over by then.
-    fn next_moved(&self, flow: &Flow) -> Option<Entry> {
-        let mut shared = self.transfer.lock();
-        loop {
-            let over = shared.is_over();
-            let Machine::Sending(sender) = &mut shared.machine else {
-                return None;
-            };
-            if let Some(entry) = sender.poll_moved() {
-                return Some(entry);
-            }
-            if over || !flow.is_wanted() {
-                return None;
-            }
-            let waited = self.transfer.digesting.wait(shared);
-            shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
