@@ -25,7 +25,8 @@ const LEAST_SPAN: Duration = Duration::from_millis(20);
 /// The weight of a look at a path that carried less than before.
 const WEIGHT: f64 = 0.3;
 
-/// What a path carried lately, from one look to the next.
+/// What a path carried lately, from one look to the next. The model's rate (`compression/sense.rs`)
+/// does not do: it is unknown until a path is full, grows while that has room, and falls at once.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     at: Moment,
