@@ -179,7 +179,8 @@ fn a_kill_leaves_nothing_half_filtered() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
     let begun = place.path().join("begun");
-    let waits = format!("head -c 5; echo $$ > '{}'; sleep 3600", begun.display());
+    let stays = longhaul_testing::until("false");
+    let waits = format!("head -c 5; echo $$ > '{}'; {stays}", begun.display());
     for signal in [Signal::KILL, Signal::INT] {
         let _ = fs::remove_file(&begun);
         // One at a time: the test ends what a kill leaves.

@@ -89,10 +89,7 @@ fn signals_reach_the_command_and_nothing_outlives_it() {
     if !labs_work() {
         return;
     }
-    let started = Running::start(&mut lab_run(
-        &[],
-        "sleep 1000 & echo begun; exec sleep 1000",
-    ));
+    let started = Running::start(&mut lab_run(&[], "sleep 300 & echo begun; exec sleep 300"));
     assert_eq!(started.line().as_deref(), Some("begun"));
     started.signal(Signal::TERM);
     // 128 and SIGTERM; the reader of its output ends when the last process that
@@ -161,10 +158,10 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
         storages += usize::from(storage.is_some());
         command.args([
             "--server",
-            "sleep 999 & exec sleep 999",
+            "sleep 300 & exec sleep 300",
             "--",
             "sleep",
-            "999",
+            "300",
         ]);
         let victim = Running::start(&mut command);
         // From before it has done anything to when all of it runs; the pause is

@@ -132,7 +132,7 @@ fn over(ssh: &str, place: &Path, words: &[&str]) -> Command {
 #[test]
 fn a_shell_that_waits_for_input_is_not_waited_for() {
     let place = place();
-    let ssh = ssh_that(place.path(), "exec sleep 1000");
+    let ssh = ssh_that(place.path(), "exec sleep 300");
     for words in [
         &["cp", "-r", "data", "host:"][..],
         &["cp", "-r", "host:data", "back"],
@@ -149,11 +149,7 @@ fn a_shell_that_waits_for_input_is_not_waited_for() {
             .says(&["did not start there within 1 s", "start-up file"]);
     }
     // One that waits for a line ends by itself when its input does.
-    for waiting in [
-        "exec sleep 1000",
-        "read line; exit 1",
-        "read line; exit 255",
-    ] {
+    for waiting in ["exec sleep 300", "read line; exit 1", "read line; exit 255"] {
         let ssh = ssh_that(place.path(), waiting);
         let done = run(&mut over(&ssh, place.path(), &["doctor", "host:"])).expect(3);
         let found = String::from_utf8_lossy(&done.output).into_owned();
@@ -167,7 +163,7 @@ fn a_far_side_that_says_no_more_than_its_greeting_is_not_waited_for() {
     let version = env!("CARGO_PKG_VERSION");
     let key = format!("sha256:{}", "A".repeat(43));
     let words = format!("software={version} protocol=1 key={key} channel=x");
-    let greeting = format!("printf '\\nlonghaul-remote/1 {words}\\n'; exec sleep 1000");
+    let greeting = format!("printf '\\nlonghaul-remote/1 {words}\\n'; exec sleep 300");
     let ssh = ssh_that(place.path(), &greeting);
     for words in [
         &["cp", "-r", "data", "host:"][..],

@@ -14,6 +14,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use longhaul_testing::until;
 use rustix::process::{Pid, Signal, test_kill_process};
 use site::{DIAL, Site};
 use support::daemon::with_roots;
@@ -213,7 +214,7 @@ fn an_interrupt_ends_the_commands_with_the_copy() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
     let pid = place.path().join("pid");
-    let waits = format!("echo $$ > '{}'; sleep 3600", pid.display());
+    let waits = format!("echo $$ > '{}'; {}", pid.display(), until("false"));
     let running = Running::start(&mut local(&from, &to, &["--on-commit", &waits]));
     let process = await_process(&pid);
     running.signal(Signal::INT);
@@ -230,8 +231,9 @@ fn no_command_outlives_what_is_ended_at_once() {
     write(&from.join("file"), b"file");
     let daemon = Daemon::start(place.path());
     let stays = format!(
-        "trap '' TERM; echo $$ > '{}'; while :; do sleep 0.1; done",
-        pid.display()
+        "trap '' TERM; echo $$ > '{}'; {}",
+        pid.display(),
+        until("false")
     );
     for (number, (option, signals)) in [
         ("--on-commit", &[Signal::HUP][..]),
@@ -280,11 +282,8 @@ fn a_hangup_that_is_ignored_ends_nothing() {
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("file"), b"file");
     let (pid, go) = (place.path().join("pid"), place.path().join("go"));
-    let waits = format!(
-        "echo $$ > '{}'; until [ -e '{}' ]; do sleep 0.05; done",
-        pid.display(),
-        go.display()
-    );
+    let goes = until(&format!("[ -e '{}' ]", go.display()));
+    let waits = format!("echo $$ > '{}'; {goes}", pid.display());
     let copy = local(&from, &to, &["--on-commit", &waits]);
     let mut ignoring = Command::new("sh");
     ignoring.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
@@ -306,7 +305,7 @@ fn a_daemon_that_is_hung_up_leaves_no_command() {
     let place = tempfile::tempdir().unwrap();
     let (from, pid) = (place.path().join("from"), place.path().join("pid"));
     write(&from.join("file"), b"file");
-    let named = format!("wait=echo $$ > '{}'; sleep 3600", pid.display());
+    let named = format!("wait=echo $$ > '{}'; {}", pid.display(), until("false"));
     let daemon = Daemon::with(place.path(), &["--write", "--on-commit", &named]);
     let command = copy(
         (&daemon, place.path()),
@@ -325,7 +324,7 @@ fn one_that_takes_too_long_is_ended() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("file"), b"file");
-    let options = ["--on-commit", "sleep 3600", "--on-commit-timeout", "100ms"];
+    let options = ["--on-commit", "sleep 300", "--on-commit-timeout", "100ms"];
     let finished = run(&mut local(&from, &to, &options)).expect(2);
     finished.says(&["file: ", "it took too long"]);
     assert_eq!(fs::read(to.join("file")).unwrap(), b"file");
@@ -344,8 +343,9 @@ fn commands_have_flows_of_their_own() {
     fs::create_dir(&begun).unwrap();
     // Three come together, or none of them goes on.
     let waits = format!(
-        "cd '{}'; : > \"$LONGHAUL_NAME\"; until [ $(ls | wc -l) -ge 3 ]; do sleep 0.01; done",
-        begun.display()
+        "cd '{}'; : > \"$LONGHAUL_NAME\"; {}",
+        begun.display(),
+        until("[ $(ls | wc -l) -ge 3 ]")
     );
     let options = ["--json", "--on-commit", &waits, "--on-commit-jobs", "3"];
     let command = copy((&daemon, place.path()), Way::Pull, (&from, &to));

@@ -89,7 +89,7 @@ fn of_many_words_some_are_shown() {
 #[test]
 fn a_command_whose_time_is_over_is_ended_with_all_that_it_started() {
     let within = Duration::from_millis(50);
-    let mut text = sh("sleep 3600 & echo $!; trap '' TERM; wait; sleep 3600", &[]);
+    let mut text = sh("sleep 300 & echo $!; trap '' TERM; wait; sleep 300", &[]);
     text.stdin(Stdio::null());
     let ran = run(text, within, &|| true).unwrap();
     assert_eq!(ran.ended, Ended::TooLong);
@@ -140,7 +140,7 @@ fn a_filter_whose_output_cannot_be_taken_is_ended() {
 
 #[test]
 fn what_a_command_leaves_behind_is_ended_with_it() {
-    let ran = ran("sleep 3600 & echo $!", &[]);
+    let ran = ran("sleep 300 & echo $!", &[]);
     let sleeper = String::from_utf8(ran.said).unwrap();
     assert!(is_gone(sleeper.trim()));
 }
@@ -157,10 +157,8 @@ fn none_outlives_the_end_of_all() {
         .map(|(number, trap)| {
             let (sender, begun) = (sender.clone(), place.path().join(number.to_string()));
             std::thread::spawn(move || {
-                let text = format!(
-                    "{trap}; : > '{}'; while :; do sleep 0.1; done",
-                    begun.display()
-                );
+                let stays = longhaul_testing::until("false");
+                let text = format!("{trap}; : > '{}'; {stays}", begun.display());
                 let ran = run_in(groups, sh(&text, &[]), LONG, &|| true);
                 sender.send(ran.unwrap().ended).unwrap();
             })
@@ -185,7 +183,7 @@ fn none_outlives_the_end_of_all() {
 fn a_command_that_nobody_waits_for_ends() {
     let asked = AtomicBool::new(false);
     let wanted = || !asked.swap(true, Ordering::Relaxed);
-    let ran = run(sh("sleep 3600", &[]), LONG, &wanted).unwrap();
+    let ran = run(sh("sleep 300", &[]), LONG, &wanted).unwrap();
     assert_eq!(ran.ended, Ended::Unwanted);
 }
 

@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn who_says_nothing_is_not_waited_for_without_end() {
-        let (process, channel) = started("read x; exec sleep 1000");
+        let (process, channel) = started("read x; exec sleep 300");
         let hearing = process.hear(&channel, Duration::from_millis(20));
         let found = await_greeting(hearing, REMOTE);
         let timed_out = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
@@ -516,13 +516,13 @@ mod tests {
 
     #[test]
     fn who_is_asked_something_is_waited_for() {
-        let process = started("exec sleep 1000 </dev/null 3</dev/null").0;
+        let process = started("exec sleep 300 </dev/null 3</dev/null").0;
         let channel = UnixStream::pair().unwrap().0;
         let mut hearing = process.hear(&channel, Duration::ZERO);
         assert!(hearing.look().is_err());
         let (_held, terminal) = pseudo_terminal();
         let asking = Command::new("sleep")
-            .arg("1000")
+            .arg("300")
             .stdin(Stdio::from(terminal))
             .spawn()
             .unwrap();
@@ -555,7 +555,7 @@ mod tests {
     #[test]
     fn a_command_that_says_nothing_is_ended() {
         let mut command = Command::new("sleep");
-        let slow = output_within(command.arg("1000"), Duration::from_millis(20));
+        let slow = output_within(command.arg("300"), Duration::from_millis(20));
         assert_eq!(slow.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let mut command = Command::new("echo");
         let said = output_within(command.arg("a"), Duration::from_secs(60));
