@@ -31,16 +31,13 @@ use super::parts::journal_failure;
 use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::temporary;
-use crate::notices::or_without;
 use crate::queue::lock;
+use crate::storage::beneath::make_beneath;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Directory, FileKind};
 
 /// Names of the copy that have the suffix, at most: each is remembered, so that no backup takes it.
 const MOST_BROUGHT: usize = 65_536;
-
-/// Mode of directories that are made for backups beneath the anchor, before the umask.
-const NEW_DIRECTORY_MODE: u32 = 0o777;
 
 /// What to say of what would go where backups are.
 pub(super) const BARRED: &str =
@@ -369,7 +366,7 @@ impl Place {
         }
         let root = match &self.opening {
             Opening::Apart(open, path) => side.destination.faking(open.make_root(path)?),
-            Opening::Beneath(path) => make_beneath(side, path)?,
+            Opening::Beneath(path) => make_beneath(&side.destination.anchor, path)?,
         };
         let notices = Arc::clone(&side.destination.notices);
         let made = Folders::seated((root, Arc::clone(&side.seat)), notices).of_backups();
@@ -397,27 +394,6 @@ impl Place {
         }
         Ok(folder)
     }
-}
-
-/// Makes directories beneath the anchor, each from the one above it, never through a link.
-fn make_beneath(side: &ReceiveSide, path: &TreePath) -> io::Result<Arc<dyn Directory>> {
-    let mut directory = Arc::clone(&side.destination.anchor);
-    for name in path.names() {
-        directory = match directory.open_directory(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                match directory.make_directory(name, NEW_DIRECTORY_MODE) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(error);
-                    }
-                    _ => {}
-                }
-                or_without(directory.sync())?;
-                directory.open_directory(name)?
-            }
-            other => other?,
-        };
-    }
-    Ok(directory)
 }
 
 /// Gives an inode a further name, which replaces what has that; false where the system has or

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_proto::digest::LARGEST_FILE_BYTES;
-use longhaul_proto::manifest::{Timestamp, TreePath};
+use longhaul_proto::manifest::TreePath;
 use longhaul_proto::stream::{STREAM_NAME, StreamPart};
 
 use super::source::{Source, What};
@@ -206,22 +206,6 @@ impl NameList for Coming {
     }
 }
 
-fn status(kind: FileKind, mode: u32, size: u64) -> Status {
-    Status {
-        kind,
-        mode,
-        size,
-        allocated: size,
-        device: 0,
-        inode: 0,
-        modified: Timestamp::default(),
-        owner: Default::default(),
-        changed: Timestamp::default(),
-        names: 1,
-        special: None,
-    }
-}
-
 impl Directory for Pieces {
     fn open_directory(&self, _name: &[u8]) -> io::Result<Arc<dyn Directory>> {
         Err(io::ErrorKind::NotFound.into())
@@ -237,11 +221,11 @@ impl Directory for Pieces {
 
     fn status_of(&self, name: &[u8]) -> io::Result<Status> {
         let size = self.0.piece(name)?.len() as u64;
-        Ok(status(FileKind::File, 0o600, size))
+        Ok(Status::on_no_disk(FileKind::File, 0o600, size))
     }
 
     fn status(&self) -> io::Result<Status> {
-        Ok(status(FileKind::Directory, self.0.mode, 0))
+        Ok(Status::on_no_disk(FileKind::Directory, self.0.mode, 0))
     }
 
     fn list(&self) -> io::Result<Box<dyn NameList>> {
@@ -276,7 +260,11 @@ impl StoredFile for Piece {
     }
 
     fn status(&self) -> io::Result<Status> {
-        Ok(status(FileKind::File, 0o600, self.0.len() as u64))
+        Ok(Status::on_no_disk(
+            FileKind::File,
+            0o600,
+            self.0.len() as u64,
+        ))
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {

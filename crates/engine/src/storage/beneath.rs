@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::Directory;
 use super::posix::PosixDirectory;
 use crate::descriptors;
+use crate::notices::or_without;
 
 /// Who keeps a path beneath its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,9 @@ impl Resolution {
 /// NUL); a [`TreePath`] may have more.
 const CALL_PATH_MAXIMUM: usize = 4095;
 
+/// Mode of directories that are made for a destination or for backups, before the umask.
+const NEW_DIRECTORY_MODE: u32 = 0o777;
+
 /// Opens a directory at a path of any number of names beneath `root`,
 /// following no link on the way.
 ///
@@ -73,6 +77,34 @@ pub fn open_beneath(root: &dyn Directory, path: &TreePath) -> io::Result<Arc<dyn
         },
         _ => walk(root, path),
     }
+}
+
+/// Makes a directory beneath `root`, and those above it, each from the one above; follows no link
+/// on the way. Opens it, also where it is there.
+///
+/// # Errors
+///
+/// As [`Directory::make_directory`], [`Directory::sync`] and [`Directory::open_directory`] for each
+/// name.
+pub fn make_beneath(root: &Arc<dyn Directory>, path: &TreePath) -> io::Result<Arc<dyn Directory>> {
+    let mut directory = Arc::clone(root);
+    for name in path.names() {
+        directory = match directory.open_directory(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match directory.make_directory(name, NEW_DIRECTORY_MODE) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => {}
+                }
+                // Whoever is told that something in it is durable relies on its name too.
+                or_without(directory.sync())?;
+                directory.open_directory(name)?
+            }
+            other => other?,
+        };
+    }
+    Ok(directory)
 }
 
 /// The kernel gives up where names are moved while it resolves; the walk never

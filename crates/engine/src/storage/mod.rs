@@ -85,6 +85,25 @@ pub struct Status {
     pub special: Option<Special>,
 }
 
+impl Status {
+    /// Of what lies on no disk, and belongs to nobody.
+    pub(crate) fn on_no_disk(kind: FileKind, mode: u32, size: u64) -> Status {
+        Status {
+            kind,
+            mode,
+            owner: Ownership::default(),
+            size,
+            allocated: size,
+            device: 0,
+            inode: 0,
+            modified: Timestamp::default(),
+            changed: Timestamp::default(),
+            names: 1,
+            special: None,
+        }
+    }
+}
+
 /// A device, socket or FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special {

@@ -9,13 +9,10 @@ use std::sync::Arc;
 use longhaul_proto::manifest::TreePath;
 
 use super::Directory;
-use super::beneath::open_beneath;
+use super::beneath::{make_beneath, open_beneath};
 use super::following::{FollowingDirectory, Reach};
 use super::posix::PosixDirectory;
 use crate::notices::or_without;
-
-/// Mode of directories that are made for a destination, before the umask.
-const NEW_DIRECTORY_MODE: u32 = 0o777;
 
 /// Opens the directories that users name.
 pub trait OpenRoot: Send + Sync {
@@ -123,28 +120,10 @@ impl OpenRoot for Confined {
     }
 
     fn make_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
-        let mut directory = Arc::clone(&self.0);
-        let Some(path) = Confined::prove(path)? else {
-            return Ok(directory);
-        };
-        for name in path.names() {
-            directory = match directory.open_directory(name) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    match directory.make_directory(name, NEW_DIRECTORY_MODE) {
-                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                            return Err(error);
-                        }
-                        _ => {}
-                    }
-                    // Whoever is told that something in it is durable relies on
-                    // its name too.
-                    or_without(directory.sync())?;
-                    directory.open_directory(name)?
-                }
-                other => other?,
-            };
+        match Confined::prove(path)? {
+            None => Ok(Arc::clone(&self.0)),
+            Some(path) => make_beneath(&self.0, &path),
         }
-        Ok(directory)
     }
 }
 

@@ -277,16 +277,8 @@ impl Read for Hearing<'_> {
 pub fn output_within(command: &mut Command, patience: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let mut output = Vec::new();
-    let result = match child.stdout.take() {
-        Some(pipe) => read_until(pipe, until, &mut output),
-        None => Ok(()),
-    };
-    // One that has ended is not hurt by it, and one that only closed its output is
-    // not waited for.
-    let _ = child.kill();
-    child.wait()?;
-    result.map(|()| output)
+    let pipe = child.stdout.take();
+    hear_until(child, pipe, until)
 }
 
 /// What a command says on standard error; ended where that takes too long.
@@ -297,11 +289,20 @@ pub fn output_within(command: &mut Command, patience: Duration) -> io::Result<Ve
 pub fn errors_within(command: &mut Command, patience: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let pipe = child.stderr.take();
+    hear_until(child, pipe, until)
+}
+
+/// What a process says by one of its pipes; it has ended afterwards.
+fn hear_until(
+    mut child: Child,
+    pipe: Option<impl Read + AsFd>,
+    until: Instant,
+) -> io::Result<Vec<u8>> {
     let mut said = Vec::new();
-    let result = match child.stderr.take() {
-        Some(pipe) => read_until(pipe, until, &mut said),
-        None => Ok(()),
-    };
+    let result = pipe.map_or(Ok(()), |pipe| read_until(pipe, until, &mut said));
+    // One that has ended is not hurt by it, and one that only closed its output is
+    // not waited for.
     let _ = child.kill();
     child.wait()?;
     result.map(|()| said)
