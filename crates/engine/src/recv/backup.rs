@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::backup::Backup;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
@@ -23,7 +23,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
 pub use place::real;
-use place::{beneath, downwards};
+use place::{beneath, downwards, make_beneath};
 
 use super::ReceiveSide;
 use super::folders::{Folder, Folders};
@@ -32,7 +32,6 @@ use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::temporary;
 use crate::queue::lock;
-use crate::storage::beneath::make_beneath;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Directory, FileKind};
 
@@ -58,6 +57,8 @@ pub struct Backups {
 struct Place {
     opening: Opening,
     folders: Mutex<Option<Arc<Folders>>>,
+    /// Its name, or one on the way to it, was not made durable: the error's number.
+    unsynced: OnceLock<i32>,
 }
 
 /// How it is opened.
@@ -171,6 +172,7 @@ impl Backups {
             place: Some(Place {
                 opening,
                 folders: Mutex::default(),
+                unsynced: OnceLock::new(),
             }),
             ..Backups::beside(asked)
         })
@@ -366,7 +368,7 @@ impl Place {
         }
         let root = match &self.opening {
             Opening::Apart(open, path) => side.destination.faking(open.make_root(path)?),
-            Opening::Beneath(path) => make_beneath(&side.destination.anchor, path)?,
+            Opening::Beneath(path) => make_beneath(&side.destination.anchor, path, &self.unsynced)?,
         };
         let notices = Arc::clone(&side.destination.notices);
         let made = Folders::seated((root, Arc::clone(&side.seat)), notices).of_backups();
@@ -562,8 +564,9 @@ impl ReceiveSide {
     pub(super) fn move_back(&self, directory: &dyn Directory, (name, kept): (&[u8], &Kept)) {
         if is_free(directory, name) {
             let there = kept.folder.directory();
-            // Where that fails it is what the backup is.
+            // Where that fails it is what the backup is. A power cut may undo it alone until then.
             let _ = there.rename(&kept.name, directory, name);
+            let _ = directory.sync();
         }
     }
 }

@@ -1,6 +1,17 @@
 //! Where a directory for backups lies, by its path and the destination's.
 
+use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use longhaul_proto::manifest::TreePath;
+use rustix::io::Errno;
+
+use crate::notices::or_without;
+use crate::storage::Directory;
+
+/// Mode of directories that are made for backups beneath the anchor, before the umask.
+const NEW_DIRECTORY_MODE: u32 = 0o777;
 
 /// The names of a path that only leads downwards; `None` if it may lead elsewhere.
 pub(super) fn downwards(path: &[u8]) -> Option<Vec<&[u8]>> {
@@ -54,4 +65,39 @@ pub fn real(path: &Path) -> PathBuf {
         }
     }
     real
+}
+
+/// Makes directories beneath the anchor, each from the one above it, never through a link. Their
+/// names are durable afterwards; where one once was not, `unsynced` says so, and no later sync is
+/// believed: it succeeds although that name is lost.
+pub(super) fn make_beneath(
+    anchor: &Arc<dyn Directory>,
+    path: &TreePath,
+    unsynced: &OnceLock<i32>,
+) -> io::Result<Arc<dyn Directory>> {
+    if let Some(number) = unsynced.get() {
+        return Err(io::Error::from_raw_os_error(*number));
+    }
+    let mut directory = Arc::clone(anchor);
+    for name in path.names() {
+        let below = match directory.open_directory(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match directory.make_directory(name, NEW_DIRECTORY_MODE) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error);
+                    }
+                    _ => {}
+                }
+                directory.open_directory(name)?
+            }
+            other => other?,
+        };
+        // One that is there may be of a run that was killed before this.
+        or_without(directory.sync()).inspect_err(|error| {
+            let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            let _ = unsynced.set(number);
+        })?;
+        directory = below;
+    }
+    Ok(directory)
 }
