@@ -10,6 +10,8 @@
 //!   listed before it is made.
 
 mod place;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::io;

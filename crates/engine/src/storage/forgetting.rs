@@ -126,6 +126,16 @@ impl ForgettingStorage {
         self.lock().faults.syncs_until_failure = Some(count);
     }
 
+    /// The next rename but `count` (0: the next) fails, and changes nothing.
+    pub fn fail_rename_after(&self, count: u64) {
+        self.lock().faults.renames_until_failure = Some(count);
+    }
+
+    /// Whether the failure of [`ForgettingStorage::fail_rename_after`] is still to come.
+    pub fn has_rename_fault(&self) -> bool {
+        self.lock().faults.renames_until_failure.is_some()
+    }
+
     /// The next sync of a directory but `count` (0: the next) finds that its file system went
     /// down: nothing is kept from then on, and nothing can be changed. Each kind of file system
     /// calls further syncs a success, see [`Down`].
@@ -159,6 +169,11 @@ impl ForgettingStorage {
     /// From now on names that differ in the case of ASCII letters are one.
     pub fn fold_case(&self) {
         self.lock().folds_case = true;
+    }
+
+    /// From now on an inode may have several names; before, no further one can be made.
+    pub fn allow_links(&self) {
+        self.lock().has_links = true;
     }
 
     /// Runs something just before the next `sync_all` of a file: what another

@@ -63,6 +63,7 @@ pub(super) struct Faults {
     pub(super) power_lost_at: Option<u64>,
     pub(super) room_bytes: Option<u64>,
     pub(super) syncs_until_failure: Option<u64>,
+    pub(super) renames_until_failure: Option<u64>,
     pub(super) directory_syncs_until_down: Option<(u64, Down)>,
 }
 
@@ -83,6 +84,8 @@ pub(super) struct Disk {
     pub(super) down: Option<Down>,
     pub(super) refuses_direct: bool,
     pub(super) folds_case: bool,
+    /// An inode may have several names.
+    pub(super) has_links: bool,
     /// By inode: the open file that holds its lock.
     pub(super) locks: HashMap<u64, u64>,
     pub(super) next_handle: u64,
@@ -102,6 +105,7 @@ impl Disk {
             down: None,
             refuses_direct: false,
             folds_case: false,
+            has_links: false,
             locks: HashMap::new(),
             next_handle: 0,
         };
@@ -222,9 +226,21 @@ impl Disk {
             inode,
             modified: node.metadata.modified,
             changed: node.changed,
-            names: 1,
+            names: self.count_names(inode),
             special: None,
         })
+    }
+
+    fn count_names(&self, inode: u64) -> u64 {
+        if !self.has_links {
+            return 1;
+        }
+        let directories = self.nodes.values().filter_map(|node| match &node.body {
+            Body::Directory(names) => Some(&names.seen),
+            _ => None,
+        });
+        let all = directories.flat_map(NameMap::values);
+        all.filter(|named| **named == inode).count() as u64
     }
 
     fn add_node(&mut self, body: Body, mode: u32) -> u64 {
@@ -286,6 +302,34 @@ impl Disk {
             NameChange::goes(from.0, from.1, inode),
             NameChange::appears(to.0, to.1, inode),
         ])
+    }
+
+    /// What has a name gets a further one.
+    pub(super) fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        if !self.has_links {
+            return Err(system_error(Errno::OPNOTSUPP));
+        }
+        let inode = self.find(from.0, from.1)?;
+        if self.node(inode)?.kind() == FileKind::Directory {
+            return Err(system_error(Errno::PERM));
+        }
+        if self.find(to.0, to.1).is_ok() {
+            return Err(system_error(Errno::EXIST));
+        }
+        self.node_mut(inode)?;
+        self.change(vec![NameChange::appears(to.0, to.1, inode)])
+    }
+
+    /// Whether a rename fails that was to.
+    pub(super) fn check_rename(&mut self) -> io::Result<()> {
+        let Some(count) = self.faults.renames_until_failure else {
+            return Ok(());
+        };
+        self.faults.renames_until_failure = count.checked_sub(1);
+        match count {
+            0 => Err(system_error(Errno::IO)),
+            _ => Ok(()),
+        }
     }
 
     /// A process with the file open sees by its time of change that a name is gone.
@@ -413,6 +457,7 @@ impl Disk {
         let mut chance = Random::new(seed);
         let mut after = Disk::new();
         after.folds_case = self.folds_case;
+        after.has_links = self.has_links;
         after.next_inode = self.next_inode;
         after.steps = self.steps;
         // In the order of inodes, so that one seed gives one outcome.

@@ -154,6 +154,7 @@ impl Directory for OpenDirectory {
         let target = target.ok_or(system_error(Errno::XDEV))?;
         let mut disk = self.storage.lock();
         disk.check_power()?;
+        disk.check_rename()?;
         disk.rename((self.inode, from), (target.inode, to))?;
         disk.step()
     }
@@ -164,6 +165,15 @@ impl Directory for OpenDirectory {
             true => Err(system_error(Errno::EXIST)),
             false => self.rename(from, target, to),
         }
+    }
+
+    fn link(&self, name: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        let target = target.as_any().downcast_ref::<OpenDirectory>();
+        let target = target.ok_or(system_error(Errno::XDEV))?;
+        let mut disk = self.storage.lock();
+        disk.check_power()?;
+        disk.link((self.inode, name), (target.inode, to))?;
+        disk.step()
     }
 
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {

@@ -149,6 +149,43 @@ fn a_rename_between_directories_needs_both_synced() {
     assert_eq!(outcomes(&storage, look), [Some(vec![0, 1])].into());
 }
 
+/// A further name is made and lost as any, and ends with the others only as the last one.
+#[test]
+fn an_inode_has_several_names_where_that_is_allowed() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    durable_file(&root, b"a", b"data");
+    assert!(root.link(b"a", &*root, b"b").is_err());
+    storage.allow_links();
+    root.link(b"a", &*root, b"b").unwrap();
+    assert!(root.link(b"a", &*root, b"b").is_err());
+    let [a, b] = [b"a", b"b"].map(|name| root.status_of(name).unwrap());
+    assert_eq!((a.inode, a.names, b.names), (b.inode, 2, 2));
+    let expected = [None, Some(b"data".to_vec())].into();
+    assert_eq!(outcomes(&storage, |root| read(root, b"b")), expected);
+    // Of two names of one inode none is renamed.
+    root.rename(b"a", &*root, b"b").unwrap();
+    assert!(read(&root, b"a").is_some());
+    root.sync().unwrap();
+    root.remove_file(b"a").unwrap();
+    let expected = [Some(b"data".to_vec())].into();
+    assert_eq!(outcomes(&storage, |root| read(root, b"b")), expected);
+    assert_eq!(root.status_of(b"b").unwrap().names, 1);
+    assert_eq!(storage.kill().root().status_of(b"b").unwrap().names, 1);
+}
+
+#[test]
+fn a_rename_fails_that_was_to_and_changes_nothing() {
+    let storage = ForgettingStorage::new();
+    let root = storage.root();
+    durable_file(&root, b"a", b"data");
+    storage.fail_rename_after(1);
+    root.rename(b"a", &*root, b"b").unwrap();
+    assert!(storage.has_rename_fault() && root.rename(b"b", &*root, b"c").is_err());
+    assert!(read(&root, b"b").is_some() && !storage.has_rename_fault());
+    root.rename(b"b", &*root, b"c").unwrap();
+}
+
 #[test]
 fn a_directory_is_a_name_like_any() {
     let storage = ForgettingStorage::new();

@@ -1,0 +1,95 @@
+//! What no schedule of a whole copy shows: a name of the copy is noted while a backup is made.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use longhaul_proto::backup::Backup;
+use longhaul_proto::handshake::Landing;
+use longhaul_proto::manifest::TreePath;
+
+use super::Backups;
+use crate::recv::ReceiveSide;
+use crate::recv::landing::{Arrival, Destination, Missing};
+use crate::storage::forgetting::ForgettingStorage;
+use crate::storage::roots::OpenRoot;
+use crate::storage::{Creation, DataMode, Directory};
+
+/// One directory, whatever path is asked for.
+struct OnlyRoot(Arc<dyn Directory>);
+
+impl OpenRoot for OnlyRoot {
+    fn open_root(&self, _: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
+        Ok(self.0.clone())
+    }
+
+    fn open_following(&self, path: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
+        self.open_root(path)
+    }
+
+    fn make_root(&self, path: &std::path::Path) -> std::io::Result<Arc<dyn Directory>> {
+        self.open_root(path)
+    }
+}
+
+fn receiver(root: &Arc<dyn Directory>) -> ReceiveSide {
+    let asked = Backup {
+        suffix: b"~".to_vec().into(),
+        directory: None,
+    };
+    let (root, arrival) = (OnlyRoot(root.clone()), Arrival::of_tests());
+    let there = Destination::open(&root, b"there/", Landing::Within, Missing::Make, arrival);
+    let there = there.unwrap().keeping_backups(Backups::beside(&asked));
+    there.take().unwrap();
+    ReceiveSide::new(there)
+}
+
+fn write(root: &Arc<dyn Directory>, name: &[u8]) {
+    let file = root.create_file(name, Creation::New, DataMode::Buffered);
+    file.unwrap().write_at(name, 0).unwrap();
+}
+
+fn read(root: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {
+    let file = root.open_file(name, DataMode::Buffered).ok()?;
+    let mut bytes = vec![0; file.status().unwrap().size as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    Some(bytes)
+}
+
+/// The other end tells of a name of the copy once it is known that a backup gets it: without
+/// further names nothing was renamed by then, and nothing is.
+#[test]
+fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
+    let disk = ForgettingStorage::new();
+    let root = disk.root();
+    for name in [&b"file"[..], b"file~"] {
+        write(&root, name);
+    }
+    let side = receiver(&root);
+    let [file, beside] = [&b"file"[..], b"file~"].map(|name| TreePath::new(name).unwrap());
+    for is_noted in [true, false] {
+        let mut kept = side.keep_replaced(&[(side.folders.anchor(), &file)]);
+        let kept = kept.pop().unwrap().unwrap();
+        if is_noted {
+            side.destination.backups.as_ref().unwrap().note(&beside);
+        }
+        let moved = side.destination.while_owned(|| {
+            let place = (file.name(), kept.as_ref());
+            side.make_way(&*root, place)
+        });
+        let moved = moved.unwrap();
+        match is_noted {
+            true => {
+                let error = moved.unwrap_err().to_string();
+                assert!(error.contains("run it again"), "{error}");
+                assert_eq!(read(&root, b"file").unwrap(), b"file");
+            }
+            // The next run has another name for it.
+            false => {
+                assert!(moved.unwrap());
+                assert_eq!(read(&root, b"file~~").unwrap(), b"file");
+            }
+        }
+        assert_eq!(read(&root, b"file~").unwrap(), b"file~");
+    }
+}
