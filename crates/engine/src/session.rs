@@ -368,7 +368,7 @@ pub struct Transfer {
     /// for the codec could take all the room for its output.
     pub(crate) coded: BufferPool,
     pub(crate) counters: Counters,
-    /// Blocks that may wait for streams at most, where that is fewer than usual.
+    /// Bytes of blocks that may wait for streams at most, where that is fewer than usual.
     most_prepared: AtomicU64,
     side: Side,
     began: Instant,
