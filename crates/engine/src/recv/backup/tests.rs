@@ -56,7 +56,7 @@ fn read(root: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The other end tells of a name of the copy once it is known that a backup gets it: without
+/// The other end reports a name of the copy once it is known that a backup gets it: without
 /// further names nothing was renamed by then, and nothing is.
 #[test]
 fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
