@@ -1,32 +1,48 @@
-//! Looks at many names: one after the other if each takes microseconds, many at once if each is a
-//! round trip to the server of the file system.
+//! Does one operation on many files or names: one after the other if each takes microseconds, many
+//! at once if each is a round trip to the server of the file system.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What takes no longer is done sooner by one thread than by several.
+/// An operation counts as slow if it takes longer. One thread does faster ones sooner than several.
 const SLOW: Duration = Duration::from_micros(200);
 
-/// Threads that look at once.
+/// Threads that work at once, unless a [`Pace`] has another number.
 const THREADS: usize = 16;
 
-/// Names worth the threads.
+/// Fewer files or names than this are not worth threads.
 const FEW: usize = 4;
 
-/// Of the latest 32 this many are slow where the file system is: a thread that had to wait for a
-/// processor now and then is none.
+/// A file system counts as slow if at least this many of its last 32 operations were slow. Fewer
+/// can be caused by a busy CPU.
 const MOSTLY: u32 = 24;
 
-/// How long looks take of late.
-#[derive(Debug, Default)]
+/// How long recent operations took.
+#[derive(Debug)]
 pub struct Pace {
+    /// Threads that work at once if operations are slow.
+    threads: usize,
     /// A bit for each, the latest lowest: whether it was slow. Threads that share it may
     /// overwrite each other's.
     latest: AtomicU32,
 }
 
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace::with_threads(THREADS)
+    }
+}
+
 impl Pace {
+    /// With this many threads, at least 1, if operations are slow.
+    pub fn with_threads(threads: usize) -> Pace {
+        Pace {
+            threads,
+            latest: AtomicU32::new(0),
+        }
+    }
+
     /// Whether it is worth while to look at many at once.
     pub fn is_slow(&self) -> bool {
         self.latest.load(Ordering::Relaxed).count_ones() >= MOSTLY
@@ -34,8 +50,9 @@ impl Pace {
 
     /// Looks at each, and gives what was found in their order.
     pub fn look<T: Sync, R: Send + Sync>(&self, at: &[T], look: impl Fn(&T) -> R + Sync) -> Vec<R> {
-        let at_once = self.is_slow() && at.len() >= FEW;
-        each(at, at_once, |one| self.time(|| look(one)))
+        let many = self.is_slow() && at.len() >= FEW;
+        let threads = if many { self.threads } else { 1 };
+        each_by(threads, at, |one| self.time(|| look(one)))
     }
 
     /// Looks once, and notes how long that takes.
@@ -56,7 +73,17 @@ pub(crate) fn each<T: Sync, R: Send + Sync>(
     at_once: bool,
     look: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    if !at_once {
+    let threads = if at_once { THREADS } else { 1 };
+    each_by(threads, at, look)
+}
+
+/// The same, with at most this many threads.
+fn each_by<T: Sync, R: Send + Sync>(
+    threads: usize,
+    at: &[T],
+    look: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    if threads <= 1 {
         return at.iter().map(look).collect();
     }
     let found: Vec<OnceLock<R>> = at.iter().map(|_| OnceLock::new()).collect();
@@ -68,7 +95,7 @@ pub(crate) fn each<T: Sync, R: Send + Sync>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..THREADS.min(at.len()) {
+        for _ in 1..threads.min(at.len()) {
             let started = std::thread::Builder::new()
                 .name("look".into())
                 .spawn_scoped(scope, work);

@@ -66,6 +66,7 @@ use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
 use crate::shell::Words;
 use crate::storage::DataMode;
+use crate::storage::together::SYNCS_AT_ONCE;
 use announced::Announced;
 use asked::Asked;
 use commands::Committed;
@@ -159,7 +160,7 @@ impl ReceiveSide {
             decoders: Mutex::default(),
             uses: CodecUses::default(),
             discarding: Discarding::default(),
-            syncs: Pace::default(),
+            syncs: Pace::with_threads(SYNCS_AT_ONCE),
             renames: Pace::default(),
             commands: Queue::bounded(commands::MOST_WAITING),
             filtering: Queue::bounded(filter::MOST_WAITING),

@@ -13,8 +13,8 @@ use longhaul_units::Random;
 use super::{Limit, Sample, in_threads, timed};
 use crate::looks::Pace;
 use crate::storage::posix::PosixDirectory;
-use crate::storage::together::sync_together;
-use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
+use crate::storage::together::{SYNCS_AT_ONCE, start_writeback, sync_together};
+use crate::storage::{Creation, DataMode, Directory, StoredFile};
 
 /// How the name of the directory begins; what is found under such a name is not
 /// a user's.
@@ -131,13 +131,13 @@ fn write_files(
         match job {
             SmallJob::SyncEach => file.sync_all()?,
             SmallJob::SyncTogether => {
-                file.advise(Advice::StartWriteback, 0, 0);
+                start_writeback(&*file, FILE_BYTES);
                 open.push(file);
             }
             SmallJob::Create | SmallJob::Open => {}
         }
     }
-    sync_together(&open, &Pace::default())
+    sync_together(&open, &Pace::with_threads(SYNCS_AT_ONCE))
         .into_iter()
         .collect::<io::Result<()>>()?;
     match job {

@@ -26,6 +26,7 @@ use crate::journal::gate::create_held;
 use crate::journal::{JournalError, temporary};
 use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Transfer};
+use crate::storage::together::start_writeback;
 use crate::storage::{Advice, DataMode, Special, StoredFile};
 
 /// Files of a pack that are larger than this are copied once more, to aligned memory for direct
@@ -533,7 +534,7 @@ fn stage_file(
         return Err(error);
     }
     if file.data_mode() == DataMode::Buffered {
-        file.advise(Advice::StartWriteback, 0, data.len() as u64);
+        start_writeback(&*file, data.len() as u64);
     }
     Ok(Some(file))
 }

@@ -121,17 +121,14 @@ fn start_writeback(file: BorrowedFd<'_>, start: u64, length: u64) {
     };
 }
 
-/// Writes dirty pages of a file and waits for them, and for those that are on
-/// their way.
+/// Waits for the pages of a file that are being written. Pages that are only dirty stay so.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "rustix has no sync_file_range")]
 pub(super) fn wait_written(file: BorrowedFd<'_>) -> io::Result<()> {
-    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let wait = libc::SYNC_FILE_RANGE_WAIT_BEFORE;
     loop {
         // SAFETY: the descriptor is borrowed and so open; no memory is touched.
-        let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) };
+        let result = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, wait) };
         match result {
             0 => return Ok(()),
             _ => match io::Error::last_os_error() {

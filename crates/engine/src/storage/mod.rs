@@ -275,12 +275,13 @@ pub trait StoredFile: Send + Sync {
         None
     }
 
-    /// Waits until what was written has left the page cache. That makes nothing
-    /// durable.
+    /// Waits for the data that the kernel is writing back, and does not start to write more. That
+    /// makes no data durable.
     ///
     /// # Errors
     ///
-    /// Where writing it failed, as [`StoredFile::sync_data`].
+    /// If data could not be written, as [`StoredFile::sync_data`]. Each failure is reported
+    /// once.
     fn wait_written(&self) -> io::Result<()> {
         Ok(())
     }

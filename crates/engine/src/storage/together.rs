@@ -1,34 +1,51 @@
-//! Many small files made durable at the price of a few.
+//! Makes many small files durable with few flushes of the disk's cache.
 //!
-//! `fsync` of each of a thousand new files is a thousand flushes of the disk's cache, though the
-//! first one's journal commit held them all. `syncfs` is one, with the same promise. But it also
-//! writes what others have dirty on that file system, and waits for it. So it is used if little is
-//! dirty, on file systems where it was measured to be faster, and for enough files to pay off.
+//! `fsync` of each of a thousand new files flushes the cache a thousand times. `syncfs` flushes it
+//! once, with the same promise. But it also writes the dirty data of all other programs on that
+//! file system, and waits for them. So it is used only if little is dirty, on file systems where
+//! it was measured to be faster, and for enough files to pay off.
 //!
-//! Data errors are still found file by file: each file's pages are waited for first, which reports
-//! the error on that open file. `syncfs` reports those of the whole file system only since Linux
-//! 5.8.
+//! The kernel writes many small files at a lower price if it may choose when. So files below
+//! [`LEAST_STARTED_BYTES`] stay dirty until the sync, which writes them all.
+//!
+//! Errors of data are still found file by file: after the sync each open file reports its own.
+//! `syncfs` reports those of the whole file system only since Linux 5.8.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use super::StoredFile;
+use super::{Advice, StoredFile};
 use crate::looks::Pace;
 use crate::notices::is_refusal;
 
-/// Fewer files than this are synced one by one: a `syncfs` costs what a few
-/// flushes do, and disturbs others.
+/// Fewer files than this are synced one by one: a `syncfs` costs as much as a few
+/// flushes, and disturbs other programs.
 const FEWEST_TOGETHER: usize = 8;
 
-/// Dirty bytes of this host beyond which everybody's would be waited for too
-/// long: a slow disk of 100 MB/s has written them in a third of a second.
+/// Dirty bytes of this host above which `syncfs` would wait too long for other
+/// programs: a slow disk of 100 MB/s writes them in a third of a second.
 const MOST_DIRTY_BYTES: u64 = 32 << 20;
 
+/// Files of at least this size are written as soon as they are complete. A batch of 1,024
+/// smaller files has at most 16 MiB of dirty data, half of [`MOST_DIRTY_BYTES`].
+const LEAST_STARTED_BYTES: u64 = 16 << 10;
+
+/// Files that are synced at a time if each sync is slow. Syncs that wait at the same time share
+/// a flush of the disk's cache.
+pub const SYNCS_AT_ONCE: usize = 64;
+
+/// Starts to write the data of a complete file, unless it is so small that the sync of its batch
+/// does that at a lower price. `length` is the file's size in bytes.
+pub fn start_writeback(file: &dyn StoredFile, length: u64) {
+    if length >= LEAST_STARTED_BYTES {
+        file.advise(Advice::StartWriteback, 0, length);
+    }
+}
+
 /// Makes data and metadata of files durable, as [`StoredFile::sync_all`] of each
-/// would; one result for each. Begin their writeback before
-/// ([`super::Advice::StartWriteback`]). Where each takes long, as over a network, many are
-/// synced at once.
+/// would. Returns one result for each file, in their order. Call [`start_writeback`] for each
+/// file before. If each sync takes long, as over a network, many are done at once.
 pub fn sync_together(files: &[Arc<dyn StoredFile>], pace: &Pace) -> Vec<io::Result<()>> {
     sync_with(files, pace, little_is_dirty)
 }
@@ -48,9 +65,12 @@ fn sync_with(
         if together && sync_group(files, &group, &mut results, &may) {
             continue;
         }
-        // Those that failed keep their error.
+        // A file that failed keeps its error.
         let left = group.into_iter().filter(|index| results[*index].is_ok());
         let left: Vec<usize> = left.collect();
+        for index in &left {
+            files[*index].advise(Advice::StartWriteback, 0, 0);
+        }
         let synced = pace.look(&left, |index| files[*index].sync_all());
         for (index, synced) in left.into_iter().zip(synced) {
             results[index] = synced;
@@ -59,22 +79,35 @@ fn sync_with(
     results
 }
 
-/// False where each file is still to be synced by itself.
+/// Syncs the file system of a group. Returns false if each file is still to be synced by itself.
 fn sync_group(
     files: &[Arc<dyn StoredFile>],
     group: &[usize],
     results: &mut [io::Result<()>],
     may: impl Fn() -> bool,
 ) -> bool {
-    for &index in group {
-        results[index] = match files[index].wait_written() {
-            // A sandbox may not know the call, or a file system.
-            Err(error) if is_refusal(&error) => return false,
-            waited => waited,
-        };
+    // First those whose writeback was started: else they would count as dirty.
+    if !wait_for_group(files, group, results) {
+        return false;
     }
-    // Asked only now: what was waited for is not dirty any more.
-    may() && files[group[0]].sync_device().is_ok()
+    may() && files[group[0]].sync_device().is_ok() && wait_for_group(files, group, results)
+}
+
+/// Waits for the data of each file that are being written, and keeps its first error. Returns
+/// false if the file system or a sandbox refuses the call.
+fn wait_for_group(
+    files: &[Arc<dyn StoredFile>],
+    group: &[usize],
+    results: &mut [io::Result<()>],
+) -> bool {
+    for &index in group {
+        match files[index].wait_written() {
+            Err(error) if is_refusal(&error) => return false,
+            Err(error) if results[index].is_ok() => results[index] = Err(error),
+            _ => {}
+        }
+    }
+    true
 }
 
 /// Whether little is dirty or being written on the whole host: of a single file
