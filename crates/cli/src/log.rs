@@ -6,10 +6,12 @@ use std::io;
 use clap::ValueEnum;
 use longhaul_engine::clock;
 use longhaul_transfer::console::one_line;
+use longhaul_transfer::log_writer::LogWriter;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -59,9 +61,20 @@ pub fn start_far_side() {
 }
 
 fn install(format: LogFormat, level: LogLevel, stamped: bool) {
+    // A job and the far side of SSH replace their standard error while they run, so they write at
+    // once. So does a daemon without a thread for it.
+    let queued = stamped
+        .then(|| LogWriter::install(format == LogFormat::Json).ok())
+        .flatten();
+    let writer = match queued {
+        Some(writer) => BoxMakeWriter::new(writer),
+        None => BoxMakeWriter::new(io::stderr),
+    };
     let builder = tracing_subscriber::fmt()
         .with_max_level(level.level())
-        .with_writer(io::stderr);
+        // An error about the log would go to standard error too.
+        .log_internal_errors(false)
+        .with_writer(writer);
     // Each process installs one, once.
     match format {
         LogFormat::Text => builder.event_format(Lines { stamped }).init(),

@@ -6,7 +6,6 @@ mod heap;
 mod log;
 mod messages;
 mod report;
-mod signals;
 
 use std::process::ExitCode;
 
@@ -18,19 +17,23 @@ fn main() -> ExitCode {
     heap::share_where_limited();
     console::install(messages::Terminal);
     if let Some(text) = Arguments::short_help() {
-        messages::write_output(text.as_bytes());
+        messages::write_output(text);
         messages::leave(messages::after_output(messages::Exit::Done));
     }
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Where even the terminal is gone there is nobody to tell.
-            let _ = error.print();
-            return if error.use_stderr() {
-                messages::Exit::Usage.into()
-            } else {
-                ExitCode::SUCCESS
+            let exit = match error.use_stderr() {
+                true => messages::Exit::Usage,
+                false => messages::Exit::Done,
             };
+            let text = error.render().to_string();
+            match messages::harmless(&text) {
+                shown if shown == text => messages::note_output(exit, error.print()),
+                // A name that somebody else chose, as of a file by a wildcard.
+                shown => messages::write_error(&shown),
+            }
+            messages::leave(messages::after_output(exit));
         }
     };
     // What runs in a lab has the limits of whoever called.

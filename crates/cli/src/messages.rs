@@ -3,8 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-pub use longhaul_transfer::console::{Console, harmless, one_line};
+pub use longhaul_transfer::console::{Console, escaped_json, harmless, one_line};
 pub use longhaul_transfer::stop::{Exit, Stop};
 
 /// A progress line is on the terminal and has to be cleared first.
@@ -36,18 +37,39 @@ pub fn clear_line() {
 /// Why standard output did not take everything.
 static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
 
-/// Writes to standard output. A reader that went away (`head`) is no failure; [`after_output`]
-/// reports any other at the end.
-pub fn write_output(bytes: &[u8]) {
-    let output = std::io::stdout();
-    // Names and what other hosts say of themselves are part of it.
-    let shown = output
-        .is_terminal()
-        .then(|| harmless(&String::from_utf8_lossy(bytes)));
-    let bytes = shown.as_ref().map_or(bytes, |text| text.as_bytes());
-    let mut output = output.lock();
-    let written = output.write_all(bytes).and_then(|()| output.flush());
+/// Writes text to standard output, without what would move a terminal's cursor: names, and what
+/// other hosts say of themselves, are part of it.
+pub fn write_output(text: &str) {
+    write_bytes(harmless(text).as_bytes());
+}
+
+/// Writes a line of JSON to standard output. It has the same value for programs.
+pub fn print_json(json: &impl std::fmt::Display) {
+    write_bytes((escaped_json(&format!("{json}")) + "\n").as_bytes());
+}
+
+/// Writes names to standard output: to programs as they are.
+pub fn write_names(names: &[u8]) {
+    match std::io::stdout().is_terminal() {
+        true => write_output(&String::from_utf8_lossy(names)),
+        false => write_bytes(names),
+    }
+}
+
+/// A reader that went away (`head`) is no failure; [`after_output`] reports any other at the end.
+fn write_bytes(bytes: &[u8]) {
+    let mut output = std::io::stdout().lock();
+    note_output(
+        Exit::Done,
+        output.write_all(bytes).and_then(|()| output.flush()),
+    );
+}
+
+/// Keeps why standard output did not take something, for [`after_output`]. Of a command line that
+/// makes no sense nothing is written there.
+pub fn note_output(exit: Exit, written: std::io::Result<()>) {
     if let Err(error) = written
+        && exit == Exit::Done
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
         let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,10 +91,8 @@ pub fn write_error_line(line: &str) {
 
 /// A line on standard output, as `println!`, which panics where that fails.
 macro_rules! print_line {
-    () => { $crate::messages::write_output(b"\n") };
-    ($($part:tt)*) => {
-        $crate::messages::write_output((format!($($part)*) + "\n").as_bytes())
-    };
+    () => { $crate::messages::write_output("\n") };
+    ($($part:tt)*) => { $crate::messages::write_output(&(format!($($part)*) + "\n")) };
 }
 pub(crate) use print_line;
 
@@ -92,12 +112,16 @@ pub fn after_output(exit: Exit) -> Exit {
     }
 }
 
+/// How long the last lines of a log may take: their reader may stand still.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
 /// Ends the process at once, as all of what it wrote is flushed. `exit` would first
 /// let the cryptography library (AWS-LC) take down its source of random numbers,
 /// which aborts the process where another thread is just about to use it. Commands that run for
 /// files are ended before.
 pub fn leave(exit: Exit) -> ! {
     longhaul_engine::shell::end_all();
+    longhaul_transfer::log_writer::flush(LAST_LINES);
     signal_hook::low_level::exit(i32::from(exit.code()))
 }
 
@@ -143,8 +167,9 @@ impl Console for Terminal {
     }
 
     fn pass_on(&self, bytes: &[u8]) {
-        // As `write_error`.
-        let _ = std::io::stderr().write_all(bytes);
+        // ssh itself ends its lines with a carriage return.
+        let lines = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
+        write_error(&harmless(&lines));
     }
 
     fn can_ask(&self) -> bool {

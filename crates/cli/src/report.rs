@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 
 use crate::heap;
 use crate::messages::{
-    Exit, Stop, clear_line, leave, print_line, say, write_error_line, write_output,
+    Exit, Stop, clear_line, leave, print_json, say, write_error_line, write_names,
 };
-use crate::signals::at_signal;
+use longhaul_transfer::signals::at_signal;
 
 /// How a command reports.
 pub struct Report {
@@ -250,11 +250,6 @@ impl Observer for Report {
     }
 }
 
-/// One object of `--json`.
-fn print_json(value: &Value) {
-    print_line!("{value}");
-}
-
 /// How far a transfer is, for programs.
 fn progress_json(progress: &Progress) -> Value {
     with_heap(json::progress(progress))
@@ -273,7 +268,7 @@ fn with_heap(mut value: Value) -> Value {
 fn name(what: &[u8], path: &TreePath, end: &[u8]) {
     clear_line();
     match std::io::stdout().is_terminal() {
-        true => write_output(&[what, path.to_string().as_bytes(), end, b"\n"].concat()),
-        false => write_output(&[what, path.as_bytes(), end, b"\n"].concat()),
+        true => write_names(&[what, path.to_string().as_bytes(), end, b"\n"].concat()),
+        false => write_names(&[what, path.as_bytes(), end, b"\n"].concat()),
     }
 }

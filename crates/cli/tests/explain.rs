@@ -375,3 +375,80 @@ fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
         assert!(other.0 <= 4 && other.1 < 6, "{way}: {other:?}");
     }
 }
+
+#[test]
+fn files_of_the_state_that_are_none_hold_up_no_command() {
+    let place = tempfile::tempdir().unwrap();
+    dataset(place.path());
+    let state = place.path().join("state");
+    let own = state.join("longhaul");
+    fs::create_dir_all(own.join("jobs/0a1b2c3e")).unwrap();
+    fs::create_dir_all(own.join("started")).unwrap();
+    let fifo = |name: &str| {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, own.join(name), kind, mode, 0).unwrap();
+    };
+    for name in [
+        "history.jsonl",
+        "history.lock",
+        "history.new",
+        "jobs/0a1b2c3d",
+        "jobs/0a1b2c3e/record",
+        "jobs/0a1b2c3e/outcome",
+        "started/0a1b2c3f",
+    ] {
+        fifo(name);
+    }
+    let command = |words: &[&str]| {
+        let mut command = longhaul();
+        command.env("XDG_STATE_HOME", &state).args(words);
+        command
+    };
+    run(&mut command(&["history"])).expect(6).says(&["a FIFO"]);
+    run(&mut command(&["jobs"])).expect(0);
+    assert_ne!(run(&mut command(&["attach", "0a1b2c3d"])).code, Some(0));
+    let daemon = Daemon::start(place.path());
+    let copy = |name: &str| {
+        let mut command = daemon.command("cp");
+        command.env("XDG_STATE_HOME", &state).arg("-r");
+        run(command.arg(place.path().join("run7")).arg(daemon.url(name))).expect(0)
+    };
+    copy("one");
+    fs::remove_file(own.join("history.lock")).unwrap();
+    copy("two");
+}
+
+#[test]
+fn a_history_moves_no_cursor() {
+    let place = tempfile::tempdir().unwrap();
+    dataset(place.path());
+    let state = place.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let daemon = Daemon::start(place.path());
+    let mut copy = daemon.command("cp");
+    copy.env("XDG_STATE_HOME", &state).arg("-r");
+    run(copy.arg(place.path().join("run7")).arg(daemon.url("one"))).expect(0);
+    let file = state.join("longhaul/history.jsonl");
+    let host = "h\u{1b}[2J\u{9b}2J\u{202e}";
+    let json = serde_json::to_string(host).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("\"127.0.0.1\"", &json)).unwrap();
+    for option in [None, Some("--json")] {
+        let mut history = longhaul();
+        history
+            .env("XDG_STATE_HOME", &state)
+            .arg("history")
+            .args(option);
+        let shown = String::from_utf8(run(&mut history).expect(0).output).unwrap();
+        assert!(shown.contains('h') && shown.contains("[2J"), "{shown:?}");
+        assert!(
+            !shown.contains(['\u{1b}', '\u{9b}', '\u{202e}']),
+            "{shown:?}"
+        );
+        if option.is_some() {
+            let past: Value = serde_json::from_str(&shown).unwrap();
+            assert_eq!(past["host"], host);
+        }
+    }
+}

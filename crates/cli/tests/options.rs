@@ -1384,3 +1384,50 @@ fn leftovers_expire_where_nobody_alive_has_them() {
     assert_eq!(expired, near.len());
     assert_eq!(left(), far);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_no_success_and_no_panic() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let broken = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        writer
+    };
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("a"), "a").unwrap();
+    let commands: [&[&str]; 8] = [
+        &["--help"],
+        &["-h"],
+        &["--version"],
+        &["cp", "--help"],
+        &["ls", "."],
+        &["cp", "--json", "a", "b"],
+        &["history"],
+        &["clean", "."],
+    ];
+    for words in commands {
+        let exit = |output: std::process::Stdio, errors: std::process::Stdio| {
+            let mut command = longhaul();
+            command.args(words).current_dir(place.path());
+            command.stdin(std::process::Stdio::null());
+            command.stdout(output).stderr(errors);
+            command.status().unwrap().code()
+        };
+        let null = std::process::Stdio::null;
+        let usual = exit(null(), null());
+        assert_eq!(exit(null(), full().into()), usual, "{words:?}");
+        assert_eq!(exit(null(), broken().into()), usual, "{words:?}");
+        assert_eq!(exit(broken().into(), broken().into()), usual, "{words:?}");
+        // What has nothing to write cannot fail to.
+        let expected = match words {
+            ["history"] => usual,
+            _ => Some(6),
+        };
+        assert_eq!(exit(full().into(), full().into()), expected, "{words:?}");
+    }
+}

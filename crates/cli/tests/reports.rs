@@ -294,3 +294,71 @@ fn short_help_is_short_and_long_help_complete() {
     assert!(long.contains("--stop-at") && long.contains("--decompressors"));
     assert!(short.lines().count() < long.lines().count());
 }
+
+#[test]
+fn a_report_shows_no_character_that_moves_a_cursor() {
+    let place = tempfile::tempdir().unwrap();
+    let name = "a\u{9b}2J\u{202e}b\u{7f}";
+    write(&place.path().join("from").join(name), b"a");
+    let report = place.path().join("report");
+    let mut command = longhaul();
+    command
+        .args(["cp", "-r", "--json", "--report"])
+        .arg(&report);
+    command
+        .arg(place.path().join("from/"))
+        .arg(place.path().join("to"));
+    let output = String::from_utf8(run(&mut command).expect(0).output).unwrap();
+    let text = fs::read_to_string(&report).unwrap();
+    for text in [&output, &text] {
+        let hidden = ['\u{1b}', '\u{9b}', '\u{202e}', '\u{7f}'];
+        assert!(!text.contains(hidden), "{text:?}");
+    }
+    assert_eq!(entry(&lines(&report), name)["entry"], "copied");
+}
+
+/// In a directory that several users write, such a link leads to a file of its victim.
+#[test]
+fn links_of_other_users_lead_nowhere() {
+    if !support::is_root() {
+        return longhaul_testing::skip("only root makes links of other users");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    fs::create_dir(path("shared")).unwrap();
+    write(&path("from/a"), b"a");
+    write(&path("victim"), b"kept\n");
+    write(&path("list"), b"secret-word\n");
+    let link = |name: &str, to: &str| {
+        std::os::unix::fs::symlink(path(to), path(name)).unwrap();
+        std::os::unix::fs::lchown(path(name), Some(65_000), None).unwrap();
+    };
+    link("shared/out", "victim");
+    link("shared/raw.raw", "victim");
+    link("shared/in", "list");
+    let copy = |option: &str, file: &str| {
+        let mut command = longhaul();
+        command.args(["cp", "-r", option]).arg(path(file));
+        run(command.arg(path("from/")).arg(path("to")))
+    };
+    for option in ["--log-file", "--report", "--manifest"] {
+        copy(option, "shared/out")
+            .expect(6)
+            .says(&["a link of another user (number 65000)"]);
+        assert_eq!(fs::read(path("victim")).unwrap(), b"kept\n");
+    }
+    for option in ["--exclude-from", "--include-from", "--files-from"] {
+        let done = copy(option, "shared/in");
+        assert_ne!(done.code, Some(0), "{option}");
+        assert!(
+            done.errors.contains("a link of another user"),
+            "{}",
+            done.errors
+        );
+        assert!(!done.errors.contains("secret-word"), "{}", done.errors);
+    }
+    // The user's own is followed.
+    std::os::unix::fs::symlink(path("log"), path("own")).unwrap();
+    copy("--log-file", "own").expect(0);
+    assert!(fs::read_to_string(path("log")).unwrap().contains("ended"));
+}

@@ -13,6 +13,7 @@
 //! - [`allowance`]: the threads and memory that the system allows
 //! - [`clock`]: the time of day
 //! - [`shell`]: commands of users
+//! - [`named_files`]: files that are not data of a copy
 //! - [`owners`]: users and groups by name and by number
 //! - [`flows`], [`queue`], [`codec`], `file_data`, `idle`: what layers are made of
 
@@ -28,6 +29,7 @@ mod idle;
 pub mod journal;
 pub mod listing;
 pub mod looks;
+pub mod named_files;
 pub mod net;
 pub mod notices;
 pub mod owners;

@@ -5,10 +5,11 @@ mod export;
 mod import;
 mod over_time;
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::{Older, to_write};
 use longhaul_measure::compressed::lines;
 use longhaul_measure::record::{Ended, Fault, OnFault, RunRecord, read_records};
 use longhaul_transfer::console::{one_line, say};
@@ -30,7 +31,8 @@ pub fn local(path: &Path, error: &io::Error) -> Stop {
 ///
 /// Where it cannot be written, by name.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
-    fs::write(path, bytes).map_err(|error| local(path, &error))
+    let written = to_write(path, Older::Goes).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|error| local(path, &error))
 }
 
 /// Opens a file to read, compressed with zstd or not; - is standard input.

@@ -2,6 +2,7 @@
 //! the command line installs its own. Without one, notices are dropped and every
 //! question is answered with no.
 
+use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use longhaul_proto::text::is_hidden;
@@ -105,6 +106,23 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
+/// JSON text in which every hidden character is escaped (`\\u202e`). Its value is the same. Spaces
+/// and newlines between values stay.
+pub fn escaped_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character == '\n' || !is_hidden(character) {
+            escaped.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = write!(escaped, "\\u{unit:04x}");
+        }
+    }
+    escaped
+}
+
 /// What the log has of words that somebody else said, in bytes at most.
 pub const MAXIMUM_LOGGED_BYTES: usize = 200;
 
@@ -127,6 +145,20 @@ mod tests {
             "a\u{fffd}longhaul: b\u{fffd}[2J"
         );
         assert_eq!(one_line("aaé", 3), "aa");
+    }
+
+    #[test]
+    fn json_shows_no_hidden_character_and_keeps_its_value() {
+        let name = "a\x1b[2J\u{9b}2J\u{202e}\u{e0001}\u{7f}é\n";
+        let json = serde_json::json!({ "name": name });
+        for text in [json.to_string(), format!("{json:#}")] {
+            let escaped = escaped_json(&text);
+            assert!(escaped.contains("\\u202e") && escaped.contains("\\udb40\\udc01"));
+            let shown = |c: char| c == '\n' || !is_hidden(c);
+            assert!(escaped.chars().all(shown), "{escaped:?}");
+            let value: serde_json::Value = serde_json::from_str(&escaped).unwrap();
+            assert_eq!(value, json);
+        }
     }
 
     #[test]

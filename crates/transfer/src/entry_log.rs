@@ -1,12 +1,13 @@
 //! `--report FILE`: what became of each entry, as lines of JSON, so that a run of a million files
 //! can be audited. `--log-file FILE`: the same for people, with the time, added to what is there.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use longhaul_engine::named_files::{Older, to_write};
 use longhaul_engine::session::Event;
 use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
@@ -19,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::about::About;
 use crate::client::observer::{Again, Observer, Outcome, Running};
-use crate::console::one_line;
+use crate::console::{escaped_json, one_line};
 use crate::manifest::hexadecimal;
 use crate::stop::{Exit, Stop};
 
@@ -41,15 +42,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn open(path: &Path, appends: bool) -> Result<Mutex<Lines>, Stop> {
-        let mut options = OpenOptions::new();
-        let opened = options
-            .create(true)
-            .write(true)
-            .append(appends)
-            .truncate(!appends)
-            .open(path);
-        let file = opened.map_err(|error| stop(path, &error))?;
+    fn open(path: &Path, older: Older) -> Result<Mutex<Lines>, Stop> {
+        let file = to_write(path, older).map_err(|error| stop(path, &error))?;
         Ok(Mutex::new(Lines {
             file: BufWriter::new(file),
             path: path.to_owned(),
@@ -118,8 +112,12 @@ impl EntryLog {
             return Ok(None);
         }
         Ok(Some(EntryLog {
-            report: report.map(|path| Lines::open(path, false)).transpose()?,
-            log: log.map(|path| Lines::open(path, true)).transpose()?,
+            report: report
+                .map(|path| Lines::open(path, Older::Goes))
+                .transpose()?,
+            log: log
+                .map(|path| Lines::open(path, Older::Stays))
+                .transpose()?,
             about,
             begun: Once::new(),
         }))
@@ -139,7 +137,7 @@ impl EntryLog {
             let mut fields = line.fields.clone();
             fields.insert("entry".into(), json!(line.what));
             fields.insert("path".into(), line.path.map_or(Value::Null, name_of));
-            let text = Value::Object(fields).to_string();
+            let text = escaped_json(&Value::Object(fields).to_string());
             lock(report).add(text.as_bytes());
         }
         let is_there = matches!(event, Event::Skipped { .. })
@@ -171,7 +169,7 @@ impl EntryLog {
             let fields = json!({
                 "entry": "again", "path": null, "try": again.failed, "text": again.text,
             });
-            lock(report).add(fields.to_string().as_bytes());
+            lock(report).add(escaped_json(&fields.to_string()).as_bytes());
         }
         self.note(&one_line(&again.line(), MAXIMUM_LINE_BYTES));
         // The user may read them meanwhile: what became of this try.

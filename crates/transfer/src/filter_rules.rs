@@ -2,11 +2,11 @@
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use longhaul_engine::named_files::to_read;
 use longhaul_proto::filter::{Action, Ends, Gathered, MAXIMUM_FILE_BYTES};
 
 /// Most bytes of a list of files: its names are kept in memory.
@@ -88,7 +88,7 @@ fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
     match name {
         b"-" => io::stdin().lock().take(limit).read_to_end(&mut text)?,
         name => {
-            let file = File::open(Path::new(OsStr::from_bytes(name)))?;
+            let file = to_read(Path::new(OsStr::from_bytes(name)))?;
             file.take(limit).read_to_end(&mut text)?
         }
     };

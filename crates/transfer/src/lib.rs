@@ -10,12 +10,13 @@
 //! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
 //! - [`running`]: copies that run, and their rate
-//! - [`hangup`]: no command outlives this process
+//! - [`hangup`]: no command outlives this process; [`signals`]: what a command does at a signal
 //! - [`daemon`]: lets principals in and runs their sessions
 //! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
 //! - [`codecs`]: which codec a block has, and what codecs did
 //! - [`rendering`]: what happens, as text and as JSON
 //! - [`console`]: where notices and questions go
+//! - [`log_writer`]: a log that nothing waits for
 //! - [`stop`]: why an operation ended early, and the exit code
 
 pub mod about;
@@ -30,6 +31,7 @@ pub mod far_side;
 pub mod filter_rules;
 pub mod hangup;
 pub mod list;
+pub mod log_writer;
 pub mod manifest;
 mod milliseconds;
 pub mod planning;
@@ -39,6 +41,7 @@ pub mod rate_limit;
 pub mod rendering;
 pub mod running;
 pub mod settings;
+pub mod signals;
 pub mod spec;
 pub mod ssh;
 mod state;

@@ -2,10 +2,11 @@
 //! path, as `b3sum` prints them and `b3sum --check` reads them. What `b3sum`
 //! cannot express goes to `FILE.raw`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::{Older, to_write};
 use longhaul_engine::storage::spill::{Sorter, SpillSettings};
 
 use crate::console::say;
@@ -90,9 +91,7 @@ impl Manifest {
 /// Where it could not.
 pub fn try_to_write(file: &Path) -> std::io::Result<()> {
     let is_made = file.symlink_metadata().is_err();
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    options.open(file)?;
+    to_write(file, Older::Stays)?;
     if is_made {
         // An empty list would be one of which nothing is wrong.
         let _ = std::fs::remove_file(file);
@@ -109,7 +108,7 @@ pub fn raw_beside(file: &Path) -> PathBuf {
 
 fn write_sorted(sorter: Sorter, file: &Path) -> std::io::Result<u64> {
     let mut sorted = sorter.finish()?;
-    let mut output = BufWriter::new(File::create(file)?);
+    let mut output = BufWriter::new(to_write(file, Older::Goes)?);
     let mut raw_output: Option<BufWriter<File>> = None;
     let mut raw = 0;
     while let Some(record) = sorted.next_record()? {
@@ -120,7 +119,10 @@ fn write_sorted(sorter: Sorter, file: &Path) -> std::io::Result<u64> {
                 raw += 1;
                 let raw_output = match &mut raw_output {
                     Some(raw_output) => raw_output,
-                    None => raw_output.insert(BufWriter::new(File::create(raw_beside(file))?)),
+                    None => {
+                        let made = to_write(&raw_beside(file), Older::Goes)?;
+                        raw_output.insert(BufWriter::new(made))
+                    }
                 };
                 raw_output.write_all(&[digest.as_bytes(), b"  ", record.key, b"\0"].concat())?;
             }

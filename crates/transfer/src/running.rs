@@ -4,7 +4,7 @@
 //! The socket is `copies/PID@HOST` in the directory that kept logins have, too. Several hosts may
 //! share that, and each looks at its own names alone.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_engine::named_files::kept_directory;
 use serde::{Deserialize, Serialize};
 
 use crate::client::observer::Control;
@@ -251,7 +252,7 @@ fn at_socket<T>(
     name: &str,
     use_at: impl FnOnce(PathBuf) -> io::Result<T>,
 ) -> io::Result<T> {
-    let opened = File::open(directory)?;
+    let opened = kept_directory(directory)?;
     use_at(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into())
 }
 

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::kept;
+
 /// Where longhaul keeps what it does on the far side: `longhaul` in `XDG_STATE_HOME`, else in
 /// `.local/state` of the home.
 ///
@@ -45,6 +47,6 @@ pub fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = file.with_extension("new");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&new)?.write_all(bytes)?;
+    kept(&mut options, &new)?.write_all(bytes)?;
     fs::rename(&new, file)
 }

@@ -7,7 +7,7 @@ use longhaul_instrument::bench::{self, BenchError, Progress, text};
 
 use crate::arguments::BenchCommand;
 use crate::messages::{
-    Exit, Stop, clear_line, finish, print_line, progress_line, say, write_output,
+    Exit, Stop, clear_line, finish, print_json, print_line, progress_line, say, write_output,
 };
 
 /// Runs it.
@@ -35,9 +35,9 @@ fn bench(command: &BenchCommand) -> Result<Exit, Stop> {
     })?;
     clear_line();
     match options.json {
-        true => print_line!("{}", measured.profile.to_json()),
+        true => print_json(&measured.profile.to_json()),
         false => {
-            write_output(text::text(&measured.profile, &measured.sections).as_bytes());
+            write_output(&text::text(&measured.profile, &measured.sections));
             print_line!("host profile: {}", options.output.display());
         }
     }

@@ -6,7 +6,7 @@ use longhaul_instrument::doctor::output::{object, text};
 use longhaul_transfer::endpoint::Endpoint;
 
 use crate::arguments::DoctorArguments;
-use crate::messages::{Exit, Stop, finish, write_output};
+use crate::messages::{Exit, Stop, finish, print_json, write_output};
 
 /// Runs it.
 pub fn run(arguments: &DoctorArguments) -> Exit {
@@ -23,14 +23,10 @@ fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
     let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
     let gathered = gather(&endpoint, &arguments.connection.settings())?;
     let found = findings(&gathered.facts);
-    let text = match arguments.json {
-        true => format!(
-            "{}\n",
-            object(&arguments.endpoint.to_string_lossy(), &found)
-        ),
-        false => text(&found),
-    };
-    write_output(text.as_bytes());
+    match arguments.json {
+        true => print_json(&object(&arguments.endpoint.to_string_lossy(), &found)),
+        false => write_output(&text(&found)),
+    }
     let problems = found.iter().any(|one| one.weight() == Weight::Problem);
     Ok(match (gathered.failed, problems) {
         (Some(exit), _) => exit,

@@ -6,7 +6,7 @@ use longhaul_units::counted;
 use serde_json::json;
 
 use crate::arguments::HistoryArguments;
-use crate::messages::{Exit, Stop, finish, print_line, say};
+use crate::messages::{Exit, Stop, finish, print_json, print_line, say};
 
 /// Runs it.
 pub fn run(arguments: &HistoryArguments) -> Exit {
@@ -34,7 +34,7 @@ fn show(arguments: &HistoryArguments) -> Result<Exit, Stop> {
         |past: &&PastTransfer| arguments.host.as_ref().is_none_or(|it| *it == past.host);
     for past in found.transfers.iter().filter(is_wanted) {
         match arguments.json {
-            true => print_line!("{}", json!(past)),
+            true => print_json(&json!(past)),
             false => print_line!("{past}"),
         }
     }

@@ -14,7 +14,7 @@ use super::screen::{Screen, leave_at_signal};
 use crate::arguments::{
     AttachArguments, BandwidthLimit, CancelArguments, ChangedLimit, JobsArguments, LimitArguments,
 };
-use crate::messages::{Exit, Stop, finish, harmless, print_line, say};
+use crate::messages::{Exit, Stop, finish, print_json, print_line, say};
 
 /// Lists jobs.
 pub fn jobs(arguments: &JobsArguments) -> Exit {
@@ -72,8 +72,8 @@ fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
     }
     for copy in copies {
         match arguments.json {
-            true => print_line!("{}", json::running(&copy)),
-            false => print_line!("{}", harmless(&copy.line())),
+            true => print_json(&json::running(&copy)),
+            false => print_line!("{}", copy.line()),
         }
     }
     Ok(Exit::Done)
@@ -135,7 +135,7 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
     match arguments.json {
         true => lines
             .iter()
-            .for_each(|(host, job)| print_line!("{}", json::job(host, job))),
+            .for_each(|(host, job)| print_json(&json::job(host, job))),
         false => print(&lines, exit),
     }
     Ok(exit)

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use longhaul_instrument::lab_copy::{AcrossLab, LabCopy, not_run};
+use longhaul_instrument::records::write;
 use longhaul_lab::client::{self, ClientError};
 use longhaul_lab::command::{self, CommandError};
 use longhaul_lab::control::Request;
@@ -49,8 +50,7 @@ fn run_command(arguments: LabRunArguments) -> Result<u8, Stop> {
                 say(&report.to_string());
             }
             if let Some(file) = &arguments.report {
-                std::fs::write(file, format!("{}\n", report.to_json()))
-                    .map_err(|error| local(format!("{}: {error}", file.display())))?;
+                write(file, format!("{}\n", report.to_json()).as_bytes())?;
             }
         }
         Ok(code)

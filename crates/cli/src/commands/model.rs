@@ -10,7 +10,7 @@ use longhaul_model::records::Gathered;
 use serde_json::{Value, json};
 
 use crate::arguments::{CheckArguments, FitArguments, ModelCommand};
-use crate::messages::{Exit, Stop, finish, print_line};
+use crate::messages::{Exit, Stop, finish, print_json, print_line};
 
 /// Runs it.
 pub fn run(command: &ModelCommand) -> Exit {
@@ -39,7 +39,7 @@ fn fit_records(arguments: &FitArguments) -> Result<Exit, Stop> {
         write(path, format!("{document:#}\n").as_bytes())?;
     }
     match arguments.json {
-        true => print_line!("{document:#}"),
+        true => print_json(&format!("{document:#}")),
         false => print_line!("{}", fits.text().trim_end()),
     }
     Ok(Exit::Done)
@@ -59,7 +59,7 @@ fn fit(arguments: &FitArguments) -> Result<Exit, Stop> {
         write(path, format!("{document:#}\n").as_bytes())?;
     }
     if arguments.json {
-        print_line!("{document:#}");
+        print_json(&format!("{document:#}"));
     } else {
         for model in &models {
             print_line!("{}", model.text().trim_end());

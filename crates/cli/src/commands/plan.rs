@@ -15,7 +15,7 @@ use longhaul_transfer::endpoint::Endpoint;
 use serde_json::{Value, json};
 
 use crate::arguments::{FilterEnd, PlanArguments};
-use crate::messages::{Exit, Stop, finish, print_line};
+use crate::messages::{Exit, Stop, finish, print_json, print_line};
 
 /// For each program that is solved: a plan is made of some tens, nearly all of which take
 /// milliseconds.
@@ -77,7 +77,7 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     if arguments.json {
         let mut value = explained.to_json(&graph);
         value["policies"] = outcomes.iter().map(compared).collect();
-        print_line!("{value:#}");
+        print_json(&format!("{value:#}"));
         return Ok(Exit::Done);
     }
     for line in lines {

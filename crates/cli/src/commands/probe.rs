@@ -13,7 +13,9 @@ use longhaul_instrument::probe::{external, json, text};
 use longhaul_transfer::endpoint::{Endpoint, Remote};
 
 use crate::arguments::ProbeArguments;
-use crate::messages::{Exit, Stop, clear_line, finish, progress_line, say, write_output};
+use crate::messages::{
+    Exit, Stop, clear_line, finish, print_json, progress_line, say, write_output,
+};
 
 /// Runs it.
 pub fn run(arguments: &ProbeArguments) -> Exit {
@@ -52,11 +54,10 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         })?;
     }
     clear_line();
-    let text = match arguments.json {
-        true => format!("{}\n", json::json(&probe)),
-        false => text::text(&probe),
-    };
-    write_output(text.as_bytes());
+    match arguments.json {
+        true => print_json(&json::json(&probe)),
+        false => write_output(&text::text(&probe)),
+    }
     if let Some(records) = records {
         records.append(&probe, &mut say)?;
     }

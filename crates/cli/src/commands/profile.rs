@@ -10,7 +10,7 @@ use longhaul_measure::runs::Runs;
 use longhaul_measure::stats::Resampling;
 
 use crate::arguments::{AnalysisArguments, ProfileArguments, ReportArguments};
-use crate::messages::{Exit, Stop, finish, print_line, write_output};
+use crate::messages::{Exit, Stop, finish, print_json, print_line, write_output};
 
 /// Runs `longhaul profile`.
 pub fn profile(arguments: &ProfileArguments) -> Exit {
@@ -19,11 +19,10 @@ pub fn profile(arguments: &ProfileArguments) -> Exit {
 
 fn print_profile(arguments: &ProfileArguments) -> Result<Exit, Stop> {
     let (_, analysis) = read(&arguments.analysis)?;
-    let text = match arguments.json {
-        true => format!("{}\n", analysis::to_json(&analysis)),
-        false => analysis::to_text(&analysis),
-    };
-    write_output(text.as_bytes());
+    match arguments.json {
+        true => print_json(&analysis::to_json(&analysis)),
+        false => write_output(&analysis::to_text(&analysis)),
+    }
     Ok(Exit::Done)
 }
 

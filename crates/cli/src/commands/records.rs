@@ -9,7 +9,7 @@ use longhaul_units::counted;
 use crate::arguments::{
     CompressArguments, ExportArguments, ExportFormat, ImportArguments, RecordsCommand,
 };
-use crate::messages::{Exit, Stop, finish, print_line, write_output};
+use crate::messages::{Exit, Stop, escaped_json, finish, print_line, write_output};
 
 /// The most paths of an import that are printed.
 const MOST_PATHS: usize = 20;
@@ -81,7 +81,7 @@ fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
     })?;
     records::tell_failures(&imported);
     match records::write_records(&arguments.output, &imported)? {
-        Some(text) => write_output(&text),
+        Some(text) => write_output(&escaped_json(&String::from_utf8_lossy(&text))),
         None => print_imported(arguments, &imported),
     }
     Ok(Exit::Done)

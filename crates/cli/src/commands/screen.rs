@@ -10,7 +10,7 @@ use longhaul_transfer::third_party::watch::{Watched, same_options};
 use crate::messages::{
     Exit, clear_line, harmless, leave, print_line, progress_line, say, write_error,
 };
-use crate::signals::at_signal;
+use longhaul_transfer::signals::at_signal;
 
 /// A line of standard error that is longer is shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;

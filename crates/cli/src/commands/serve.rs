@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::arguments::ServeArguments;
 use crate::log::{self, LogFormat};
-use crate::messages::{Exit, Stop, finish, print_line};
+use crate::messages::{Exit, Stop, finish, print_json};
 
 /// Runs it.
 pub fn run(arguments: ServeArguments) -> Exit {
@@ -59,15 +59,12 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
 
 fn print_ready_line(announcement: &Announcement) {
     let file = announcement.token_file.as_ref();
-    print_line!(
-        "{}",
-        json!({
-            "listening": announcement.listening,
-            "fingerprint": announcement.fingerprint.to_string(),
-            "principal": announcement.principal,
-            "token_file": file.map(|file| file.display().to_string()),
-        })
-    );
+    print_json(&json!({
+        "listening": announcement.listening,
+        "fingerprint": announcement.fingerprint.to_string(),
+        "principal": announcement.principal,
+        "token_file": file.map(|file| file.display().to_string()),
+    }));
 }
 
 fn announce(announcement: &Announcement) {

@@ -20,7 +20,7 @@ fn sweep(arguments: &SweepArguments) -> Result<Exit, Stop> {
     let own = std::env::current_exe().map_err(|error| Stop::because(Exit::Local, error))?;
     let settings = arguments.settings(vec![own.into(), STEP_COMMAND.into()]);
     if arguments.dry_run {
-        write_output(sweep::list(&settings).map_err(stop)?.as_bytes());
+        write_output(&sweep::list(&settings).map_err(stop)?);
         return Ok(Exit::Done);
     }
     let ended = sweep::run(&settings, &mut |event| say(&event.to_string()));

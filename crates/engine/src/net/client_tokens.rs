@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::tcp::HostPort;
 use super::token::Token;
+use crate::named_files::kept_to_read;
 
 /// More than this is no file that a person wrote.
 const MAXIMUM_FILE_BYTES: u64 = 1 << 20;
@@ -83,7 +84,7 @@ impl ClientTokens {
     ///
     /// Where others than its owner may read or write it, or it is no such file.
     pub fn load(file: &Path) -> Result<ClientTokens, ClientTokensError> {
-        match File::open(file) {
+        match kept_to_read(file) {
             Ok(opened) => ClientTokens::read(file, &opened),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ClientTokens::default()),
             Err(cause) => Err(ClientTokensError::File {

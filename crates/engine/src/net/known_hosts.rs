@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::identity::Fingerprint;
 use super::tcp::HostPort;
+use crate::named_files::{kept, kept_to_read};
 
 /// More than this is no list that a person's connections made.
 const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
@@ -74,7 +75,7 @@ pub(super) struct Pins(Vec<(usize, Fingerprint)>);
 impl Pins {
     /// Reads the list; a missing one is empty.
     pub(super) fn load(file: &Path, host: &HostPort) -> Result<Pins, KnownHostsError> {
-        match File::open(file) {
+        match kept_to_read(file) {
             Ok(opened) => Pins::read(file, &opened, host),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Pins::default()),
             Err(error) => Err(file_error(file)(error)),
@@ -195,12 +196,9 @@ fn open_locked(file: &Path) -> io::Result<File> {
             .mode(0o700)
             .create(directory)?;
     }
-    let opened = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(file)?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600);
+    let opened = kept(&mut options, file)?;
     opened.lock()?;
     Ok(opened)
 }

@@ -28,7 +28,6 @@
 mod tests;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +39,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::Fingerprint;
 use super::token::{Token, TokenHash};
 use crate::failure::toml_fault;
+use crate::named_files::kept_to_read;
 
 // tidy: long file because it is one file format with all of its checks.
 
@@ -432,7 +432,7 @@ fn read_guarded(file: &Path) -> Result<String, PrincipalsError> {
         file: file.into(),
         cause,
     };
-    let opened = File::open(file).map_err(file_error)?;
+    let opened = kept_to_read(file).map_err(file_error)?;
     let mode = opened.metadata().map_err(file_error)?.permissions().mode() & 0o7777;
     if mode & 0o022 != 0 {
         let file = file.into();

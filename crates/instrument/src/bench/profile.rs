@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::{Older, to_write};
 use serde_json::{Value, json};
 
 use super::BenchError;
@@ -114,7 +115,7 @@ impl HostProfile {
         let mut beside = self.path.clone().into_os_string();
         beside.push(format!(".{}", std::process::id()));
         let beside = PathBuf::from(beside);
-        let written = fs::File::create(&beside).and_then(|mut file| {
+        let written = to_write(&beside, Older::Goes).and_then(|mut file| {
             file.write_all(format!("{:#}\n", self.value).as_bytes())?;
             fs::rename(&beside, &self.path)
         });

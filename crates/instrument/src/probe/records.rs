@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use longhaul_engine::named_files::{Older, to_write};
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{
@@ -199,7 +200,7 @@ impl Records<'_> {
         }
         let written = samples_beside(self.path, id).and_then(|(path, file)| {
             let write = || -> io::Result<()> {
-                let mut file = BufWriter::new(File::create(&path)?);
+                let mut file = BufWriter::new(to_write(&path, Older::Goes)?);
                 for sample in samples {
                     serde_json::to_writer(&mut file, sample)?;
                     writeln!(file)?;

@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::named_files::{Older, to_write};
 use longhaul_engine::net::sockets::SocketTable;
 use longhaul_engine::net::sockets::answers::Socket;
 use longhaul_measure::record::{Beside, TcpSummary};
@@ -67,7 +68,7 @@ impl Watcher {
     /// Where the sidecar cannot be made, or there is no thread.
     pub fn start(step: &Step, table: SocketTable, sides: Sides) -> io::Result<Watcher> {
         let (sidecar, every) = match &step.samples {
-            Some((path, every)) => (Some(BufWriter::new(File::create(path)?)), *every),
+            Some((path, every)) => (Some(BufWriter::new(to_write(path, Older::Goes)?)), *every),
             None => (None, LOOK_AT_PROCESSES),
         };
         let peers = step.peer.as_deref().map(resolve).transpose()?;

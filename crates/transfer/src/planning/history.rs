@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use longhaul_engine::named_files::{kept, kept_to_read};
 use longhaul_model::history::PastTransfer;
 use rustix::fs::{FlockOperation, flock};
 
@@ -85,7 +86,7 @@ pub fn forget(host: Option<&str>) -> io::Result<usize> {
 }
 
 fn read_from(file: &Path) -> io::Result<History> {
-    let opened = match File::open(file) {
+    let opened = match kept_to_read(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(History::default()),
         Err(error) => return Err(error),
@@ -110,7 +111,7 @@ fn locked(file: &Path) -> io::Result<File> {
     let lock = file.with_extension("lock");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let lock = options.open(lock)?;
+    let lock = kept(&mut options, &lock)?;
     flock(&lock, FlockOperation::LockExclusive)?;
     Ok(lock)
 }
@@ -141,7 +142,7 @@ fn add_to(file: &Path, transfer: &PastTransfer) -> io::Result<()> {
     let _lock = locked(file)?;
     let line = line_of(transfer)?;
     let mut options = OpenOptions::new();
-    let mut opened = options.append(true).create(true).mode(0o600).open(file)?;
+    let mut opened = kept(options.append(true).create(true).mode(0o600), file)?;
     // One write, so that a reader sees a line whole or not at all.
     opened.write_all(&line)?;
     let history = read_from(file)?;

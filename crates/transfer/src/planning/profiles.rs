@@ -4,11 +4,12 @@
 //!
 //! What is wrong with one is a doubt, and no reason against a copy.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::kept_to_read;
 use longhaul_model::host::HostModel;
 use serde_json::Value;
 
@@ -101,7 +102,7 @@ fn is_loopback(host: &str) -> bool {
 
 /// `None` without such a file.
 fn read(file: &Path, path: Option<&Path>) -> Result<Option<HostModel>, String> {
-    let opened = match File::open(file) {
+    let opened = match kept_to_read(file) {
         Ok(opened) => opened,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),

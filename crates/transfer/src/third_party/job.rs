@@ -10,7 +10,7 @@
 //!           outcome   how it ended
 //! ```
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use longhaul_engine::named_files::{kept, kept_directory, kept_to_read};
 use longhaul_engine::net::token::fill_random;
 
 use super::job_protocol::{
@@ -139,7 +140,7 @@ pub fn at_socket<T>(
     directory: &Path,
     use_at: impl FnOnce(PathBuf) -> io::Result<T>,
 ) -> io::Result<T> {
-    let opened = File::open(directory)?;
+    let opened = kept_directory(directory)?;
     let short = format!("/proc/self/fd/{}/control", opened.as_raw_fd());
     use_at(PathBuf::from(short))
 }
@@ -161,14 +162,14 @@ fn connect_at(place: &Path) -> io::Result<UnixStream> {
 }
 
 fn record_of(place: &Path) -> Option<Listed> {
-    match job_protocol::receive(File::open(place.join("record")).ok()?) {
+    match job_protocol::receive(kept_to_read(&place.join("record")).ok()?) {
         Ok(Some(JobEvent::Listed(listed))) => Some(listed),
         _ => None,
     }
 }
 
 fn outcome_of(place: &Path) -> Option<u8> {
-    match job_protocol::receive(File::open(place.join("outcome")).ok()?) {
+    match job_protocol::receive(kept_to_read(&place.join("outcome")).ok()?) {
         Ok(Some(JobEvent::Ended(code))) => Some(code),
         _ => None,
     }
@@ -367,10 +368,8 @@ impl Job {
 
     /// Keeps what comes from a pipe, until that ends.
     pub fn keep_output(&self, channel: Channel, mut pipe: impl Read) {
-        let file = OpenOptions::new()
-            .append(true)
-            .open(self.place.join(file_of(channel)));
-        let mut file = file.ok();
+        let path = self.place.join(file_of(channel));
+        let mut file = kept(OpenOptions::new().append(true), &path).ok();
         let mut buffer = vec![0; MAXIMUM_OUTPUT_BYTES];
         // The pipe is read to its end whatever becomes of the file: the copy
         // must not wait for it.
@@ -468,7 +467,7 @@ impl Job {
     fn read(&self, channel: Channel, seen: &mut Seen) -> Option<JobEvent> {
         let at = seen.said[index_of(channel)];
         let mut bytes = vec![0; MAXIMUM_OUTPUT_BYTES];
-        let file = File::open(self.place.join(file_of(channel))).ok()?;
+        let file = kept_to_read(&self.place.join(file_of(channel))).ok()?;
         let count = file
             .read_at(&mut bytes, at)
             .ok()
@@ -604,7 +603,7 @@ mod tests {
 
     fn job(place: &Path) -> Job {
         for channel in OUTPUTS {
-            File::create(place.join(file_of(channel))).unwrap();
+            fs::File::create(place.join(file_of(channel))).unwrap();
         }
         Job::at(place.to_owned(), "00000000".into())
     }

@@ -3,9 +3,11 @@
 //! it is listed, with the host as ssh reaches it. What is lost of this the hosts
 //! themselves still list.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::PathBuf;
+
+use longhaul_engine::named_files::kept_to_read;
 
 use super::job_protocol::{self, JobEvent, Listed, is_name};
 use crate::state::{keep, make_private, state_directory};
@@ -48,7 +50,7 @@ pub fn find(name: &str) -> Option<Listed> {
     if !is_name(name) {
         return None;
     }
-    let file = File::open(directory().ok()?.join(name)).ok()?;
+    let file = kept_to_read(&directory().ok()?.join(name)).ok()?;
     match job_protocol::receive(file) {
         Ok(Some(JobEvent::Listed(job))) if job.name == name => Some(job),
         _ => None,

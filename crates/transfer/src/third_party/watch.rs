@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_engine::named_files::{Older, to_write};
 use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
 
 use super::drive::why_gone;
@@ -105,7 +106,7 @@ impl Fetched {
 
 fn copy_whole(mut from: &File, to: &Path) -> io::Result<()> {
     from.rewind()?;
-    io::copy(&mut from, &mut File::create(to)?).map(drop)
+    io::copy(&mut from, &mut to_write(to, Older::Goes)?).map(drop)
 }
 
 fn unheld(error: io::Error) -> Stop {
