@@ -21,8 +21,8 @@ use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Transfer, TransferSettings, opening};
 use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::handshake::{
-    Answer, Hello, PROTOCOL_VERSION, Purpose, Refusal, Refused, Secret, SessionId, Welcome,
-    negotiate,
+    Answer, Feature, Hello, Joined, PROTOCOL_VERSION, Purpose, Refusal, Refused, Secret, SessionId,
+    Welcome, negotiate,
 };
 use longhaul_proto::listing::{Gathered, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
@@ -36,6 +36,8 @@ use tempfile::TempDir;
 enum Answers {
     /// All that is in a directory; whether it calls that one file.
     Contents(PathBuf, bool),
+    /// Welcomes a session and lets streams join it, and says nothing.
+    Silence,
     /// A refusal with this text.
     Refusal(String),
     /// This path, where a listing is asked for.
@@ -167,25 +169,19 @@ fn serve(mut stream: Stream, answers: &Answers) {
             };
             let sources = SendSide::new(Sources::new(vec![source]));
             let transfer = Transfer::sending(settings, sources, Arc::new(|_| {}));
-            let welcome = Welcome {
-                version: PROTOCOL_VERSION,
-                software: "evil".to_owned(),
-                features: negotiate(&hello.features),
-                session: SessionId([1; 16]),
-                secret: Secret([2; 32]),
-                epoch: 1,
-                destination_empty: false,
-                clear: false,
-                maximum_streams: 1,
-                linger_seconds: 2,
-                single_file: *single_file,
-                large_files: 16,
-                host: None,
-                congestion: None,
-            };
+            let welcome = welcome(&hello.features, *single_file);
             opening::send(&mut stream, &Answer::Welcome(welcome)).unwrap();
             transfer.attach(stream, StreamId(0), false, 0);
             transfer.wait();
+        }
+        (Answers::Silence, purpose) => {
+            let answer = match purpose {
+                Purpose::Join(_) => Answer::Joined(Joined { received: 0 }),
+                _ => Answer::Welcome(welcome(&hello.features, false)),
+            };
+            let _ = opening::send(&mut stream, &answer);
+            // Until the client hangs up.
+            while matches!(stream.reader.read(&mut [0; 4096]), Ok(1..)) {}
         }
         (Answers::Name(name), Purpose::List(_)) => {
             let mut gathered = Gathered::default();
@@ -203,6 +199,25 @@ fn serve(mut stream: Stream, answers: &Answers) {
             opening::close(&mut stream, Duration::from_secs(9));
         }
         _ => {}
+    }
+}
+
+fn welcome(features: &[Feature], single_file: bool) -> Welcome {
+    Welcome {
+        version: PROTOCOL_VERSION,
+        software: "evil".to_owned(),
+        features: negotiate(features),
+        session: SessionId([1; 16]),
+        secret: Secret([2; 32]),
+        epoch: 1,
+        destination_empty: false,
+        clear: false,
+        maximum_streams: 8,
+        linger_seconds: 2,
+        single_file,
+        large_files: 16,
+        host: None,
+        congestion: None,
     }
 }
 
@@ -287,5 +302,19 @@ fn a_refusal_is_one_line_and_moves_no_text() {
         );
         let odd = |c: char| c.is_control() && c != '\n' || "\u{2028}\u{202e}\u{2066}".contains(c);
         assert!(!done.errors.contains(odd), "{:?}", done.errors);
+    }
+}
+
+#[test]
+fn a_daemon_that_lets_streams_join_and_says_nothing_is_left() {
+    let hostile = Hostile::new(|_| Answers::Silence);
+    tree::write(&hostile.path("from/a"), b"a");
+    for pulls in [true, false] {
+        let mut command = hostile.command("cp", &["-r", "--timeout", "1"]);
+        match pulls {
+            true => command.arg(hostile.url("src")).arg(hostile.path("to")),
+            false => command.arg(hostile.path("from")).arg(hostile.url("to")),
+        };
+        run(&mut command).expect(3).says(&["said nothing on them"]);
     }
 }

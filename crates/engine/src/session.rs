@@ -10,6 +10,7 @@ mod bucket;
 mod dial;
 mod end;
 pub(crate) mod events;
+mod heard;
 mod levelling;
 mod memory;
 pub(crate) mod observe;
@@ -405,6 +406,8 @@ pub(crate) struct Shared {
     /// Streams that have another slow start than their own for now.
     led: BTreeSet<StreamId>,
     heard: Moment,
+    /// The same of the session alone: that a stream joined does not count.
+    told: Moment,
     peer: Observation,
     /// As [`Transfer::clock_lead`] gives it.
     clock_lead: Option<i64>,
@@ -503,6 +506,7 @@ impl Transfer {
             tuning: Tuning::default(),
             governed_by: None,
             heard: Moment(0),
+            told: Moment(0),
             peer: Observation::default(),
             clock_lead: None,
             finished: None,

@@ -64,6 +64,11 @@ impl Session {
         self.linger = linger;
     }
 
+    /// How long the session outlives its streams.
+    pub fn linger(&self) -> Duration {
+        self.linger
+    }
+
     /// A stream joined. False where its number was used before or the session
     /// is over: the stream is to be refused.
     pub fn handle_stream_up(&mut self, stream: StreamId) -> bool {

@@ -24,7 +24,7 @@ impl Transfer {
     pub(crate) fn note_block_came(&self, id: StreamId) {
         let now = self.now();
         let mut shared = self.lock();
-        shared.heard = now;
+        shared.note_heard(now);
         if let Some(slot) = shared.streams.get_mut(&id) {
             slot.midway = None;
         }

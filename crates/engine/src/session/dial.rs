@@ -319,6 +319,7 @@ mod tests {
     use crate::storage::measuring::sink;
     use longhaul_proto::block::HeaderKey;
     use longhaul_proto::handshake::Secret;
+    use longhaul_proto::session::Life;
     use longhaul_units::Moment;
 
     /// An end that dials, with three streams, and their other ends.
@@ -387,6 +388,32 @@ mod tests {
         }
         drop(shared);
         leave(&transfer, far);
+    }
+
+    #[test]
+    fn who_lets_streams_join_and_says_nothing_is_silent() {
+        let (transfer, mut far) = with_three(false);
+        let before = transfer.now();
+        transfer.lock().heard = before;
+        let (near, other) = local_pair().unwrap();
+        assert!(transfer.attach(near, StreamId(3), false, 0));
+        far.push(other);
+        assert_eq!(transfer.lock().heard, before);
+        // Three times the time after which a stream is given up: the other end has had each
+        // chance to say something.
+        let mut shared = transfer.lock();
+        let silence = transfer.settings.silence;
+        let span = silence * 2 + shared.life.linger();
+        let told = shared.told;
+        shared.end_untold(silence, told + span);
+        assert_eq!(*shared.life.life(), Life::Active);
+        shared.end_untold(silence, told + span + Duration::from_millis(1));
+        drop(shared);
+        drop(far);
+        let Farewell::Broken(text) = transfer.wait().farewell else {
+            panic!("it goes on");
+        };
+        assert!(text.contains("said nothing"), "{text}");
     }
 
     #[test]

@@ -171,6 +171,11 @@ impl Transfer {
         self.settings.operation
     }
 
+    /// Whether this end sends.
+    pub fn is_sending(&self) -> bool {
+        matches!(self.side(), Side::Sending(_))
+    }
+
     /// What the contents were compared by, where any were.
     fn verified(&self) -> &'static str {
         let progress = self.progress();

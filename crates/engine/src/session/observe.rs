@@ -359,6 +359,10 @@ impl Transfer {
         let mut shared = self.lock();
         shared.note_what_came(self.now());
         let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
+        if !listens || self.settings.local {
+            shared.told = self.now();
+        }
+        shared.end_untold(self.settings.silence, self.now());
         let silent = !self.settings.local && self.now() - shared.heard > self.settings.silence;
         if *shared.life.life() == Life::Active && listens && silent {
             for slot in shared.streams.values() {
@@ -527,21 +531,12 @@ impl Shared {
         self.wake_carrier();
     }
 
-    /// Where bytes came on any stream the other end is heard: on a slow path a block, and
-    /// what was said behind it, takes long to be whole.
-    pub(super) fn note_what_came(&mut self, now: Moment) {
-        for slot in self.streams.values_mut() {
-            if slot.has_heard_more() {
-                self.heard = now;
-            }
-        }
-    }
-
     /// This process did not run for so long (it was stopped, or its host was):
     /// nothing was heard meanwhile, which is no silence of the other end's.
     pub(super) fn handle_pause(&mut self, span: Duration, now: Moment) {
         let later = |moment: Moment| now.min(moment + span);
         self.heard = later(self.heard);
+        self.told = later(self.told);
         self.quiet_since = later(self.quiet_since);
         for slot in self.streams.values_mut() {
             slot.moved.1 = later(slot.moved.1);

@@ -129,7 +129,7 @@ impl Transfer {
         }
         let result = work();
         let now = self.now();
-        self.lock().heard = now;
+        self.lock().note_heard(now);
         since.store(now.0, Ordering::Relaxed);
         held.fetch_sub(1, Ordering::Relaxed);
         result

@@ -12,7 +12,7 @@ use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::sender::Dispatch;
-use longhaul_proto::session::StreamId;
+use longhaul_proto::session::{Life, StreamId};
 use longhaul_units::Moment;
 
 use super::dial::Calls;
@@ -274,17 +274,19 @@ impl Transfer {
             true => self.seat().streams(MOST_STREAMS),
             false => MOST_STREAMS,
         };
+        let was_alone = *shared.life.life() != Life::Active;
         if shared.streams.len() >= most
             || shared.control.handle_acknowledged(received).is_err()
             || !shared.life.handle_stream_up(id)
         {
             return false;
         }
-        shared.heard = self.now();
+        shared.note_joined(was_alone, self.now());
         let info = handle.tcp_info();
         let round_trip = info.map(|info| info.rtt);
         let least = info.and_then(|info| info.minimum_rtt).or(round_trip);
         let slot = Slot {
+            came: handle.bytes_read().0,
             handle,
             clear,
             blocks: clear == self.is_clear(),
@@ -294,7 +296,6 @@ impl Transfer {
             waiting: AtomicBool::new(false),
             halves: 2,
             moved: (0, self.now()),
-            came: 0,
             midway: None,
             mends: None,
             renewed: None,
@@ -494,7 +495,7 @@ impl Transfer {
 
     fn handle_control(&self, id: StreamId, numbered: Numbered) -> Result<(), SessionError> {
         let mut shared = self.lock();
-        shared.heard = self.now();
+        shared.note_heard(self.now());
         // Answers go where the questions come from.
         if matches!(shared.machine, Machine::Receiving(_)) && shared.life.move_control(id) {
             shared.control.handle_stream_change();
