@@ -463,7 +463,7 @@ fn at_a_daemon_owners_and_devices_are_rights() {
     assert_eq!(rsync_finds(&source, &root.join("b")), "");
     let to = place.path().join("pulled");
     let mut pull = trusting.command("cp");
-    pull.args(["-aHAX", "--keep-set-ids", "--json"]);
+    pull.args(["-aHAX", "-D", "--keep-set-ids", "--json"]);
     run(pull.arg(trusting.url("b/")).arg(&to)).expect(0);
     // A principal learns nothing that only a superuser sees.
     let mut trusted = Command::new("getfattr");
@@ -632,7 +632,7 @@ fn what_only_root_may_keep_is_kept_in_attributes_as_rsync_does() {
     assert_eq!(String::from_utf8_lossy(&found.stdout), "");
     // Back through the daemon, on this host, and by rsync.
     let mut command = daemon.command("cp");
-    command.args(["-aHAX", "-M--fake-super", "--keep-set-ids"]);
+    command.args(["-aHAX", "-D", "-M--fake-super", "--keep-set-ids"]);
     let back = place.path().join("back");
     run(command.arg(daemon.url("to/")).arg(&back)).expect(0);
     assert_eq!(rsync_finds(&source, &back), "");
@@ -711,4 +711,47 @@ fn an_end_without_attributes_is_refused_or_named() {
     command.args(["cp", "-r", "--fake-super", "one:a", "two:b"]);
     run(&mut command).expect(1).says(&["--fake-super=source"]);
     assert!(!to.exists());
+}
+
+/// A device is a way to a disk of this host, and the daemon may be hostile.
+#[test]
+fn devices_of_a_daemon_come_only_where_they_are_named() {
+    if !is_root() {
+        return longhaul_testing::skip("only root makes devices");
+    }
+    let place = place();
+    tree::write(&place.path().join("from/a"), b"a");
+    special(
+        &place.path().join("from/null"),
+        FileType::CharacterDevice,
+        (1, 3),
+    );
+    special(&place.path().join("from/fifo"), FileType::Fifo, (0, 0));
+    let daemon = Daemon::start(place.path());
+    for (options, fakes, comes) in [
+        (&["-a"][..], false, false),
+        (&["-a", "-D"], false, true),
+        (&["-r", "--devices"], false, true),
+        (&["-a", "--fake-super"], true, false),
+        (&["-a", "--fake-super", "-D"], true, true),
+    ] {
+        let to = place.path().join("to");
+        let mut pull = daemon.command("cp");
+        pull.args(options).arg(daemon.url("from/")).arg(&to);
+        run(&mut pull).expect(0);
+        let found = to.join("null").symlink_metadata();
+        assert_eq!(found.is_ok(), comes, "{options:?}");
+        if let (Ok(found), false) = (found, fakes) {
+            assert!(found.file_type().is_char_device());
+        }
+        assert!(to.join("a").exists());
+        fs::remove_dir_all(&to).unwrap();
+    }
+    // Between this host's own directories they come as with rsync.
+    let mut copy = longhaul();
+    copy.args(["cp", "-a"])
+        .arg(place.path().join("from/"))
+        .arg(place.path().join("to"));
+    run(&mut copy).expect(0);
+    assert!(place.path().join("to/null").symlink_metadata().is_ok());
 }

@@ -124,6 +124,7 @@ impl KeepingArguments {
             extended_attributes: self.xattrs,
             access_lists: self.acls,
             devices: specials && !self.no_devices || self.special_files || self.devices,
+            devices_named: self.special_files || self.devices,
             specials: specials && !self.no_specials || self.special_files || self.specials,
             anchor: archive,
             leave_modes: self.no_perms,

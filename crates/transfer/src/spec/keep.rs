@@ -24,8 +24,11 @@ pub struct Keep {
     pub extended_attributes: bool,
     /// Access control lists.
     pub access_lists: bool,
-    /// Devices.
+    /// Devices. From a daemon they are copied only with `devices_named`.
     pub devices: bool,
+    /// Devices were asked for by their own option, and not among others.
+    #[serde(skip_serializing_if = "is_false")]
+    pub devices_named: bool,
     /// Sockets and FIFOs.
     pub specials: bool,
     /// A source that fills the destination gives it its own mode, time and owner.
@@ -213,6 +216,7 @@ impl Keep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::TransferSpec;
 
     #[test]
     fn what_is_kept_is_read_as_it_was_written() {
@@ -233,6 +237,38 @@ mod tests {
             ..Keep::default()
         };
         assert!(bad.keeping().is_err());
+    }
+
+    #[test]
+    fn devices_of_a_daemon_are_copied_only_by_name() {
+        let [here, ssh, daemon] = ["a", "host:b", "longhaul://host/c"]
+            .map(|text| Endpoint::parse(text.as_ref()).unwrap());
+        for (source, to, named, copied) in [
+            (&here, &daemon, false, true),
+            (&ssh, &here, false, true),
+            (&daemon, &here, false, false),
+            (&daemon, &here, true, true),
+            (&daemon, &ssh, false, false),
+            (&daemon, &daemon, false, false),
+            (&ssh, &daemon, false, true),
+        ] {
+            for fakes in [false, true] {
+                let mut spec = TransferSpec::copy(vec![source.clone()], to.clone());
+                spec.keep = Keep {
+                    devices: true,
+                    specials: true,
+                    devices_named: named,
+                    fake_destination: fakes,
+                    ..Keep::default()
+                };
+                let keep = spec.validate().unwrap().keep.clone();
+                assert_eq!(
+                    (keep.devices, keep.specials),
+                    (copied, true),
+                    "{source:?} {to:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -53,7 +53,8 @@ impl Deref for ValidSpec {
 }
 
 impl ValidSpec {
-    pub(super) fn new(spec: TransferSpec) -> Result<ValidSpec, SpecError> {
+    pub(super) fn new(mut spec: TransferSpec) -> Result<ValidSpec, SpecError> {
+        leave_out_unnamed_devices(&mut spec);
         if spec.version != VERSION {
             return Err(SpecError::Version(spec.version));
         }
@@ -85,6 +86,15 @@ impl ValidSpec {
     /// The specification, to be changed and validated again.
     pub fn into_spec(self) -> TransferSpec {
         self.spec
+    }
+}
+
+/// A device is a way to a disk of the destination's host, and a daemon is somebody else's. So its
+/// devices are copied only if they were asked for by name.
+fn leave_out_unnamed_devices(spec: &mut TransferSpec) {
+    let is_daemon = |source: &Endpoint| matches!(source, Endpoint::Daemon(_));
+    if !spec.keep.devices_named && spec.sources.iter().any(is_daemon) {
+        spec.keep.devices = false;
     }
 }
 
