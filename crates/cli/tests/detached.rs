@@ -224,3 +224,23 @@ fn a_job_writes_what_became_of_each_entry() {
         .says(&["missing/report"]);
     assert!(!root.path().join("nowhere").exists());
 }
+
+#[test]
+fn a_job_that_cannot_be_recorded_is_a_fault_of_this_host() {
+    let [root, place] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let daemon = Daemon::with(root.path(), &["--write"]);
+    tree::write(&place.path().join("data"), b"a");
+    // A file in place of the directory.
+    tree::write(&place.path().join("state"), b"");
+    let mut copy = daemon.command("cp");
+    copy.env("XDG_STATE_HOME", place.path().join("state"));
+    copy.arg("--detach").arg(place.path().join("data"));
+    let done = run(copy.arg(daemon.url("there"))).expect(6);
+    assert_eq!(
+        done.errors.matches("keeps a record").count(),
+        1,
+        "{}",
+        done.errors
+    );
+    assert!(!root.path().join("there").exists());
+}

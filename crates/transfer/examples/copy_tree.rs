@@ -28,18 +28,18 @@ impl Observer for Names {
     }
 }
 
-fn copy(source: &str, destination: &str) -> Result<Exit, Box<dyn std::error::Error>> {
-    let source = Endpoint::parse(source.as_ref())?;
-    let mut spec = TransferSpec::copy(vec![source], Endpoint::parse(destination.as_ref())?);
+fn copy(source: &str, destination: &str) -> Result<Exit, Stop> {
+    let endpoint = |text: &str| {
+        let parsed = Endpoint::parse(text.as_ref());
+        parsed.map_err(|error| Stop::because(Exit::Usage, error))
+    };
+    let mut spec = TransferSpec::copy(vec![endpoint(source)?], endpoint(destination)?);
     spec.selection.recursive = true;
     let observer: Arc<dyn Observer> = Arc::new(Names);
     let control = Control::default();
-    Ok(run::run(
-        spec.validate()?,
-        Place::default(),
-        &control,
-        &observer,
-    )?)
+    let spec = spec.validate();
+    let spec = spec.map_err(|error| Stop::because(Exit::Usage, error))?;
+    run::run(spec, Place::default(), &control, &observer)
 }
 
 fn main() -> ExitCode {
@@ -49,9 +49,9 @@ fn main() -> ExitCode {
         return Exit::Usage.into();
     };
     copy(source, destination).map_or_else(
-        |error| {
-            eprintln!("{error}");
-            Exit::Local.into()
+        |stop| {
+            eprintln!("{}", stop.text);
+            stop.exit.into()
         },
         ExitCode::from,
     )

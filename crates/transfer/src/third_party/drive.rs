@@ -170,17 +170,37 @@ impl Read for Hasty {
     }
 }
 
+/// A job without a record could not be found again.
+fn unrecorded(error: &io::Error) -> Stop {
+    local(format!(
+        "a copy that continues by itself keeps a record in ~/.local/state/longhaul of the host that \
+         runs it: {error}"
+    ))
+}
+
+/// Reports why a job cannot begin to the command that waits for its name, on standard output. That
+/// command shows the text, and ends with the exit code.
+fn refuse(stop: Stop) -> Result<Exit, Stop> {
+    let failed = JobEvent::Failed(stop.text.clone(), Some(stop.exit.code()));
+    let mut output = io::stdout().lock();
+    let told = job_protocol::send(&mut output, &failed).and_then(|()| output.flush());
+    match told {
+        Ok(()) => Ok(stop.exit),
+        // It has gone: the log keeps the reason.
+        Err(_) => Err(stop),
+    }
+}
+
 /// Runs it as a job of this user's, or of a principal's.
 fn carry_out(
     begin: &Begin,
     (spec, place): (ValidSpec, Place),
     rendering: &Rendering,
 ) -> Result<Exit, Stop> {
-    let (job, control) = Job::create(begin).map_err(|error| {
-        let text = "a copy that continues by itself keeps a record in ~/.local/state/longhaul \
-                    of the host that runs it";
-        local(format!("{text}: {error}"))
-    })?;
+    let (job, control) = match Job::create(begin) {
+        Ok(created) => created,
+        Err(error) => return refuse(unrecorded(&error)),
+    };
     follower::accept(&job, control).map_err(local)?;
     let (input, output) = detach().map_err(local)?;
     let (channel, outward) = relay::join(input, output).map_err(local)?;
