@@ -15,7 +15,8 @@
 //! - `commands` runs a command for each file that is committed;
 //! - [`backup`] keeps what is replaced or deleted, where somebody asked for it;
 //! - `deletion` removes what the source does not have, once everything is copied;
-//! - [`compare`] says what is there already, `contents` reads whether that is the same.
+//! - [`compare`] says what is there already, `contents` reads whether that is the same, and `mend`
+//!   corrects its mode and attributes.
 
 mod announced;
 pub mod asked;
@@ -32,6 +33,7 @@ pub mod keeper;
 pub mod keeping;
 pub mod landing;
 mod links;
+mod mend;
 mod open;
 pub mod parts;
 mod staging;

@@ -17,7 +17,6 @@ use super::commit::missing;
 use super::contents::ToRead;
 use super::folders::Folder;
 use super::keeper::Doing;
-use super::keeping::note_mode;
 use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
@@ -315,6 +314,9 @@ impl Transfer {
         if destination.keeper.keeping().is_usual() {
             return None;
         }
+        if destination.hides_attributes() {
+            return Some(Change::Attributes);
+        }
         let status = directory.status().ok()?;
         let notices = Notices::default();
         let doing = (status.owner, Doing::Look, &notices);
@@ -337,6 +339,9 @@ impl Transfer {
         let destination = &side.destination;
         if self.settings.operation != Operation::DryRun || destination.keeper.keeping().is_usual() {
             return Compared::Same(None);
+        }
+        if destination.hides_attributes() {
+            return Compared::Planned(Change::Attributes);
         }
         // What is not kept is noted by the copy.
         let looked = look(side, folder, entry, status);
@@ -413,12 +418,17 @@ impl Transfer {
             destination.keeps_as(entry.modified, status, self.settings.operation)
         };
         let criteria = &self.settings.criteria;
-        criteria.judge(&Both {
+        let verdict = criteria.judge(&Both {
             sizes,
             modified: (entry.modified, status.modified),
             // Only where it matters: a time may have to be tried on a file.
             same_time: (sizes.0 == sizes.1 || criteria.update) && keeps_as(),
-        })
+        });
+        match verdict {
+            // Who learns the result could try contents.
+            Verdict::Contents if !side.destination.keeper.may_compare() => Verdict::Copy,
+            verdict => verdict,
+        }
     }
 
     /// It is there: its mode may have to follow, and its contents may have to be compared.
@@ -472,38 +482,13 @@ impl Transfer {
         // A digest that is kept says what was compared once, not what is on the disk now.
         let settings = &self.settings;
         let compares = digest.is_none() || settings.verify_written || settings.moves_away;
+        // One that is kept also says that this principal's own copy brought the file.
+        let may_compare = destination.keeper.may_compare() || digest.is_some();
         match self.settings.compares_contents() && compares {
-            true => Compared::Contents,
+            true if may_compare => Compared::Contents,
+            true => self.unlike(),
             false => Compared::Same(digest),
         }
-    }
-
-    /// Whether its time should follow: one within the window is right.
-    fn is_late(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> bool {
-        let criteria = &self.settings.criteria;
-        let (wanted, there) = (entry.modified, status.modified);
-        !criteria.is_near(wanted, there)
-            && (criteria.checksum || criteria.size_only)
-            && !side
-                .destination
-                .keeps_as(wanted, status, self.settings.operation)
-    }
-
-    /// Gives a file that is there its owner, attributes, mode and time; false where that failed.
-    pub(super) fn mend(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        (entry, status): (&Entry, &Status),
-        file: &dyn StoredFile,
-    ) -> bool {
-        let late = self.is_late(side, entry, status);
-        let mended = mend(side, file, entry, status);
-        if late || mended == Some(true) {
-            self.tell_receiver(|receiver| receiver.handle_mended());
-        }
-        let has_time = || !late || mend_time(side, file, entry);
-        mended.is_some() && has_time() && side.ensure_up(folder).is_ok()
     }
 
     /// Whether an earlier attempt left a part of it.
@@ -557,44 +542,4 @@ fn may_replace_special(side: &ReceiveSide, entry: &Entry) -> bool {
         EntryKind::HardLink { .. } => keeping.devices || keeping.specials,
         _ => false,
     }
-}
-
-/// Gives a file that is there its owner, attributes and mode; whether anything changed, `None`
-/// where that failed. Another user's, who alone can set it, keeps the mode that it has.
-fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Status) -> Option<bool> {
-    let destination = &side.destination;
-    let owner = status.owner;
-    // One that a later session fenced changes nothing.
-    let set = destination.while_owned(|| -> io::Result<Option<u32>> {
-        let dressed = destination.dress(file.inode().as_deref(), entry, (owner, Doing::Set))?;
-        let mode = destination.mode_for(entry, dressed.owner, Some(status.mode));
-        if !dressed.changed && mode == status.mode {
-            return Ok(None);
-        }
-        let set = file.set_mode(mode);
-        let kind = NoticeKind::ModeRefused;
-        let set = destination.notices.wish(kind, &entry.path, set)?;
-        Ok(set.map(|()| mode))
-    });
-    let mode = match set {
-        Ok(Ok(Some(mode))) => mode,
-        Ok(Ok(None)) => return Some(false),
-        Ok(Err(_)) | Err(_) => return None,
-    };
-    let kept = file.status().ok()?;
-    note_mode(&destination.notices, &entry.path, mode, kept.mode);
-    let changed = kept.changed != status.changed;
-    (!changed || file.sync_all().is_ok()).then_some(changed)
-}
-
-/// Gives a file that is there its time; false where that failed. Another user's keeps its own.
-fn mend_time(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry) -> bool {
-    let destination = &side.destination;
-    let Ok(set) = destination.while_owned(|| file.set_modified(entry.modified)) else {
-        return false;
-    };
-    let set = destination
-        .notices
-        .wish(NoticeKind::TimeRefused, &entry.path, set);
-    set.is_ok() && file.sync_all().is_ok()
 }

@@ -161,7 +161,7 @@ impl Transfer {
     }
 
     /// What has to come, or would.
-    fn unlike(&self) -> Compared {
+    pub(super) fn unlike(&self) -> Compared {
         match self.copies() {
             true => Compared::Send,
             false => Compared::Planned(Change::Changed),

@@ -27,6 +27,9 @@ pub struct May {
     pub devices: bool,
     /// Entries become further names of what is there: they can be read under such a name.
     pub links: bool,
+    /// What is there is compared with the contents and attributes of what comes. Who learns the
+    /// result can try which contents a file has.
+    pub compares: bool,
 }
 
 impl May {
@@ -35,13 +38,15 @@ impl May {
         owners: true,
         devices: true,
         links: true,
+        compares: true,
     };
 
-    /// What costs nobody else anything.
+    /// What costs no other user anything.
     pub const LITTLE: May = May {
         owners: false,
         devices: false,
         links: false,
+        compares: true,
     };
 }
 
@@ -126,6 +131,7 @@ impl Keeper {
             owners: self.may.owners && may.owners,
             devices: self.may.devices && may.devices,
             links: self.may.links && may.links,
+            compares: self.may.compares && may.compares,
         };
         Keeper::of(self.kept.clone(), both)
     }
@@ -147,6 +153,11 @@ impl Keeper {
             (true, false) => Err("only root makes devices"),
             (true, true) => Ok(()),
         }
+    }
+
+    /// Whether contents and attributes of what is there are compared with those of what comes.
+    pub(super) fn may_compare(&self) -> bool {
+        self.may.compares
     }
 
     /// Whether an entry may become another name of what is there.

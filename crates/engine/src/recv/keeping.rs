@@ -57,6 +57,12 @@ impl Destination {
         (!asked).then(|| Failure::new(FailureKind::Other, text()))
     }
 
+    /// Whether a dry run must not say which attributes and lists an entry has here.
+    pub(super) fn hides_attributes(&self) -> bool {
+        let keeping = self.keeper.keeping();
+        !self.keeper.may_compare() && (keeping.extended || keeping.acls)
+    }
+
     /// The mode that an entry of this owner gets here, where something may have one already.
     pub(super) fn mode_for(&self, entry: &Entry, here: Ownership, existing: Option<u32>) -> u32 {
         self.mode_noting(entry, here, (existing, &self.notices))
