@@ -6,9 +6,10 @@ mod support;
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use longhaul_proto::session::StreamId;
 use rustix::process::Signal;
 use serde_json::Value;
 use support::Daemon;
-use support::process::{Finished, longhaul, run};
+use support::process::{Finished, Running, longhaul, run};
 use support::tree;
 use tempfile::TempDir;
 
@@ -340,6 +341,55 @@ fn who_may_only_write_learns_no_digest() {
     }
 }
 
+/// A principal that may not read, and tries contents.
+#[test]
+fn who_may_only_write_cannot_try_contents() {
+    let site = Site::new();
+    let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = |path: &str, text: &[u8]| {
+        tree::write(&site.path(path), text);
+        let file = fs::File::options().write(true).open(site.path(path));
+        file.unwrap().set_modified(old).unwrap();
+    };
+    for (rights, tells) in [("\"write\"", false), ("\"read\", \"write\"", true)] {
+        let daemon = site.daemon(rights);
+        for options in [
+            &["-n", "-c"][..],
+            &["-n", "-c", "--update"],
+            &["-c"],
+            &["--verify"],
+            &["--manifest=/dev/null"],
+            &["--move"],
+        ] {
+            let outcome = |guess: &[u8]| {
+                file("data/secret", b"1234");
+                file("mine/secret", guess);
+                let mut push = site.command(&daemon, "cp");
+                push.arg("--json").args(options);
+                push.arg(site.path("mine/secret")).arg(daemon.url("secret"));
+                let mut summary = run(&mut push).expect(0).summary();
+                let summary = summary.as_object_mut().unwrap();
+                let told = [
+                    "entries",
+                    "new",
+                    "changed",
+                    "skipped_entries",
+                    "unchanged",
+                    "fixed_entries",
+                ];
+                summary.retain(|name, _| told.contains(&name.as_str()) || name.contains("entries"));
+                Value::Object(summary.clone())
+            };
+            let [right, wrong] = [b"1234", b"4321"].map(|guess| outcome(guess));
+            assert_eq!(
+                right != wrong,
+                tells,
+                "{rights} {options:?}: {right} {wrong}"
+            );
+        }
+    }
+}
+
 fn blake3_of(file: &Path) -> String {
     let mut command = longhaul();
     let copy = file.with_extension("copy");
@@ -488,4 +538,294 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
     assert_ne!(send(".bashrc"), Farewell::Complete);
     daemon.running().await_words("did not ask for");
     assert!(!site.path("data/in/.bashrc").exists());
+}
+
+/// A certificate that is valid from the first to the second of these years, and its key.
+fn certificate(directory: &Path, name: &str, years: [i32; 2]) -> PathBuf {
+    let key = rcgen::KeyPair::generate().unwrap();
+    write_certificate(directory, name, years, &key)
+}
+
+fn write_certificate(
+    directory: &Path,
+    name: &str,
+    [from, until]: [i32; 2],
+    key: &rcgen::KeyPair,
+) -> PathBuf {
+    let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    parameters.not_before = rcgen::date_time_ymd(from, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let pem = parameters.self_signed(key).unwrap().pem();
+    let file = directory.join(name);
+    tree::write(&file, (key.serialize_pem() + &pem).as_bytes());
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    file
+}
+
+#[test]
+fn a_certificate_of_another_time_lets_nobody_in() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let site = Site::new();
+    for (years, says) in [
+        ([2000, 2001], "expired at 2001-01-01T00:00:00Z"),
+        ([4000, 4001], "is not valid before 4000-01-01T00:00:00Z"),
+    ] {
+        let file = certificate(site.place.path(), "u.pem", years);
+        let identity = Identity::from_pem_files_of_any_date(&file, &file).unwrap();
+        let mut entry = site.principals(&site.path("data"), "\"write\"");
+        let key = identity.fingerprint();
+        let named = format!("name = \"alice\"\ncertificates = [\"{key}\"]");
+        entry = entry.replace("name = \"alice\"", &named);
+        fs::write(site.path("principals.toml"), entry).unwrap();
+        let arguments = vec!["--principals".into(), site.path("principals.toml").into()];
+        let daemon = Daemon::of(arguments, |command| command);
+        // The command refuses it before it connects.
+        let mut push = longhaul();
+        push.args(["cp", "--fingerprint", &daemon.fingerprint]);
+        push.arg("--certificate").arg(&file).arg("--key").arg(&file);
+        push.arg(site.path("data/a")).arg(daemon.url("new"));
+        run(&mut push).expect(4).says(&[says, "renew it"]);
+        // Another client does not.
+        let trust = ServerTrust::Fingerprint(daemon.fingerprint.parse().unwrap());
+        let tls = TlsClient::new(trust, Some(identity), TlsOptions::default());
+        let host = HostPort::from(daemon.address);
+        let mut stream = tls
+            .connect(&host, PATIENCE, &TcpOptions::default())
+            .unwrap();
+        let opened = opening::open(&mut stream, one_file_to(b"/new"), &[], PATIENCE);
+        let error = opened.err().unwrap().to_string();
+        assert!(
+            error.contains(says) && error.contains("renew it"),
+            "{error}"
+        );
+        daemon.running().await_words(says);
+        assert!(!site.path("data/new").exists());
+        // Nor does a daemon start with it.
+        let (root, data) = (OsStr::new("--root"), site.path("data"));
+        let [own, key] = ["--certificate", "--key"].map(OsStr::new);
+        let [state, at] =
+            [OsStr::new("--state"), site.path("state").as_os_str()].map(OsStr::to_owned);
+        let file = file.as_os_str();
+        refused(
+            [root, data.as_os_str(), &state, &at, own, file, key, file],
+            &[says],
+        );
+    }
+}
+
+#[test]
+fn a_renewed_certificate_is_read_at_sighup() {
+    let site = Site::new();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let write = |years| write_certificate(site.place.path(), "own.pem", years, &key);
+    let file = write([2000, 4000]);
+    let list = |daemon: &Daemon| run(daemon.command("ls").arg(daemon.url("")));
+    let served = |file: &Path| -> Vec<std::ffi::OsString> {
+        let file = file.as_os_str().to_owned();
+        let root = site.path("data").into();
+        vec![
+            "--root".into(),
+            root,
+            "--certificate".into(),
+            file.clone(),
+            "--key".into(),
+            file,
+        ]
+    };
+    let daemon = Daemon::of(served(&file), |command| command);
+    list(&daemon).expect(0);
+    // One with a fault changes nothing.
+    write([2000, 2001]);
+    daemon.running().signal(Signal::HUP);
+    let words = "stays as it was: the certificate";
+    daemon.running().await_words(words);
+    list(&daemon).expect(0);
+    write([2000, 3000]);
+    daemon.running().signal(Signal::HUP);
+    daemon
+        .running()
+        .await_words("valid until 3000-01-01T00:00:00Z");
+    list(&daemon).expect(0);
+    // Another key is another daemon for those who know the older one.
+    certificate(site.place.path(), "own.pem", [2000, 3000]);
+    daemon.running().signal(Signal::HUP);
+    daemon.running().await_words("has another key now");
+    daemon.running().await_words("was read again");
+    list(&daemon).expect(4).says(&["as asked for"]);
+    daemon
+        .running()
+        .await_words("it does not accept the certificate");
+    daemon.running().signal(Signal::TERM);
+    let log = daemon.wait().expect(0).errors;
+    assert!(!log.contains("its log"), "{log}");
+}
+
+/// A pipe that is full, with its reader.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    while writer.write(b".").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_log_that_takes_nothing_holds_up_nobody() {
+    let site = Site::new();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = full_pipe();
+    let (gone, broken) = std::io::pipe().unwrap();
+    drop(gone);
+    for log in [Stdio::from(writer), full().into(), broken.into()] {
+        let state = tempfile::tempdir().unwrap();
+        let mut serve = longhaul();
+        serve.args([
+            "serve",
+            "--print-ready",
+            "--listen",
+            "127.0.0.1:0",
+            "--root",
+        ]);
+        serve
+            .arg(site.path("data"))
+            .arg("--state")
+            .arg(state.path());
+        serve
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        let mut daemon = Process(serve.spawn().unwrap());
+        let mut output = std::io::BufReader::new(daemon.0.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let url = format!("longhaul://{}/", ready["listening"].as_str().unwrap());
+        for _ in 0..3 {
+            let mut list = longhaul();
+            list.args([
+                "ls",
+                "--fingerprint",
+                ready["fingerprint"].as_str().unwrap(),
+            ]);
+            list.args(["--token-file", ready["token_file"].as_str().unwrap(), &url]);
+            run(&mut list).expect(0);
+        }
+        let id = rustix::process::Pid::from_child(&daemon.0);
+        rustix::process::kill_process(id, Signal::TERM).unwrap();
+        assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    }
+    drop(reader);
+}
+
+/// Ends with the test.
+struct Process(std::process::Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_daemon_that_nobody_can_reach_ends_at_sigterm() {
+    if !rustix::process::geteuid().is_root() {
+        return longhaul_testing::skip("only root makes name spaces of networks");
+    }
+    let site = Site::new();
+    // Its loopback device is down.
+    let mut serve = Command::new("unshare");
+    serve.arg("-n").arg(longhaul().get_program());
+    serve.args(["serve", "--print-ready", "--listen", "0.0.0.0:0", "--root"]);
+    serve
+        .arg(site.path("data"))
+        .arg("--state")
+        .arg(site.path("state"));
+    serve.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    let daemon = Running::start(&mut serve);
+    assert!(daemon.line().is_some());
+    daemon.signal(Signal::TERM);
+    daemon.wait().expect(0).says(&["stopped by a signal"]);
+}
+
+#[test]
+fn the_log_has_a_line_with_the_bytes_of_each_stopped_session() {
+    let site = Site::new();
+    let bytes = support::random::Random::new(1).bytes(8 << 20);
+    tree::write(&site.path("data/large"), &bytes);
+    let daemon = Daemon::with(&site.path("data"), &["--log-format", "json", "--write"]);
+    let pull = |name: &str| {
+        let mut pull = daemon.command("cp");
+        pull.args(["--json", "--timeout", "20", "--bwlimit", "1MB/s"]);
+        pull.arg(daemon.url("large")).arg(site.path(name));
+        Running::start(&mut pull)
+    };
+    let pulls: Vec<Running> = (0..6)
+        .map(|number| pull(&format!("pull-{number}")))
+        .collect();
+    for pull in &pulls {
+        let moves = |event: &Value| event["moved_bytes"].as_u64() > Some(0);
+        pull.event(moves).unwrap();
+    }
+    daemon.running().signal(Signal::TERM);
+    let log = daemon.wait().expect(0).errors;
+    let sessions: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|event| event["operation"] == "copy")
+        .collect();
+    assert_eq!(sessions.len(), 6, "{log}");
+    for session in sessions {
+        assert!(session["bytes"].as_u64() > Some(0), "{session}");
+        assert_eq!(session["outcome"], "the daemon was stopped");
+    }
+    for pull in pulls {
+        pull.kill();
+    }
+}
+
+#[test]
+fn clients_of_ipv4_have_their_own_address_in_the_log() {
+    let site = Site::new();
+    let any: std::net::SocketAddr = "[::]:0".parse().unwrap();
+    let arguments = vec!["--root".into(), site.path("data").into()];
+    if std::net::TcpListener::bind(any).is_err() {
+        return longhaul_testing::skip_without_kernel("IPv6");
+    }
+    let state = site.path("state");
+    let mut serve = longhaul();
+    serve
+        .args(["serve", "--print-ready", "--listen", "[::]:0"])
+        .args::<Vec<std::ffi::OsString>, _>(arguments);
+    serve.arg("--state").arg(&state);
+    let daemon = Running::start(&mut serve);
+    let ready: Value = serde_json::from_str(&daemon.line().unwrap()).unwrap();
+    let port = ready["listening"]
+        .as_str()
+        .unwrap()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    let tokens = site.path("tokens");
+    let token = fs::read_to_string(state.join("token")).unwrap();
+    tree::write(
+        &tokens,
+        format!("127.0.0.1:{port} user {token}\n").as_bytes(),
+    );
+    fs::set_permissions(&tokens, Permissions::from_mode(0o600)).unwrap();
+    let mut list = longhaul();
+    list.args([
+        "ls",
+        "--fingerprint",
+        ready["fingerprint"].as_str().unwrap(),
+    ]);
+    list.arg("--token-file")
+        .arg(&tokens)
+        .arg(format!("longhaul://127.0.0.1:{port}/"));
+    run(&mut list).expect(0);
+    daemon.await_words("user from 127.0.0.1:");
+    daemon.signal(Signal::TERM);
+    daemon.wait().expect(0);
 }

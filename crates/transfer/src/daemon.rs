@@ -9,7 +9,8 @@
 //! - `listing`: what lies at a path, without a session
 //! - `quotas`: what may run at the same time, and each principal's share
 //! - `secrets`: what no root may hold
-//! - `sessions`: the sessions that run
+//! - `sessions`: the sessions that run; `session_log`: the log's line of each
+//! - `signals`: what the daemon does at a signal
 //! - `sources`: the sources that a principal asks for
 //! - `unauthenticated`: what the log has of connections that failed
 //! - `turns`: the order in which requests take over a transfer
@@ -23,17 +24,21 @@ mod control_requests;
 mod listing;
 mod quotas;
 mod secrets;
+mod session_log;
 mod sessions;
 mod setup;
+mod signals;
 mod sources;
 mod turns;
 mod unauthenticated;
 mod vouched;
 
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::failure::failure_of;
@@ -44,8 +49,9 @@ use longhaul_engine::net::principals::Principals;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tls::TlsServer;
 use longhaul_units::ByteCount;
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::iterator::Signals;
 
-use crate::hangup::end_commands_at;
 use crate::ports::Ports;
 use crate::stop::{Exit, Stop};
 use crate::third_party::dialing::Dialing;
@@ -56,9 +62,11 @@ pub use calls::{Client, TOLD_WITHIN};
 use control_requests::Jobs;
 use quotas::Quotas;
 use secrets::Secrets;
+use session_log::SessionLog;
 use sessions::Sessions;
 pub use setup::Announcement;
 use setup::Setup;
+use signals::Files;
 pub use sources::{Access, Roots, expand_of, open_source_of, source_filter_of};
 use turns::Rank;
 use unauthenticated::Unauthenticated;
@@ -73,6 +81,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long to wait where the system cannot accept a connection: without, the
 /// next try would fail at once, and the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long sessions that have ended may take to log that.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// On what terms sessions are had.
 #[derive(Clone, Copy, Debug)]
@@ -95,14 +106,16 @@ pub const JSON_LOG: &str = "LONGHAUL_JSON_LOG";
 /// A daemon.
 pub struct Daemon {
     terms: Terms,
-    /// Where the principals are read again.
-    principals_file: Option<PathBuf>,
-    /// What none of their roots may hold.
+    /// The files that are read again at SIGHUP.
+    files: Files,
+    /// What none of the roots may hold.
     secrets: Secrets,
-    tls: TlsServer,
+    /// Replaced as a whole at SIGHUP.
+    tls: RwLock<TlsServer>,
     /// Replaced as a whole at SIGHUP.
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
+    session_log: SessionLog,
     gate: Gate,
     /// Connections that were let in so far.
     arrivals: AtomicU64,
@@ -170,6 +183,8 @@ pub struct Listening {
     address: SocketAddr,
     setup: Setup,
     settings: DaemonSettings,
+    files: Files,
+    signals: Signals,
 }
 
 impl Listening {
@@ -187,12 +202,21 @@ impl Listening {
         };
         let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
         let address = listener.local_addr();
+        let files = Files {
+            principals: settings.principals.clone(),
+            identity: settings.certificate.clone().zip(settings.key.clone()),
+        };
+        // Whoever sees the announcement may end the daemon in order.
+        let signals = files.heed_signals();
+        let signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Listening {
             address: address.map_err(|error| Stop::because(Exit::Local, error))?,
             listener,
             options,
             setup,
             settings,
+            files,
+            signals,
         })
     }
 
@@ -214,13 +238,15 @@ impl Listening {
         let Listening {
             listener,
             options,
-            address,
             setup,
             settings,
+            files,
+            signals,
+            ..
         } = self;
         let jobs = setup.state.join("jobs");
         let daemon = Arc::new(Daemon {
-            principals_file: settings.principals,
+            files,
             secrets: setup.secrets,
             jobs: Some(Jobs {
                 directory: jobs.clone(),
@@ -232,37 +258,77 @@ impl Listening {
                 (setup.principals, settings.sessions),
             )
         });
-        daemon.obey_signals(address)?;
+        let stop = daemon.obey_signals(signals)?;
         control_requests::clear(jobs);
-        daemon.accept(&listener, &options);
-        Ok(daemon.sessions.end_all())
+        daemon.warn_of_dates();
+        daemon.accept_until(&listener, &options, &stop)?;
+        let ended = daemon.sessions.end_all();
+        daemon.session_log.finish(LAST_LINES);
+        Ok(ended)
     }
 }
 
 impl Daemon {
-    /// Takes connections until it is stopped.
+    /// Takes connections as long as the process runs.
     pub fn accept(self: &Arc<Daemon>, listener: &TcpListener, options: &TcpOptions) {
         let mut told = false;
         for accepted in listener.incoming() {
-            if self.stopping.load(Ordering::Relaxed) {
-                return;
+            self.take(accepted, options, &mut told);
+        }
+    }
+
+    /// Takes connections until the daemon is stopped, which `stop` makes it notice.
+    fn accept_until(
+        self: &Arc<Daemon>,
+        listener: &TcpListener,
+        options: &TcpOptions,
+        stop: &OwnedFd,
+    ) -> Result<(), Stop> {
+        // A connection may be gone when it is accepted, and the next may never come.
+        let set = listener.set_nonblocking(true);
+        set.map_err(|error| Stop::because(Exit::Local, error))?;
+        let mut told = false;
+        while !self.stopping.load(Ordering::Relaxed) {
+            let mut ready = [
+                PollFd::new(stop, PollFlags::IN),
+                PollFd::new(listener, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Ok(_) if ready[1].revents().is_empty() => continue,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(Stop::because(Exit::Local, error)),
             }
-            match accepted {
-                Ok(socket) => {
-                    told = false;
-                    self.admit(socket, options);
+            match listener.accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                accepted => self.take(accepted.map(|(socket, _)| socket), options, &mut told),
+            }
+        }
+        Ok(())
+    }
+
+    /// Admits a connection that was accepted. `told` is whether the last one failed.
+    fn take(
+        self: &Arc<Daemon>,
+        accepted: io::Result<TcpStream>,
+        options: &TcpOptions,
+        told: &mut bool,
+    ) {
+        match accepted {
+            Ok(socket) => {
+                *told = false;
+                self.admit(socket, options);
+            }
+            // One connection's fault (or too many open files) is not the
+            // daemon's end; the kernel makes no noise either.
+            Err(error) => {
+                if !std::mem::replace(told, true) {
+                    let text = failure_of("accept a connection", "the daemon", &error).text;
+                    tracing::error!("{text}; it tries again");
                 }
-                // One connection's fault (or too many open files) is not the
-                // daemon's end; the kernel makes no noise either.
-                Err(error) => {
-                    if !std::mem::replace(&mut told, true) {
-                        let text = failure_of("accept a connection", "the daemon", &error).text;
-                        tracing::error!("{text}; it tries again");
-                    }
-                    // tidy: reason: the kernel tells nobody when a descriptor is
-                    // free again, and who waits in the queue stays there.
-                    std::thread::sleep(ACCEPT_PAUSE);
-                }
+                // tidy: reason: the kernel tells nobody when a descriptor is
+                // free again, and who waits in the queue stays there.
+                std::thread::sleep(ACCEPT_PAUSE);
             }
         }
     }
@@ -270,11 +336,12 @@ impl Daemon {
     fn new(terms: Terms, tls: TlsServer, (principals, sessions): (Principals, usize)) -> Daemon {
         Daemon {
             terms,
-            principals_file: None,
+            files: Files::default(),
             secrets: Secrets::default(),
-            tls,
+            tls: RwLock::new(tls),
             principals: RwLock::new(Arc::new(principals)),
             sessions: Sessions::new(sessions),
+            session_log: SessionLog::default(),
             gate: Gate::new(GateLimits::default()),
             arrivals: AtomicU64::new(0),
             unauthenticated: Unauthenticated::default(),
@@ -308,88 +375,16 @@ impl Daemon {
         );
     }
 
-    /// SIGINT and SIGTERM end the sessions and then the daemon; at SIGHUP a file
-    /// of principals is read again. Without one it ends the process, as for any
-    /// whose terminal was closed.
-    fn obey_signals(self: &Arc<Daemon>, address: SocketAddr) -> Result<(), Stop> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let mut obeyed = vec![SIGINT, SIGTERM];
-        match self.principals_file {
-            Some(_) => obeyed.push(SIGHUP),
-            None => end_commands_at(&[SIGHUP]),
-        }
-        let signals = signal_hook::iterator::Signals::new(obeyed);
-        let mut signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
-        let daemon = Arc::clone(self);
-        let reloading = Arc::new(Mutex::new(()));
-        let watcher = std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(move || {
-                for signal in signals.forever() {
-                    if signal == SIGHUP {
-                        daemon.reload_beside(&reloading);
-                        continue;
-                    }
-                    daemon.stopping.store(true, Ordering::Relaxed);
-                    // Wakes the accepting thread.
-                    let _ = TcpStream::connect(address);
-                    return;
-                }
-            });
-        watcher
-            .map(drop)
-            .map_err(|error| Stop::because(Exit::Local, error))
-    }
-
-    /// Reloads on a thread of its own, one after the other: a root on a file server that does not
-    /// answer must not keep the daemon from hearing SIGTERM.
-    fn reload_beside(self: &Arc<Daemon>, reloading: &Arc<Mutex<()>>) {
-        let (daemon, reloading) = (Arc::clone(self), Arc::clone(reloading));
-        let thread = std::thread::Builder::new().name("reload".into());
-        let started = thread.spawn(move || {
-            let _turn = reloading.lock().unwrap_or_else(PoisonError::into_inner);
-            daemon.reload();
-        });
-        if let Err(error) = started {
-            tracing::error!("the principals stay as they were: no thread to read them: {error}");
-        }
-    }
-
-    /// Reads the principals again; a file with a fault changes nothing.
-    fn reload(&self) {
-        let Some(file) = &self.principals_file else {
-            return;
-        };
-        let loaded = Principals::load(file).map_err(|error| error.to_string());
-        let checked = loaded.and_then(|principals| {
-            self.secrets.check(&principals)?;
-            Ok(principals)
-        });
-        match checked {
-            Ok(principals) => {
-                if principals.is_empty() {
-                    tracing::warn!(
-                        "{} names no principal any more: nobody is let in",
-                        file.display()
-                    );
-                }
-                *self
-                    .principals
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner) = Arc::new(principals);
-                tracing::info!(
-                    "{} was read again; running sessions continue unchanged",
-                    file.display()
-                );
-            }
-            Err(error) => tracing::error!("the principals stay as they were: {error}"),
-        }
-    }
-
     /// Who may do what now.
     fn principals(&self) -> Arc<Principals> {
         let principals = self.principals.read();
         Arc::clone(&principals.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The daemon's key and certificate.
+    fn tls(&self) -> TlsServer {
+        let tls = self.tls.read();
+        tls.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A connection came: what becomes of it is decided on a thread of its own.
@@ -411,12 +406,13 @@ impl Daemon {
             .name("admission".into())
             .spawn(move || daemon.serve_stream(socket, (ticket, rank)));
         if let Err(error) = started {
+            let peer = HostPort::from(peer);
             tracing::error!(%peer, "{peer}: no thread for the connection: {error}");
         }
     }
 
     fn serve_stream(self: &Arc<Daemon>, socket: TcpStream, (ticket, rank): (Ticket, Rank)) {
-        let Ok(peer) = socket.peer_addr() else {
+        let Ok(peer) = socket.peer_addr().map(HostPort::from) else {
             return;
         };
         let deadline = Instant::now() + FIRST_FRAME;
@@ -430,7 +426,7 @@ impl Daemon {
         let stream = match clear {
             true => clear::over_tcp(socket).map_err(|error| error.to_string()),
             false => {
-                let accepted = self.tls.accept_within(socket, left());
+                let accepted = self.tls().accept_within(socket, left());
                 accepted.map_err(|error| error.to_string())
             }
         };
@@ -448,15 +444,14 @@ impl Daemon {
             Ok(_) => self.unauthenticated.note(&format!(
                 "{peer}: it is not the one who started this process"
             )),
-            Err(error) => self.unauthenticated.note(&naming(peer, &error)),
+            Err(error) => self.unauthenticated.note(&naming(&peer, &error)),
         }
     }
 }
 
 /// What went wrong, and with which client; many errors name the client already.
-fn naming(peer: SocketAddr, error: &str) -> String {
-    let peer = HostPort::from(peer).to_string();
-    match error.contains(&peer) {
+fn naming(peer: &HostPort, error: &str) -> String {
+    match error.contains(&peer.to_string()) {
         true => error.to_owned(),
         false => format!("{peer}: {error}"),
     }

@@ -16,7 +16,11 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, Error};
 
+use super::tls_errors::explained;
+use super::validity::{NotValid, Validity};
+use crate::named_files::kept_to_read;
 use crate::notices::or_without;
 
 /// The SHA-256 of a certificate's SubjectPublicKeyInfo in DER: the key alone,
@@ -36,7 +40,7 @@ impl Fingerprint {
     /// # Errors
     ///
     /// Where the bytes are no X.509 certificate of version 3.
-    pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<Fingerprint, rustls::Error> {
+    pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<Fingerprint, Error> {
         let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
         let hash = digest::digest(&digest::SHA256, &key);
         let mut bytes = [0; 32];
@@ -51,7 +55,7 @@ impl Fingerprint {
     /// Where the file cannot be read, or has no such certificate.
     pub fn of_pem_file(file: &Path) -> Result<Fingerprint, IdentityError> {
         let chain = read_certificates(file)?;
-        let first = chain.first().ok_or(rustls::Error::NoCertificatesPresented);
+        let first = chain.first().ok_or(Error::NoCertificatesPresented);
         first
             .and_then(Fingerprint::of_certificate)
             .map_err(|cause| IdentityError::Unusable {
@@ -83,6 +87,31 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// A certificate by what counts here: its key and its dates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyAndDates {
+    /// The key.
+    pub fingerprint: Fingerprint,
+    /// The dates.
+    pub validity: Validity,
+}
+
+impl KeyAndDates {
+    /// Those of a certificate.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not an X.509 certificate of version 3.
+    pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<KeyAndDates, Error> {
+        let fingerprint = Fingerprint::of_certificate(certificate)?;
+        let validity = Validity::of(certificate).ok_or(CertificateError::BadEncoding)?;
+        Ok(KeyAndDates {
+            fingerprint,
+            validity,
+        })
+    }
+}
+
 /// Text that is no fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -108,12 +137,12 @@ impl FromStr for Fingerprint {
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
-    fingerprint: Fingerprint,
+    certificate: KeyAndDates,
 }
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({})", self.fingerprint)
+        write!(f, "Identity({})", self.fingerprint())
     }
 }
 
@@ -151,14 +180,23 @@ pub enum IdentityError {
     },
     /// Key and certificate do not belong together, or are of an unknown kind.
     #[error(
-        "{path}: the certificate or key cannot be used: {cause}: give a matching pair (ECDSA \
-         P-256 or P-384, Ed25519, or RSA)"
+        "{path}: the certificate or key cannot be used: {}: give a matching pair (ECDSA \
+         P-256 or P-384, Ed25519, or RSA)",
+        explained(cause)
     )]
     Unusable {
         /// The certificate.
         path: PathBuf,
         /// Why.
-        cause: rustls::Error,
+        cause: Error,
+    },
+    /// The certificate is not valid now.
+    #[error("the certificate {path} {dates}: renew it, or correct the clock")]
+    NotValid {
+        /// The certificate.
+        path: PathBuf,
+        /// Its date.
+        dates: NotValid,
     },
     /// The random generator or the encoder failed.
     #[error("a key could not be made: {0}: give a certificate and key instead")]
@@ -175,8 +213,26 @@ impl Identity {
     /// # Errors
     ///
     /// Where a file cannot be read, is no PEM, the key is readable by others,
-    /// or the two do not match.
+    /// the two do not match, or the certificate is not valid now.
     pub fn from_pem_files(certificates: &Path, key: &Path) -> Result<Identity, IdentityError> {
+        let identity = Identity::from_pem_files_of_any_date(certificates, key)?;
+        let checked = identity.validity().check_now();
+        checked.map_err(|dates| IdentityError::NotValid {
+            path: certificates.into(),
+            dates,
+        })?;
+        Ok(identity)
+    }
+
+    /// The same if the certificate has expired, or is not valid yet: every other end refuses it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::from_pem_files`], except for the dates.
+    pub fn from_pem_files_of_any_date(
+        certificates: &Path,
+        key: &Path,
+    ) -> Result<Identity, IdentityError> {
         refuse_exposed(key)?;
         let chain = read_certificates(certificates)?;
         let pem_error = |cause: rustls::pki_types::pem::Error| IdentityError::Pem {
@@ -210,6 +266,10 @@ impl Identity {
             }
             _ => {}
         }
+        kept_to_read(&path).map_err(|cause| IdentityError::File {
+            path: path.clone(),
+            cause,
+        })?;
         Identity::from_pem_files(&path, &path)
     }
 
@@ -229,13 +289,10 @@ impl Identity {
     fn build(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-    ) -> Result<Identity, rustls::Error> {
-        let first = chain
-            .first()
-            .ok_or(rustls::Error::NoCertificatesPresented)?;
-        let fingerprint = Fingerprint::of_certificate(first)?;
+    ) -> Result<Identity, Error> {
+        let first = chain.first().ok_or(Error::NoCertificatesPresented)?;
         let identity = Identity {
-            fingerprint,
+            certificate: KeyAndDates::of_certificate(first)?,
             key: Arc::new(key),
             chain,
         };
@@ -245,11 +302,16 @@ impl Identity {
 
     /// The key's fingerprint, by which others know this host.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+        self.certificate.fingerprint
+    }
+
+    /// The dates of the certificate.
+    pub fn validity(&self) -> Validity {
+        self.certificate.validity
     }
 
     /// As rustls takes it; proves that key and certificate match.
-    pub(super) fn certified_key(&self) -> Result<rustls::sign::CertifiedKey, rustls::Error> {
+    pub(super) fn certified_key(&self) -> Result<rustls::sign::CertifiedKey, Error> {
         rustls::sign::CertifiedKey::from_der(
             self.chain.clone(),
             self.key.clone_key(),
@@ -299,6 +361,8 @@ fn generate() -> Result<(rcgen::Certificate, rcgen::KeyPair), IdentityError> {
     // The name is for whoever looks at it: what counts is the key.
     let mut parameters =
         rcgen::CertificateParams::new(vec!["longhaul".to_owned()]).map_err(error)?;
+    // A host whose clock begins at 1970 may use it too.
+    parameters.not_before = rcgen::date_time_ymd(1970, 1, 1);
     parameters
         .distinguished_name
         .push(rcgen::DnType::CommonName, "longhaul");
@@ -420,5 +484,27 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let error = Identity::from_pem_files(&path, &path).unwrap_err();
         assert!(matches!(error, IdentityError::Pem { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_valid_now_is_refused_with_its_date() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("x.pem");
+        for (from, until, says) in [
+            (2000, 2001, "expired at 2001-01-01T00:00:00Z"),
+            (4000, 4001, "is not valid before 4000-01-01T00:00:00Z"),
+        ] {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let mut parameters = rcgen::CertificateParams::new(vec!["x".to_owned()]).unwrap();
+            parameters.not_before = rcgen::date_time_ymd(from, 1, 1);
+            parameters.not_after = rcgen::date_time_ymd(until, 1, 1);
+            let pem = key.serialize_pem() + &parameters.self_signed(&key).unwrap().pem();
+            fs::write(&path, pem).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            let text = Identity::from_pem_files(&path, &path)
+                .unwrap_err()
+                .to_string();
+            assert!(text.contains(says) && text.contains("renew it"), "{text}");
+        }
     }
 }

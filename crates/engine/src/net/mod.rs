@@ -15,6 +15,8 @@
 //! - [`candidates`]: addresses that may lead to an end, and which does
 //! - [`relay`]: pipes of another process as a socket
 //! - [`identity`]: keys, certificates, fingerprints
+//! - `tls_errors`: errors of rustls as sentences
+//! - [`validity`]: the dates of certificates
 //! - [`trust`], [`known_hosts`]: whether a server is the one that was meant
 //! - [`principals`], [`token`], [`client_tokens`]: who may do what, and how it
 //!   is proved
@@ -40,7 +42,9 @@ pub mod stream;
 pub mod tcp;
 pub mod tcp_info;
 pub mod tls;
+mod tls_errors;
 pub mod token;
 pub mod trust;
+pub mod validity;
 
 pub use stream::{Stream, StreamHandle, StreamReader, StreamWriter};

@@ -16,10 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 
 use super::congestion;
-use super::identity::Fingerprint;
+use super::identity::{Fingerprint, KeyAndDates};
 use super::multipath::{self, Subflow};
 use super::tcp;
 use super::tcp_info::TcpInfo;
+use super::validity::Validity;
 use crate::queue::lock;
 
 // tidy: long file because TLS, clear text and pipes are one type of stream.
@@ -254,7 +255,12 @@ impl StreamHandle {
     /// The key that the other end proved to have; `None` if it showed none (clear streams, clients
     /// without a certificate).
     pub fn peer_fingerprint(&self) -> Option<Fingerprint> {
-        self.wire.peer_fingerprint
+        Some(self.wire.peer_certificate?.fingerprint)
+    }
+
+    /// The dates of the certificate of that key.
+    pub fn peer_validity(&self) -> Option<Validity> {
+        Some(self.wire.peer_certificate?.validity)
     }
 
     /// How the bytes are protected, in words: `TLS 1.3, AES-128-GCM`, `clear`.
@@ -478,7 +484,7 @@ pub(super) struct Wire {
     multipath: bool,
     /// What was seen when last any were.
     last_subflows: Mutex<Vec<Subflow>>,
-    peer_fingerprint: Option<Fingerprint>,
+    peer_certificate: Option<KeyAndDates>,
     protection: &'static str,
     read: AtomicU64,
     written: AtomicU64,
@@ -491,7 +497,7 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new(
         socket: Socket,
-        peer_fingerprint: Option<Fingerprint>,
+        peer_certificate: Option<KeyAndDates>,
         protection: &'static str,
     ) -> Arc<Wire> {
         let tcp = socket.tcp();
@@ -501,7 +507,7 @@ impl Wire {
             multipath: tcp.is_some_and(multipath::is_multipath),
             last_subflows: Mutex::default(),
             socket,
-            peer_fingerprint,
+            peer_certificate,
             protection,
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),

@@ -57,7 +57,8 @@ impl fmt::Display for HostPort {
 
 impl From<SocketAddr> for HostPort {
     fn from(address: SocketAddr) -> HostPort {
-        HostPort::new(&address.ip().to_string(), address.port())
+        // A listener for IPv6 and IPv4 names IPv4 clients as `::ffff:192.0.2.1`.
+        HostPort::new(&address.ip().to_canonical().to_string(), address.port())
     }
 }
 

@@ -39,7 +39,9 @@ use rustls::{CipherSuite, ClientConfig, ServerConfig, SupportedCipherSuite};
 use super::identity::{Fingerprint, Identity};
 use super::stream::{Socket, Stream};
 use super::tcp::{self, ConnectError, HostPort, TcpOptions};
+use super::tls_errors::explained;
 use super::trust::{AnyClient, ServerTrust, ServerVerifier, TrustError, UnknownServer, pin};
+use super::validity::Validity;
 
 /// The name of the protocol in the handshake (ALPN), so that a connection for another protocol is
 /// refused with a reason.
@@ -68,6 +70,56 @@ impl Default for TlsOptions {
     }
 }
 
+/// Which of both ends of a connection the other one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It connected to this one.
+    Client,
+    /// This one connected to it.
+    Server,
+}
+
+impl End {
+    /// The remedy if the other end was too slow.
+    fn if_slow(self) -> &'static str {
+        match self {
+            End::Client => "it is not a longhaul client, or the network loses large packets (MTU)",
+            End::Server => {
+                "check that a longhaul daemon listens there and that the network is not losing \
+                 large packets (MTU)"
+            }
+        }
+    }
+
+    /// Possible causes if the other end closed the connection.
+    fn if_closed(self) -> &'static str {
+        match self {
+            End::Client => "its command was interrupted, or it is a port scan or a health check",
+            End::Server => {
+                "its log says why; it may have too many connections, or be no longhaul daemon"
+            }
+        }
+    }
+
+    /// Possible causes if the other end sent something else than TLS.
+    fn if_not_tls(self) -> &'static str {
+        match self {
+            End::Client => {
+                "it is not a longhaul client, or something on the way changes the stream"
+            }
+            End::Server => "check the port, and that nothing between changes the stream",
+        }
+    }
+
+    /// The place to look if the other end refused.
+    fn if_refused(self) -> &'static str {
+        match self {
+            End::Client => "the output of its command says why",
+            End::Server => "its log says why",
+        }
+    }
+}
+
 /// No encrypted stream came about.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -78,32 +130,30 @@ pub enum TlsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It took too long.
-    #[error(
-        "{peer} did not finish the TLS handshake within {} s: check that a longhaul daemon listens \
-         there and that the network is not losing large packets (MTU)", timeout.as_secs_f64()
-    )]
+    #[error("{peer} did not finish the TLS handshake within {} s: {}", timeout.as_secs_f64(), end.if_slow())]
     Deadline {
-        /// Who.
+        /// The other end.
         peer: HostPort,
+        /// Which of both it is.
+        end: End,
         /// How long was waited.
         timeout: Duration,
     },
     /// The other end hung up.
-    #[error(
-        "{peer} closed the connection during the TLS handshake: its log says why; it may have too \
-         many connections, or be no longhaul daemon"
-    )]
+    #[error("{peer} closed the connection during the TLS handshake: {}", end.if_closed())]
     Closed {
-        /// Who.
+        /// The other end.
         peer: HostPort,
+        /// Which of both it is.
+        end: End,
     },
-    /// What came is no TLS.
-    #[error(
-        "{peer} does not speak TLS: check the port, and that nothing between changes the stream"
-    )]
+    /// What came is not TLS.
+    #[error("{peer} does not speak TLS: {}", end.if_not_tls())]
     NotTls {
-        /// Who.
+        /// The other end.
         peer: HostPort,
+        /// Which of both it is.
+        end: End,
     },
     /// What came is an older TLS.
     #[error("{peer} does not offer TLS 1.3: use a longhaul daemon or client on both ends")]
@@ -118,12 +168,14 @@ pub enum TlsError {
         peer: HostPort,
     },
     /// The other end refused, as its alert says.
-    #[error("{peer} refused the TLS handshake ({alert}): its log or output says why")]
+    #[error("{peer} refused the TLS handshake: {reason}: {}", end.if_refused())]
     Refused {
-        /// Who.
+        /// The other end.
         peer: HostPort,
-        /// Its alert.
-        alert: String,
+        /// Which of both it is.
+        end: End,
+        /// Its alert, in words.
+        reason: String,
     },
     /// The handshake's messages are larger than any real one's.
     #[error(
@@ -139,10 +191,13 @@ pub enum TlsError {
     #[error("\"{0}\" is no host name: write a DNS name or an address")]
     Name(String),
     /// Our own certificate cannot be used, or the system has no randomness.
-    #[error("TLS cannot be set up: {0}: check the certificate and key")]
+    #[error("TLS cannot be set up: {}: check the certificate and key", explained(.0))]
     Setup(rustls::Error),
     /// Any other breach of the protocol.
-    #[error("the TLS handshake with {peer} failed: {cause}: try again; if it stays, report it")]
+    #[error(
+        "the TLS handshake with {peer} failed: {}: try again; if it stays, report it",
+        explained(cause)
+    )]
     Other {
         /// Who.
         peer: HostPort,
@@ -209,6 +264,7 @@ fn suite_name(suite: Option<SupportedCipherSuite>) -> &'static str {
 pub struct TlsServer {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    validity: Validity,
     options: TlsOptions,
 }
 
@@ -243,6 +299,7 @@ impl TlsServer {
         Ok(TlsServer {
             config: Arc::new(config),
             fingerprint: identity.fingerprint(),
+            validity: identity.validity(),
             options,
         })
     }
@@ -250,6 +307,11 @@ impl TlsServer {
     /// The server's own fingerprint, for clients to pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// The dates of its certificate.
+    pub fn validity(&self) -> Validity {
+        self.validity
     }
 
     /// Answers a client that was let in. Blocks for the handshake's time at
@@ -274,7 +336,7 @@ impl TlsServer {
         let socket = Socket::Tcp(socket);
         let patience = self.options.handshake_timeout.min(left);
         let done = handshake::run(connection, &socket, Instant::now() + patience)
-            .map_err(|failure| failure.explain(peer, patience))?;
+            .map_err(|failure| failure.explain((peer, End::Client), patience))?;
         Ok(halves::build(done, socket, self.options))
     }
 }
@@ -310,7 +372,7 @@ impl TlsClient {
     /// a session, which must meet the server of the first.
     pub fn pinned(&self, server: Fingerprint) -> TlsClient {
         TlsClient {
-            trust: ServerTrust::Fingerprint(server),
+            trust: ServerTrust::SameServer(server),
             ..self.clone()
         }
     }
@@ -419,9 +481,9 @@ impl TlsClient {
         let connection =
             UnbufferedClientConnection::new(config, server_name(host)?).map_err(TlsError::Setup)?;
         let done = handshake::run(connection, &socket, deadline)
-            .map_err(|failure| failure.explain(host.clone(), timeout))?;
+            .map_err(|failure| failure.explain((host.clone(), End::Server), timeout))?;
         if let (ServerTrust::KnownHosts(list), Some(found)) = (&self.trust, done.peer) {
-            pin(&list.file, host, found)?;
+            pin(&list.file, host, found.fingerprint)?;
         }
         Ok(halves::build(done, socket, self.options))
     }

@@ -16,9 +16,11 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, OtherError};
 use rustls::{RootCertStore, SignatureScheme};
 
-use super::identity::{Fingerprint, IdentityError, read_certificates};
+use super::identity::{Fingerprint, IdentityError, KeyAndDates, read_certificates};
 use super::known_hosts::{self, Knowledge, KnownHostsError, Pins};
 use super::tcp::HostPort;
+use super::tls_errors::{certificate_fault, explained};
+use super::validity::NotValid;
 
 /// A server's key that nobody vouched for yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,9 @@ pub type Ask = Arc<dyn Fn(&UnknownServer) -> bool + Send + Sync>;
 pub enum ServerTrust {
     /// By this key and no other.
     Fingerprint(Fingerprint),
+    /// By the key with which it opened the session. The dates of its certificate were checked
+    /// then: one that expires meanwhile does not end the session.
+    SameServer(Fingerprint),
     /// By the key it had the first time.
     KnownHosts(KnownHosts),
     /// By its name, which an authority signed.
@@ -58,6 +63,7 @@ impl fmt::Debug for ServerTrust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerTrust::Fingerprint(key) => write!(f, "Fingerprint({key})"),
+            ServerTrust::SameServer(key) => write!(f, "SameServer({key})"),
             ServerTrust::KnownHosts(list) => write!(f, "KnownHosts({})", list.file.display()),
             ServerTrust::CertificateAuthority(_) => f.write_str("CertificateAuthority"),
         }
@@ -139,14 +145,26 @@ pub enum TrustError {
     },
     /// No authority vouches for it.
     #[error(
-        "the certificate of {host} is not valid for that name under the given authority: {cause}: \
-         renew it, or give `--fingerprint` instead"
+        "the certificate of {host} is not valid for that name under the given authority: {}: \
+         renew it, or give `--fingerprint` instead",
+        certificate_fault(cause)
     )]
     Authority {
         /// Which server.
         host: HostPort,
         /// Why.
         cause: CertificateError,
+    },
+    /// Its certificate is not valid now.
+    #[error(
+        "the certificate of {host} {dates}: renew it there and send SIGHUP to its daemon, or \
+         correct the clock that is wrong"
+    )]
+    NotValid {
+        /// Which server.
+        host: HostPort,
+        /// Its date.
+        dates: NotValid,
     },
     /// What it showed is no certificate.
     #[error("{host} shows a certificate that cannot be read ({cause}): give the server another")]
@@ -181,6 +199,7 @@ impl TrustError {
 #[derive(Debug)]
 enum Expectation {
     Exactly(Fingerprint),
+    SameAsBefore(Fingerprint),
     Pinned {
         file: PathBuf,
         pins: Pins,
@@ -205,6 +224,7 @@ impl ServerVerifier {
     ) -> Result<ServerVerifier, TrustError> {
         let expectation = match trust {
             ServerTrust::Fingerprint(key) => Expectation::Exactly(*key),
+            ServerTrust::SameServer(key) => Expectation::SameAsBefore(*key),
             ServerTrust::KnownHosts(list) => Expectation::Pinned {
                 pins: Pins::load(&list.file, host)?,
                 file: list.file.clone(),
@@ -221,31 +241,45 @@ impl ServerVerifier {
         })
     }
 
-    fn judge_key(&self, certificate: &CertificateDer<'_>) -> Result<(), TrustError> {
+    fn judge_key(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), TrustError> {
         let host = self.host.clone();
-        let found = match Fingerprint::of_certificate(certificate) {
-            Ok(found) => found,
+        let shown = match KeyAndDates::of_certificate(certificate) {
+            Ok(shown) => shown,
             Err(cause) => {
-                let cause = cause.to_string();
+                let cause = explained(&cause);
                 return Err(TrustError::Unreadable { host, cause });
             }
         };
+        let found = shown.fingerprint;
         match &self.expectation {
-            Expectation::Exactly(expected) if found == *expected => Ok(()),
-            Expectation::Exactly(expected) => Err(TrustError::Mismatch {
-                host,
-                expected: *expected,
-                found,
-            }),
+            Expectation::Exactly(expected) | Expectation::SameAsBefore(expected)
+                if found != *expected =>
+            {
+                let expected = *expected;
+                return Err(TrustError::Mismatch {
+                    host,
+                    expected,
+                    found,
+                });
+            }
+            Expectation::SameAsBefore(_) => return Ok(()),
+            Expectation::Pinned { file, pins, .. } => {
+                accept(pins.judge(&found), &host, file, found)?;
+            }
+            Expectation::Exactly(_) | Expectation::Authority(_) => {}
+        }
+        let checked = shown.validity.check(now);
+        checked.map_err(|dates| TrustError::NotValid {
+            host: host.clone(),
+            dates,
+        })?;
+        match &self.expectation {
             Expectation::Pinned {
-                file,
-                pins,
-                accept_new,
-            } => match pins.judge(&found) {
-                Knowledge::Unknown if !accept_new => Err(TrustError::Unknown { host, found }),
-                knowledge => accept(knowledge, &host, file, found),
-            },
-            Expectation::Authority(_) => Ok(()),
+                pins, accept_new, ..
+            } if !accept_new && matches!(pins.judge(&found), Knowledge::Unknown) => {
+                Err(TrustError::Unknown { host, found })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -321,7 +355,7 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.judge_key(end_entity)
+        self.judge_key(end_entity, now)
             .map_err(TrustError::into_rustls)?;
         let Expectation::Authority(authority) = &self.expectation else {
             return Ok(ServerCertVerified::assertion());
@@ -370,9 +404,9 @@ impl ClientCertVerifier for AnyClient {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        // It must have a key that can be named; its dates and names are the
-        // client's own claims and mean nothing.
-        Fingerprint::of_certificate(end_entity)?;
+        // It must have a key and dates that can be read. The dates are checked when the client
+        // asks for something by its key, so that it learns why it is refused.
+        KeyAndDates::of_certificate(end_entity)?;
         Ok(ClientCertVerified::assertion())
     }
 

@@ -116,6 +116,8 @@ pub(super) fn options_at(address: Option<SocketAddr>) -> Known<Options> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_engine::net::tls::End;
+
     use super::*;
     use std::io;
 
@@ -141,9 +143,16 @@ mod tests {
         });
         assert_eq!(opening_of(&silent), Opening::Silent(PATIENCE));
         let peer = target.clone();
-        let stalled = opening_of(&TlsError::Deadline { peer, timeout });
+        let stalled = opening_of(&TlsError::Deadline {
+            peer,
+            end: End::Server,
+            timeout,
+        });
         assert!(matches!(stalled, Opening::Stalled(_)));
-        let other = opening_of(&TlsError::NotTls { peer: target });
+        let other = opening_of(&TlsError::NotTls {
+            peer: target,
+            end: End::Server,
+        });
         assert!(matches!(other, Opening::WrongHost(_)));
     }
 }

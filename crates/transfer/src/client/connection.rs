@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
 use longhaul_engine::net::clear;
-use longhaul_engine::net::identity::{Fingerprint, Identity};
+use longhaul_engine::net::identity::{Fingerprint, Identity, IdentityError};
 use longhaul_engine::net::multipath;
 use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
@@ -110,10 +110,15 @@ impl Daemon {
     /// Reads what is needed to reach a daemon, and does not reach it yet.
     pub fn new(remote: &Remote, arguments: &ConnectionSettings) -> Result<Daemon, Stop> {
         let identity = match (&arguments.certificate, &arguments.key) {
-            (Some(certificate), Some(key)) => Some(
-                Identity::from_pem_files(certificate, key)
-                    .map_err(|error| Stop::because(Exit::Usage, error))?,
-            ),
+            (Some(certificate), Some(key)) => {
+                Some(Identity::from_pem_files(certificate, key).map_err(|error| {
+                    let exit = match error {
+                        IdentityError::NotValid { .. } => Exit::Authentication,
+                        _ => Exit::Usage,
+                    };
+                    Stop::because(exit, error)
+                })?)
+            }
             _ => None,
         };
         let credential = credential(remote, arguments, identity.is_some())?;

@@ -606,6 +606,7 @@ impl Daemon {
                 place,
             },
         );
+        self.session_log.begin(id, (principal, peer), &transfer);
         drop(turn);
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
@@ -618,38 +619,12 @@ impl Daemon {
             transfer.end(Farewell::Broken("the first stream was lost".to_owned()));
         }
         let ending = transfer.wait();
-        self.sessions.remove(id);
-        let progress = transfer.progress();
         if let Some(bytes) = crate::console::live_heap() {
             tracing::info!(bytes, "live heap: {bytes} bytes");
         }
-        let outcome = described(&ending.farewell);
-        let seconds = progress.elapsed.as_secs_f64();
-        let (operation, doing) = match transfer.operation() {
-            Operation::Copy => ("copy", ""),
-            Operation::DryRun => ("dry_run", "dry run, "),
-            Operation::Verify => ("verify", "compared "),
-        };
-        let entries = match transfer.operation() {
-            Operation::DryRun => progress.new_entries + progress.changed_entries,
-            Operation::Copy | Operation::Verify => progress.done_entries,
-        };
-        tracing::info!(
-            %principal,
-            %peer,
-            operation,
-            entries,
-            bytes = progress.done_bytes,
-            unchanged = progress.skipped_entries,
-            failed = progress.failed_entries,
-            seconds,
-            outcome,
-            "{principal} from {peer}: {doing}{entries} entries, {}, {} there already, {} failed, {seconds:.1} s: \
-             {outcome}",
-            ByteCount(progress.done_bytes),
-            progress.skipped_entries,
-            progress.failed_entries,
-        );
+        // First its line: once no session is left, a daemon that was stopped ends.
+        self.session_log.write(id, &described(&ending.farewell));
+        self.sessions.remove(id);
     }
 }
 
@@ -681,7 +656,17 @@ pub(super) fn authenticate<'a>(
     }
     let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
     let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
-    principals.by_certificate(name, &key).map_err(|_| failed())
+    let principal = principals.by_certificate(name, &key);
+    let principal = principal.map_err(|_| failed())?;
+    // Its holder proved that it has the key, and knows the dates.
+    let validity = stream.handle.peer_validity().ok_or_else(failed)?;
+    match validity.check_now() {
+        Ok(()) => Ok(principal),
+        Err(dates) => {
+            let text = format!("your certificate {dates}: renew it, or correct the clock");
+            Err(refused(Refusal::Credential, text))
+        }
+    }
 }
 
 fn described(farewell: &Farewell) -> String {
@@ -804,6 +789,8 @@ fn may_of(resolved: &Resolved<'_>) -> May {
         devices: resolved.rights.devices,
         // Another name of a file may lie where it can be read.
         links: resolved.rights.read,
+        // The same for its contents, which could be guessed.
+        compares: resolved.rights.read,
     }
 }
 

@@ -210,7 +210,10 @@ impl Daemon {
             let _ = steps.send((address, look, cause));
             drop(steps);
             if let Ok(stream) = reached {
-                daemon.receive_hello(stream, Visitor::stranger(address.to_string()));
+                daemon.receive_hello(
+                    stream,
+                    Visitor::stranger(HostPort::from(address).to_string()),
+                );
             }
         };
         let thread = std::thread::Builder::new().name("call".into());
@@ -242,7 +245,10 @@ impl Daemon {
             }
         })?;
         client.note(Some(address));
-        self.receive_hello(stream, Visitor::stranger(address.to_string()));
+        self.receive_hello(
+            stream,
+            Visitor::stranger(HostPort::from(address).to_string()),
+        );
         Ok(())
     }
 
@@ -286,7 +292,10 @@ impl Daemon {
             match self.find(client) {
                 Ok((address, stream)) => {
                     client.note(Some(address));
-                    self.receive_hello(stream, Visitor::stranger(address.to_string()));
+                    self.receive_hello(
+                        stream,
+                        Visitor::stranger(HostPort::from(address).to_string()),
+                    );
                 }
                 Err(_) => client.note(None),
             }
@@ -306,7 +315,7 @@ impl Daemon {
         let left = deadline.saturating_duration_since(Instant::now());
         let socket = tcp::connect(&HostPort::from(address), left, &TcpOptions::default())?;
         connected();
-        let stream = self.tls.accept(socket)?;
+        let stream = self.tls().accept(socket)?;
         match stream.handle.peer_fingerprint() == Some(key) {
             true => Ok(stream),
             false => Err(CallError::Stranger),

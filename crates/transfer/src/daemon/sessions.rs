@@ -50,6 +50,11 @@ pub struct Running {
     pub place: Held,
 }
 
+/// The last message of a daemon that ends to its clients.
+fn stopped() -> Farewell {
+    Farewell::Broken("the daemon was stopped".to_owned())
+}
+
 /// All sessions.
 pub struct Sessions {
     most: Most,
@@ -58,6 +63,8 @@ pub struct Sessions {
     turns: Arc<Turns>,
     /// One began, or the client that would begin one has gone.
     begun: AtomicBool,
+    /// The daemon ends: sessions that begin now end at once.
+    ending: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
 }
@@ -70,6 +77,7 @@ impl Sessions {
             places: Arc::default(),
             turns: Arc::default(),
             begun: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             running: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -138,6 +146,9 @@ impl Sessions {
     /// Adds a session.
     pub fn add(&self, id: SessionId, running: Running) {
         let mut all = self.lock();
+        if self.ending.load(Ordering::Relaxed) {
+            running.transfer.end(stopped());
+        }
         all.insert(id, running);
         self.begun.store(true, Ordering::Relaxed);
         self.changed.notify_all();
@@ -191,11 +202,10 @@ impl Sessions {
     /// back. Gives how many there were.
     pub fn end_all(&self) -> usize {
         let mut running = self.lock();
+        self.ending.store(true, Ordering::Relaxed);
         let count = running.len();
         for session in running.values() {
-            session
-                .transfer
-                .end(Farewell::Broken("the daemon was stopped".to_owned()));
+            session.transfer.end(stopped());
         }
         while !running.is_empty() {
             let waited = self.changed.wait_timeout(running, STOP_WITHIN);

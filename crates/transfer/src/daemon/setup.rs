@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::{kept, kept_to_read};
 use longhaul_engine::net::config_directory::config_directory;
 use longhaul_engine::net::identity::{Fingerprint, Identity};
 use longhaul_engine::net::principals::Principals;
@@ -207,7 +208,7 @@ fn kept_token(file: &Path) -> Result<Token, Stop> {
 
 /// The text of a secret, which nobody else may know or choose.
 fn read_private(file: &Path) -> std::io::Result<String> {
-    let mut opened = std::fs::File::open(file)?;
+    let mut opened = kept_to_read(file)?;
     // Of the open file: another may bear the name by now.
     let mode = opened.metadata()?.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
@@ -224,11 +225,13 @@ fn read_private(file: &Path) -> std::io::Result<String> {
 
 /// Puts a line into the tokens file, which may be the user's own.
 fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
-    let older = match std::fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+    let mut older = Vec::new();
+    let read = kept_to_read(file).and_then(|mut opened| opened.read_to_end(&mut older));
+    match read {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(local(format!("{}: {error}", file.display()))),
-    };
+    }
     write_private(file, &with_token(&older, host, token))
 }
 
@@ -266,16 +269,11 @@ fn write_private(file: &Path, bytes: &[u8]) -> Result<(), Stop> {
     let mut new = file.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
     let mut options = std::fs::OpenOptions::new();
-    let written = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)
-        .and_then(|mut opened| {
-            opened.write_all(bytes)?;
-            opened.sync_all()
-        });
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let written = kept(&mut options, Path::new(&new)).and_then(|mut opened| {
+        opened.write_all(bytes)?;
+        opened.sync_all()
+    });
     written
         .and_then(|()| std::fs::rename(&new, file))
         .map_err(failed)

@@ -16,6 +16,7 @@ use super::session::Parts;
 use super::{TlsOptions, suite_name};
 use crate::net::sleeper::Sleeper;
 use crate::net::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
+use crate::net::tls_errors::explained;
 
 /// A reader's first buffer: a full record with room for the next one's start.
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;
@@ -85,7 +86,10 @@ fn lock<T>(mutex: &Mutex<T>) -> io::Result<MutexGuard<'_, T>> {
 fn broken(error: &Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("the encrypted stream is damaged ({error}): connect again"),
+        format!(
+            "the encrypted stream is damaged ({}): connect again",
+            explained(error)
+        ),
     )
 }
 

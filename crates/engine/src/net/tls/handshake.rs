@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 
 use super::session::{Endpoint, Parts, Progress, Session};
-use super::{PROTOCOL_NAME, TlsError};
-use crate::net::identity::Fingerprint;
+use super::{End, PROTOCOL_NAME, TlsError};
+use crate::net::identity::KeyAndDates;
 use crate::net::stream::Socket;
 use crate::net::tcp::HostPort;
+use crate::net::tls_errors::alert_words;
 use crate::net::trust::TrustError;
 
 /// What a stranger may make us hold: a client's greeting has 2 KB, a server's
@@ -23,8 +24,8 @@ pub(super) struct Done {
     pub(super) parts: Parts,
     /// What was received with the handshake's last message.
     pub(super) received: Vec<u8>,
-    /// The key that the peer proved to have.
-    pub(super) peer: Option<Fingerprint>,
+    /// The certificate whose key the peer proved to have.
+    pub(super) peer: Option<KeyAndDates>,
 }
 
 /// Why it was not.
@@ -51,23 +52,23 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// Says it so that a person can act on it.
-    pub(super) fn explain(self, peer: HostPort, timeout: Duration) -> TlsError {
+    /// The failure with its remedy. `end` is which of both the peer is.
+    pub(super) fn explain(self, (peer, end): (HostPort, End), timeout: Duration) -> TlsError {
         match self {
-            Failure::Closed => TlsError::Closed { peer },
-            Failure::Deadline => TlsError::Deadline { peer, timeout },
+            Failure::Closed => TlsError::Closed { peer, end },
+            Failure::Deadline => TlsError::Deadline { peer, end, timeout },
             Failure::Protocol => TlsError::Protocol { peer },
             Failure::TooLarge => TlsError::TooLarge {
                 peer,
                 limit: HANDSHAKE_BUFFER,
             },
             Failure::Io(cause) => TlsError::Io { peer, cause },
-            Failure::Tls(error) => explain_tls(error, peer),
+            Failure::Tls(error) => explain_tls(error, peer, end),
         }
     }
 }
 
-fn explain_tls(error: Error, peer: HostPort) -> TlsError {
+fn explain_tls(error: Error, peer: HostPort, end: End) -> TlsError {
     if let Some(refusal) = TrustError::within(&error) {
         return refusal.into();
     }
@@ -77,7 +78,7 @@ fn explain_tls(error: Error, peer: HostPort) -> TlsError {
             | InvalidMessage::UnknownProtocolVersion
             | InvalidMessage::MessageTooLarge
             | InvalidMessage::InvalidEmptyPayload,
-        ) => TlsError::NotTls { peer },
+        ) => TlsError::NotTls { peer, end },
         Error::PeerIncompatible(
             PeerIncompatible::SupportedVersionsExtensionRequired
             | PeerIncompatible::ServerDoesNotSupportTls12Or13
@@ -92,7 +93,8 @@ fn explain_tls(error: Error, peer: HostPort) -> TlsError {
         }
         Error::AlertReceived(alert) => TlsError::Refused {
             peer,
-            alert: format!("{alert:?}"),
+            end,
+            reason: alert_words(alert),
         },
         cause => TlsError::Other { peer, cause },
     }

@@ -8,7 +8,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, Error, ExtractedSecrets, SupportedCipherSuite};
 
 use super::records::{Keys, Opener, Renewal, Sealer};
-use crate::net::identity::Fingerprint;
+use crate::net::identity::KeyAndDates;
 
 /// The client's or the server's side of rustls.
 pub(super) trait Endpoint: Send + 'static {
@@ -144,10 +144,10 @@ impl<E: Endpoint> Session<E> {
         self.endpoint.common().alpn_protocol() == Some(name)
     }
 
-    /// The key that the peer has proved to have.
-    pub(super) fn peer(&self) -> Option<Fingerprint> {
+    /// The certificate whose key the peer has proved to have.
+    pub(super) fn peer(&self) -> Option<KeyAndDates> {
         let certificates = self.endpoint.common().peer_certificates()?;
-        Fingerprint::of_certificate(certificates.first()?).ok()
+        KeyAndDates::of_certificate(certificates.first()?).ok()
     }
 
     /// Takes rustls's own records, to be sent at once and in order.

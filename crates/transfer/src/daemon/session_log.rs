@@ -1,0 +1,144 @@
+//! The line of the log that each session has when it has ended.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_engine::session::{Progress, Transfer};
+use longhaul_proto::handshake::{Operation, SessionId};
+use longhaul_units::ByteCount;
+
+/// Sessions whose line is not in the log yet.
+#[derive(Default)]
+pub struct SessionLog {
+    due: Mutex<HashMap<SessionId, Due>>,
+    written: Condvar,
+}
+
+struct Due {
+    principal: String,
+    peer: String,
+    transfer: Arc<Transfer>,
+}
+
+impl SessionLog {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Due>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session has begun.
+    pub fn begin(&self, id: SessionId, (principal, peer): (&str, &str), transfer: &Arc<Transfer>) {
+        let due = Due {
+            principal: principal.to_owned(),
+            peer: peer.to_owned(),
+            transfer: Arc::clone(transfer),
+        };
+        self.lock().insert(id, due);
+    }
+
+    /// A session has ended with this outcome: its line is written, once.
+    pub fn write(&self, id: SessionId, outcome: &str) {
+        // The lock is held until the line is on its way.
+        let mut all = self.lock();
+        if let Some(due) = all.remove(&id) {
+            due.log(outcome);
+        }
+        self.written.notify_all();
+    }
+
+    /// Waits until every session has its line, at most so long. Then it writes those that are
+    /// missing.
+    pub fn finish(&self, within: Duration) {
+        let until = Instant::now() + within;
+        let mut all = self.lock();
+        while !all.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.written.wait_timeout(all, left);
+            all = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        for (_, due) in all.drain() {
+            due.log("it had not ended when the daemon was stopped");
+        }
+    }
+}
+
+impl Due {
+    fn log(&self, outcome: &str) {
+        let Due {
+            principal,
+            peer,
+            transfer,
+        } = self;
+        let progress = transfer.progress();
+        let seconds = progress.elapsed.as_secs_f64();
+        let (operation, doing) = match transfer.operation() {
+            Operation::Copy => ("copy", ""),
+            Operation::DryRun => ("dry_run", "dry run, "),
+            Operation::Verify => ("verify", "compared "),
+        };
+        let entries = match transfer.operation() {
+            Operation::DryRun => progress.new_entries + progress.changed_entries,
+            Operation::Copy | Operation::Verify => progress.done_entries,
+        };
+        let bytes = bytes_of(transfer.operation(), transfer.is_sending(), &progress);
+        tracing::info!(
+            %principal,
+            %peer,
+            operation,
+            entries,
+            bytes,
+            unchanged = progress.skipped_entries,
+            failed = progress.failed_entries,
+            seconds,
+            outcome,
+            "{principal} from {peer}: {doing}{entries} entries, {}, {} there already, {} failed, {seconds:.1} s: \
+             {outcome}",
+            ByteCount(bytes),
+            progress.skipped_entries,
+            progress.failed_entries,
+        );
+    }
+}
+
+/// Bytes of the files that are done. Of files that are not, a copy counts those that left a
+/// sender, and those that are durable at a receiver.
+fn bytes_of(operation: Operation, is_sending: bool, progress: &Progress) -> u64 {
+    let account = &progress.account;
+    let under_way = match (operation, is_sending) {
+        (Operation::DryRun | Operation::Verify, _) => 0,
+        (Operation::Copy, true) => account
+            .moved_bytes
+            .saturating_sub(account.moved_again_bytes),
+        (Operation::Copy, false) => progress.settled_bytes,
+    };
+    progress.done_bytes.max(under_way)
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::account::Account;
+
+    use super::*;
+
+    #[test]
+    fn a_stopped_copy_counts_what_left_or_is_durable() {
+        let mut progress = Progress {
+            done_bytes: 10,
+            settled_bytes: 30,
+            account: Account {
+                moved_bytes: 100,
+                moved_again_bytes: 20,
+                ..Account::default()
+            },
+            ..Progress::default()
+        };
+        assert_eq!(bytes_of(Operation::Copy, true, &progress), 80);
+        assert_eq!(bytes_of(Operation::Copy, false, &progress), 30);
+        assert_eq!(bytes_of(Operation::Verify, true, &progress), 10);
+        progress.done_bytes = 500;
+        assert_eq!(bytes_of(Operation::Copy, true, &progress), 500);
+    }
+}
