@@ -36,6 +36,7 @@ pub fn receiver(bytes: &[u8]) {
             compares: true,
             deletes: choices.flag(),
             names_only: false,
+            moves_away: choices.flag(),
         }),
         choices,
         integrity,
@@ -363,6 +364,7 @@ impl Play<'_> {
     }
 
     /// The disk reports.
+    // tidy: long because there is one arm for each kind of job.
     fn answer_job(&mut self) {
         if self.jobs.is_empty() {
             return;
@@ -425,6 +427,14 @@ impl Play<'_> {
             StorageJob::Remove => {
                 let ended = self.choices.flag();
                 self.receiver.handle_removed(Vec::new(), ended);
+            }
+            StorageJob::MakeProbes(directories) => {
+                self.receiver
+                    .handle_probes_made(vec![None; directories.len()]);
+            }
+            StorageJob::RemoveProbes(seen) => {
+                let results = seen.into_iter().map(|seen| seen.then(failure));
+                self.receiver.handle_probes_removed(results.collect());
             }
             StorageJob::Finish => self.receiver.handle_finished(),
         }

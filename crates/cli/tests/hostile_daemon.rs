@@ -156,11 +156,7 @@ fn serve(mut stream: Stream, answers: &Answers) {
         }
         (Answers::Contents(directory, single_file), Purpose::Open(request)) => {
             let root = PosixDirectory::open_root(directory).unwrap();
-            let source = Source {
-                directory: root.into(),
-                what: What::Contents,
-                shown: "evil".to_owned(),
-            };
+            let source = Source::new(root.into(), What::Contents, "evil".to_owned());
             let settings = TransferSettings {
                 asks: !request.destination_empty,
                 block_bytes: request.block_bytes as usize,

@@ -460,3 +460,24 @@ fn over_ssh_set_id_bits_of_another_owner_are_dropped_and_told() {
     assert_eq!(mode_of(to.join("s/other")), 0o755);
     assert_eq!(mode_of(to.join("s/own")), 0o4755);
 }
+
+/// What may be gone after a power cut stays at the source.
+#[test]
+fn a_source_stays_where_directories_cannot_be_synced() {
+    if !can_refuse() {
+        return;
+    }
+    let place = place();
+    let source = source(place.path());
+    for error in ["EINVAL", "ENOSYS"] {
+        let to = place.path().join(error);
+        fs::create_dir(&to).unwrap();
+        let mut copy = local_copy(&source, &to);
+        copy.arg("--move");
+        run(&mut refusing(&copy, "fsync", error, Some(&to)))
+            .expect(2)
+            .says(&["stays at the source", "may not survive a power cut"]);
+        assert_eq!(fs::read(source.join("small")).unwrap(), b"small");
+        assert!(to.join("s/small").exists());
+    }
+}

@@ -6,16 +6,19 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::process::{longhaul, run};
+use rustix::fs::{Timespec, Timestamps};
+use support::process::{Finished, longhaul, run};
 use support::proxy::Proxy;
 use support::random::Random;
+use support::sshd::{Sshd, at_dtn, is_possible};
 use support::tree::{set_modified, write};
-use support::ways::{WAYS, copy, names, slashed};
+use support::ways::{WAYS, Way, copy, names, slashed};
 use support::{Daemon, daemon};
 
 /// Names that stay: directories, and what is not at the destination as it is here.
@@ -142,4 +145,167 @@ fn what_changed_after_it_was_copied_stays() {
     assert!(changed.load(Ordering::Relaxed));
     assert_eq!(fs::read(&file).unwrap(), b"changed");
     assert!(fs::read(root.join("to/file")).unwrap() == data);
+}
+
+/// A tree with a directory that was changed long ago.
+fn run7(root: &Path) {
+    write(&root.join("a"), b"a");
+    write(&root.join("sub/b"), b"b");
+    symlink("a", root.join("link")).unwrap();
+    let time = Timestamps {
+        last_access: seconds(5),
+        last_modification: seconds(1_000_000),
+    };
+    let directory = fs::File::open(root.join("sub")).unwrap();
+    rustix::fs::futimens(directory, &time).unwrap();
+}
+
+fn seconds(seconds: i64) -> Timespec {
+    Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    }
+}
+
+/// Everything stayed, also the time of the directory beneath the destination.
+fn assert_run7(root: &Path, way: &str) {
+    for name in ["a", "sub/b", "link"] {
+        assert!(root.join(name).symlink_metadata().is_ok(), "{way}: {name}");
+    }
+    let status = fs::metadata(root.join("sub")).unwrap();
+    assert_eq!(status.mtime(), 1_000_000, "{way}");
+    support::assert_no_leftovers(root);
+}
+
+#[test]
+fn a_directory_that_is_moved_onto_itself_keeps_its_files() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    for way in [Way::Push, Way::Pull] {
+        let same = place.path().join(format!("{way:?}"));
+        run7(&same);
+        let command = copy((&daemon, place.path()), way, (&same, &same));
+        run(&mut command.with(&["-r", "--move"]))
+            .expect(2)
+            .says(&["a: stays at the source", "by another name"]);
+        assert_run7(&same, &format!("{way:?}"));
+    }
+}
+
+#[test]
+fn a_directory_that_ssh_reaches_by_another_name_keeps_its_files() {
+    if !is_possible() {
+        return;
+    }
+    let (sshd, place) = (Sshd::start(), tempfile::tempdir().unwrap());
+    let same = place.path().join("run7");
+    run7(&same);
+    let here = (same.clone().into_os_string(), at_dtn(place.path()));
+    let there = (at_dtn(&same), place.path().as_os_str().to_owned());
+    for (from, to) in [here, there] {
+        let mut command = sshd.command("cp");
+        run(command.args(["-r", "--move"]).arg(from).arg(to))
+            .expect(2)
+            .says(&["run7/a: stays at the source", "by another name"]);
+        assert_run7(&same, "ssh");
+    }
+}
+
+/// A file that gets another name in the directory that it is in.
+#[test]
+fn a_file_is_renamed_within_its_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    let file = place.path().join("old");
+    write(&file, b"data");
+    for (from, to) in [("old", "new"), ("new", "newer")] {
+        let mut command = daemon.command("cp");
+        command.arg("--move").arg(place.path().join(from));
+        run(command.arg(daemon.url(to))).expect(0);
+        assert!(!place.path().join(from).exists());
+        assert_eq!(fs::read(place.path().join(to)).unwrap(), b"data");
+    }
+    // Two names of one file.
+    fs::hard_link(place.path().join("newer"), place.path().join("other")).unwrap();
+    let mut command = daemon.command("cp");
+    command.arg("--move").arg(place.path().join("newer"));
+    run(command.arg(daemon.url("other"))).expect(2);
+    assert_eq!(fs::read(place.path().join("newer")).unwrap(), b"data");
+}
+
+/// A script with the binary and the place, in a namespace where it may mount; `None` if it may
+/// not, which is said.
+fn mounting(script: &str, place: &Path) -> Option<Finished> {
+    if !support::is_root() {
+        return None;
+    }
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-c", script]);
+    shell.arg(longhaul().get_program()).arg(place);
+    shell.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    shell.env("XDG_STATE_HOME", "/nonexistent/state");
+    Some(run(&mut shell))
+}
+
+/// A bind mount below the destination, of a directory of the source.
+#[test]
+fn a_directory_that_is_mounted_at_the_destination_keeps_its_files() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["from/same/f", "from/other/g"] {
+        write(&place.path().join(name), b"data");
+    }
+    fs::create_dir_all(place.path().join("to/same")).unwrap();
+    let script = "cd \"$1\" && mount --bind from/same to/same || exit 99\n\
+                  exec \"$0\" cp -r --move from/ to";
+    let Some(done) = mounting(script, place.path()) else {
+        return;
+    };
+    done.expect(2).says(&["same/f: stays at the source"]);
+    assert!(place.path().join("from/same/f").exists());
+    assert!(!place.path().join("from/other/g").exists());
+    assert!(place.path().join("to/other/g").exists());
+}
+
+/// Without `-r` the file that the link leads to is copied.
+#[test]
+fn a_link_that_was_named_is_removed_and_not_its_target() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("to")).unwrap();
+    for (number, flags) in [&["--move"][..], &["-r", "--move"]].into_iter().enumerate() {
+        for way in WAYS {
+            write(&at("data/results"), b"results");
+            symlink("data/results", at("latest")).unwrap();
+            let local = |path: &str| at(path).into_os_string();
+            let ends = match way {
+                Way::Local => [local("latest"), local("to")],
+                Way::Push => [local("latest"), daemon.url("to")],
+                Way::Pull => [daemon.url("latest"), local("to")],
+            };
+            let mut command = daemon.command("cp");
+            run(command.args(flags).args(ends)).expect(0);
+            assert!(at("latest").symlink_metadata().is_err(), "{way:?}");
+            assert_eq!(fs::read(at("data/results")).unwrap(), b"results");
+            let copied = at("to/latest").symlink_metadata().unwrap();
+            assert_eq!(copied.is_symlink(), number == 1, "{way:?} {flags:?}");
+            fs::remove_file(at("to/latest")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn all_names_of_a_file_are_moved() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    write(&from.join("a"), b"data");
+    for name in ["b", "dir/c"] {
+        fs::create_dir_all(from.join("dir")).unwrap();
+        fs::hard_link(from.join("a"), from.join(name)).unwrap();
+    }
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--move"]).arg(slashed(&from));
+    run(command.arg(&to)).expect(0);
+    assert_eq!(names(&from), BTreeSet::from(["dir".into()]));
+    assert_eq!(fs::read(to.join("dir/c")).unwrap(), b"data");
 }

@@ -520,11 +520,8 @@ fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
         let from = site.path(name);
         tree::write(&from.join(name), b"data");
         let stream = open(one_file_to(b"/in")).unwrap();
-        let source = Source {
-            directory: PosixDirectory::open_root(&from).unwrap().into(),
-            what: What::Contents,
-            shown: name.to_owned(),
-        };
+        let directory = PosixDirectory::open_root(&from).unwrap();
+        let source = Source::new(directory.into(), What::Contents, name.to_owned());
         let settings = TransferSettings {
             linger: Duration::from_secs(2),
             ..TransferSettings::default()

@@ -61,6 +61,11 @@ impl Notices {
         }
     }
 
+    /// Whether something of this kind was noted.
+    pub fn has(&self, kind: NoticeKind) -> bool {
+        lock(&self.0).contains_key(&kind)
+    }
+
     /// All of them.
     pub fn list(&self) -> Vec<Notice> {
         lock(&self.0).values().cloned().collect()

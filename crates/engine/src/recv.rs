@@ -36,6 +36,7 @@ mod links;
 mod mend;
 mod open;
 pub mod parts;
+mod probes;
 mod staging;
 mod standing;
 pub mod stream;
@@ -81,6 +82,7 @@ use filter::Unfiltered;
 use folders::Folders;
 use landing::Destination;
 use parts::Parts;
+use probes::Probes;
 use staging::Staging;
 use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
 
@@ -96,6 +98,7 @@ pub struct ReceiveSide {
     pub(crate) folders: Folders,
     pub(crate) extras: Extras,
     pub(crate) deletions: Deletions,
+    probes: Probes,
     pub(crate) parts: Parts,
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
@@ -149,6 +152,7 @@ impl ReceiveSide {
             seat,
             extras: Extras::default(),
             deletions: Deletions::default(),
+            probes: Probes::default(),
             parts: Parts::default(),
             announced: links.then(Mutex::default),
             destination,
@@ -207,6 +211,7 @@ impl ReceiveSide {
             compares: settings.asks,
             deletes: settings.deletion.is_some(),
             names_only: settings.operation == Operation::Verify,
+            moves_away: settings.moves_away && settings.operation == Operation::Copy,
         }
     }
 
@@ -428,6 +433,7 @@ impl ReceivingStages for ReceiveSide {
             stream.give_up();
         }
         self.parts.clear();
+        Probes::clear(self);
         self.folders.clear();
     }
 

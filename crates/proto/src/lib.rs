@@ -15,6 +15,7 @@
 //! - [`shuffle`]: what goes before a codec, for arrays of numbers
 //! - [`coding`]: codecs, what they did at an end, and kinds of data
 //! - [`calls`]: what came of connecting to the other end
+//! - [`distinct`]: proof that a source and its copy are in different directories
 //! - [`control`]: messages in order and once, over streams that may die
 //! - [`secret`]: what must not be guessed, and how it is compared
 //! - [`session`]: how long a session lives and who steers it
@@ -37,6 +38,7 @@ pub mod control;
 pub mod criteria;
 pub mod deletion;
 pub mod digest;
+pub mod distinct;
 pub mod filter;
 pub mod frame;
 pub mod handshake;

@@ -8,6 +8,7 @@ use crate::coding::CodecUse;
 use crate::criteria::Held;
 use crate::deletion::NamesOf;
 use crate::digest::Checksum;
+use crate::distinct::Probe;
 use crate::filter::{LeftOut, Omitted};
 use crate::handshake::Secret;
 use crate::manifest::{AnchorState, Entry, EntryId, TreePath};
@@ -240,6 +241,22 @@ pub enum Message {
     /// Receiver: one such message was heard.
     #[n(31)]
     OmittedTaken,
+    /// Sender: are these directories of the destination other ones than those of the sources? At
+    /// most [`crate::distinct::MAXIMUM_PROBES`], one such question at a time.
+    #[n(32)]
+    AskDistinct(#[n(0)] Vec<Option<TreePath>>),
+    /// Receiver: a probe in each of them, in the same order; `None` if none could be made.
+    #[n(33)]
+    Probes(#[n(0)] Vec<Option<Probe>>),
+    /// Sender: whether it sees each probe in the source's directory.
+    #[n(34)]
+    Sighted(#[n(0)] Vec<bool>),
+    /// Receiver: the result for each directory; `None` if it is another one and durable.
+    #[n(35)]
+    Distinct(#[n(0)] Vec<Option<Failure>>),
+    /// Sender: no source remains to be removed.
+    #[n(36)]
+    MovesEnd,
 }
 
 /// What of an entry is at the destination.

@@ -10,6 +10,7 @@ mod deleting;
 mod large;
 mod links;
 mod listed;
+mod probing;
 mod weight;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,6 +20,7 @@ use longhaul_units::Moment;
 
 use deleting::Deleting;
 use large::Incoming;
+use probing::Probing;
 
 use crate::account::{Account, Share};
 use crate::block::{ContentName, PackedEntry, PieceName};
@@ -27,7 +29,7 @@ use crate::deletion::NamesOf;
 use crate::digest::{Checksum, Integrity};
 use crate::filter::{LeftOut, Omitted};
 use crate::ledger::{DurableBlock, RangeSet};
-use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
+use crate::manifest::{AnchorState, Entry, EntryId, EntryKind, TreePath};
 use crate::message::{AgainReason, Change, Failure, Message, Outcome, Removal, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
@@ -58,6 +60,8 @@ pub struct ReceiverSettings {
     pub deletes: bool,
     /// Nothing is deleted: names that would be are differences, whatever failed.
     pub names_only: bool,
+    /// The sender removes its sources. This end finishes after that.
+    pub moves_away: bool,
 }
 
 impl Default for ReceiverSettings {
@@ -72,6 +76,7 @@ impl Default for ReceiverSettings {
             compares: true,
             deletes: false,
             names_only: false,
+            moves_away: false,
         }
     }
 }
@@ -164,6 +169,10 @@ pub enum StorageJob {
     /// Remove the next of what the source does not have, at most
     /// [`crate::deletion::REMOVED_AT_ONCE`]: [`Receiver::handle_removed`].
     Remove,
+    /// Make a probe in each of these directories: [`Receiver::handle_probes_made`].
+    MakeProbes(Vec<Option<TreePath>>),
+    /// Remove the probes, of which the sender saw these: [`Receiver::handle_probes_removed`].
+    RemoveProbes(Vec<bool>),
     /// Everything is done: leave nothing behind, and
     /// [`Receiver::handle_finished`].
     Finish,
@@ -256,6 +265,9 @@ pub enum ReceiverError {
     /// Names that were not asked for, or are out of order, or too many.
     #[error("the sender told names for deletion that it was not asked for, or out of order")]
     Names,
+    /// Questions about directories that this copy does not ask, or too many at a time.
+    #[error("the sender asks for probes in directories out of turn")]
+    Probes,
     /// An entry that is none.
     #[error("the sender sent an entry with values out of their range")]
     InvalidEntry,
@@ -343,6 +355,9 @@ pub struct Receiver {
     notices: Vec<Notice>,
     account: Account,
     deleting: Deleting,
+    probing: Probing,
+    /// The sender removed its sources, as far as it does.
+    moves_ended: bool,
     finishing: bool,
     finished: bool,
 }
@@ -394,6 +409,8 @@ impl Receiver {
             notices: Vec::new(),
             account: Account::default(),
             deleting: Deleting::default(),
+            probing: Probing::default(),
+            moves_ended: false,
             finishing: false,
             finished: false,
         }
@@ -460,6 +477,9 @@ impl Receiver {
             Message::RemovedTaken => self.handle_removed_taken(),
             Message::Omitted(omitted) => self.handle_omitted(omitted)?,
             Message::Unmoved(path, failure) => self.handle_unmoved(path, failure),
+            Message::AskDistinct(directories) => self.handle_ask_distinct(directories)?,
+            Message::Sighted(seen) => self.handle_sighted(seen)?,
+            Message::MovesEnd => self.handle_moves_end(),
             Message::Answers(_) => return Err(ReceiverError::WrongRole("answers")),
             Message::Durable { .. } => return Err(ReceiverError::WrongRole("acknowledgements")),
             Message::Done { .. } => return Err(ReceiverError::WrongRole("outcomes")),
@@ -859,7 +879,8 @@ impl Receiver {
     fn finish_if_done(&mut self) {
         let complete = self
             .walk_end
-            .is_some_and(|entries| self.done.contains(0, entries));
+            .is_some_and(|entries| self.done.contains(0, entries))
+            && (self.moves_ended || !self.settings.moves_away);
         let deletes = complete && !self.finishing && self.deletion_comes_first();
         if complete && !self.finishing && !deletes {
             self.finishing = true;

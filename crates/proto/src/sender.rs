@@ -369,6 +369,8 @@ impl Sender {
             Message::NamesTaken(batches) => self.handle_names_taken(batches),
             Message::Removed(removed) => self.handle_removed(removed)?,
             Message::Digests(_) => return Err(SenderError::WrongRole("digests")),
+            Message::Probes(probes) => self.handle_probes(probes)?,
+            Message::Distinct(results) => self.handle_distinct(results)?,
             _ => {}
         }
         Ok(())
@@ -489,13 +491,14 @@ impl Sender {
 
     /// Whether [`Sender::poll_message`] gives something.
     pub fn has_message(&self) -> bool {
-        !self.messages.is_empty() || self.comparing.has_digests()
+        !self.messages.is_empty() || self.comparing.has_digests() || self.ends_moves()
     }
 
     /// The next message to say.
     pub fn poll_message(&mut self) -> Option<Message> {
         let message = self.messages.pop_front();
-        message.or_else(|| self.comparing.take_digests().map(Message::Digests))
+        let message = message.or_else(|| self.comparing.take_digests().map(Message::Digests));
+        message.or_else(|| self.take_moves_end())
     }
 
     /// What became of entries.

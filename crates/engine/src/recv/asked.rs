@@ -87,6 +87,7 @@ impl Asked {
                 anchor.map_or(Ok(()), |anchor| Err(NotAsked(anchor)))
             }
             Message::Names(names) => self.check_names(names),
+            Message::AskDistinct(directories) => self.check_directories(directories),
             _ => Ok(()),
         }
     }
@@ -105,6 +106,18 @@ impl Asked {
             Some(entry) => {
                 self.violated.store(true, Ordering::Relaxed);
                 Err(NotAsked(entry.path.clone()))
+            }
+        }
+    }
+
+    /// Probes are made only in directories that hold something that was asked for.
+    fn check_directories(&self, directories: &[Option<TreePath>]) -> Result<(), NotAsked> {
+        let mut within = directories.iter().flatten();
+        match within.find(|path| self.single || !self.recursive || !self.has_top(path)) {
+            None => Ok(()),
+            Some(path) => {
+                self.violated.store(true, Ordering::Relaxed);
+                Err(NotAsked(path.clone()))
             }
         }
     }

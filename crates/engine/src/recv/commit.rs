@@ -172,6 +172,9 @@ impl Transfer {
             | StorageJob::EndNames(_)
             | StorageJob::Remove
             | StorageJob::ReadBack { .. } => {}
+            job @ (StorageJob::MakeProbes(_) | StorageJob::RemoveProbes(_)) => {
+                self.probe(side, job);
+            }
             StorageJob::Checkpoint(files) => {
                 let done: Vec<(Checkpoint, Option<Failure>)> = files
                     .into_iter()

@@ -58,7 +58,7 @@ enum Above {
     /// It keeps that open.
     Folder(Arc<Folder>),
     /// That is not kept open; whether its own name, and those above it, were made durable.
-    Apart { durable: bool },
+    Apart { durable: bool, refused: bool },
 }
 
 impl Folder {
@@ -112,6 +112,17 @@ impl Folder {
         self.sync_name()
     }
 
+    /// Whether names in it survive a power cut once they were synced. Some file systems do not
+    /// sync directories.
+    pub fn has_durable_names(&self) -> bool {
+        !self.shared.refuses_sync()
+            && match &self.above {
+                Above::Folder(above) => above.has_durable_names(),
+                Above::Apart { refused, .. } => !refused,
+                Above::None => true,
+            }
+    }
+
     /// For a copy, which gives it its mode when everything in it is done: a
     /// directory that lacks its owner's rights gets them where they are needed.
     /// The anchor's mode is nobody's to change.
@@ -123,7 +134,7 @@ impl Folder {
 
     /// Whether it serves what is wanted: for a copy its name is durable, or can be made so.
     fn serves(&self, want: Want) -> bool {
-        want == Want::Look || !matches!(self.above, Above::Apart { durable: false })
+        want == Want::Look || !matches!(self.above, Above::Apart { durable: false, .. })
     }
 
     /// Makes its own name durable, and those above it.
@@ -398,7 +409,8 @@ impl Folders {
                 if durable {
                     above.sync()?;
                 }
-                Above::Apart { durable }
+                let refused = !above.has_durable_names();
+                Above::Apart { durable, refused }
             }
             false => Above::Folder(Arc::clone(above)),
         };
@@ -445,7 +457,7 @@ mod tests {
         );
         let depth = folders.most_depth() + 40;
         let lowest = folders.make(Some(&deep(depth))).unwrap();
-        assert!(matches!(lowest.above, Above::Apart { durable: true }));
+        assert!(matches!(lowest.above, Above::Apart { durable: true, .. }));
         lowest
             .directory()
             .make_directory(b"in", TEMPORARY_MODE)

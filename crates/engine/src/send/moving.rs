@@ -1,61 +1,315 @@
-//! Removes sources that are durable at the destination, as long as they are what was read.
+//! Removes sources that are durable at the destination, as long as they are what was read, and only
+//! where the copy is known to be in another directory ([`longhaul_proto::distinct`]).
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 
-use longhaul_proto::manifest::{Entry, EntryKind};
+use longhaul_proto::distinct::Probe;
+use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::Sender;
 
 use super::Sending;
 use super::origin::Origins;
-use super::read::check_unchanged;
+use super::source::{Located, NamedLink};
 use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::storage::{DataMode, Directory, FileKind, Special};
+use crate::journal::names::temporary;
+use crate::storage::nested::place_of;
+use crate::storage::{DataMode, Directory, FileKind, Special, Status};
+
+/// Most pairs of directories, and most files with several names, that are remembered.
+const MOST_REMEMBERED: usize = 65_536;
+
+/// A directory of a source by device and inode, and the directory of the destination that gets what
+/// is in it.
+type Pair = ((u64, u64), Option<TreePath>);
+
+/// What the remover knows.
+#[derive(Default)]
+struct Known {
+    /// Pairs of directories that are not one.
+    distinct: HashSet<Pair>,
+    /// Why the others may be one.
+    doubts: HashMap<Pair, Failure>,
+    /// Files of which a name was removed, by device and inode.
+    unlinked: HashMap<(u64, u64), Unlinked>,
+}
+
+/// Most removals of names of one file that are remembered.
+const MOST_UNLINKED: usize = 64;
+
+/// Times of the last change of an inode. The removal of a name sets another one.
+struct Unlinked {
+    /// Those before names were removed.
+    before: Vec<Timestamp>,
+    /// That after the last removal.
+    after: Timestamp,
+}
 
 impl Sending<'_> {
     /// The remover's thread.
     pub(crate) fn run_remover(&self, flow: &Flow) {
-        // What is durable at the destination is removed even if the session is over by then.
+        let mut known = Known::default();
         let poll = |sender: &mut Sender, _| sender.poll_moved();
-        while let Some(entry) = self.next_step(flow, poll) {
-            let result = flow.busy(|| self.remove(&entry));
-            self.transfer
-                .tell_sender(|sender| sender.handle_moved(entry, result));
+        while let Some(batch) = self.next_step(flow, poll) {
+            let unknown = flow.busy(|| self.unknown_pairs(&known, &batch));
+            if !unknown.is_empty() {
+                self.tell_apart(flow, &mut known, unknown);
+            }
+            for entry in batch {
+                let result = flow.busy(|| self.remove(&mut known, &entry));
+                self.transfer
+                    .tell_sender(|sender| sender.handle_moved(entry, result));
+            }
         }
     }
 
-    fn remove(&self, entry: &Entry) -> Result<(), Failure> {
+    /// Pairs of directories of these entries that may be one directory, each with one entry.
+    fn unknown_pairs<'a>(&self, known: &Known, batch: &'a [Entry]) -> Vec<(Pair, &'a Entry)> {
+        let mut met = HashSet::new();
+        let mut unknown = Vec::new();
+        for entry in batch {
+            // What cannot be opened is not removed, which says why.
+            let Ok(pair) = self.pair_of(entry) else {
+                continue;
+            };
+            if !known.distinct.contains(&pair) && met.insert(pair.clone()) {
+                unknown.push((pair, entry));
+            }
+        }
+        unknown
+    }
+
+    /// The directory that an entry is removed from, and that of its copy.
+    fn pair_of(&self, entry: &Entry) -> io::Result<Pair> {
+        let (directory, _) = self.open_removal(entry)?;
+        Ok((place_of(&*directory)?, entry.path.parent()))
+    }
+
+    /// Opens the directory that an entry is removed from, and gives its name there: that of the
+    /// link if it was named by one.
+    fn open_removal(&self, entry: &Entry) -> io::Result<Located> {
+        let sources = &self.side.sources;
+        match sources.named_link(entry.id, &entry.path) {
+            Some(link) => Ok((link.directory.open()?, link.name.clone())),
+            None => sources.open_parent(entry.id, &entry.path),
+        }
+    }
+
+    /// Asks the other end for probes, and looks for them. If the session ends meanwhile, nothing
+    /// becomes known.
+    fn tell_apart(&self, flow: &Flow, known: &mut Known, unknown: Vec<(Pair, &Entry)>) {
+        let directories = unknown.iter().map(|((_, directory), _)| directory.clone());
+        let directories = directories.collect();
+        self.transfer
+            .tell_sender(|sender| sender.ask_distinct(directories));
+        let Some(probes) = self.next_step(flow, |sender, _| sender.poll_probes()) else {
+            return;
+        };
+        let look = |((pair, entry), probe): (&(Pair, &Entry), Option<Probe>)| match probe {
+            Some(probe) => self.look_for(&probe, pair, entry),
+            None => Ok(false),
+        };
+        let looked = || -> Vec<_> { unknown.iter().zip(probes).map(look).collect() };
+        let looked = flow.busy(looked);
+        let seen = looked.iter().map(|seen| *seen.as_ref().unwrap_or(&true));
+        let seen = seen.collect();
+        self.transfer.tell_sender(|sender| sender.handle_seen(seen));
+        let Some(results) = self.next_step(flow, |sender, _| sender.poll_distinct()) else {
+            return;
+        };
+        for (((pair, _), looked), result) in unknown.into_iter().zip(looked).zip(results) {
+            known.note(pair, looked.err().or(result));
+        }
+    }
+
+    /// Whether the directory that an entry is removed from shows a probe.
+    fn look_for(&self, probe: &Probe, pair: &Pair, entry: &Entry) -> Result<bool, Failure> {
+        let failed = |error: io::Error| {
+            failure_of(
+                "tell the source from its copy",
+                &entry.path.to_string(),
+                &error,
+            )
+        };
+        let (directory, name) = self.open_removal(entry).map_err(failed)?;
+        if place_of(&*directory).map_err(failed)? != pair.0 {
+            return Err(failed(io::Error::other("it was moved meanwhile")));
+        }
+        let probed = temporary(probe.session, probe.number);
+        match directory.status_of(&probed) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(error)),
+            Ok(_) => {
+                let landing = probe.landing.as_deref();
+                let other = landing.is_some_and(|landing| is_other(&*directory, &name, landing));
+                Ok(!other)
+            }
+        }
+    }
+
+    fn remove(&self, known: &mut Known, entry: &Entry) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         let failed = |error: io::Error| {
             let failure = failure_of("remove the source", &shown, &error);
             let text = format!("{} (it was copied)", failure.text);
             Failure::new(failure.kind, text)
         };
-        let opened = self.side.sources.open_parent(entry.id, &entry.path);
-        let (parent, name) = opened.map_err(failed)?;
-        let same = is_same(&self.side.origins, (&*parent, &name), entry);
-        let same = same.map_err(failed)?;
-        if !same {
+        let (parent, name) = self.open_removal(entry).map_err(failed)?;
+        let pair = (place_of(&*parent).map_err(failed)?, entry.path.parent());
+        if !known.distinct.contains(&pair) {
+            return match known.doubts.get(&pair) {
+                Some(doubt) => {
+                    let text = format!("{shown}: stays at the source: {}", doubt.text);
+                    Err(Failure::new(doubt.kind, text))
+                }
+                // The session is over: the next one copies nothing again, and removes it.
+                None => Ok(()),
+            };
+        }
+        let sources = &self.side.sources;
+        let changed = || {
             let text = format!(
                 "{shown}: it was copied, and then changed at the source, where it stays: run the \
                  same command again"
             );
-            return Err(Failure::new(FailureKind::Changing, text));
+            Failure::new(FailureKind::Changing, text)
+        };
+        let origins = &self.side.origins;
+        if let Some(link) = sources.named_link(entry.id, &entry.path) {
+            let target = sources.open_parent(entry.id, &entry.path);
+            let (above, target) = target.map_err(failed)?;
+            let same = known.is_same(origins, (&*above, &target), entry);
+            let same = same.and_then(|same| Ok(same && is_link(&*parent, link)?));
+            return match same.map_err(failed)? {
+                true => parent.remove_file(&name).map_err(failed),
+                false => Err(changed()),
+            };
         }
-        parent.remove_file(&name).map_err(failed)
+        let same = known.is_same(origins, (&*parent, &name), entry);
+        match same.map_err(failed)? {
+            true => known.remove((&*parent, &name), entry).map_err(failed),
+            false => Err(changed()),
+        }
     }
 }
 
-/// Whether a name still is what was read.
-fn is_same(
-    origins: &Origins,
-    (parent, name): (&dyn Directory, &[u8]),
-    entry: &Entry,
-) -> io::Result<bool> {
+impl Known {
+    /// A pair of directories was distinguished, or there is a doubt.
+    fn note(&mut self, pair: Pair, doubt: Option<Failure>) {
+        if self.distinct.len() >= MOST_REMEMBERED {
+            self.distinct.clear();
+        }
+        if self.doubts.len() >= MOST_REMEMBERED {
+            self.doubts.clear();
+        }
+        match doubt {
+            None => {
+                self.doubts.remove(&pair);
+                self.distinct.insert(pair);
+            }
+            Some(doubt) => {
+                self.doubts.insert(pair, doubt);
+            }
+        }
+    }
+
+    /// Whether a name still is what was read. The removal of another name of a file changes it,
+    /// which is no change of what was read.
+    fn is_same(
+        &self,
+        origins: &Origins,
+        (parent, name): (&dyn Directory, &[u8]),
+        entry: &Entry,
+    ) -> io::Result<bool> {
+        let EntryKind::File { identity, .. } = &entry.kind else {
+            return is_same_other((parent, name), entry);
+        };
+        let file = parent.open_file(name, DataMode::Buffered)?;
+        let mut status = file.status()?;
+        let unlinked = self.unlinked.get(&(status.device, status.inode));
+        let only_unlinked = |unlinked: &Unlinked| {
+            unlinked.after == status.changed && unlinked.before.contains(&identity.changed)
+        };
+        if unlinked.is_some_and(only_unlinked) {
+            status.changed = identity.changed;
+        }
+        Ok(*identity == origins.identity_of(&status))
+    }
+
+    /// Removes a name that still is what was read.
+    fn remove(&mut self, (parent, name): (&dyn Directory, &[u8]), entry: &Entry) -> io::Result<()> {
+        if !matches!(entry.kind, EntryKind::File { .. }) {
+            return parent.remove_file(name);
+        }
+        let file = parent.open_file(name, DataMode::Buffered)?;
+        let before = file.status()?;
+        parent.remove_file(name)?;
+        if before.names > 1 {
+            let after = file.status()?;
+            self.note_unlinked(&before, &after);
+        }
+        Ok(())
+    }
+
+    /// A file lost one of its names.
+    fn note_unlinked(&mut self, before: &Status, after: &Status) {
+        let place = (after.device, after.inode);
+        let known = self.unlinked.remove(&place);
+        if !is_unlinked(before, after) || self.unlinked.len() >= MOST_REMEMBERED {
+            return;
+        }
+        let known = known.filter(|known| known.after == before.changed);
+        let mut times = known.map_or_else(Vec::new, |known| known.before);
+        if times.len() >= MOST_UNLINKED {
+            times.remove(0);
+        }
+        times.push(before.changed);
+        let after = after.changed;
+        self.unlinked.insert(
+            place,
+            Unlinked {
+                before: times,
+                after,
+            },
+        );
+    }
+}
+
+/// Whether a file differs by the removal of one of its names only.
+fn is_unlinked(before: &Status, after: &Status) -> bool {
+    let changed = after.changed;
+    let names = before.names.saturating_sub(1);
+    *after
+        == Status {
+            changed,
+            names,
+            ..*before
+        }
+}
+
+/// Whether what got another name in the same directory is another file.
+fn is_other(directory: &dyn Directory, name: &[u8], landing: &[u8]) -> bool {
+    let place = |name: &[u8]| {
+        let status = directory.status_of(name)?;
+        Ok::<_, io::Error>((status.device, status.inode))
+    };
+    let is_name = TreePath::new(landing).is_ok_and(|path| path.names().count() == 1);
+    is_name && matches!((place(name), place(landing)), (Ok(a), Ok(b)) if a != b)
+}
+
+/// Whether a link is what it was when it was named as a source.
+fn is_link(directory: &dyn Directory, link: &NamedLink) -> io::Result<bool> {
+    let status = directory.status_of(&link.name)?;
+    Ok(status.kind == FileKind::Symlink && directory.read_symlink(&link.name)? == link.target)
+}
+
+/// Whether a name that is no file still is what was read.
+fn is_same_other((parent, name): (&dyn Directory, &[u8]), entry: &Entry) -> io::Result<bool> {
     match &entry.kind {
         // Copies with hard links are not moved.
-        EntryKind::Directory | EntryKind::HardLink { .. } => Ok(false),
+        EntryKind::Directory | EntryKind::HardLink { .. } | EntryKind::File { .. } => Ok(false),
         EntryKind::Special { kind, major, minor } => {
             let device = (*major, *minor);
             let special = Special {
@@ -70,10 +324,6 @@ fn is_same(
                 && status.modified == entry.modified
                 && *parent.read_symlink(name)? == target[..])
         }
-        EntryKind::File { .. } => {
-            let file = parent.open_file(name, DataMode::Buffered)?;
-            Ok(check_unchanged(origins, &*file, entry).is_ok())
-        }
     }
 }
 
@@ -82,11 +332,12 @@ fn is_same(
 mod tests {
     use std::sync::Arc;
 
-    use longhaul_proto::manifest::{EntryId, SpecialKind, TreePath};
+    use longhaul_proto::manifest::{EntryId, SpecialKind};
 
     use super::*;
     use crate::storage::Creation;
     use crate::storage::forgetting::ForgettingStorage;
+    use crate::storage::posix::PosixDirectory;
 
     fn write(root: &Arc<dyn Directory>, name: &[u8], creation: Creation) {
         let file = root.create_file(name, creation, DataMode::Buffered);
@@ -115,7 +366,10 @@ mod tests {
 
     fn is_still(root: &Arc<dyn Directory>, entry: &Entry) -> bool {
         let place = (&**root, entry.path.name());
-        is_same(&Origins::default(), place, entry).unwrap_or(false)
+        let known = Known::default();
+        known
+            .is_same(&Origins::default(), place, entry)
+            .unwrap_or(false)
     }
 
     /// Each change that somebody makes between the last look and the removal.
@@ -185,6 +439,47 @@ mod tests {
                 ..file.clone()
             };
             assert!(!is_still(&root, &entry), "{entry:?}");
+        }
+    }
+
+    /// The removal of one name changes the file that other names lead to.
+    #[test]
+    fn every_name_of_a_file_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = PosixDirectory::open_root(place.path()).unwrap();
+        let root: Arc<dyn Directory> = root;
+        let path = |name: &str| place.path().join(name);
+        std::fs::write(path("a"), "data").unwrap();
+        for name in ["b", "c"] {
+            std::fs::hard_link(path("a"), path(name)).unwrap();
+        }
+        let names = [b"a", b"b", b"c"].map(|name| (name, entry(&root, name)));
+        let mut known = Known::default();
+        let origins = Origins::default();
+        for (number, (name, read)) in names.into_iter().enumerate() {
+            let place = (&*root, &name[..]);
+            if number == 2 {
+                std::fs::write(path("c"), "more").unwrap();
+                assert!(!known.is_same(&origins, place, &read).unwrap());
+                continue;
+            }
+            assert!(known.is_same(&origins, place, &read).unwrap(), "{number}");
+            known.remove(place, &read).unwrap();
+            assert!(root.status_of(name).is_err());
+        }
+    }
+
+    #[test]
+    fn another_name_in_one_directory_is_another_file_if_its_inode_is() {
+        let place = tempfile::tempdir().unwrap();
+        let root = PosixDirectory::open_root(place.path()).unwrap();
+        let path = |name: &str| place.path().join(name);
+        std::fs::write(path("a"), "data").unwrap();
+        std::fs::write(path("b"), "data").unwrap();
+        std::fs::hard_link(path("a"), path("c")).unwrap();
+        assert!(is_other(&*root, b"a", b"b"));
+        for landing in [&b"a"[..], b"c", b"missing", b"./b", b"../b", b""] {
+            assert!(!is_other(&*root, b"a", landing), "{landing:?}");
         }
     }
 }

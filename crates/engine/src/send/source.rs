@@ -28,6 +28,19 @@ pub struct Source {
     pub what: What,
     /// How messages name it.
     pub shown: String,
+    /// The link that was named, if it leads to this file. Where sources are removed, the link is
+    /// removed and the file stays.
+    pub(super) link: Option<NamedLink>,
+}
+
+/// A link that was named as a source and leads to a file.
+pub(super) struct NamedLink {
+    /// The directory that holds the link.
+    pub directory: SourceDirectory,
+    /// Its name in there.
+    pub name: Box<[u8]>,
+    /// The path that it holds.
+    pub target: Box<[u8]>,
 }
 
 /// A source's directory: held, or where more are asked for than may be open, found again
@@ -141,6 +154,16 @@ pub enum What {
 }
 
 impl Source {
+    /// What is sent of a directory.
+    pub fn new(directory: SourceDirectory, what: What, shown: String) -> Source {
+        Source {
+            directory,
+            what,
+            shown,
+            link: None,
+        }
+    }
+
     /// One of several that cannot be opened: a failure of its own.
     fn missing(path: &[u8], failure: Failure) -> Source {
         let (_, name) = split(trim_slashes(path));
@@ -151,6 +174,7 @@ impl Source {
                 failure,
             },
             shown: String::from_utf8_lossy(path).into_owned(),
+            link: None,
         }
     }
 
@@ -297,6 +321,11 @@ impl Sources {
         Some((source, inner))
     }
 
+    /// The link that was named as an entry's source, if it leads to a file.
+    pub(super) fn named_link(&self, id: EntryId, path: &TreePath) -> Option<&NamedLink> {
+        self.locate(id, path)?.0.link.as_ref()
+    }
+
     /// Opens the directory that holds an entry, and gives the entry's name.
     ///
     /// # Errors
@@ -393,6 +422,7 @@ pub fn open_source(
             directory,
             what,
             shown: shown.clone(),
+            link: None,
         }),
         false => Err(SourceError::Directory(shown.clone())),
     };
@@ -422,6 +452,7 @@ pub fn open_source(
                 directory,
                 what,
                 shown,
+                link: None,
             })
         }
         FileKind::File | FileKind::Directory | FileKind::Symlink => match held(path) {
@@ -474,6 +505,15 @@ fn linked_file(
     if error.kind() != io::ErrorKind::NotADirectory {
         return Err(failed(error));
     }
+    let (above, directory) = held_directory(open, split(path).0, false).map_err(failed)?;
+    let link = NamedLink {
+        directory: SourceDirectory {
+            held: None,
+            ..directory
+        },
+        name: name.into(),
+        target: above.read_symlink(name).map_err(failed)?,
+    };
     let mut whole = path.to_vec();
     for _ in 0..MAXIMUM_LINKS {
         let (parent, inner) = split(&whole);
@@ -488,13 +528,16 @@ fn linked_file(
                     directory,
                     what,
                     shown,
+                    link: Some(link),
                 });
             }
             FileKind::Symlink => {
                 let target = above.read_symlink(inner).map_err(failed)?;
                 whole = match target.starts_with(b"/") {
                     true => target.to_vec(),
-                    false => [parent, b"/", &target].concat(),
+                    // A root that confines paths takes none with `.` in it.
+                    false if parent == b"." => target.to_vec(),
+                    false => [trim_slashes(parent), b"/", &target].concat(),
                 };
             }
             _ => return Err(SourceError::Special(shown)),

@@ -92,6 +92,7 @@ impl StreamSource {
             directory: directory.into(),
             what: What::Tree(STREAM_NAME.into()),
             shown: shown.to_owned(),
+            link: None,
         }
     }
 

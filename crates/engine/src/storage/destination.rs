@@ -96,6 +96,11 @@ impl DestinationDirectory {
         lock(&self.last).failed.is_some()
     }
 
+    /// Whether its file system refused to sync it.
+    pub fn refuses_sync(&self) -> bool {
+        lock(&self.last).refused
+    }
+
     /// The same directory, opened again, or one that was `made` just now in another one.
     pub fn with(mut self, kept: Option<KeptSpelling>, made_in: Option<&Self>) -> Self {
         if let Some(KeptSpelling(spelling)) = kept {

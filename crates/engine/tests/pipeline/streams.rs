@@ -70,14 +70,11 @@ fn a_stream_of_data_outlives_its_connections() {
 
 /// Zeros, so many bytes, to where nothing is kept.
 fn nothing_to_nowhere(bytes: u64, settings: TransferSettings) -> Ends {
-    let zeros = Source {
-        directory: zero_source(bytes).into(),
-        what: What::File {
-            name: ZERO_NAME.into(),
-            landing: ZERO_NAME.into(),
-        },
-        shown: "zero:".to_owned(),
+    let what = What::File {
+        name: ZERO_NAME.into(),
+        landing: ZERO_NAME.into(),
     };
+    let zeros = Source::new(zero_source(bytes).into(), what, "zero:".to_owned());
     let there = Destination::sink(sink(), arrival());
     Ends::start(settings, Sources::new(vec![zeros]), there)
 }

@@ -67,11 +67,7 @@ pub fn owner() -> Owner {
 
 pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
     let shown = "source".to_owned();
-    Sources::new(vec![Source {
-        directory: directory.into(),
-        what,
-        shown,
-    }])
+    Sources::new(vec![Source::new(directory.into(), what, shown)])
 }
 
 /// The same transfer, each time by a session of its own.

@@ -97,6 +97,9 @@ pub(super) fn of_job(job: &StorageJob) -> usize {
         | StorageJob::Names(_)
         | StorageJob::EndNames(_)
         | StorageJob::Remove
+        // One question at a time.
+        | StorageJob::MakeProbes(_)
+        | StorageJob::RemoveProbes(_)
         | StorageJob::Finish => 0,
     }
 }

@@ -1,16 +1,44 @@
-//! Sources that are removed once they are durable at the destination (`--move`).
+//! Sources that are removed once they are durable at the destination (`--move`), and once the
+//! destination's directory is known to be another one than the source's ([`crate::distinct`]).
 
 use std::collections::VecDeque;
 
-use super::{Ending, EntryEvent, Sender};
-use crate::manifest::{Entry, EntryKind};
+use super::{Ending, EntryEvent, Sender, SenderError};
+use crate::distinct::{MAXIMUM_PROBES, Probe};
+use crate::manifest::{Entry, EntryKind, TreePath};
 use crate::message::{Failure, Message, Removal};
+
+/// Most sources that are handed out for removal at a time.
+const REMOVED_AT_ONCE: usize = MAXIMUM_PROBES;
+
+/// Most bytes of their paths.
+const REMOVED_BYTES: usize = 256 << 10;
 
 /// What is to be removed, and how much of that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     waiting: VecDeque<Entry>,
     under_way: usize,
+    asking: Asking,
+    end_told: bool,
+}
+
+/// How far the question about directories of the destination is.
+#[derive(Debug, Default)]
+enum Asking {
+    /// No question is under way.
+    #[default]
+    Idle,
+    /// Number of directories that were asked for.
+    Asked(usize),
+    /// The receiver made these probes.
+    Made(Vec<Option<Probe>>),
+    /// This end looks for the probes.
+    Looking,
+    /// Number of probes of which this end told whether it sees them.
+    Looked(usize),
+    /// The results.
+    Told(Vec<Option<Failure>>),
 }
 
 impl Moving {
@@ -30,16 +58,92 @@ impl Sender {
         }
     }
 
-    /// Whether [`Sender::poll_moved`] gives something.
+    /// Whether [`Sender::poll_moved`], [`Sender::poll_probes`] or [`Sender::poll_distinct`] gives
+    /// something.
     pub fn has_moved(&self) -> bool {
-        !self.moving.waiting.is_empty()
+        let answered = matches!(self.moving.asking, Asking::Made(_) | Asking::Told(_));
+        answered || !self.moving.waiting.is_empty()
     }
 
-    /// The next source to remove, if it still is this. [`Sender::handle_moved`] takes the result.
-    pub fn poll_moved(&mut self) -> Option<Entry> {
-        let entry = self.moving.waiting.pop_front()?;
-        self.moving.under_way += 1;
-        Some(entry)
+    /// The next sources to remove, if each still is this and its copy is in another directory.
+    /// [`Sender::handle_moved`] takes the result of each.
+    pub fn poll_moved(&mut self) -> Option<Vec<Entry>> {
+        let mut bytes = 0;
+        let fits = |entry: &&Entry| {
+            bytes += entry.text_bytes();
+            bytes <= REMOVED_BYTES
+        };
+        let waiting = self.moving.waiting.iter().take(REMOVED_AT_ONCE);
+        let count = waiting.take_while(fits).count().max(1);
+        let count = count.min(self.moving.waiting.len());
+        let batch: Vec<Entry> = self.moving.waiting.drain(..count).collect();
+        self.moving.under_way += batch.len();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Asks whether these directories of the destination are other ones than those of the sources,
+    /// at most [`MAXIMUM_PROBES`]. [`Sender::poll_probes`] follows.
+    pub fn ask_distinct(&mut self, directories: Vec<Option<TreePath>>) {
+        self.moving.asking = Asking::Asked(directories.len());
+        self.messages.push_back(Message::AskDistinct(directories));
+    }
+
+    pub(super) fn handle_probes(&mut self, probes: Vec<Option<Probe>>) -> Result<(), SenderError> {
+        match self.moving.asking {
+            Asking::Asked(count) if count == probes.len() => {
+                self.moving.asking = Asking::Made(probes);
+                Ok(())
+            }
+            _ => Err(SenderError::Probes),
+        }
+    }
+
+    /// The probes that were made, in the order of the directories. [`Sender::handle_seen`] tells
+    /// which of them are in sources' directories.
+    pub fn poll_probes(&mut self) -> Option<Vec<Option<Probe>>> {
+        match std::mem::take(&mut self.moving.asking) {
+            Asking::Made(probes) => {
+                self.moving.asking = Asking::Looking;
+                Some(probes)
+            }
+            other => {
+                self.moving.asking = other;
+                None
+            }
+        }
+    }
+
+    /// Whether each probe was seen, or may be there. [`Sender::poll_distinct`] follows.
+    pub fn handle_seen(&mut self, seen: Vec<bool>) {
+        if let Asking::Looking = self.moving.asking {
+            self.moving.asking = Asking::Looked(seen.len());
+            self.messages.push_back(Message::Sighted(seen));
+        }
+    }
+
+    pub(super) fn handle_distinct(
+        &mut self,
+        results: Vec<Option<Failure>>,
+    ) -> Result<(), SenderError> {
+        match self.moving.asking {
+            Asking::Looked(count) if count == results.len() => {
+                self.moving.asking = Asking::Told(results);
+                Ok(())
+            }
+            _ => Err(SenderError::Probes),
+        }
+    }
+
+    /// The result for each directory that was asked for; `None` in it if the directory is another
+    /// one, and what is in it durable.
+    pub fn poll_distinct(&mut self) -> Option<Vec<Option<Failure>>> {
+        match std::mem::take(&mut self.moving.asking) {
+            Asking::Told(results) => Some(results),
+            other => {
+                self.moving.asking = other;
+                None
+            }
+        }
     }
 
     /// A source was removed, or why not.
@@ -54,6 +158,18 @@ impl Sender {
             directory: false,
             failure: Some(failure),
         }));
+    }
+
+    /// Whether every source was removed that is to be, and the receiver does not know it.
+    pub(super) fn ends_moves(&self) -> bool {
+        let done = self.walk_ended && self.entries.is_empty() && self.moving.count() == 0;
+        self.settings.moves_away && done && !self.moving.end_told
+    }
+
+    pub(super) fn take_moves_end(&mut self) -> Option<Message> {
+        let ends = self.ends_moves();
+        self.moving.end_told |= ends;
+        ends.then_some(Message::MovesEnd)
     }
 }
 
@@ -107,14 +223,44 @@ mod tests {
         let end = Message::Finished(Totals::default(), Vec::new());
         sender.handle_message(end, Moment(0)).unwrap();
         assert_eq!(sender.finished(), None, "a removal waits");
-        let moved = sender.poll_moved().unwrap();
-        assert_eq!(moved, file(0));
+        let mut batch = sender.poll_moved().unwrap();
+        let moved = batch.pop().unwrap();
+        assert_eq!((&moved, batch.len()), (&file(0), 0));
         assert!(sender.poll_moved().is_none());
         assert_eq!(sender.finished(), None, "one is under way");
-        while sender.poll_message().is_some() {}
+        while let Some(said) = sender.poll_message() {
+            assert_ne!(said, Message::MovesEnd);
+        }
         sender.handle_moved(moved, Err(failure.clone()));
         assert!(sender.finished().is_some());
         let said = Message::Unmoved(file(0).path, failure);
         assert_eq!(sender.poll_message(), Some(said));
+        assert_eq!(sender.poll_message(), Some(Message::MovesEnd));
+        assert_eq!(sender.poll_message(), None);
+    }
+
+    #[test]
+    fn directories_are_asked_for_and_answers_come_in_turn() {
+        let say = |sender: &mut Sender, message| sender.handle_message(message, Moment(0));
+        let mut sender = Sender::new(SenderSettings::default());
+        assert!(say(&mut sender, Message::Probes(vec![None])).is_err());
+        sender.ask_distinct(vec![None]);
+        assert_eq!(
+            sender.poll_message(),
+            Some(Message::AskDistinct(vec![None]))
+        );
+        assert!(say(&mut sender, Message::Probes(vec![None, None])).is_err());
+        assert!(say(&mut sender, Message::Distinct(vec![None])).is_err());
+        say(&mut sender, Message::Probes(vec![None])).unwrap();
+        assert!(sender.has_moved());
+        assert!(say(&mut sender, Message::Distinct(vec![None])).is_err());
+        assert_eq!(sender.poll_probes(), Some(vec![None]));
+        assert_eq!(sender.poll_probes(), None);
+        sender.handle_seen(vec![false]);
+        assert_eq!(sender.poll_message(), Some(Message::Sighted(vec![false])));
+        assert!(say(&mut sender, Message::Distinct(Vec::new())).is_err());
+        say(&mut sender, Message::Distinct(vec![None])).unwrap();
+        assert_eq!(sender.poll_distinct(), Some(vec![None]));
+        assert_eq!(sender.poll_distinct(), None);
     }
 }

@@ -55,4 +55,7 @@ pub enum SenderError {
     /// It asks for names, or says what it deleted, where that was not asked for.
     #[error("the receiver speaks of deletion, which was not asked for, or too early")]
     Deletion,
+    /// It makes probes or tells results that were not asked for, or too many of them.
+    #[error("the receiver speaks of probes in directories that it was not asked for")]
+    Probes,
 }

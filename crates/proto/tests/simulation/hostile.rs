@@ -227,6 +227,7 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
                 entry, generation, ..
             } => receiver.handle_read_back(entry.id, generation, result),
             StorageJob::Names(_) | StorageJob::EndNames(_) | StorageJob::Remove => {}
+            StorageJob::MakeProbes(_) | StorageJob::RemoveProbes(_) => {}
             StorageJob::Discard { .. } => {}
             StorageJob::Link(entry) => {
                 let outcome = Outcome::Committed { digest: None };

@@ -254,7 +254,9 @@ impl World {
             | StorageJob::Link(_)
             | StorageJob::Names(_)
             | StorageJob::EndNames(_)
-            | StorageJob::Remove => return,
+            | StorageJob::Remove
+            | StorageJob::MakeProbes(_)
+            | StorageJob::RemoveProbes(_) => return,
             StorageJob::ReadBack {
                 entry, generation, ..
             } => Report::ReadBack(entry.id, generation),

@@ -203,6 +203,8 @@ impl Pair {
                 | StorageJob::Names(_)
                 | StorageJob::EndNames(_)
                 | StorageJob::Remove
+                | StorageJob::MakeProbes(_)
+                | StorageJob::RemoveProbes(_)
                 | StorageJob::Discard { .. }
                 | StorageJob::Link(_) => {}
                 StorageJob::FinishDirectory(entry) => {

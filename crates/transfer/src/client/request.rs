@@ -30,11 +30,7 @@ pub fn zero_of(size: u64) -> Source {
         name: ZERO_NAME.into(),
         landing: ZERO_NAME.into(),
     };
-    Source {
-        directory: zero_source(size).into(),
-        what,
-        shown: "zero:".to_owned(),
-    }
+    Source::new(zero_source(size).into(), what, "zero:".to_owned())
 }
 
 /// Whether a transfer has one file and no tree.

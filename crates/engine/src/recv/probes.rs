@@ -1,0 +1,203 @@
+//! Probes in directories of the destination: the sender removes a source only if it does not see
+//! the probe in the source's directory ([`longhaul_proto::distinct`]). A directory has the same
+//! mode and time after its probe was removed.
+
+use std::io;
+use std::sync::Mutex;
+
+use longhaul_proto::distinct::Probe;
+use longhaul_proto::manifest::{Timestamp, TreePath};
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::notice::NoticeKind;
+use longhaul_proto::receiver::StorageJob;
+
+use super::ReceiveSide;
+use super::folders::Folder;
+use super::parts::journal_failure;
+use crate::failure::failure_of;
+use crate::journal::names::temporary;
+use crate::net::token::fill_random;
+use crate::queue::lock;
+use crate::session::Transfer;
+use crate::storage::nested::place_of;
+use crate::storage::{Creation, DataMode, Directory, Status};
+
+/// The probes that are there now, or why there are none.
+#[derive(Default)]
+pub(crate) struct Probes(Mutex<Vec<Result<Made, Failure>>>);
+
+/// A probe.
+struct Made {
+    path: Option<TreePath>,
+    /// Device and inode of its directory.
+    place: (u64, u64),
+    name: Box<[u8]>,
+    before: Kept,
+    after: Kept,
+}
+
+/// What a directory has before and after its probe was made, and gets again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    mode: u32,
+    modified: Timestamp,
+}
+
+impl Kept {
+    fn of(status: &Status) -> Kept {
+        Kept {
+            mode: status.mode,
+            modified: status.modified,
+        }
+    }
+}
+
+impl Transfer {
+    /// A step of probing, on a committer's thread.
+    pub(super) fn probe(&self, side: &ReceiveSide, job: StorageJob) {
+        match job {
+            StorageJob::MakeProbes(directories) => {
+                let (probes, made): (Vec<_>, Vec<_>) = directories
+                    .iter()
+                    .map(|directory| match make(side, directory.as_ref()) {
+                        Ok((probe, made)) => (Some(probe), Ok(made)),
+                        Err(failure) => (None, Err(failure)),
+                    })
+                    .unzip();
+                *lock(&side.probes.0) = made;
+                self.tell_receiver(|receiver| receiver.handle_probes_made(probes));
+            }
+            StorageJob::RemoveProbes(seen) => {
+                let made = std::mem::take(&mut *lock(&side.probes.0));
+                let results = made.into_iter().zip(seen);
+                let results = results.map(|(made, seen)| conclude(side, made, seen).err());
+                let results = results.collect();
+                self.tell_receiver(|receiver| receiver.handle_probes_removed(results));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Probes {
+    /// The session ends: no probe is left behind.
+    pub(super) fn clear(side: &ReceiveSide) {
+        let made = std::mem::take(&mut *lock(&side.probes.0));
+        for made in made.into_iter().flatten() {
+            // What remains is found as any other leftover.
+            let _ = remove(side, &made);
+        }
+    }
+}
+
+/// Makes a probe in the directory in which entries of this directory of the source land.
+fn make(side: &ReceiveSide, directory: Option<&TreePath>) -> Result<(Probe, Made), Failure> {
+    let destination = &side.destination;
+    if destination.is_sink {
+        let text = "the destination keeps no files";
+        return Err(Failure::new(FailureKind::Other, text));
+    }
+    let path = directory.map(|directory| destination.path_of(directory));
+    let shown = path.as_ref().map_or(".".to_owned(), TreePath::to_string);
+    let what = "make a file that tells the source from its copy in";
+    let failed = |error: io::Error| failure_of(what, &shown, &error);
+    let mut random = [0; 8];
+    fill_random(&mut random).map_err(|error| failed(io::Error::other(error)))?;
+    let (session, number) = (
+        destination.owner.session_number(),
+        u64::from_be_bytes(random),
+    );
+    let name = temporary(session, number);
+    let folder = side.folders.find_in_copy(path.as_ref()).map_err(failed)?;
+    let directory = folder.directory();
+    let made = destination.while_owned(|| {
+        let before = directory.status()?;
+        directory.create_file(&name, Creation::New, DataMode::Buffered)?;
+        Ok::<_, io::Error>((before, directory.status()?))
+    });
+    let made = made.map_err(|error| journal_failure(&shown, &error))?;
+    let (before, after) = made.map_err(failed)?;
+    // Only the anchor takes another name for what it gets.
+    let landing = destination.rename.as_ref().filter(|_| path.is_none());
+    let probe = Probe {
+        session,
+        number,
+        landing: landing.map(|landing| landing.as_bytes().to_vec().into()),
+    };
+    let made = Made {
+        place: (before.device, before.inode),
+        path,
+        name,
+        before: Kept::of(&before),
+        after: Kept::of(&after),
+    };
+    Ok((probe, made))
+}
+
+/// Removes a probe. An error says why the directory may be the source's, or what is in it is not
+/// durable.
+fn conclude(side: &ReceiveSide, made: Result<Made, Failure>, seen: bool) -> Result<(), Failure> {
+    let made = made?;
+    let shown = made.path.as_ref();
+    let shown = shown.map_or("the destination".to_owned(), TreePath::to_string);
+    let folder = remove(side, &made).map_err(|error| {
+        let what = "be sure that the source is not the copy: remove the file for that in";
+        failure_of(what, &shown, &error)
+    })?;
+    if seen {
+        let text = format!("{shown}: is the source's directory by another name");
+        return Err(Failure::new(FailureKind::Conflict, text));
+    }
+    match has_durable_names(side, &folder) {
+        true => Ok(()),
+        false => {
+            let text = format!(
+                "{shown}: its file system does not make names durable, and the copy may not survive \
+                 a power cut"
+            );
+            Err(Failure::new(FailureKind::Other, text))
+        }
+    }
+}
+
+/// Whether what was synced in a directory survives a power cut. One that was closed meanwhile does
+/// not know that it could not be synced.
+fn has_durable_names(side: &ReceiveSide, folder: &Folder) -> bool {
+    let notices = &side.destination.notices;
+    let was_refused = notices.has(NoticeKind::NamesNotSynced);
+    !was_refused || folder.sync().is_ok() && folder.has_durable_names()
+}
+
+/// Removes a probe from the directory in which it was made.
+fn remove(side: &ReceiveSide, made: &Made) -> io::Result<std::sync::Arc<Folder>> {
+    let folder = side.folders.find_in_copy(made.path.as_ref())?;
+    let directory = folder.directory();
+    if place_of(&**directory)? != made.place {
+        return Err(io::Error::other("another directory has its name now"));
+    }
+    let removed = side.destination.while_owned(|| {
+        let now = Kept::of(&directory.status()?);
+        directory.remove_file(&made.name)?;
+        restore(&**directory, made, now);
+        Ok::<_, io::Error>(())
+    });
+    removed.map_err(io::Error::other)??;
+    Ok(folder)
+}
+
+/// Gives a directory the mode and time that it had, unless it got others since the probe was made.
+fn restore(directory: &dyn Directory, made: &Made, now: Kept) {
+    let mode = match now.mode == made.after.mode {
+        true => made.before.mode,
+        false => now.mode,
+    };
+    let modified = match now.modified == made.after.modified {
+        true => made.before.modified,
+        false => now.modified,
+    };
+    // What a file system refuses here it refused before, which was noted.
+    if directory.status().is_ok_and(|status| status.mode != mode) {
+        let _ = directory.set_mode(mode);
+    }
+    let _ = directory.set_modified(modified);
+}
