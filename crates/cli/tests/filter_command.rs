@@ -455,3 +455,33 @@ fn over_ssh_files_are_filtered_on_the_far_side() {
     run(command.arg("dtn:to")).expect(0);
     assert_eq!(contents(&sshd.home().join("to")), upper(&from));
 }
+
+/// Outputs and commands have a share of the descriptors: with few of them a copy is slower.
+#[test]
+fn few_descriptors_make_commands_slower_and_lose_no_file() {
+    let place = tempfile::tempdir().unwrap();
+    let from = place.path().join("from");
+    for number in 0..150 {
+        write(&from.join(format!("file {number}")), &[b'x'; 3000]);
+    }
+    for (number, options) in [
+        &["--filter-cmd", "cat"][..],
+        &["--filter-cmd", "cat", "--filter-at", "destination"],
+        &["--on-commit", "true", "--on-commit-jobs", "32"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = place.path().join(format!("to {number}"));
+        let mut command = Command::new("sh");
+        let script = "ulimit -n 64; exec \"$@\"";
+        command.args(["-c", script, "sh"]);
+        let copy = local(&from, &to, options);
+        command.arg(copy.get_program()).args(copy.get_args());
+        for (name, value) in copy.get_envs() {
+            command.env(name, value.unwrap());
+        }
+        run(&mut command).expect(0);
+        assert_eq!(names(&to).len(), 150, "{options:?}");
+    }
+}

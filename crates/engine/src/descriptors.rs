@@ -2,6 +2,7 @@
 //! is used up, so that a low limit makes a copy slower and not fail.
 
 use std::cell::Cell;
+use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -80,6 +81,25 @@ pub(crate) fn patiently<T>(
             }
             done => return done,
         }
+    }
+}
+
+/// Does something that needs a descriptor or a process. If this process or its user may have no
+/// more, it is tried again for a while: commands that end and files that are done give theirs back.
+pub(crate) fn until_free<T>(
+    wanted: &dyn Fn() -> bool,
+    mut what: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut left = PATIENCE;
+    loop {
+        let done = what();
+        let error = done.as_ref().err().and_then(Errno::from_io_error);
+        let is_scarce = matches!(error, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN));
+        if !is_scarce || left.is_zero() || !wanted() {
+            return done;
+        }
+        pause();
+        left = left.saturating_sub(PAUSE);
     }
 }
 
@@ -199,6 +219,28 @@ mod tests {
             Err(Errno::ACCESS)
         });
         assert_eq!((refused, tries), (Err(Errno::ACCESS), 1));
+    }
+
+    #[test]
+    fn what_a_command_needs_is_waited_for_unless_nobody_wants_it() {
+        for scarce in [Errno::MFILE, Errno::NFILE, Errno::AGAIN] {
+            let mut tries = 0;
+            let done = until_free(&|| true, || {
+                tries += 1;
+                match tries {
+                    1 | 2 => Err(scarce.into()),
+                    _ => Ok(tries),
+                }
+            });
+            assert_eq!(done.unwrap(), 3);
+            let refused = until_free::<()>(&|| false, || Err(scarce.into()));
+            assert_eq!(
+                refused.unwrap_err().raw_os_error(),
+                Some(scarce.raw_os_error())
+            );
+        }
+        let refused = until_free::<()>(&|| true, || Err(Errno::NOENT.into()));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl ReceiveSide {
             syncs: Pace::with_threads(SYNCS_AT_ONCE),
             renames: Pace::default(),
             commands: Queue::bounded(commands::MOST_WAITING),
-            filtering: Queue::bounded(filter::MOST_WAITING),
+            filtering: Queue::bounded(filter::most_waiting()),
             words: Words::default(),
             unswept: Mutex::default(),
             direct: AtomicBool::new(false),

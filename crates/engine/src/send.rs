@@ -59,14 +59,14 @@ use crate::codec::choice::Choose;
 use crate::codec::coder::Coder;
 use crate::codec::compresses;
 use crate::codec::uses::CodecUses;
-use crate::flows::{Flow, FlowGroup, LayerUse, MAXIMUM_FLOWS, busy};
+use crate::flows::{Flow, FlowGroup, LayerUse, busy};
 use crate::looks::Pace;
 use crate::pool::Buffer;
 use crate::queue::Queue;
 use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
 use crate::session::{Machine, Transfer, TransferSettings};
 use crate::shares::{Role, Seat};
-use crate::shell::Words;
+use crate::shell::{self, Words};
 use crate::storage::DataMode;
 use automatic::Automatic;
 use compress::Queued;
@@ -205,6 +205,7 @@ impl SendSide {
             names_only: settings.operation == Operation::Verify,
             fronts: (settings.growth || settings.local) && settings.operation == Operation::Copy,
             filters: self.filter.is_some() && settings.operation == Operation::Copy,
+            filtered_files: filter::most_outputs(),
             epoch: settings.epoch,
             ..SenderSettings::default()
         }
@@ -270,10 +271,7 @@ impl Stages for SendSide {
             .as_ref()
             .filter(|_| settings.operation == Operation::Copy)
         {
-            need(
-                transfer,
-                filters.set((asked.jobs as usize).min(MAXIMUM_FLOWS)),
-            );
+            need(transfer, filters.set(shell::most_at_once(asked.jobs)));
             // It is set once, here.
             let _ = self.filters.set(filters);
         }

@@ -23,10 +23,21 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 
+use crate::descriptors::{self, until_free};
+use crate::flows::MAXIMUM_FLOWS;
 use groups::{ALL, Group, Groups};
 use words::Said;
 
 pub use words::Words;
+
+/// The descriptors that this process may have are divided by this number for commands that run at a
+/// time. Each takes a dozen: its files, its pipes and those with which it is started.
+const COMMANDS_PART: usize = 48;
+
+/// Commands that run at a time, if this number was asked for.
+pub(crate) fn most_at_once(jobs: u32) -> usize {
+    descriptors::share(COMMANDS_PART, (jobs as usize).clamp(1, MAXIMUM_FLOWS))
+}
 
 /// How often a command that runs is looked after: whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -133,9 +144,10 @@ fn run_in(
     within: Duration,
     wanted: &dyn Fn() -> bool,
 ) -> io::Result<Ran> {
-    let (reader, writer) = io::pipe()?;
-    command.stdout(writer.try_clone()?).stderr(writer);
-    let running = Running::start(groups, command)?;
+    let (reader, writer) = until_free(wanted, io::pipe)?;
+    let output = until_free(wanted, || writer.try_clone())?;
+    command.stdout(output).stderr(writer);
+    let running = Running::start(groups, command, wanted)?;
     let mut said = Said::new(reader);
     let ended = running.finish(&mut said, within, wanted)?;
     Ok(Ran::new(ended, said))
@@ -154,10 +166,10 @@ pub fn pipe(
     within: Duration,
     wanted: &dyn Fn() -> bool,
 ) -> io::Result<Ran> {
-    let (output, standard) = io::pipe()?;
-    let (reader, errors) = io::pipe()?;
+    let (output, standard) = until_free(wanted, io::pipe)?;
+    let (reader, errors) = until_free(wanted, io::pipe)?;
     command.stdin(input).stdout(standard).stderr(errors);
-    let running = Running::start(&ALL, command)?;
+    let running = Running::start(&ALL, command, wanted)?;
     let mut piped = Piped {
         said: Said::new(reader),
         output: Some(output),
@@ -180,8 +192,12 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// The command has the other ends of its pipes, and is not needed any more.
-    fn start(groups: &Groups, mut command: Command) -> io::Result<Running<'_>> {
-        let (child, group) = groups.start(&mut command)?;
+    fn start<'a>(
+        groups: &'a Groups,
+        mut command: Command,
+        wanted: &dyn Fn() -> bool,
+    ) -> io::Result<Running<'a>> {
+        let (child, group) = until_free(wanted, || groups.start(&mut command))?;
         let ending = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         Ok(Running {
             child,

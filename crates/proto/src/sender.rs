@@ -39,8 +39,8 @@ use compare::Comparing;
 pub use compare::DigestRead;
 
 pub use account::{Ending, EntryEvent};
-pub use filtering::FilterStep;
 use filtering::Filtering;
+pub use filtering::{FilterStep, MOST_FILTERED};
 use lost::Still;
 use moving::Moving;
 use names::Naming;
@@ -542,6 +542,11 @@ impl Sender {
     /// Whether the receiver has room for more, and how many times it had none.
     pub fn room(&self) -> (bool, u64) {
         (self.streams.has_room(), self.streams.chokes())
+    }
+
+    /// Whether a stream has blocks that have not arrived.
+    pub fn carries_something(&self, stream: StreamId) -> bool {
+        self.streams.carries_something(stream)
     }
 
     /// Since when a block that was sent on a stream has not arrived, or what was sent before it;

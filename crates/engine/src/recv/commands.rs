@@ -18,7 +18,7 @@ use longhaul_proto::receiver::Compared;
 use super::ReceiveSide;
 use super::parts::journal_failure;
 use crate::failure::failure_of;
-use crate::flows::{Flow, MAXIMUM_FLOWS};
+use crate::flows::Flow;
 use crate::journal::JournalError;
 use crate::journal::digests::FileState;
 use crate::session::Transfer;
@@ -72,10 +72,9 @@ impl Committed {
 impl ReceiveSide {
     /// Commands at a time, where any run.
     pub(super) fn jobs(&self, transfer: &Transfer) -> Option<usize> {
-        let jobs = self.destination.on_commit.as_ref()?.jobs as usize;
-        transfer
-            .runs_commands(self)
-            .then_some(jobs.min(MAXIMUM_FLOWS))
+        let jobs = self.destination.on_commit.as_ref()?.jobs;
+        let runs = transfer.runs_commands(self);
+        runs.then(|| shell::most_at_once(jobs))
     }
 }
 

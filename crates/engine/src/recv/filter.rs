@@ -17,8 +17,9 @@ use super::commands::{Committed, with_variables};
 use super::commit::{Staged, StagedFile};
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
+use crate::descriptors::{self, until_free};
 use crate::failure::failure_of;
-use crate::flows::{Flow, MAXIMUM_FLOWS};
+use crate::flows::Flow;
 use crate::journal::gate::create_held;
 use crate::journal::temporary;
 use crate::session::Transfer;
@@ -28,8 +29,17 @@ use crate::storage::{Advice, DataMode};
 /// The layer's name.
 pub(super) const LAYER: &str = "filter";
 
-/// Files that may wait for the command; with more, what writes them waits. Small ones are open.
-pub(super) const MOST_WAITING: usize = 64;
+/// Files that may wait for the command; with more, what writes them waits.
+const MOST_WAITING: usize = 64;
+
+/// The descriptors that this process may have are divided by this number for small files that wait,
+/// since these are open.
+const WAITING_PART: usize = 8;
+
+/// Files that may wait for the command.
+pub(super) fn most_waiting() -> usize {
+    descriptors::share(WAITING_PART, MOST_WAITING)
+}
 
 /// A file that came whole.
 pub(super) enum Unfiltered {
@@ -47,8 +57,8 @@ pub(super) enum Unfiltered {
 impl ReceiveSide {
     /// Commands at a time, if there is one.
     pub(super) fn filters(&self, transfer: &Transfer) -> Option<usize> {
-        let jobs = self.destination.filter.as_ref()?.jobs as usize;
-        transfer.filters(self).then_some(jobs.min(MAXIMUM_FLOWS))
+        let jobs = self.destination.filter.as_ref()?.jobs;
+        transfer.filters(self).then(|| shell::most_at_once(jobs))
     }
 }
 
@@ -200,8 +210,12 @@ impl Transfer {
         let shown = entry.path.to_string();
         let failed = |error: std::io::Error| failure_of("filter", &shown, &error);
         let directory = folder.directory();
-        let input = directory.open_descriptor(from).map_err(failed)?;
-        let file = create_held(&**directory, to, DataMode::Buffered).map_err(failed)?;
+        let wanted = || !self.is_over();
+        let input = until_free(&wanted, || directory.open_descriptor(from)).map_err(failed)?;
+        let file = until_free(&wanted, || {
+            create_held(&**directory, to, DataMode::Buffered)
+        });
+        let file = file.map_err(failed)?;
         let place = side.destination.anchor.location();
         let place = place.ok_or_else(|| failed(std::io::ErrorKind::Unsupported.into()))?;
         let path = side.destination.path_of(&entry.path);
@@ -216,7 +230,7 @@ impl Transfer {
             Ok(())
         };
         let within = Duration::from_millis(asked.milliseconds);
-        let ran = shell::pipe(command, input, &mut take, within, &|| !self.is_over());
+        let ran = shell::pipe(command, input, &mut take, within, &wanted);
         if let Some(fault) = side.words.fault(&ran.map_err(failed)?) {
             let text =
                 format!("{shown}: its filter did not succeed: {fault}; nothing was kept of it");

@@ -15,10 +15,11 @@ use std::time::Duration;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::manifest::{Entry, EntryId};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::sender::{FilterStep, Sender};
+use longhaul_proto::sender::{FilterStep, MOST_FILTERED, Sender};
 
 use super::Sending;
 use super::walk::entry_again;
+use crate::descriptors::{self, until_free};
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::net::token::fill_random;
@@ -31,6 +32,14 @@ use crate::storage::{Advice, DataMode, DataRange, Directory, Status, StoredFile}
 
 /// The layer's name.
 pub(super) const LAYER: &str = "filter";
+
+/// The descriptors that this process may have are divided by this number for outputs.
+const OUTPUTS_PART: usize = 8;
+
+/// Outputs of files that are not done, at most.
+pub(super) fn most_outputs() -> usize {
+    descriptors::share(OUTPUTS_PART, MOST_FILTERED)
+}
 
 /// How often a file that changes meanwhile goes through the command.
 const TRIES: usize = 3;
@@ -144,18 +153,21 @@ impl Sending<'_> {
         let shown = entry.path.to_string();
         let failed = |error: io::Error| failure_of("filter", &shown, &error);
         let origins = &self.side.origins;
-        let opened = self.side.sources.open_parent(entry.id, &entry.path);
+        let wanted = || !self.transfer.is_over();
+        let sources = &self.side.sources;
+        let opened = until_free(&wanted, || sources.open_parent(entry.id, &entry.path));
         let (parent, name) = opened.map_err(failed)?;
-        let source = parent
-            .open_file(&name, DataMode::Buffered)
-            .map_err(failed)?;
+        let source = until_free(&wanted, || parent.open_file(&name, DataMode::Buffered));
+        let source = source.map_err(failed)?;
         let before = source.status().map_err(failed)?;
-        let input = source.descriptor().ok_or(io::ErrorKind::Unsupported.into());
-        let input = input.and_then(|input| input.try_clone_to_owned());
+        let input = until_free(&wanted, || {
+            let input = source.descriptor().ok_or(io::ErrorKind::Unsupported)?;
+            input.try_clone_to_owned()
+        });
         let command = shell::command(&asked.command, &[]);
         let command = with_variables(command, (&*parent, &name), (entry, before.size));
         let directory = std::env::temp_dir();
-        let file = nameless_file(&directory).map_err(failed)?;
+        let file = until_free(&wanted, || nameless_file(&directory)).map_err(failed)?;
         let mut size = 0;
         let mut take = |part: &[u8]| {
             let written = file.write_all_at(part, size);
@@ -164,7 +176,6 @@ impl Sending<'_> {
             Ok(())
         };
         let within = Duration::from_millis(asked.milliseconds);
-        let wanted = || !self.transfer.is_over();
         let ran = shell::pipe(command, input.map_err(failed)?, &mut take, within, &wanted);
         if let Some(fault) = self.side.words.fault(&ran.map_err(failed)?) {
             let text =

@@ -8,9 +8,8 @@ use super::{Sender, Stage};
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::Failure;
 
-/// Files that are in the command, or whose output waits to be sent, at most: each is open, and
-/// takes room.
-const MOST_FILTERED: usize = 64;
+/// The usual [`SenderSettings::filtered_files`](super::SenderSettings::filtered_files).
+pub const MOST_FILTERED: usize = 64;
 
 /// What to do next for such files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +30,8 @@ pub(super) struct Filtering {
 }
 
 impl Filtering {
-    fn has_room(&self) -> bool {
-        self.begun.len() < MOST_FILTERED
+    fn has_room(&self, most: usize) -> bool {
+        self.begun.len() < most.max(1)
     }
 
     /// An entry is done.
@@ -64,7 +63,8 @@ impl Sender {
     /// Whether [`Sender::poll_filter`] may give something.
     pub fn has_filter_step(&self) -> bool {
         let Filtering { waiting, ended, .. } = &self.filtering;
-        !ended.is_empty() || !waiting.is_empty() && self.filtering.has_room()
+        let most = self.settings.filtered_files;
+        !ended.is_empty() || !waiting.is_empty() && self.filtering.has_room(most)
     }
 
     /// What to do next for files that go through the command.
@@ -72,7 +72,7 @@ impl Sender {
         if let Some(id) = self.filtering.ended.pop_front() {
             return Some(FilterStep::Forget(id));
         }
-        while self.filtering.has_room() {
+        while self.filtering.has_room(self.settings.filtered_files) {
             let id = self.filtering.waiting.pop_front()?;
             let tracked = self.entries.get(&id);
             let waits = tracked.filter(|tracked| matches!(tracked.stage, Stage::Filtering));

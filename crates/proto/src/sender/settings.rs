@@ -1,5 +1,6 @@
 //! How a sender works, and its windows.
 
+use super::filtering::MOST_FILTERED;
 use crate::block::MAXIMUM_PACK_ENTRIES;
 use crate::digest::Integrity;
 
@@ -45,6 +46,9 @@ pub struct SenderSettings {
     pub fronts: bool,
     /// Files go through a command before they are read.
     pub filters: bool,
+    /// Files that are in the command, or whose output waits to be sent, at most; 1 or more. Each is
+    /// open, and takes room.
+    pub filtered_files: usize,
     /// The session's epoch.
     pub epoch: u64,
 }
@@ -69,6 +73,7 @@ impl Default for SenderSettings {
             compares: false,
             fronts: false,
             filters: false,
+            filtered_files: MOST_FILTERED,
             epoch: 1,
         }
     }

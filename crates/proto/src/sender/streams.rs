@@ -520,6 +520,12 @@ impl Streams {
         (self.has_room() && !known.backlog.is_empty()).then_some(known.progress)
     }
 
+    /// Whether a stream has blocks that have not arrived.
+    pub fn carries_something(&self, stream: StreamId) -> bool {
+        let known = self.streams.get(&stream);
+        known.is_some_and(|known| !known.backlog.is_empty())
+    }
+
     /// Whether anything that was sent has not arrived.
     pub fn is_busy(&self) -> bool {
         let mut streams = self.streams.values();
