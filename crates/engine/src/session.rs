@@ -6,6 +6,7 @@
 //! [`Transfer::observe`] and [`Transfer::set_flows`] are for the steering end.
 
 mod arrive;
+pub mod black_hole;
 mod bucket;
 mod dial;
 mod end;
@@ -428,6 +429,8 @@ pub(crate) struct Shared {
     /// Something moved last, and a stream was dialed because nothing did.
     quiet_since: Moment,
     tried: Moment,
+    /// Whether data pass on the streams that this end dials.
+    passage: black_hole::Passage,
     /// When streams that fix too slowly were last replaced, and how many there were then.
     replaced: (Moment, usize),
     /// Tickets that the other end gave.
@@ -521,6 +524,7 @@ impl Transfer {
             storing_in_time: false,
             quiet_since: Moment(0),
             tried: Moment(0),
+            passage: black_hole::Passage::default(),
             replaced: (Moment(0), 0),
             tickets: VecDeque::new(),
             issued: VecDeque::new(),

@@ -82,6 +82,9 @@ pub struct TcpOptions {
     pub bind: Option<IpAddr>,
     /// Connect with Multipath TCP if both ends support it.
     pub multipath: bool,
+    /// `TCP_MAXSEG` in bytes: the largest segment of either direction. `None` leaves it to the
+    /// kernel.
+    pub segment: Option<u32>,
 }
 
 impl Default for TcpOptions {
@@ -96,6 +99,7 @@ impl Default for TcpOptions {
             receive_buffer: None,
             bind: None,
             multipath: false,
+            segment: None,
         }
     }
 }
@@ -370,6 +374,11 @@ fn connect_as(
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
     // Before connecting: the window scale is fixed by the first packet.
     set_buffers(&socket, options)?;
+    if let Some(bytes) = options.segment {
+        // Before connecting: the first packet says how large segments may be. A multipath socket
+        // of a kernel that cannot keeps its own.
+        let _ = socket.set_tcp_mss(bytes);
+    }
     congestion::begin(&socket);
     if let Some(local) = options.bind {
         socket.bind(&SocketAddr::new(local, 0).into())?;
@@ -381,6 +390,12 @@ fn connect_as(
     let socket = TcpStream::from(socket);
     prepare(&socket, options)?;
     Ok(socket)
+}
+
+/// Limits the segments of connections that a listener accepts from now on, in both directions. A
+/// multipath listener of a kernel that cannot keeps its own.
+pub fn limit_segments(listener: &TcpListener, bytes: u32) {
+    let _ = SockRef::from(listener).set_tcp_mss(bytes);
 }
 
 fn set_buffers(socket: &Socket, options: &TcpOptions) -> io::Result<()> {
@@ -587,6 +602,33 @@ mod tests {
 
     fn local() -> SocketAddr {
         "127.0.0.1:0".parse().unwrap()
+    }
+
+    #[test]
+    fn segments_are_limited_in_both_directions() {
+        use crate::net::tcp_info::TcpInfo;
+        let listener = listen(local(), &TcpOptions::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let limited = TcpOptions {
+            segment: Some(1024),
+            ..TcpOptions::default()
+        };
+        let target = HostPort::from(address);
+        let near = connect(&target, Duration::from_secs(60), &limited).unwrap();
+        let far = listener.accept().unwrap().0;
+        for end in [&near, &far] {
+            let segment = TcpInfo::of(end).unwrap().send_segment.0;
+            assert!((1..=1024).contains(&segment), "{segment}");
+        }
+        let plain = std::net::TcpListener::bind(local()).unwrap();
+        limit_segments(&plain, 1024);
+        let target = HostPort::from(plain.local_addr().unwrap());
+        let near = connect(&target, Duration::from_secs(60), &TcpOptions::default()).unwrap();
+        let far = plain.accept().unwrap().0;
+        for end in [&near, &far] {
+            let segment = TcpInfo::of(end).unwrap().send_segment.0;
+            assert!((1..=1024).contains(&segment), "{segment}");
+        }
     }
 
     #[test]

@@ -217,6 +217,15 @@ impl TcpInfo {
         under_way > 0 && (stands || unsent && !unread)
     }
 
+    /// Whether what this end sent stands still on the path after several timeouts, and no more was
+    /// acknowledged before than it takes to open a stream.
+    pub fn chokes(&self) -> bool {
+        let acknowledged = self.acknowledged.unwrap_or_default().0;
+        self.timeouts >= CHOKED_TIMEOUTS
+            && self.unacknowledged_segments > 0
+            && acknowledged < OPENING_BYTES
+    }
+
     /// Whether a queue stands on its path that is as long as the path itself.
     pub fn is_queued(&self) -> bool {
         self.minimum_rtt.is_some_and(|least| self.rtt >= 2 * least)
@@ -236,6 +245,12 @@ impl TcpInfo {
         ByteCount(congestion.min(peer))
     }
 }
+
+/// Timeouts in a row that tell a path which does not pass a segment from one that lost it.
+const CHOKED_TIMEOUTS: u8 = 3;
+
+/// More than is sent before a stream carries blocks: a handshake, and a small request.
+const OPENING_BYTES: u64 = 16 << 10;
 
 fn per_second(bytes: u64) -> BitRate {
     BitRate::from_transfer(ByteCount(bytes), Duration::from_secs(1))

@@ -538,9 +538,7 @@ impl Shared {
         self.heard = later(self.heard);
         self.told = later(self.told);
         self.quiet_since = later(self.quiet_since);
-        for slot in self.streams.values_mut() {
-            slot.moved.1 = later(slot.moved.1);
-        }
+        self.pause_streams(later);
         self.life.handle_pause(span);
     }
 

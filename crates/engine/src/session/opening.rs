@@ -33,6 +33,12 @@ pub enum OpenError {
     /// The other end said no.
     #[error("{}", .0.text)]
     Refused(Refused),
+    /// The path seems to lose large packets: with smaller segments the session may open.
+    #[error(
+        "the other end did not answer, and large packets seem to be lost on the path (an MTU black \
+         hole)"
+    )]
+    LargePackets,
     /// What is asked for is longer than a request may be; nothing was said.
     #[error(
         "the sources are too many, or their names too long, for one command: copy the directory \
@@ -51,6 +57,10 @@ pub fn send<T: Encode<()>>(stream: &mut Stream, value: &T) -> Result<(), OpenErr
     Ok(stream.writer.write_all(&[&frame])?)
 }
 
+/// After so long without an answer a request that stands still on the path may be too large for
+/// it: the kernel has sent it several times.
+const LARGE_PACKETS_AFTER: Duration = Duration::from_secs(3);
+
 /// Bytes that are read after a refusal at most: the other end's first words.
 const LAST_WORDS: usize = 64 << 10;
 
@@ -58,7 +68,7 @@ const LAST_WORDS: usize = 64 << 10;
 /// closing it with its first words unread would reset the connection, and the
 /// refusal with it.
 pub fn close(stream: &mut Stream, patience: Duration) {
-    let _ = until(stream, patience, |stream| {
+    let _ = by(stream, patience, |stream| {
         stream.writer.finish()?;
         let (mut room, mut left) = ([0; 4096], LAST_WORDS);
         while left > 0 {
@@ -74,7 +84,7 @@ pub fn close(stream: &mut Stream, patience: Duration) {
 /// Says a last answer and ends the stream, as [`close`]: who does not listen is given up at the
 /// deadline, for it may be anybody.
 pub fn answer_last<T: Encode<()>>(stream: &mut Stream, value: &T, patience: Duration) {
-    if until(stream, patience, |stream| send(stream, value)).is_ok() {
+    if by(stream, patience, |stream| send(stream, value)).is_ok() {
         close(stream, patience);
     }
 }
@@ -88,34 +98,51 @@ pub fn receive<T: for<'b> Decode<'b, ()>>(
     stream: &mut Stream,
     deadline: Duration,
 ) -> Result<T, OpenError> {
-    until(stream, deadline, |stream| {
+    by(stream, deadline, |stream| {
         receive_frame(&mut *stream.reader)
     })
 }
 
 /// Does something with a stream that is shut down at a deadline.
-fn until<T>(
+fn by<T>(
     stream: &mut Stream,
     deadline: Duration,
     what: impl FnOnce(&mut Stream) -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
+    until(stream, (deadline, deadline), || false, what)
+}
+
+/// Does something with a stream that is shut down at a deadline, or early if it chokes then.
+fn until<T>(
+    stream: &mut Stream,
+    (early, deadline): (Duration, Duration),
+    chokes: impl FnOnce() -> bool + Send,
+    what: impl FnOnce(&mut Stream) -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
     let handle = stream.handle.clone();
     let (done, wait) = mpsc::channel::<()>();
-    let late = AtomicBool::new(false);
-    let is_late = &late;
+    let (late, choked) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (is_late, is_choked) = (&late, &choked);
+    let is_over = move |span| wait.recv_timeout(span) != Err(mpsc::RecvTimeoutError::Timeout);
     std::thread::scope(|scope| {
         let started = std::thread::Builder::new()
             .name("deadline".into())
             .spawn_scoped(scope, move || {
-                if wait.recv_timeout(deadline) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    is_late.store(true, Ordering::Relaxed);
-                    handle.shutdown();
+                if is_over(early) {
+                    return;
                 }
+                is_choked.store(chokes(), Ordering::Relaxed);
+                if !is_choked.load(Ordering::Relaxed) && is_over(deadline.saturating_sub(early)) {
+                    return;
+                }
+                is_late.store(true, Ordering::Relaxed);
+                handle.shutdown();
             });
         started.map_err(|error| io::Error::other(thread_refusal(&error)))?;
         let result = what(stream);
         drop(done);
         match result {
+            Err(OpenError::Io(_)) if choked.load(Ordering::Relaxed) => Err(OpenError::LargePackets),
             Err(OpenError::Io(_)) if is_late.load(Ordering::Relaxed) => {
                 let seconds = deadline.as_secs_f64().ceil();
                 let text = format!("the other end did not answer within {seconds} s");
@@ -147,6 +174,27 @@ fn hello(purpose: Purpose) -> Hello {
     }
 }
 
+/// Sends a request and waits for its answer. If the request cannot be written, the other end may
+/// have refused it and closed the connection: that refusal is then the answer.
+fn exchange(
+    stream: &mut Stream,
+    frames: &[&[u8]],
+    deadline: Duration,
+) -> Result<Answer, OpenError> {
+    let sent = stream.writer.write_all(frames);
+    let handle = stream.handle.clone();
+    let early = LARGE_PACKETS_AFTER.min(deadline);
+    let chokes = move || handle.tcp_info().is_some_and(|info| info.chokes());
+    let answer = until(stream, (early, deadline), chokes, |stream| {
+        receive_frame(&mut *stream.reader)
+    });
+    match (sent, answer) {
+        (Ok(()), answer) => answer,
+        (Err(_), Ok(refused @ Answer::Refused(_))) => Ok(refused),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
 /// Opens a session with a stream; `ahead` are whole frames that the other end
 /// reads once it accepted.
 ///
@@ -162,8 +210,7 @@ pub fn open(
     let paths = request.paths.len();
     let hello = hello(Purpose::Open(Box::new(request)));
     let frame = naming(&hello, paths)?;
-    stream.writer.write_all(&[&frame, ahead])?;
-    match receive(stream, deadline)? {
+    match exchange(stream, &[&frame, ahead], deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
@@ -187,8 +234,8 @@ fn naming(hello: &Hello, paths: usize) -> Result<Vec<u8>, OpenError> {
 ///
 /// [`OpenError`].
 pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joined, OpenError> {
-    send(stream, &hello(Purpose::Join(join)))?;
-    match receive(stream, deadline)? {
+    let frame = frame::encode(FrameKind::Handshake, &hello(Purpose::Join(join)), 0)?;
+    match exchange(stream, &[&frame], deadline)? {
         Answer::Joined(joined) => Ok(joined),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
@@ -205,8 +252,7 @@ pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vo
     let allowed = vouch.allowed.as_ref();
     let paths = allowed.map_or(0, |allowed| allowed.paths.len().max(allowed.sources.len()));
     let frame = naming(&hello(Purpose::Vouch(vouch)), paths)?;
-    stream.writer.write_all(&[&frame])?;
-    match receive(stream, deadline)? {
+    match exchange(stream, &[&frame], deadline)? {
         Answer::Vouched(vouched) => Ok(vouched),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
@@ -224,8 +270,9 @@ pub fn control_request(
     control_request: ControlRequest,
     deadline: Duration,
 ) -> Result<(), OpenError> {
-    send(stream, &hello(Purpose::ControlRequest(control_request)))?;
-    match receive(stream, deadline)? {
+    let hello = hello(Purpose::ControlRequest(control_request));
+    let frame = frame::encode(FrameKind::Handshake, &hello, 0)?;
+    match exchange(stream, &[&frame], deadline)? {
         Answer::Begun(begun) if begun.features.contains(&Feature::JOBS) => Ok(()),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
@@ -295,14 +342,17 @@ pub fn list<E: From<OpenError>>(
     silence: Duration,
     mut tell: impl FnMut(Listed) -> Result<(), E>,
 ) -> Result<(), E> {
-    send(stream, &hello(Purpose::List(request)))?;
+    let frame = frame::encode(FrameKind::Handshake, &hello(Purpose::List(request)), 0);
+    let frame = frame.map_err(OpenError::from)?;
+    let mut answer = exchange(stream, &[&frame], silence)?;
     loop {
-        match receive(stream, silence)? {
+        match answer {
             Answer::Listed(Listed::End) => return Ok(()),
             Answer::Listed(listed) if listed.is_valid() => tell(listed)?,
             Answer::Refused(refused) => return Err(OpenError::Refused(refused).into()),
             _ => return Err(unasked().into()),
         }
+        answer = receive(stream, silence)?;
     }
 }
 
@@ -405,7 +455,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_proto::handshake::{Refusal, Secret, SessionId};
+    use longhaul_proto::handshake::{Refusal, Secret, SessionId, Task};
 
     use super::*;
     use crate::net::clear::local_pair;
@@ -444,16 +494,54 @@ mod tests {
         assert_eq!(&more, b"and more");
     }
 
-    #[test]
-    fn a_refusal_ends_a_stream_that_did_not_wait() {
-        let (mut near, mut far) = joined();
-        let refused = Refused {
+    fn no_session() -> Refused {
+        Refused {
             refusal: Refusal::NoSession,
             text: "no such session".to_owned(),
             version: PROTOCOL_VERSION,
             superseded: false,
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_reported_even_if_the_request_cannot_be_written() {
+        let refusing = || {
+            let (near, mut far) = local_pair().unwrap();
+            send(&mut far, &Answer::Refused(no_session())).unwrap();
+            far.handle.shutdown();
+            near
         };
-        send(&mut far, &Answer::Refused(refused)).unwrap();
+        let attach = ControlRequest {
+            credential: None,
+            what: Task::Attach("00000000".to_owned()),
+        };
+        let list = ListRequest {
+            credential: None,
+            path: b"a".to_vec(),
+            recursive: false,
+            details: false,
+        };
+        let errors = [
+            control_request(&mut refusing(), attach, LIMIT).unwrap_err(),
+            super::list(&mut refusing(), list, LIMIT, |_| Ok::<_, OpenError>(())).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, OpenError::Refused(_)), "{error:?}");
+        }
+        let (mut near, far) = local_pair().unwrap();
+        far.handle.shutdown();
+        let request = ControlRequest {
+            credential: None,
+            what: Task::Jobs,
+        };
+        let lost = control_request(&mut near, request, LIMIT).unwrap_err();
+        assert!(matches!(lost, OpenError::Io(_)), "{lost:?}");
+    }
+
+    #[test]
+    fn a_refusal_ends_a_stream_that_did_not_wait() {
+        let (mut near, mut far) = joined();
+        send(&mut far, &Answer::Refused(no_session())).unwrap();
         let error = near.reader.read(&mut [0; 8]).unwrap_err();
         assert_eq!(error.to_string(), "no such session");
     }

@@ -55,6 +55,10 @@ const MENDS_MANY_ROUND_TRIPS: u32 = 2;
 pub(super) struct Pulse {
     /// When bytes were last acknowledged or received.
     pub moved: Moment,
+    /// When bytes were last acknowledged.
+    pub acked: Moment,
+    /// The kernel may find smaller packets by itself.
+    pub probes: bool,
     /// Timeouts in a row.
     pub timeouts: u8,
     /// Since when the lost segments of one loss are sent again one by one.
@@ -94,7 +98,8 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     }
     let is_still = |pulse: &Pulse| {
         let patience = STILL.max(pulse.rtt.saturating_mul(QUIET_ROUND_TRIPS));
-        pulse.timeouts >= TIMEOUTS && now - pulse.moved > patience
+        // What comes from the other end does not show that anything arrives there.
+        pulse.timeouts >= TIMEOUTS && !pulse.probes && now - pulse.acked > patience
     };
     let still: Vec<usize> = (0..pulses.len())
         .filter(|&at| is_still(&pulses[at]))
@@ -155,6 +160,7 @@ impl Transfer {
     /// Called by the timer: gives up streams that stand still while others
     /// move, and where nothing moves dials anew.
     pub(super) fn watch_streams(self: &Arc<Transfer>) {
+        self.end_if_no_data_pass();
         let handles = self.handles();
         let infos: Vec<_> = handles
             .iter()
@@ -230,7 +236,8 @@ impl Transfer {
         let streams = shared.streams.iter();
         let is_still =
             |slot: &super::Slot| slot.moved.1 < began && slot.handle().tcp_info().is_some();
-        let dead = streams.filter(|(known, slot)| **known != id && is_still(slot));
+        let probes = |slot: &super::Slot| slot.may_probe(self.now());
+        let dead = streams.filter(|(known, slot)| **known != id && is_still(slot) && !probes(slot));
         let dead: Vec<_> = dead.map(|(id, _)| *id).collect();
         for id in dead {
             shared.abort(id);
@@ -239,6 +246,15 @@ impl Transfer {
 }
 
 impl Shared {
+    /// This process did not run for a time, in which nothing could move: moments are later.
+    pub(super) fn pause_streams(&mut self, later: impl Fn(Moment) -> Moment) {
+        self.passage.pause(&later);
+        for slot in self.streams.values_mut() {
+            slot.moved.1 = later(slot.moved.1);
+            slot.acked.1 = later(slot.acked.1);
+        }
+    }
+
     /// Whether new connections are tried because nothing moves.
     pub(super) fn tries_anew(&self, now: Moment) -> bool {
         self.dialer.is_some() && self.tried > Moment(0) && now - self.tried <= 2 * TRY_EVERY
@@ -282,7 +298,11 @@ impl super::streams::Slot {
     /// Notes whether bytes moved since the last look, and whether lost ones come singly.
     fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
         let acknowledged = info.acknowledged.unwrap_or_default().0;
-        let bytes = acknowledged + info.received.unwrap_or_default().0;
+        if acknowledged != self.acked.0 {
+            self.acked = (acknowledged, now);
+        }
+        self.received = info.received.unwrap_or_default().0;
+        let bytes = acknowledged + self.received;
         if bytes != self.moved.0 {
             self.moved = (bytes, now);
         }
@@ -291,6 +311,8 @@ impl super::streams::Slot {
         self.mends = mends;
         Pulse {
             moved: self.moved.1,
+            acked: self.acked.1,
+            probes: self.may_probe(now),
             // A peer that lives answers probes of its closed window.
             timeouts: info.timeouts.max(info.probes.saturating_sub(PROBES)),
             mends: self.mends.map(|(since, _)| since),
@@ -310,6 +332,8 @@ mod tests {
     fn pulse(moved: u64, timeouts: u8) -> Pulse {
         Pulse {
             moved: at(moved),
+            acked: at(moved),
+            probes: false,
             timeouts,
             mends: None,
             rtt: Duration::from_millis(100),
@@ -325,6 +349,22 @@ mod tests {
             Verdict::Still(vec![1])
         );
         assert_eq!(judge(&pulses, false, at(0), at(9_000)), Verdict::Fine);
+    }
+
+    #[test]
+    fn what_the_other_end_sends_does_not_keep_a_stream_that_stands_still() {
+        let heard = Pulse {
+            moved: at(9_900),
+            ..pulse(7_000, 3)
+        };
+        let still = Verdict::Still(vec![0]);
+        assert_eq!(judge(&[heard], false, at(0), at(10_000)), still);
+        // Its kernel tries smaller packets first.
+        let probing = Pulse {
+            probes: true,
+            ..heard
+        };
+        assert_eq!(judge(&[probing], false, at(0), at(10_000)), Verdict::Fine);
     }
 
     #[test]

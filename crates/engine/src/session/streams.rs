@@ -71,6 +71,12 @@ pub(crate) struct Slot {
     halves: u8,
     /// Bytes acknowledged, as the kernel saw them, and since when.
     pub(super) moved: (u64, Moment),
+    /// Bytes of this end's that were acknowledged, and since when.
+    pub(super) acked: (u64, Moment),
+    /// Bytes of the other end's that came, as the kernel saw them.
+    pub(super) received: u64,
+    /// When it joined.
+    pub(super) born: Moment,
     /// Bytes that had come at the last look.
     came: u64,
     /// Since when the rest of a block is read, on a stream in clear.
@@ -138,6 +144,30 @@ impl From<FrameError> for Stop {
 }
 
 impl Slot {
+    /// A stream that has joined now and carried nothing.
+    fn joined(handle: StreamHandle, now: Moment) -> Slot {
+        Slot {
+            came: handle.bytes_read().0,
+            handle,
+            clear: false,
+            blocks: true,
+            bootstrap: false,
+            writer: None,
+            retired: false,
+            waiting: AtomicBool::new(false),
+            halves: 2,
+            moved: (0, now),
+            acked: (0, now),
+            received: 0,
+            born: now,
+            midway: None,
+            mends: None,
+            renewed: None,
+            pace: AtomicU64::new(super::steer::UNBOUND),
+            fastest: super::steer::fastest(None),
+        }
+    }
+
     pub(super) fn wake(&self) {
         // Whoever is woken next shall be another one.
         self.waiting.store(false, Ordering::Relaxed);
@@ -286,21 +316,11 @@ impl Transfer {
         let round_trip = info.map(|info| info.rtt);
         let least = info.and_then(|info| info.minimum_rtt).or(round_trip);
         let slot = Slot {
-            came: handle.bytes_read().0,
-            handle,
             clear,
             blocks: clear == self.is_clear(),
             bootstrap,
-            writer: None,
-            retired: false,
-            waiting: AtomicBool::new(false),
-            halves: 2,
-            moved: (0, self.now()),
-            midway: None,
-            mends: None,
-            renewed: None,
-            pace: AtomicU64::new(super::steer::UNBOUND),
             fastest: super::steer::fastest(least),
+            ..Slot::joined(handle, self.now())
         };
         shared.govern(slot.handle());
         if matches!(shared.machine, Machine::Sending(_)) {
@@ -380,6 +400,7 @@ impl Transfer {
             let retired = shared.streams.get(&id).is_some_and(|slot| slot.retired);
             if !retired && !shared.is_over() && shared.finished.is_none() {
                 Counters::add(&self.counters.lost_streams, 1);
+                shared.note_lost_stream(id, self.now());
             }
             if shared.life.handle_stream_down(id, self.now()) {
                 shared.control.handle_stream_change();

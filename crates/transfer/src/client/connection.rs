@@ -6,7 +6,7 @@ mod sockets;
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::net::Stream;
@@ -32,7 +32,7 @@ use longhaul_units::ByteCount;
 pub use self::listing::list_over;
 use self::listing::{ListStop, try_list};
 use self::sockets::bound_tcp;
-pub use self::sockets::{buffer_by_hand, check_bind, single_path};
+pub use self::sockets::{SmallSegments, buffer_by_hand, check_bind, single_path};
 use super::ahead::{Ahead, Plan, StreamsFor};
 use super::credentials::{credential, trust};
 use super::retry::{Attempts, PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
@@ -60,6 +60,8 @@ pub struct Daemon {
     timeout: Duration,
     tcp: TcpOptions,
     bind: Vec<IpAddr>,
+    /// The segments of connections, where the path loses large packets.
+    small: Arc<SmallSegments>,
     /// This end is remote as well.
     between: Option<Between>,
 }
@@ -151,6 +153,7 @@ impl Daemon {
                 ..TcpOptions::default()
             },
             bind: Vec::new(),
+            small: Arc::default(),
             between: None,
         }
     }
@@ -275,7 +278,8 @@ impl Daemon {
                 Err(error) => error,
             };
             let told = format!("{}: {error}", self.host);
-            if !is_busy(&error) || !tries.go_on(&told) {
+            let smaller = matches!(error, OpenError::LargePackets) && self.small.shrink();
+            if !smaller && !is_busy(&error) || !tries.go_on(&told) {
                 return Err(open_stop(&self.host, &error));
             }
             connected = Connected {
@@ -491,6 +495,7 @@ impl Daemon {
             timeout: self.timeout,
             tcp: self.tcp,
             bind: local.into_iter().collect(),
+            small: Arc::clone(&self.small),
             between: None,
         }
     }
@@ -518,7 +523,10 @@ impl Daemon {
     }
 
     fn tcp_of(&self, stream: u32) -> TcpOptions {
-        bound_tcp(&self.tcp, &self.bind, stream)
+        TcpOptions {
+            segment: self.small.known(),
+            ..bound_tcp(&self.tcp, &self.bind, stream)
+        }
     }
 
     /// Dials further streams of a session, to the same key as the first.
@@ -538,6 +546,7 @@ impl Daemon {
             secret: opened.welcome.secret,
             clear: opened.welcome.clear,
             ahead: opened.ahead.clone(),
+            small: Arc::clone(&self.small),
         };
         let transfer = Arc::downgrade(transfer);
         Arc::new(move |id, received, patience| {
@@ -547,7 +556,7 @@ impl Daemon {
                 .is_some_and(|transfer| transfer.has_message_stream());
             match further.clear && messages {
                 true => further.dial_clear(id, received, patience, &transfer),
-                false => further.dial(id, received, patience),
+                false => further.dial(id, received, patience, &transfer),
             }
         })
     }
@@ -628,7 +637,7 @@ pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
             Refusal::Busy if refused.superseded => Exit::Superseded,
             _ => Exit::Connection,
         },
-        OpenError::Io(_) | OpenError::Frame(_) => Exit::Connection,
+        OpenError::Io(_) | OpenError::Frame(_) | OpenError::LargePackets => Exit::Connection,
     };
     let stop = Stop::new(exit, format!("{host}: {error}"));
     match error {
@@ -650,6 +659,7 @@ struct Further {
     secret: Secret,
     clear: bool,
     ahead: Ahead,
+    small: Arc<SmallSegments>,
 }
 
 impl Drop for Further {
@@ -659,9 +669,21 @@ impl Drop for Further {
 }
 
 impl Further {
-    fn dial(&self, id: StreamId, received: u64, patience: Duration) -> Result<Joined, DialError> {
+    fn dial(
+        &self,
+        id: StreamId,
+        received: u64,
+        patience: Duration,
+        transfer: &Weak<Transfer>,
+    ) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
-        if let Some(stream) = self.ahead.take(timeout / 2) {
+        let tcp = self.tcp_of(id, transfer);
+        // What was begun ahead has segments of the usual size.
+        let ahead = match tcp.segment {
+            Some(_) => None,
+            None => self.ahead.take(timeout / 2),
+        };
+        if let Some(stream) = ahead {
             // One that waited too long has been closed: another is dialed.
             let words = self.words(id, received, self.secret);
             if let Ok(joined) = opening::join_at_once(stream, words) {
@@ -669,7 +691,6 @@ impl Further {
             }
         }
         let network = |error: TlsError| DialError::Network(error.to_string());
-        let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
         let socket = tcp::connect(&self.target, timeout, &tcp).map_err(TlsError::from);
         let stream = socket
             .and_then(|socket| self.tls.handshake(socket, &self.host))
@@ -683,10 +704,10 @@ impl Further {
         id: StreamId,
         received: u64,
         patience: Duration,
-        transfer: &std::sync::Weak<Transfer>,
+        transfer: &Weak<Transfer>,
     ) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
-        let tcp = bound_tcp(&self.tcp, &self.bind, id.0);
+        let tcp = self.tcp_of(id, transfer);
         let socket = tcp::connect(&self.target, timeout, &tcp);
         let socket = socket.map_err(|error| DialError::Network(error.to_string()))?;
         let stream = clear::over_tcp(socket);
@@ -697,6 +718,13 @@ impl Further {
             .and_then(|transfer| transfer.take_ticket(timeout));
         let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
         self.join(stream, id, received, ticket, (true, timeout))
+    }
+
+    fn tcp_of(&self, id: StreamId, transfer: &Weak<Transfer>) -> TcpOptions {
+        TcpOptions {
+            segment: self.small.limit(transfer),
+            ..bound_tcp(&self.tcp, &self.bind, id.0)
+        }
     }
 
     fn words(&self, id: StreamId, received: u64, secret: Secret) -> Join {

@@ -104,7 +104,10 @@ pub fn is_turned_out(error: &TlsError) -> bool {
 pub fn is_busy(error: &OpenError) -> bool {
     match error {
         OpenError::Refused(refused) => refused.refusal == Refusal::Busy && !refused.superseded,
-        OpenError::Io(_) | OpenError::Frame(_) | OpenError::TooManyNames => false,
+        OpenError::Io(_)
+        | OpenError::Frame(_)
+        | OpenError::LargePackets
+        | OpenError::TooManyNames => false,
     }
 }
 

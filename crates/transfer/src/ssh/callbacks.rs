@@ -47,6 +47,11 @@ impl Callbacks {
         self.port
     }
 
+    /// Connections that are accepted from now on have segments of at most this many bytes.
+    pub fn limit_segments(&self, bytes: u32) {
+        tcp::limit_segments(&self.listener, bytes);
+    }
+
     /// Lets in who has the key.
     pub fn accept(self: &Arc<Callbacks>, tls: TlsClient, tcp: TcpOptions) -> io::Result<()> {
         let callbacks = Arc::clone(self);

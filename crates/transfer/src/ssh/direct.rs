@@ -16,7 +16,7 @@ use longhaul_engine::session::Transfer;
 use super::callbacks::Callbacks;
 use super::command::Start;
 use super::greeting::Greeting;
-use crate::client::connection::single_path;
+use crate::client::connection::{SmallSegments, single_path};
 use crate::console::say;
 
 /// How long the first direct stream is looked for, beyond its round trips: until
@@ -139,6 +139,9 @@ pub struct Direct {
     failures: AtomicU32,
     /// Several paths were asked for, and there is only one.
     single: AtomicBool,
+    /// The largest segment of new connections in bytes; 0 leaves it to the kernel.
+    segment: AtomicU32,
+    small: SmallSegments,
 }
 
 impl Direct {
@@ -170,6 +173,8 @@ impl Direct {
             changed: Condvar::new(),
             failures: AtomicU32::new(0),
             single: AtomicBool::new(false),
+            segment: AtomicU32::new(0),
+            small: SmallSegments::default(),
         }
     }
 
@@ -228,6 +233,7 @@ impl Direct {
         is_another_there: &dyn Fn() -> bool,
     ) -> Result<Stream, NotOpened> {
         let mut has_guessed = false;
+        self.limit_segments(transfer);
         loop {
             let opened = match self.turn(has_guessed, is_another_there) {
                 Turn::Another => return Err(NotOpened::Another),
@@ -311,6 +317,18 @@ impl Direct {
         }
     }
 
+    /// From now on connections have smaller segments if the path loses large ones: those that this
+    /// end makes, and those that the far side makes to it.
+    fn limit_segments(&self, transfer: &Weak<Transfer>) {
+        let Some(segment) = self.small.limit(transfer) else {
+            return;
+        };
+        let before = self.segment.swap(segment, Ordering::Relaxed);
+        if let Some(callbacks) = self.callbacks.as_ref().filter(|_| before != segment) {
+            callbacks.limit_segments(segment);
+        }
+    }
+
     /// `connected` is called before anything is said.
     fn dial(
         &self,
@@ -327,6 +345,7 @@ impl Direct {
         let tcp = TcpOptions {
             multipath,
             bind,
+            segment: Some(self.segment.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0),
             ..self.tcp
         };
         let stream = self

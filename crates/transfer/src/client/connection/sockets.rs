@@ -1,10 +1,14 @@
 //! What is set on the sockets of a connection, and what to say where it cannot be.
 
 use std::net::IpAddr;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::net::multipath;
 use longhaul_engine::net::tcp::{self, TcpOptions};
+use longhaul_engine::session::Transfer;
+use longhaul_engine::session::black_hole::SEGMENTS;
 use longhaul_model::kernel::BufferLimits;
 use longhaul_units::ByteCount;
 
@@ -24,6 +28,52 @@ pub fn single_path(host: &dyn std::fmt::Display) -> String {
             "--mptcp: this host's kernel has no Multipath TCP, so that the streams to {host} are \
              plain TCP: set net.mptcp.enabled=1 here (Linux 6.5 or later), or leave --mptcp out"
         ),
+    }
+}
+
+/// The segments that new connections agree on, where the path loses large packets.
+#[derive(Debug, Default)]
+pub struct SmallSegments {
+    /// In bytes; 0 leaves them to the kernel.
+    bytes: AtomicU32,
+    told: AtomicBool,
+}
+
+impl SmallSegments {
+    /// The limit in bytes, if there is one.
+    pub fn known(&self) -> Option<u32> {
+        Some(self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// The same, after what a session has found out.
+    pub fn limit(&self, transfer: &Weak<Transfer>) -> Option<u32> {
+        let found = transfer
+            .upgrade()
+            .and_then(|transfer| transfer.segment_limit());
+        let known = self.known();
+        if let Some(bytes) = found.filter(|found| known.is_none_or(|known| *found < known)) {
+            self.set(bytes);
+        }
+        self.known()
+    }
+
+    /// Tries the next smaller segments; false if there are none.
+    pub fn shrink(&self) -> bool {
+        let known = self.known().unwrap_or(u32::MAX);
+        let next = SEGMENTS.into_iter().find(|bytes| *bytes < known);
+        next.inspect(|bytes| self.set(*bytes)).is_some()
+    }
+
+    /// Sets the limit, and says so the first time.
+    fn set(&self, bytes: u32) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        if !self.told.swap(true, Ordering::Relaxed) {
+            say(&format!(
+                "large packets do not arrive, although small ones do (an MTU black hole): new \
+                 connections send segments of {bytes} bytes; let ICMP \"fragmentation needed\" \
+                 pass, or set net.ipv4.tcp_mtu_probing=1 at both hosts"
+            ));
+        }
     }
 }
 
