@@ -342,6 +342,25 @@ fn nothing_has_to_be_installed() {
     let mut again = sshd.command_of(&binary, "cp");
     let again = run(again.args(["zero:1MiB", "dtn:other"])).expect(0);
     assert!(!again.errors.contains("put longhaul"), "{}", again.errors);
+    // A full disk truncated it: it is replaced.
+    let mut installed = std::fs::read_dir(sshd.home().join(".cache/longhaul")).unwrap();
+    let names = installed.by_ref().flatten().map(|entry| entry.path());
+    let kept = names.filter(|path| path.is_file()).last().unwrap();
+    let whole = kept.metadata().unwrap().len();
+    let half = std::fs::read(&kept).unwrap()[..whole as usize / 2].to_vec();
+    // The process of the copy before may not have ended: its file stays.
+    std::fs::remove_file(&kept).unwrap();
+    std::fs::write(&kept, half).unwrap();
+    std::fs::set_permissions(&kept, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let repair = |options: &[&str]| {
+        let mut command = sshd.command_of(&binary, "cp");
+        run(command.args(options).args(["zero:1MiB", "dtn:third"]))
+    };
+    repair(&[]).expect(3).says(&["--install-remote"]);
+    repair(&["--install-remote"])
+        .expect(0)
+        .says(&["put longhaul"]);
+    assert_eq!(kept.metadata().unwrap().len(), whole);
 }
 
 /// Shell commands after which nothing runs in the home.

@@ -105,6 +105,25 @@ fn from_behind_nat_data_go_outward_or_through_ssh() {
     }
 }
 
+#[test]
+fn if_all_named_ports_are_in_use_data_go_through_ssh() {
+    if !is_possible() {
+        return;
+    }
+    let sshd = Sshd::start();
+    // Both ends run on this host: neither may listen.
+    let held = std::net::TcpListener::bind("[::]:0").unwrap();
+    let port = held.local_addr().unwrap().port();
+    let mut command = sshd.command("cp");
+    command.args(["--json", "--ports", &port.to_string()]);
+    let done = run(command.args(["zero:8MB", "dtn:file"])).expect(0);
+    assert_eq!(done.summary()["route"], "ssh");
+    let said = format!("all ports of --ports {port}-{port} are in use");
+    assert_eq!(done.errors.matches(&said).count(), 2, "{}", done.errors);
+    let file = sshd.home().join("file");
+    assert_eq!(std::fs::metadata(file).unwrap().len(), 8_000_000);
+}
+
 /// Shell commands that give root a password, in the server's namespaces alone.
 const PASSWORD: &str = "hash=$(openssl passwd -6 sesame); \
     sed \"s|^root:[^:]*:|root:$hash:|\" /etc/shadow >$home/.shadow; chmod 600 $home/.shadow; \

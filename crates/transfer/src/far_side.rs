@@ -73,10 +73,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
     let identity = Identity::ephemeral().map_err(local)?;
     let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
     // Without a port the client is called, or all goes through channels.
-    let listener = match arguments.ports == Ports::default() {
-        true => arguments.ports.listen().ok(),
-        false => Some(arguments.ports.listen().map_err(local)?),
-    };
+    let listener = arguments.ports.listen_if_free().map_err(local)?;
     let channels = listen_for_channels();
     let other = introduce(
         &identity,

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use longhaul_engine::net::tcp::{self, ListenError, TcpOptions};
 use serde::{Deserialize, Serialize};
 
+use crate::console::say;
+
 /// Ports that may be listened on, as a firewall's administrator opened them;
 /// `0-0` is any that the system gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +69,31 @@ impl Ports {
             }
         }
     }
+
+    /// Listens for direct streams, without which data go through SSH. Returns `None` with a notice
+    /// if all named ports are in use, and without one if no ports are named and the system has no
+    /// free one.
+    ///
+    /// # Errors
+    ///
+    /// Any other reason why a named port cannot be listened on.
+    pub fn listen_if_free(self) -> Result<Option<TcpListener>, ListenError> {
+        if self == Ports::default() {
+            return Ok(self.listen().ok());
+        }
+        match self.listen() {
+            Ok(listener) => Ok(Some(listener)),
+            Err(ListenError::InUse { .. }) => {
+                say(&format!(
+                    "all ports of --ports {self} are in use on {}: this end accepts no direct \
+                     connections",
+                    rustix::system::uname().nodename().to_string_lossy()
+                ));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// On IPv6 with IPv4; on IPv4 alone where the system has no other.
@@ -106,5 +133,7 @@ mod tests {
         assert!(first < next && next <= range.last);
         let only = Ports { first, last: first };
         assert!(matches!(only.listen(), Err(ListenError::InUse { .. })));
+        assert!(only.listen_if_free().unwrap().is_none());
+        assert!(range.listen_if_free().unwrap().is_some());
     }
 }

@@ -34,6 +34,14 @@ pub const IS_OWN: &str = "own() { [ -h \"$1\" ] && return 1; [ -O \"$1\" ] || re
     0:d????-??-?*|\"$u\":d????-??-?*|0:d????????[tT]*|\"$u\":d????????[tT]*) return 0;; esac; \
     return 1; };";
 
+/// For a shell: whether a file is this release and runs. A binary that was truncated, for example
+/// by a full disk, has the right name and ends with a signal.
+const RUNS: &str = concat!(
+    "runs() { [ -x \"$1\" ] && [ \"$(\"$1\" --version 2>/dev/null </dev/null)\" = \"longhaul ",
+    env!("CARGO_PKG_VERSION"),
+    "\" ]; };"
+);
+
 /// Never a terminal, nor anything of the user's configuration that is meant for a shell or for
 /// other connections: as in `scp`.
 const OPTIONS: [&str; 6] = [
@@ -294,17 +302,15 @@ fn far_command(program: Option<&str>, arguments: &str, replaces: bool) -> String
     }
     // What another release says would come too late to replace it over this channel.
     let is_same = match replaces {
-        true => format!(
-            " && [ \"$(longhaul --version 2>/dev/null </dev/null)\" = \"longhaul {RELEASE}\" ]"
-        ),
-        false => String::new(),
+        true => " && runs \"$(command -v longhaul)\"",
+        false => "",
     };
     format!(
         "exec sh -c 'a=\"{arguments}\"; c=\"{CACHE}/longhaul-{RELEASE}\"; \
-         PATH=\"$PATH:$HOME/.local/bin:$HOME/bin\"; \
-         if [ -x \"$c\" ]; then exec \"$c\" $a; fi; u=$(id -u); {IS_OWN} \
+         PATH=\"$PATH:$HOME/.local/bin:$HOME/bin\"; {RUNS} \
+         if runs \"$c\"; then exec \"$c\" $a; fi; u=$(id -u); {IS_OWN} \
          for d in {OTHER_PLACES}; do c=\"$d/longhaul-{RELEASE}\"; \
-         [ -x \"$c\" ] && [ -O \"$c\" ] && own \"$d\" && exec \"$c\" $a; done; \
+         [ -O \"$c\" ] && own \"$d\" && runs \"$c\" && exec \"$c\" $a; done; \
          if command -v longhaul >/dev/null 2>&1{is_same}; then exec longhaul $a; fi; \
          echo; echo \"longhaul-absent/1 $(uname -sm)\"; read -r s && eval \"$s\"'"
     )
@@ -403,17 +409,57 @@ mod tests {
         }
     }
 
-    #[test]
-    fn where_nothing_is_installed_that_is_said() {
-        let home = tempfile::tempdir().unwrap();
+    /// What the far side's shell prints with this home.
+    fn answer(home: &std::path::Path, side: &FarSide) -> String {
         let output = std::process::Command::new("sh")
-            .args(["-c", &remote_command(&far())])
+            .args(["-c", &remote_command(side)])
             .env_clear()
-            .env("HOME", home.path())
+            .env("HOME", home)
             .env("PATH", "/usr/bin:/bin")
             .output()
             .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn where_nothing_is_installed_that_is_said() {
+        let home = tempfile::tempdir().unwrap();
+        let text = answer(home.path(), &far());
         assert!(text.starts_with("\nlonghaul-absent/1 Linux "), "{text}");
+    }
+
+    #[test]
+    fn a_binary_that_does_not_run_counts_as_absent() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let whole = std::fs::read("/bin/sh").unwrap();
+        let replacing = FarSide {
+            replaces: true,
+            ..far()
+        };
+        for (place, side) in [
+            (".cache/longhaul", far()),
+            (".cache/longhaul", replacing.clone()),
+            (".local/bin", replacing),
+        ] {
+            let directory = home.path().join(place);
+            std::fs::create_dir_all(&directory).unwrap();
+            let name = match place {
+                ".local/bin" => "longhaul".to_owned(),
+                _ => format!("longhaul-{RELEASE}"),
+            };
+            let file = directory.join(name);
+            for bytes in [&whole[..whole.len() / 2], &whole[..64], b""] {
+                std::fs::write(&file, bytes).unwrap();
+                std::fs::set_permissions(&file, PermissionsExt::from_mode(0o700)).unwrap();
+                let text = answer(home.path(), &side);
+                assert!(text.starts_with("\nlonghaul-absent/1 Linux "), "{text}");
+            }
+            let script = format!("#!/bin/sh\necho longhaul {RELEASE}\n");
+            std::fs::write(&file, script).unwrap();
+            let text = answer(home.path(), &side);
+            assert_eq!(text, format!("longhaul {RELEASE}\n"));
+            std::fs::remove_file(&file).unwrap();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The far side of a session, started over SSH.
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -42,7 +42,6 @@ use crate::client::connection::{
 use crate::client::retry::Attempts;
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 use crate::endpoint::SshRemote;
-use crate::ports::Ports;
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::stop::{Exit, Stop};
 
@@ -122,7 +121,10 @@ fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> Strin
             "ssh did not connect; its message is above".to_owned()
         }
         Some(SSH_FAILED) => {
-            format!("ssh did not connect ({exit}), and {told}: try `{ssh} -v true`")
+            format!(
+                "ssh did not connect, or longhaul crashed on the far side ({exit}), and {told}: try \
+                 `{ssh} -v true`, or replace the binary there with --install-remote"
+            )
         }
         _ if said.trim().is_empty() => format!(
             "longhaul did not start on the far side ({exit}), and {told}: a login shell such as \
@@ -207,13 +209,9 @@ impl Far {
         check_bind(arguments)?;
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         let buffer = buffer_by_hand(arguments.buffer.map(ByteCount));
-        let ports = arguments.ssh.ports;
-        let listener = ports.map_or_else(
-            || Ok(Ports::default().listen().ok()),
-            |ports| ports.listen().map(Some),
-        );
-        let listener: Option<TcpListener> =
-            listener.map_err(|error| Stop::because(Exit::Local, error))?;
+        let ports = arguments.ssh.ports.unwrap_or_default();
+        let listener = ports.listen_if_free();
+        let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Far {
             start: start_of(remote, arguments, settings)?,
             identity,
