@@ -170,24 +170,25 @@ pub enum Command {
         override_usage = "longhaul cp [OPTIONS] SRC... DST"
     )]
     Cp(Box<CopyArguments>),
-    /// List the copies between two remote hosts that this user started.
+    /// List jobs: copies that this user started with --detach, or between two remote hosts.
     #[command(
         after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org\n  longhaul jobs longhaul://dtn9.example.org"
     )]
     Jobs(JobsArguments),
-    /// Follow a copy between two remote hosts: the same output, summary and exit code. An
-    /// interrupt leaves the copy running.
+    /// Follow a job (cp --detach, or a copy between two remote hosts): the same output, summary
+    /// and exit code. An interrupt leaves the job running.
     #[command(
         after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e\n  longhaul attach longhaul://dtn9.example.org:4960:5f0c2a9e"
     )]
     Attach(AttachArguments),
-    /// Change the rate of a copy that runs, or say it. Without arguments: list the copies of this
-    /// user on this host that are no jobs.
+    /// Change or print the rate of a running copy. Without arguments: list the copies and jobs of
+    /// this user that run on this host.
     #[command(
         after_help = "Examples:\n  longhaul limit\n  longhaul limit 31415 10MB/s\n  longhaul limit 31415 none\n  longhaul limit dtn7:5f0c2a9e 1Gbit/s"
     )]
     Limit(LimitArguments),
-    /// Cancel a copy between two remote hosts. The same command resumes it later.
+    /// Cancel a job (cp --detach, or a copy between two remote hosts). The same command resumes
+    /// the copy later.
     #[command(after_help = "Example:\n  longhaul cancel 5f0c2a9e")]
     Cancel(CancelArguments),
     /// Compare two files or trees by content, without copying.
@@ -376,9 +377,9 @@ pub struct ConnectionArguments {
     pub buffer: Option<ByteCount>,
     /// How long the daemon may take to answer, and may be silent later. A lost connection is
     /// dialled again for as long, but no longer than the daemon keeps the session (its --linger).
-    /// A bare number is in seconds, as in rsync.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span_or_seconds)]
-    pub timeout: Duration,
+    /// A bare number is in seconds, as in rsync. [default: 60s; jobs: 20s]
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span_or_seconds)]
+    pub timeout: Option<Duration>,
     /// How hosts are reached over SSH.
     #[command(flatten)]
     pub ssh: SshArguments,

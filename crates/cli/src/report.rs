@@ -17,6 +17,7 @@ use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::manifest::Manifest;
 use longhaul_transfer::planning::foresight::Foreseen;
 use longhaul_transfer::rendering::entries::{damage, planned};
+use longhaul_transfer::rendering::progress::arrived;
 use longhaul_transfer::rendering::{json, notices, summary};
 use longhaul_transfer::third_party::job_protocol::Shown;
 use longhaul_transfer::third_party::viewer::{JobOutput, Outlet};
@@ -229,6 +230,7 @@ impl Observer for Report {
     fn concluded(&self, outcome: &Outcome<'_>) -> Result<(), Stop> {
         clear_line();
         if let Some(outlet) = &self.outlet {
+            outlet.done_bytes(arrived(&outcome.progress));
             outlet.over();
         }
         if self.shown.json {

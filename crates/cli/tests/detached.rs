@@ -13,7 +13,8 @@ use rustix::process::Signal;
 use second_factor::{CODE, has_two_factors, runtime, to_master, two_factors};
 use serde_json::Value;
 use support::Daemon;
-use support::process::{Running, run};
+use support::process::{Running, longhaul_with, run};
+use support::procfs;
 use support::sshd::{Sshd, is_possible};
 use support::terminal::Terminal;
 use support::tree;
@@ -118,6 +119,101 @@ fn a_job_to_a_daemon_is_one_of_this_host() {
     let failed = run(failing.arg(daemon.url("other")));
     assert!(matches!(failed.code, Some(2..=6)), "{failed:?}");
     assert!(failed.errors.contains("/nonexistent/source"), "{failed:?}");
+}
+
+#[test]
+fn a_job_with_retries_begins_although_its_daemon_is_down() {
+    let [root, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut daemon = Daemon::with(root.path(), &["--write"]);
+    daemon.kill();
+    let with_state = |mut command: Command| {
+        command.env("XDG_STATE_HOME", state.path());
+        command
+    };
+    let begin = |daemon: &Daemon, options: &[&str]| {
+        let mut copy = with_state(daemon.command("cp"));
+        copy.arg("--detach").args(options).arg("zero:1MiB");
+        run(copy.arg(daemon.url("file")))
+    };
+    begin(&daemon, &[]).expect(3);
+    let listed = || {
+        let mut command = with_state(support::process::longhaul());
+        command.arg("jobs");
+        jobs(command)
+    };
+    assert!(listed().is_empty());
+    let begun = begin(&daemon, &["--retries=1000000", "--retries-sleep=50ms"]);
+    let begun = begun.expect(0).says(&["the job tries again (--retries)"]);
+    let name = name_in(&String::from_utf8(begun.output).unwrap());
+    assert_eq!(listed()[0]["state"], "running");
+    daemon.start_again();
+    let mut attach = with_state(support::process::longhaul());
+    run(attach.args(["attach", &name])).expect(0);
+    assert_eq!(root.path().join("file").metadata().unwrap().len(), 1 << 20);
+}
+
+/// The process of the job whose state is kept in this directory.
+fn process_of_job(state: &Path) -> i32 {
+    let of_this_state = |process: &i32| {
+        let variables = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        let variables = String::from_utf8_lossy(&variables).into_owned();
+        procfs::command_of(*process).contains("--own-job")
+            && variables.contains(state.to_str().unwrap())
+    };
+    let mut processes = procfs::processes().into_iter();
+    processes.find(of_this_state).unwrap()
+}
+
+#[test]
+fn a_running_job_is_listed_with_its_bytes_and_a_killed_one_as_killed() {
+    let [root, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let daemon = Daemon::with(root.path(), &["--write"]);
+    let with_state = |mut command: Command| {
+        command.env("XDG_STATE_HOME", state.path());
+        command.env("XDG_RUNTIME_DIR", state.path());
+        command
+    };
+    let ask = |arguments: &[&str]| {
+        run(with_state(support::process::longhaul()).args(arguments)).expect(0)
+    };
+    let text = |arguments: &[&str]| String::from_utf8(ask(arguments).output).unwrap();
+    let mut copy = with_state(daemon.command("cp"));
+    copy.args(["--detach", "--json", "--bwlimit=10kB/s", "zero:1TB"]);
+    let begun = run(copy.arg(daemon.url("null:"))).expect(0);
+    let name = name_in(&String::from_utf8(begun.output).unwrap());
+    let mut attach = with_state(support::process::longhaul());
+    let following = Running::start(attach.args(["attach", "--json", &name]));
+    assert!(following.event(moved).is_some());
+    let listed = jobs(with_state(longhaul_with(&["jobs"])));
+    assert!(listed[0]["done_bytes"].is_u64(), "{listed:?}");
+    assert_eq!(listed[0]["bwlimit_bytes_per_second"], 10_000);
+    for command in [&["limit"][..], &["limit", &name]] {
+        let shown = text(command);
+        assert!(
+            shown.starts_with(&format!("{name}  10.0 kB/s  ")),
+            "{shown}"
+        );
+    }
+    assert_eq!(ask(&["limit", "--json"]).events()[0]["job"], name.as_str());
+    let process = process_of_job(state.path());
+    let shown = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap();
+    assert_eq!(shown, "longhaul\n");
+    assert!(procfs::command_of(process).starts_with("longhaul remote --own-job"));
+    // A host that does not answer hides no job of this one.
+    let mut with_silent = with_state(longhaul_with(&["jobs"]));
+    with_silent.args(["--ssh", "sh -c 'exec sleep 600'", "silent", "this host"]);
+    let waiting = Running::start(&mut with_silent);
+    assert!(waiting.line().unwrap().starts_with(&name));
+    waiting.await_words("asking silent for its jobs");
+    waiting.kill();
+    let killed = rustix::process::Pid::from_raw(process).unwrap();
+    rustix::process::kill_process(killed, Signal::KILL).unwrap();
+    following.wait().expect(3).says(&["was killed"]);
+    assert_eq!(
+        jobs(with_state(longhaul_with(&["jobs"])))[0]["state"],
+        "killed"
+    );
+    assert_eq!(text(&["limit"]), "");
 }
 
 #[test]

@@ -17,13 +17,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::observer::Control;
 use crate::client::owner::host_name;
+use crate::console::one_line;
 use crate::rate_limit::BandwidthLimit;
 use crate::ssh::control_directory;
 use crate::state::make_private;
 use crate::stop::{Exit, Stop};
+use crate::third_party;
 use crate::third_party::follower::is_own;
 use crate::third_party::job_protocol::{
-    Follow, JobEvent, MAXIMUM_NAME_BYTES, Order, ShownProgress, receive, send,
+    Follow, JobEvent, Listed, MAXIMUM_NAME_BYTES, Order, ShownProgress, receive, send,
 };
 
 /// Who asks, or is asked, says what there is to say within this.
@@ -48,14 +50,66 @@ pub struct RunningCopy {
     pub bwlimit_bytes_per_second: Option<u64>,
 }
 
-impl RunningCopy {
-    /// For people.
+/// What `limit` lists of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunningHere {
+    /// A copy that is no job.
+    Copy(RunningCopy),
+    /// A job.
+    Job(Listed),
+}
+
+impl RunningHere {
+    /// One line for people. A name with a line break stays on it.
     pub fn line(&self) -> String {
-        let rate = self.bwlimit_bytes_per_second;
+        let (name, rate, from, to) = match self {
+            RunningHere::Copy(copy) => {
+                let rate = copy.bwlimit_bytes_per_second;
+                (copy.process.to_string(), rate, &copy.from, &copy.to)
+            }
+            RunningHere::Job(job) => {
+                let rate = job.bwlimit_bytes_per_second;
+                (job.name.clone(), rate, &job.from, &job.to)
+            }
+        };
         let rate = rate.and_then(|rate| BandwidthLimit::try_from(rate).ok());
         let rate = rate.map_or("no limit".to_owned(), |rate| rate.to_string());
-        format!("{}  {rate}  {} -> {}", self.process, self.from, self.to)
+        one_line(&format!("{name}  {rate}  {from} -> {to}"), usize::MAX)
     }
+}
+
+/// The copies and jobs of this user that run on this host.
+///
+/// # Errors
+///
+/// Where they cannot be listed.
+pub fn everything() -> Result<Vec<RunningHere>, Stop> {
+    let copies = list()?.into_iter().map(RunningHere::Copy);
+    Ok(copies.chain(jobs()?.map(RunningHere::Job)).collect())
+}
+
+/// One of the jobs.
+///
+/// # Errors
+///
+/// Where no job of that name runs on this host.
+pub fn job(name: &str) -> Result<RunningHere, Stop> {
+    let found = jobs()?.find(|job| job.name == name);
+    found.map(RunningHere::Job).ok_or_else(|| {
+        let text = format!(
+            "{name}: no such job runs on this host; to limit a job of another one, name a rate, or \
+             none"
+        );
+        Stop::new(Exit::Usage, text)
+    })
+}
+
+fn jobs() -> Result<impl Iterator<Item = Listed>, Stop> {
+    let jobs = third_party::job::running().map_err(|error| {
+        let text = format!("the jobs of this host cannot be listed: {error}");
+        Stop::new(Exit::Local, text)
+    })?;
+    Ok(jobs.into_iter())
 }
 
 /// The socket of this process's copy, which is gone when this is.
@@ -86,8 +140,13 @@ fn offer_in(directory: &Path, control: &Control, [from, to]: [&str; 2]) -> Optio
     remove_stale(directory);
     let process = std::process::id();
     let name = name_of(process);
-    let listener = at_socket(directory, &name, UnixListener::bind).ok()?;
+    // Under its name it listens already: a socket that does not would be taken for one of a copy
+    // that was killed.
+    let new = format!("{name}.new");
+    let _ = fs::remove_file(directory.join(&new));
+    let listener = at_socket(directory, &new, UnixListener::bind).ok()?;
     let socket = directory.join(&name);
+    fs::rename(directory.join(&new), &socket).ok()?;
     let inode = socket.symlink_metadata().ok()?.ino();
     let offer = Offer { socket, inode };
     let (from, to) = (cut(from), cut(to));
@@ -134,7 +193,9 @@ fn answer(
             }
         }
         Some(Order::Follow(_)) => {}
-        Some(Order::Begin(_) | Order::Cancel | Order::Allow(_)) | None => return Ok(()),
+        Some(Order::Begin(_) | Order::Cancel | Order::Allow(_) | Order::Describe) | None => {
+            return Ok(());
+        }
     }
     let text = serde_json::to_string(&told()).map_err(io::Error::other)?;
     send(socket, &JobEvent::Progress(text))
@@ -202,10 +263,10 @@ fn ask_at(directory: &Path, process: u32, order: &Order) -> io::Result<RunningCo
     }
     socket.set_read_timeout(Some(ANSWERS_WITHIN))?;
     socket.set_write_timeout(Some(ANSWERS_WITHIN))?;
-    send(&socket, order)?;
+    let sent = send(&socket, order);
     match receive(&socket)? {
         Some(JobEvent::Progress(text)) => Ok(serde_json::from_str(&text)?),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+        _ => Err(sent.err().unwrap_or(io::ErrorKind::InvalidData.into())),
     }
 }
 
@@ -287,7 +348,8 @@ mod tests {
         let unbound = ask_at(place.path(), own, &question()).unwrap();
         assert_eq!(unbound.bwlimit_bytes_per_second, None);
         assert_eq!(unbound.from, "a");
-        assert!(unbound.line().contains("no limit"));
+        let shown = RunningHere::Copy(unbound).line();
+        assert!(shown.contains("no limit"), "{shown}");
         let bound = ask_at(place.path(), own, &Order::Limit(5000)).unwrap();
         assert_eq!(bound.bwlimit_bytes_per_second, Some(5000));
         assert_eq!(control.limit().rate.map(u64::from), Some(5000));

@@ -117,6 +117,12 @@ impl Stop {
         }
     }
 
+    /// Whether another try may end better: a path may appear, and a host, space or memory become
+    /// available. Other reasons stay until somebody changes the command or the host.
+    pub fn may_pass(&self) -> bool {
+        !self.stays && matches!(self.exit, Exit::Connection | Exit::Local)
+    }
+
     /// A stop because of an error.
     pub fn because(exit: Exit, error: impl std::fmt::Display) -> Stop {
         Stop::new(exit, error.to_string())

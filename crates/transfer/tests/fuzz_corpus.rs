@@ -73,6 +73,8 @@ fn save_speeches() {
         began: 1_790_000_000,
         state: State::Ended(2),
         compares: true,
+        done_bytes: Some(1 << 30),
+        bwlimit_bytes_per_second: None,
     };
     for (name, told) in [
         ("named", JobEvent::Named("0a1b2c3d".into())),

@@ -159,7 +159,7 @@ fn what_rsync_has_too_counts_as_there() {
         }
     };
     let timeout = cp("--timeout=90").connection.timeout;
-    assert_eq!(timeout, Duration::from_secs(90));
+    assert_eq!(timeout, Some(Duration::from_secs(90)));
     let limit = cp("--bwlimit=1000").bwlimit.unwrap();
     assert_eq!(limit.bytes_per_second(), 1_024_000);
     assert_eq!(cp("--block-size=65536").layers.block_size, Some(65_536));

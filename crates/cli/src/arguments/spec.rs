@@ -220,7 +220,7 @@ impl ConnectionArguments {
             bind: asked.bind,
             mptcp: asked.mptcp,
             buffer: asked.buffer.map(|bytes| bytes.0),
-            timeout: asked.timeout,
+            timeout: asked.timeout.unwrap_or(settings::USUAL_TIMEOUT),
             ssh: asked.ssh.settings(),
         }
     }

@@ -1,13 +1,16 @@
-//! `longhaul jobs`, `attach`, `cancel`: copies that run without their client. `limit` is for these
-//! and for copies that do not.
+//! `longhaul jobs`, `attach` and `cancel`: jobs, which run without their client. `limit` changes
+//! the rate of jobs and of other copies.
+
+use std::time::Duration;
 
 use longhaul_transfer::rendering::jobs::{hosts_of, table};
 use longhaul_transfer::rendering::json;
-use longhaul_transfer::running;
+use longhaul_transfer::running::{self, RunningHere};
+use longhaul_transfer::settings::ConnectionSettings;
 use longhaul_transfer::third_party::hosts::{ask, check_host, reach};
-use longhaul_transfer::third_party::job_protocol::{self, Listed, Order, Shown};
+use longhaul_transfer::third_party::job_protocol::{Listed, Order, Shown};
+use longhaul_transfer::third_party::own_job::HERE;
 use longhaul_transfer::third_party::started;
-use longhaul_transfer::third_party::viewer::Unseen;
 use longhaul_transfer::third_party::watch::{Fetched, Left, Watched};
 
 use super::screen::{Screen, leave_at_signal};
@@ -15,6 +18,9 @@ use crate::arguments::{
     AttachArguments, BandwidthLimit, CancelArguments, ChangedLimit, JobsArguments, LimitArguments,
 };
 use crate::messages::{Exit, Stop, finish, print_json, print_line, say};
+
+/// How long each host may take to answer `jobs`. An unreachable host must not hide the others.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Lists jobs.
 pub fn jobs(arguments: &JobsArguments) -> Exit {
@@ -37,8 +43,7 @@ pub fn attach(arguments: &AttachArguments) -> Exit {
         leave_at_signal(&watched);
         if let Some(limit) = arguments.bwlimit {
             let rate = limit.0.map_or(0, BandwidthLimit::bytes_per_second);
-            // Where the channel is lost, that is heard and said.
-            let _ = job_protocol::send(&watched.channel, &Order::Limit(rate));
+            watched.order(&Order::Limit(rate));
         }
         let left = watched.follow(&screen, false);
         let _ = watched.channel.shutdown(std::net::Shutdown::Both);
@@ -53,24 +58,21 @@ pub fn limit(arguments: &LimitArguments) -> Exit {
 }
 
 fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
-    let copies = match (&arguments.copy, arguments.rate) {
-        (None, _) => running::list()?,
+    let running = match (&arguments.copy, arguments.rate) {
+        (None, _) => running::everything()?,
         (Some(copy), rate) => match (copy.parse(), rate) {
-            (Ok(process), _) if copy.len() < 8 => vec![match rate {
+            (Ok(process), _) if copy.len() < 8 => vec![RunningHere::Copy(match rate {
                 Some(rate) => running::limit(process, rate.0)?,
                 None => running::ask(process)?,
-            }],
+            })],
             (_, Some(rate)) => return bind_job(arguments, copy, rate),
-            _ => {
-                let text = format!("{copy}: name a rate, or none, for a job");
-                return Err(Stop::new(Exit::Usage, text));
-            }
+            _ => vec![running::job(copy)?],
         },
     };
-    if copies.is_empty() && !arguments.json {
+    if running.is_empty() && !arguments.json {
         say("no copies of yours run here");
     }
-    for copy in copies {
+    for copy in running {
         match arguments.json {
             true => print_json(&json::running(&copy)),
             false => print_line!("{}", copy.line()),
@@ -93,12 +95,7 @@ pub fn cancel(arguments: &CancelArguments) -> Exit {
 
 fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
     let (watched, _process) = reach(&arguments.job, &arguments.connection.settings())?;
-    let lost = |error: std::io::Error| {
-        let text = format!("{}: the connection was lost: {error}", watched.host);
-        Stop::new(Exit::Connection, text)
-    };
-    job_protocol::send(&watched.channel, &Order::Cancel).map_err(lost)?;
-    let left = watched.follow(&Unseen, false)?;
+    let left = watched.cancel()?;
     let _ = watched.channel.shutdown(std::net::Shutdown::Both);
     let name = &watched.name;
     match left.exit() {
@@ -114,55 +111,48 @@ fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
 }
 
 fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
-    let hosts = match arguments.hosts.as_slice() {
+    let mut hosts = match arguments.hosts.as_slice() {
         [] => hosts_of(&started::list()),
         hosts => hosts.to_vec(),
     };
+    hosts.sort_by_key(|host| host != HERE);
     for host in &hosts {
         check_host(host)?;
     }
-    let connection = arguments.connection.settings();
-    let (mut exit, mut lines) = (Exit::Done, Vec::new());
+    let asked = arguments.connection.settings();
+    let connection = ConnectionSettings {
+        timeout: arguments.connection.timeout.unwrap_or(ANSWERS_WITHIN),
+        ..asked
+    };
+    let (mut exit, mut any) = (Exit::Done, false);
     for host in hosts {
+        if host != HERE {
+            say(&format!("asking {host} for its jobs"));
+        }
         match ask(&host, &connection) {
-            Ok(jobs) => lines.extend(jobs.into_iter().map(|job| (host.clone(), job))),
+            // Shown at once: the next host may not answer.
+            Ok(jobs) => {
+                any |= !jobs.is_empty();
+                let jobs = jobs.into_iter().map(|job| (host.clone(), job));
+                print(&jobs.collect::<Vec<_>>(), arguments.json);
+            }
             Err(stop) => {
                 say(&stop.text);
                 exit = stop.exit;
             }
         }
     }
-    match arguments.json {
-        true => lines
-            .iter()
-            .for_each(|(host, job)| print_json(&json::job(host, job))),
-        false => print(&lines, exit),
+    if !any && exit == Exit::Done && !arguments.json {
+        say("no jobs");
     }
     Ok(exit)
 }
 
-fn print(lines: &[(String, Listed)], exit: Exit) {
-    if let Some(text) = nothing(lines, exit) {
-        say(text);
-    }
-    for line in table(lines) {
-        print_line!("{line}");
-    }
-}
-
-/// What to say where no job is listed. Of a host that did not answer nobody knows whether it has
-/// any; why it did not was said.
-fn nothing(lines: &[(String, Listed)], exit: Exit) -> Option<&'static str> {
-    (lines.is_empty() && exit == Exit::Done).then_some("no jobs")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_that_did_not_answer_may_have_jobs() {
-        assert_eq!(nothing(&[], Exit::Done), Some("no jobs"));
-        assert_eq!(nothing(&[], Exit::Connection), None);
+fn print(lines: &[(String, Listed)], is_json: bool) {
+    match is_json {
+        true => lines
+            .iter()
+            .for_each(|(host, job)| print_json(&json::job(host, job))),
+        false => table(lines).iter().for_each(|line| print_line!("{line}")),
     }
 }

@@ -11,6 +11,8 @@ use crate::report::Report;
 
 /// Runs it.
 pub fn run(arguments: &RemoteArguments) -> Exit {
+    // A job is started by a link to this program, whose name would be shown otherwise.
+    let _ = rustix::thread::set_name(c"longhaul");
     log::start_far_side();
     finish(serve(arguments))
 }

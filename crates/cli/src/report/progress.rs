@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_transfer::client::observer::Running;
-use longhaul_transfer::rendering::progress::Recent;
+use longhaul_transfer::rendering::progress::{Recent, arrived};
 use longhaul_transfer::third_party::viewer::Outlet;
 
 use super::{print_json, progress_json};
@@ -38,6 +38,7 @@ pub fn tell(transfer: &Running, outlet: &dyn Outlet) {
     let mut drawings = 0;
     while !transfer.wait_for(DRAW_EVERY) {
         let progress = transfer.progress();
+        outlet.done_bytes(arrived(&progress));
         drawings += 1;
         if drawings % LINES_AN_EVENT == 0 {
             outlet.event(progress_json(&progress).to_string());

@@ -28,13 +28,7 @@ impl Tried {
                 Some((*exit, format!("{count} of what failed may not fail again")))
             }
             Ok(_) => None,
-            // A path that is not there may appear, and space and memory become free. What ends a
-            // copy with another code somebody has decided, or nothing changes it.
-            Err(stop) if stop.stays => None,
-            Err(stop) if matches!(stop.exit, Exit::Connection | Exit::Local) => {
-                Some((stop.exit, stop.text.clone()))
-            }
-            Err(_) => None,
+            Err(stop) => stop.may_pass().then(|| (stop.exit, stop.text.clone())),
         }
     }
 }

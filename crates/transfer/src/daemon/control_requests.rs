@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use longhaul_engine::net::Stream;
@@ -30,6 +30,7 @@ use super::admission::{Visitor, authenticate, refused};
 use super::quotas::{Held, Most};
 use super::{Daemon, LAST_WORDS};
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
+use crate::own_binary;
 use crate::state::make_private;
 use crate::third_party::channels::{self, Place};
 use crate::third_party::confined::CONNECT_WITHIN;
@@ -58,9 +59,6 @@ const MOST_CHANNELS: Most = Most {
 
 /// What a principal's directory begins with, before its name.
 const OF: &str = "of-";
-
-/// This binary, also where its file was replaced.
-const OWN_BINARY: &str = "/proc/self/exe";
 
 /// What jobs need of the daemon.
 #[derive(Clone, Debug)]
@@ -238,7 +236,7 @@ impl Daemon {
         let place = place.transpose().map_err(|error| failed(&error))?;
         let (near, far) = UnixStream::pair().map_err(|error| failed(&error))?;
         let output = far.try_clone().map_err(|error| failed(&error))?;
-        let mut command = Command::new(OWN_BINARY);
+        let mut command = own_binary::command();
         command
             .args(["remote", word])
             .args(place.iter().flat_map(words_of))

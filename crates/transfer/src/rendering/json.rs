@@ -23,7 +23,7 @@ use crate::client::observer::{Again, Outcome};
 use crate::manifest::hexadecimal;
 use crate::planning::foresight::Foreseen;
 use crate::rate_limit::BandwidthLimit;
-use crate::running::RunningCopy;
+use crate::running::RunningHere;
 use crate::third_party::job_protocol::{Listed as ListedJob, State};
 use crate::{codecs, entry_log};
 
@@ -63,11 +63,17 @@ pub fn again(again: &Again<'_>) -> Value {
 }
 
 /// A copy that runs on this host and is no job.
-pub fn running(copy: &RunningCopy) -> Value {
-    json!({
-        "schema": SCHEMA, "event": "running", "process": copy.process, "from": copy.from,
-        "to": copy.to, "bwlimit_bytes_per_second": copy.bwlimit_bytes_per_second,
-    })
+pub fn running(of: &RunningHere) -> Value {
+    match of {
+        RunningHere::Copy(copy) => json!({
+            "schema": SCHEMA, "event": "running", "process": copy.process, "from": copy.from,
+            "to": copy.to, "bwlimit_bytes_per_second": copy.bwlimit_bytes_per_second,
+        }),
+        RunningHere::Job(job) => json!({
+            "schema": SCHEMA, "event": "running", "job": job.name, "from": job.from, "to": job.to,
+            "bwlimit_bytes_per_second": job.bwlimit_bytes_per_second,
+        }),
+    }
 }
 
 /// What became of an entry. A comparison commits nothing: what is the same was compared.
@@ -379,6 +385,7 @@ pub fn job(host: &str, job: &ListedJob) -> Value {
     json!({
         "schema": SCHEMA, "job": job.name, "host": host, "runs_on": job.host, "state": state,
         "exit": code, "began": job.began_at(), "command": job.command(),
-        "from": job.from, "to": job.to,
+        "from": job.from, "to": job.to, "done_bytes": job.done_bytes,
+        "bwlimit_bytes_per_second": job.bwlimit_bytes_per_second,
     })
 }

@@ -35,7 +35,7 @@ impl Recent {
 /// Bytes of files that are at the destination, durable, as far as this end knows:
 /// those of earlier attempts, and those that were there unchanged, too. What was
 /// read or sent may lie in buffers.
-fn arrived(progress: &Progress) -> u64 {
+pub fn arrived(progress: &Progress) -> u64 {
     progress.settled_bytes + progress.account.resumed_bytes + progress.skipped_bytes
 }
 

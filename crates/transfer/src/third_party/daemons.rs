@@ -21,7 +21,7 @@ use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 use super::job_protocol::Reach;
 use super::relay_channels::{Beyond, RelayChannels, Runs};
 use super::sides::JobRequest;
-use super::starting::{begin_job, begin_of, ended};
+use super::starting::{begin_job, begin_of, ended, why_closed};
 use super::vouch::vouch;
 use super::watch::Left;
 use crate::client::connection::{Daemon, open_stop};
@@ -262,7 +262,7 @@ impl Process {
     ) -> Result<(), Stop> {
         let introduced = vouch(other, (&self.greeting, allowed), asked.connection())?;
         let told = (&self.channel).write_all(introduced.line(CLIENT).as_bytes());
-        told.map_err(|_| ended(&runs.name))
+        told.map_err(|_| why_closed(&self.channel, &runs.name))
     }
 }
 

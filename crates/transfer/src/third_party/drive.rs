@@ -28,7 +28,6 @@ use crate::client::run::{self, Place};
 use crate::console::say;
 use crate::far_side::FarSideSettings;
 use crate::far_side::{detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input};
-use crate::ports::Ports;
 use crate::rate_limit::BandwidthLimit;
 use crate::spec::{TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
@@ -53,10 +52,9 @@ pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, S
     let confined = Confined::read(arguments)?;
     let identity = Identity::ephemeral().map_err(local)?;
     // Without a port the other host has to have one; a daemon has.
-    let listener = match arguments.ports == Ports::default() {
-        _ if confined.is_some() => None,
-        true => arguments.ports.listen().ok(),
-        false => Some(arguments.ports.listen().map_err(local)?),
+    let listener = match confined {
+        Some(_) => None,
+        None => arguments.ports.listen_if_free().map_err(local)?,
     };
     let channels = match (&confined, &arguments.channels) {
         (None, _) => listen_for_channels(),
@@ -288,6 +286,8 @@ fn work(
             Err(_) => say("a rate that makes no sense was not taken"),
         },
     );
+    let limited = control.clone();
+    job.rate_by(move || limited.limit().rate.map(BandwidthLimit::bytes_per_second));
     run::run(spec, place, &control, &observer)
 }
 
@@ -332,7 +332,12 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
     crate::far_side::greet_plainly()?;
     let (input, output) = detach().map_err(local)?;
     if let Ok(socket) = job::connect(name) {
+        let mut last = std::fs::File::from(output.try_clone().map_err(local)?);
         relay::carry_between(input, output, socket).map_err(local)?;
+        if let Some(killed) = job::killed(name) {
+            // A job that ends in order has reported its end.
+            job_protocol::send(&mut last, &JobEvent::Listed(killed)).map_err(local)?;
+        }
         return Ok(Exit::Done);
     }
     let (channel, outward) = relay::join(input, output).map_err(local)?;
@@ -347,8 +352,8 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
 }
 
 /// Why there is nothing to follow.
-fn gone(listed: Option<Listed>) -> JobEvent {
-    listed.map_or(JobEvent::Absent, JobEvent::Listed)
+fn gone(listed: Option<Box<Listed>>) -> JobEvent {
+    listed.map_or(JobEvent::Absent, |listed| JobEvent::Listed(*listed))
 }
 
 /// Lists the jobs of this user.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::job::{Job, Seen};
-use super::job_protocol::{Follow, Order, receive, send};
+use super::job_protocol::{Follow, JobEvent, Order, receive, send};
 
 /// Who may follow a job at once.
 const MAXIMUM_FOLLOWERS: usize = 16;
@@ -87,7 +87,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
             match order {
                 Order::Cancel => own.cancel(),
                 Order::Limit(rate) => own.limit(rate),
-                Order::Begin(_) | Order::Follow(_) | Order::Allow(_) => {}
+                Order::Begin(_) | Order::Follow(_) | Order::Allow(_) | Order::Describe => {}
             }
         }
         gone.store(true, Ordering::Relaxed);
@@ -111,6 +111,12 @@ fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
             Some(Order::Follow(follow)) => return Ok(Some(follow)),
             Some(Order::Cancel) => job.cancel(),
             Some(Order::Limit(rate)) => job.limit(rate),
+            Some(Order::Describe) => {
+                let told = job.describe().map(JobEvent::Listed);
+                return told
+                    .map_or(Ok(()), |told| send(socket, &told))
+                    .map(|()| None);
+            }
             Some(Order::Begin(_) | Order::Allow(_)) | None => return Ok(None),
         }
     }

@@ -194,6 +194,8 @@ mod tests {
             began: 7,
             state: State::Running,
             compares: false,
+            done_bytes: None,
+            bwlimit_bytes_per_second: None,
         };
         let frame = job_protocol::frame_of(&JobEvent::Listed(job)).unwrap();
         let most = frame.repeat(MAXIMUM_LISTED);

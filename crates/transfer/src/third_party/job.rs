@@ -24,8 +24,8 @@ use longhaul_engine::named_files::{kept, kept_directory, kept_to_read};
 use longhaul_engine::net::token::fill_random;
 
 use super::job_protocol::{
-    self, Begin, Channel, Follow, JobEvent, Listed, MAXIMUM_OUTPUT_BYTES, ShownProgress, State,
-    is_name,
+    self, Begin, Channel, Follow, JobEvent, Listed, MAXIMUM_OUTPUT_BYTES, Order, ShownProgress,
+    State, is_name,
 };
 use super::viewer::Outlet;
 use crate::state::{keep, make_private, state_directory};
@@ -58,6 +58,8 @@ pub struct Job {
     changed: Condvar,
     cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
     limit: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
+    /// Gives the rate in bytes per second that the copy is limited to.
+    rate: OnceLock<Box<dyn Fn() -> Option<u64> + Send + Sync>>,
     /// The rate that was asked for last, perhaps before anything could be bound.
     wanted: Mutex<Option<u64>>,
     /// It was cancelled, perhaps before anything could be.
@@ -70,6 +72,7 @@ struct Happened {
     /// Bytes in the files.
     said: [u64; CHANNELS.len()],
     running: bool,
+    done_bytes: Option<u64>,
     line: Newest,
     event: Newest,
     /// The summary comes: no progress after that.
@@ -175,11 +178,33 @@ fn outcome_of(place: &Path) -> Option<u8> {
     }
 }
 
+/// How long a running job may take to describe itself.
+const DESCRIBES_WITHIN: Duration = Duration::from_secs(2);
+
+/// What a running job reports of itself; `None` if it is busy.
+fn description(socket: &UnixStream) -> Option<Listed> {
+    socket.set_read_timeout(Some(DESCRIBES_WITHIN)).ok()?;
+    socket.set_write_timeout(Some(DESCRIBES_WITHIN)).ok()?;
+    job_protocol::send(socket, &Order::Describe).ok()?;
+    match job_protocol::receive(socket) {
+        Ok(Some(JobEvent::Listed(listed))) => Some(listed),
+        _ => None,
+    }
+}
+
 /// One job as it is now.
 fn listed_at(place: &Path) -> Option<Listed> {
     let mut listed = record_of(place)?;
     // Asked first: between the two it may end.
-    let runs = connect_at(place).is_ok();
+    let running = connect_at(place);
+    let runs = running.is_ok();
+    let described = running.ok().and_then(|socket| description(&socket));
+    if let Some(described) = described.filter(|described| described.name == listed.name) {
+        listed = described;
+    } else if let Some(ended) = record_of(place) {
+        // A job that has just ended has added its bytes.
+        listed = ended;
+    }
     listed.state = match outcome_of(place) {
         Some(code) => State::Ended(code),
         None if runs => State::Running,
@@ -307,11 +332,10 @@ impl Job {
             began: seconds_now(),
             state: State::Running,
             compares: begin.compares,
+            done_bytes: None,
+            bwlimit_bytes_per_second: None,
         };
-        keep(
-            &place.join("record"),
-            &job_protocol::frame_of(&JobEvent::Listed(listed))?,
-        )?;
+        keep_record(&place, listed)?;
         Ok((Arc::new(Job::at(place, name)), listener))
     }
 
@@ -323,6 +347,7 @@ impl Job {
             changed: Condvar::new(),
             cancel: OnceLock::new(),
             limit: OnceLock::new(),
+            rate: OnceLock::new(),
             wanted: Mutex::default(),
             cancelled: AtomicBool::new(false),
         }
@@ -333,7 +358,7 @@ impl Job {
     /// # Errors
     ///
     /// What became of it, where that is nothing that can be followed.
-    pub fn ended(name: &str) -> Result<Arc<Job>, Option<Listed>> {
+    pub fn ended(name: &str) -> Result<Arc<Job>, Option<Box<Listed>>> {
         let directory = jobs_directory().map_err(|_| None)?;
         if !is_name(name) {
             return Err(None);
@@ -341,7 +366,7 @@ impl Job {
         let place = directory.join(name);
         let listed = listed_at(&place);
         let Some(State::Ended(code)) = listed.as_ref().map(|listed| listed.state) else {
-            return Err(listed);
+            return Err(listed.map(Box::new));
         };
         let job = Job::at(place, name.to_owned());
         let said = said_at(&job.place);
@@ -499,6 +524,22 @@ impl Job {
         self.bind(self.wanted().as_ref());
     }
 
+    /// What reports the rate that it is limited to.
+    pub fn rate_by(&self, rate: impl Fn() -> Option<u64> + Send + Sync + 'static) {
+        // There is one way.
+        let _ = self.rate.set(Box::new(rate));
+    }
+
+    /// The job as it is now, while it runs. `None` if its record cannot be read.
+    pub fn describe(&self) -> Option<Listed> {
+        let listed = record_of(&self.place)?;
+        Some(Listed {
+            done_bytes: self.lock().done_bytes,
+            bwlimit_bytes_per_second: self.rate.get().and_then(|rate| rate()),
+            ..listed
+        })
+    }
+
     fn wanted(&self) -> MutexGuard<'_, Option<u64>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -527,6 +568,14 @@ impl Job {
 
     /// It has ended like this; informs the followers.
     pub fn end(&self, code: u8) {
+        let described = self.describe().map(|listed| Listed {
+            bwlimit_bytes_per_second: None,
+            ..listed
+        });
+        if let Some(listed) = described {
+            // Without it, the list lacks the bytes.
+            let _ = keep_record(&self.place, listed);
+        }
         let kept = job_protocol::frame_of(&JobEvent::Ended(code))
             .and_then(|outcome| keep(&self.place.join("outcome"), &outcome));
         // Without, it counts as killed, and the same command says how it is.
@@ -556,6 +605,28 @@ impl Job {
             happened = self.wait(happened);
         }
     }
+}
+
+fn keep_record(place: &Path, listed: Listed) -> io::Result<()> {
+    let frame = job_protocol::frame_of(&JobEvent::Listed(listed))?;
+    keep(&place.join("record"), &frame)
+}
+
+/// The jobs of this user that run on this host.
+///
+/// # Errors
+///
+/// As [`list`].
+pub fn running() -> io::Result<Vec<Listed>> {
+    let jobs = list()?.into_iter();
+    Ok(jobs.filter(|job| job.state == State::Running).collect())
+}
+
+/// What became of a job that was begun here and no longer answers; `None` if it still runs, or has
+/// an outcome.
+pub fn killed(name: &str) -> Option<Listed> {
+    let directory = jobs_directory().ok().filter(|_| is_name(name))?;
+    listed_at(&directory.join(name)).filter(|job| job.state == State::Lost)
 }
 
 /// A name that no job had, and its directory.
@@ -590,6 +661,10 @@ impl Outlet for Job {
     fn event(&self, event: String) {
         self.lock().event.set(event);
         self.changed.notify_all();
+    }
+
+    fn done_bytes(&self, bytes: u64) {
+        self.lock().done_bytes = Some(bytes);
     }
 
     fn over(&self) {
@@ -654,6 +729,43 @@ mod tests {
         assert_eq!(job.next(&mut late), Some(JobEvent::Ended(3)));
         assert_eq!(job.next(&mut late), None);
         assert_eq!(outcome_of(place.path()), Some(3));
+    }
+
+    #[test]
+    fn a_running_job_describes_itself_and_an_ended_one_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let job = Arc::new(job(place.path()));
+        let listed = Listed {
+            name: "00000000".into(),
+            host: crate::client::owner::host_name(),
+            from: "a".into(),
+            to: "b".into(),
+            began: 7,
+            state: State::Running,
+            compares: false,
+            done_bytes: None,
+            bwlimit_bytes_per_second: None,
+        };
+        keep_record(place.path(), listed.clone()).unwrap();
+        assert_eq!(listed_at(place.path()).unwrap().state, State::Lost);
+        let listener = at_socket(place.path(), UnixListener::bind).unwrap();
+        super::super::follower::accept(&job, listener).unwrap();
+        job.rate_by(|| Some(5000));
+        job.done_bytes(9);
+        let now = listed_at(place.path()).unwrap();
+        assert_eq!(
+            (now.state, now.done_bytes, now.bwlimit_bytes_per_second),
+            (State::Running, Some(9), Some(5000))
+        );
+        job.done_bytes(12);
+        job.end(0);
+        fs::remove_file(place.path().join("control")).unwrap();
+        let ended = Listed {
+            state: State::Ended(0),
+            done_bytes: Some(12),
+            ..listed
+        };
+        assert_eq!(listed_at(place.path()), Some(ended));
     }
 
     #[test]

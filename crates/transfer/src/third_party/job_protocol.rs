@@ -44,6 +44,9 @@ pub enum Order {
     /// What the introduced host may ask for; goes to the other host, which runs no job.
     #[n(4)]
     Allow(#[n(0)] Allowed),
+    /// Describe the job as it is now: one Listed, and then the end of the channel.
+    #[n(6)]
+    Describe,
 }
 
 /// A job to begin.
@@ -238,6 +241,13 @@ pub struct Listed {
     /// It compares and copies nothing.
     #[cbor(n(6), default)]
     pub compares: bool,
+    /// Bytes of files that are durable at the destination, with those that were there before.
+    /// `None` if the job was killed or has not begun.
+    #[n(7)]
+    pub done_bytes: Option<u64>,
+    /// Bytes per second that a running job is limited to. `None`: no limit.
+    #[n(8)]
+    pub bwlimit_bytes_per_second: Option<u64>,
 }
 
 impl Listed {
@@ -313,7 +323,7 @@ impl JobMessage for Order {
             Order::Limit(rate) => *rate == 0 || *rate >= LEAST_RATE,
             Order::Allow(allowed) => allowed.is_valid(),
             Order::Follow(follow) => follow.alive_seconds <= LONGEST_ALIVE_SECONDS,
-            Order::Cancel => true,
+            Order::Cancel | Order::Describe => true,
         }
     }
 }
@@ -414,6 +424,8 @@ mod tests {
             began: 7,
             state: State::Ended(2),
             compares: true,
+            done_bytes: Some(5),
+            bwlimit_bytes_per_second: Some(LEAST_RATE),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use longhaul_engine::net::candidates::login_ends_processes;
 
@@ -18,6 +18,7 @@ use super::watch::Left;
 use crate::client::connection::Daemon;
 use crate::console::say;
 use crate::endpoint::{Endpoint, SshRemote};
+use crate::own_binary::{self, OWN_BINARY};
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::spec::TransferSpec;
 use crate::ssh::command::Role;
@@ -29,9 +30,6 @@ use crate::stop::{Exit, Stop};
 
 /// What lists and messages call this host. With a space in it, ssh knows no such host.
 pub const HERE: &str = "this host";
-
-/// This very program, also if its file was replaced meanwhile.
-const OWN_BINARY: &str = "/proc/self/exe";
 
 /// A job as `attach` and `cancel` take it.
 pub fn job_of(host: &str, name: &str) -> String {
@@ -52,14 +50,12 @@ fn local(error: impl std::fmt::Display) -> Stop {
 /// What a job cannot do, or where it could not be begun.
 pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
     let spec = spec_of(asked.spec)?;
-    let mut ends = spec.sources.iter().chain([&spec.destination]);
-    match ends.find(|end| matches!(end, Endpoint::Ssh(_) | Endpoint::Daemon(_))) {
-        Some(Endpoint::Ssh(remote)) => log_in(remote, asked.connection(), &spec.connection.ssh)?,
-        Some(Endpoint::Daemon(remote)) => {
-            // Where its key is unknown, it is confirmed now.
-            Daemon::new(remote, asked.connection())?.first_stream()?;
+    if let Err(stop) = try_login(asked, &spec) {
+        let has_retries = spec.limits.retries.is_some_and(|tries| tries > 1);
+        if !(has_retries && stop.may_pass()) {
+            return Err(stop);
         }
-        _ => {}
+        say(&format!("{}; the job tries again (--retries)", stop.text));
     }
     if login_ends_processes() {
         say(
@@ -69,6 +65,21 @@ pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
     }
     let begin = begin_of(asked, &spec, Reach::Direct, HERE)?;
     begin_job(&start().map_err(local)?, HERE, asked, &begin).map(Left::exit)
+}
+
+/// Reaches the other end once, so that everything a user can be asked is asked before the job
+/// begins: passwords, and the keys of hosts and daemons.
+fn try_login(asked: &JobRequest<'_>, spec: &TransferSpec) -> Result<(), Stop> {
+    let mut ends = spec.sources.iter().chain([&spec.destination]);
+    match ends.find(|end| matches!(end, Endpoint::Ssh(_) | Endpoint::Daemon(_))) {
+        Some(Endpoint::Ssh(remote)) => log_in(remote, asked.connection(), &spec.connection.ssh),
+        Some(Endpoint::Daemon(remote)) => {
+            let daemon = Daemon::new(remote, asked.connection());
+            // A daemon that cannot be used from here stays so.
+            daemon.map_err(Stop::that_stays)?.first_stream().map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What the job does: the same, without anybody to ask.
@@ -115,7 +126,7 @@ fn log_in(
 fn start() -> std::io::Result<UnixStream> {
     let (near, far) = UnixStream::pair()?;
     let output = far.try_clone()?;
-    Command::new(OWN_BINARY)
+    own_binary::command()
         .args(["remote", "--own-job"])
         .stdin(Stdio::from(OwnedFd::from(far)))
         .stdout(Stdio::from(OwnedFd::from(output)))

@@ -13,6 +13,7 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 use minicbor::bytes::ByteVec;
 
+use super::daemons::GREETS_WITHIN;
 use super::job::seconds_now;
 use super::job_protocol::{self, Begin, JobEvent, Listed, Order, Reach, State};
 use super::own_job::job_of;
@@ -159,11 +160,11 @@ impl Arrived {
     fn hear_of(&self, other: &Greeting) -> Result<(), Stop> {
         let line = other.line(CLIENT);
         let told = (&self.channel).write_all(line.as_bytes());
-        told.map_err(|_| self.ended())
+        told.map_err(|_| self.why_closed())
     }
 
-    fn ended(&self) -> Stop {
-        ended(&self.far.start().destination)
+    fn why_closed(&self) -> Stop {
+        why_closed(&self.channel, &self.far.start().destination)
     }
 
     fn begin_job(&self, asked: &JobRequest<'_>, begin: &Begin) -> Result<Left, Stop> {
@@ -227,7 +228,7 @@ pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
             let order =
                 job_protocol::frame_of(&Order::Allow(allowed)).map_err(|_| too_many_names())?;
             let told = (&other.channel).write_all(&order);
-            told.map_err(|_| other.ended())?;
+            told.map_err(|_| other.why_closed())?;
             match reach {
                 Reach::Through => {
                     let (start, name) = other.door()?;
@@ -323,6 +324,19 @@ pub fn ended(host: &str) -> Stop {
     Stop::new(Exit::Connection, text)
 }
 
+/// Explains why a host that was to run a job, or to meet the one that does, closed the channel: by
+/// the failure that it reported before, if any.
+pub(super) fn why_closed(channel: &UnixStream, host: &str) -> Stop {
+    // Without a limit, the read ends when the channel's process does.
+    let _ = channel.set_read_timeout(Some(GREETS_WITHIN));
+    match job_protocol::receive(channel) {
+        Ok(Some(JobEvent::Failed(text, code))) => {
+            Stop::new(Exit::of_failure(code), format!("{host}: {text}"))
+        }
+        _ => ended(host),
+    }
+}
+
 /// The two connect to each other.
 fn direct(
     runs: &Arrived,
@@ -403,7 +417,8 @@ pub fn begin_job(
     let wanted = asked.manifest;
     let manifest = Fetched::into(wanted.filter(|_| !asked.detach))?;
     let mut to = channel;
-    to.write_all(&order).map_err(|_| ended(host))?;
+    to.write_all(&order)
+        .map_err(|_| why_closed(channel, host))?;
     // From now on it would go on without this end.
     let local = |error: std::io::Error| Stop::because(Exit::Local, error);
     asked
@@ -456,6 +471,8 @@ fn remember(name: &str, host: &str, begin: &Begin) {
         began: seconds_now(),
         state: State::Running,
         compares: begin.compares,
+        done_bytes: None,
+        bwlimit_bytes_per_second: None,
     });
     if let Err(error) = kept {
         say(&format!(

@@ -81,6 +81,9 @@ pub trait Outlet: Send + Sync {
     /// The newest progress event.
     fn event(&self, event: String);
 
+    /// Bytes of files that are durable at the destination.
+    fn done_bytes(&self, bytes: u64);
+
     /// The summary is next.
     fn over(&self);
 }

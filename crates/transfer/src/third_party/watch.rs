@@ -11,9 +11,10 @@ use longhaul_engine::named_files::{Older, to_write};
 use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
 
 use super::drive::why_gone;
+use super::job;
 use super::job_protocol::{Channel, Follow, JobEvent, Order, ShownProgress, receive, send};
-use super::own_job::job_of;
-use super::viewer::Viewer;
+use super::own_job::{HERE, job_of};
+use super::viewer::{Unseen, Viewer};
 use crate::console;
 use crate::manifest::{raw_beside, try_to_write};
 use crate::rate_limit::BandwidthLimit;
@@ -146,6 +147,22 @@ impl Watched {
         job_of(&self.host, &self.name)
     }
 
+    /// Sends an order that must precede [`Watched::follow`]. A failed write is not reported here:
+    /// `follow` reads the answer that the other end gave before it closed the channel.
+    pub fn order(&self, order: &Order) {
+        let _ = send(&self.channel, order);
+    }
+
+    /// Ends the job and waits until it has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watched::follow`].
+    pub fn cancel(&self) -> Result<Left, Stop> {
+        self.order(&Order::Cancel);
+        self.follow(&Unseen, false)
+    }
+
     /// Shows it to its end; where it only `begins`, until it runs.
     ///
     /// # Errors
@@ -228,9 +245,8 @@ impl Watched {
             manifest: false,
             alive_seconds: 1,
         };
-        // Where the channel is lost, that is heard now.
-        let _ = send(&self.channel, &Order::Limit(rate));
-        let _ = send(&self.channel, &Order::Follow(follow));
+        self.order(&Order::Limit(rate));
+        self.order(&Order::Follow(follow));
         let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
         match receive(&self.channel) {
             Ok(Some(JobEvent::Running | JobEvent::Alive)) => Ok(()),
@@ -281,6 +297,12 @@ impl Watched {
 
     fn lost(&self) -> Stop {
         let (name, host) = (&self.name, &self.host);
+        // A job of this host has no connection that could be lost.
+        if host == HERE
+            && let Some(killed) = job::killed(name)
+        {
+            return why_gone(&killed);
+        }
         let text = format!(
             "the connection to {host} was lost; the job continues there if it had begun: `longhaul \
              attach {name}` follows it{}",
@@ -333,6 +355,35 @@ mod tests {
         assert_eq!(receive(&near).unwrap(), Some(JobEvent::Alive));
         drop(far);
         assert!(speaks_within(&near, span, 1), "the end is heard");
+    }
+
+    /// A job on a host that has answered and then closed the channel, before it read anything.
+    fn answered(answer: &JobEvent) -> Watched {
+        let (near, far) = UnixStream::pair().unwrap();
+        send(&far, answer).unwrap();
+        Watched {
+            channel: near,
+            name: "00000000".into(),
+            host: "left".into(),
+            manifest: None,
+        }
+    }
+
+    #[test]
+    fn an_answer_is_reported_even_if_the_order_cannot_be_written() {
+        let requests: [fn(&Watched) -> Option<Stop>; 3] = [
+            |job| job.cancel().err(),
+            |job| job.follow(&Unseen, false).err(),
+            |job| job.bind(None).err(),
+        ];
+        for request in requests {
+            let stop = request(&answered(&JobEvent::Absent)).unwrap();
+            assert_eq!(stop.exit, Exit::Usage, "{}", stop.text);
+            assert!(stop.text.starts_with("left has no job"), "{}", stop.text);
+            let failed = JobEvent::failed("no", Some(Exit::Local.code()));
+            let stop = request(&answered(&failed)).unwrap();
+            assert_eq!((stop.exit, stop.text.as_str()), (Exit::Local, "no"));
+        }
     }
 
     #[test]
