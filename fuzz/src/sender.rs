@@ -47,6 +47,7 @@ pub fn sender(bytes: &[u8]) {
         names_only: false,
         fronts: true,
         filters: bytes.last().is_some_and(|byte| byte % 8 == 7),
+        filtered_files: 64,
         epoch: 1,
     };
     let mut play = Play {

@@ -202,7 +202,7 @@ fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
     assert!(configured.contains("-G"), "{configured}");
     assert!(asked.starts_with("-O check"), "{asked}");
     assert!(session.contains("remote --memory"), "{session}");
-    // Channels wait for the session. Where a direct one is slow to open, ssh's configuration is read
+    // Channels wait for the session. If a direct one is slow to open, ssh's configuration is read
     // once more for them, which crosses no network.
     let mut crossing = further.iter().filter(|run| !run.starts_with("-G "));
     assert!(crossing.all(|run| run.contains("--join")), "{further:#?}");

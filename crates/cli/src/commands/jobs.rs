@@ -142,10 +142,15 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
             }
         }
     }
-    if !any && exit == Exit::Done && !arguments.json {
-        say("no jobs");
+    if let Some(text) = nothing(any, exit).filter(|_| !arguments.json) {
+        say(text);
     }
     Ok(exit)
+}
+
+/// The message if no job is listed. A host that did not answer may have some.
+fn nothing(any: bool, exit: Exit) -> Option<&'static str> {
+    (!any && exit == Exit::Done).then_some("no jobs")
 }
 
 fn print(lines: &[(String, Listed)], is_json: bool) {
@@ -154,5 +159,17 @@ fn print(lines: &[(String, Listed)], is_json: bool) {
             .iter()
             .for_each(|(host, job)| print_json(&json::job(host, job))),
         false => table(lines).iter().for_each(|line| print_line!("{line}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_did_not_answer_may_have_jobs() {
+        assert_eq!(nothing(false, Exit::Done), Some("no jobs"));
+        assert_eq!(nothing(false, Exit::Connection), None);
+        assert_eq!(nothing(true, Exit::Done), None);
     }
 }

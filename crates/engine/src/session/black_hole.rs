@@ -7,6 +7,7 @@
 //! its new connections agree on smaller segments, in both directions. If still no data move
 //! for the timeout, the session ends and says why.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_proto::message::Farewell;
@@ -39,8 +40,9 @@ const ADVICE: &str = "large packets seem to be lost on the path without a messag
 /// Whether data pass, as the dialing end sees it.
 #[derive(Debug, Default)]
 pub(super) struct Passage {
-    /// Data that had moved at the last look.
+    /// Data that had moved at the last look, and entries that were settled.
     bytes: u64,
+    entries: u64,
     /// Streams lost since data moved, with something to carry; and when the first one was.
     lost: u32,
     first_lost: Moment,
@@ -61,10 +63,11 @@ struct Lost {
 }
 
 impl Passage {
-    /// So much data has moved so far.
-    fn note_moved(&mut self, bytes: u64) {
-        if bytes != self.bytes {
-            self.bytes = bytes;
+    /// This amount of data has moved so far, and this number of entries is settled: copied,
+    /// compared or deleted.
+    fn note_moved(&mut self, bytes: u64, entries: u64) {
+        if (bytes, entries) != (self.bytes, self.entries) {
+            (self.bytes, self.entries) = (bytes, entries);
             self.lost = 0;
         }
         self.choked = self.choked.filter(|(_, then)| bytes < then + SOUND_BYTES);
@@ -155,11 +158,29 @@ impl Transfer {
             return;
         }
         let bytes = shared.moved_data();
-        shared.passage.note_moved(bytes);
+        shared.passage.note_moved(bytes, self.settled_entries());
         if let Some(text) = shared.passage.verdict(patience, now) {
             shared.life.end(Farewell::Broken(text));
             self.wake_everybody(&shared);
         }
+    }
+}
+
+impl Transfer {
+    /// Entries of which something became, or is known.
+    fn settled_entries(&self) -> u64 {
+        let counters = &self.counters;
+        let counts = [
+            &counters.done_entries,
+            &counters.skipped_entries,
+            &counters.new_entries,
+            &counters.changed_entries,
+            &counters.differing_entries,
+            &counters.failed_entries,
+            &counters.deleted_entries,
+        ];
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 }
 
@@ -178,6 +199,8 @@ impl Shared {
             return;
         };
         let (carried, carries) = match &self.machine {
+            // Messages may be as large as blocks.
+            _ if slot.stuck => (slot.acked.0, true),
             Machine::Sending(sender) => (slot.acked.0, sender.carries_something(id)),
             // What the other end had to send is not known here.
             Machine::Receiving(_) => (slot.received, slot.received < PASSED_BYTES),
@@ -187,8 +210,6 @@ impl Shared {
             carried,
         };
         if carries {
-            let bytes = self.moved_data();
-            self.passage.note_moved(bytes);
             self.passage.note_lost(lost, now);
         }
     }
@@ -234,7 +255,7 @@ mod tests {
     fn a_path_that_passed_data_between_is_sound() {
         let mut passage = Passage::default();
         passage.note_lost(lost(0, 700), at(2_000));
-        passage.note_moved(SOUND_BYTES);
+        passage.note_moved(SOUND_BYTES, 0);
         passage.note_lost(lost(2_100, 700), at(4_100));
         assert_eq!(passage.segment(), None);
         // Streams that carried blocks, were refused at once, or were idle say nothing.
@@ -254,8 +275,14 @@ mod tests {
         assert_eq!(passage.verdict(PATIENCE, at(12_000)), None);
         let why = passage.verdict(PATIENCE, at(13_000)).unwrap();
         assert!(why.contains("MTU black hole"), "{why}");
-        passage.note_moved(1);
+        passage.note_moved(1, 0);
         assert_eq!(passage.verdict(PATIENCE, at(13_000)), None);
+        for ended in [14_000, 15_000] {
+            passage.note_lost(lost(ended - 1_000, PASSED_BYTES), at(ended));
+        }
+        // What is compared is progress, too.
+        passage.note_moved(1, 1);
+        assert_eq!(passage.verdict(PATIENCE, at(30_000)), None);
         for ended in [20_000, 25_000] {
             passage.note_lost(lost(ended - 1_000, PASSED_BYTES), at(ended));
         }

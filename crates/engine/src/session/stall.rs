@@ -302,6 +302,7 @@ impl super::streams::Slot {
             self.acked = (acknowledged, now);
         }
         self.received = info.received.unwrap_or_default().0;
+        self.stuck = info.unacknowledged_segments > 0 && info.timeouts >= TIMEOUTS;
         let bytes = acknowledged + self.received;
         if bytes != self.moved.0 {
             self.moved = (bytes, now);

@@ -77,6 +77,8 @@ pub(crate) struct Slot {
     pub(super) received: u64,
     /// When it joined.
     pub(super) born: Moment,
+    /// What this end sent stands still after several timeouts.
+    pub(super) stuck: bool,
     /// Bytes that had come at the last look.
     came: u64,
     /// Since when the rest of a block is read, on a stream in clear.
@@ -160,6 +162,7 @@ impl Slot {
             acked: (0, now),
             received: 0,
             born: now,
+            stuck: false,
             midway: None,
             mends: None,
             renewed: None,
