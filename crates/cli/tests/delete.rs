@@ -61,6 +61,10 @@ fn a_mirror_removes_what_rsync_does_on_every_way() {
     let daemon = daemon(place.path());
     let from = place.path().join("from");
     source(&from);
+    write(&place.path().join("rules"), b"- *.o\n- /skip/\n");
+    write(&place.path().join("others"), b"- zzz\n");
+    write(&from.join(".list"), b"*.o\n!\nzzz\n");
+    write(&from.join("dir/.list.s"), b"- *.o\n- c\n");
     if Command::new("rsync").arg("--version").output().is_err() {
         return longhaul_testing::skip("there is no rsync: install the package rsync");
     }
@@ -83,6 +87,36 @@ fn a_mirror_removes_what_rsync_does_on_every_way() {
         &["--delete", "-F"],
         &["--delete", "--max-size=1"],
         &["--delete", "-x", "--exclude=inner/"],
+        &["--delete", "--delete-excluded", "-f", "-sr /skip/"],
+        &[
+            "--delete",
+            "--delete-excluded",
+            "-f",
+            "-rs *.o",
+            "-f",
+            "-s zzz",
+        ],
+        &[
+            "--delete",
+            "--delete-excluded",
+            "-f",
+            "+sr /old.o",
+            "-f",
+            "-sr *.o",
+        ],
+        &["--delete", "-f", ".s ../rules", "-f", ".r ../others"],
+        &[
+            "--delete",
+            "--delete-excluded",
+            "-f",
+            ".sr ../rules",
+            "-f",
+            ". ../others",
+        ],
+        &["--delete", "--delete-excluded", "-f", ":-sr .list"],
+        &["--delete", "-f", ":-r .list"],
+        &["--delete", "-f", ":s .list.s"],
+        &["--delete", "-f", ":-w .list"],
     ]
     .into_iter()
     .enumerate()
@@ -94,14 +128,18 @@ fn a_mirror_removes_what_rsync_does_on_every_way() {
         };
         let expected = to("rsync");
         let mut rsync = Command::new("rsync");
-        rsync.arg("-rlt").arg("--delete-after").args(flags);
+        rsync
+            .current_dir(&from)
+            .arg("-rlt")
+            .arg("--delete-after")
+            .args(flags);
         let status = rsync.arg(slashed(&from)).arg(&expected).status().unwrap();
         assert!(status.success(), "{flags:?}");
         let expected = names(&expected);
         let local = to("local");
         let before = names(&local);
         let mut command = longhaul();
-        command.args(["cp", "-rn"]).args(flags);
+        command.current_dir(&from).args(["cp", "-rn"]).args(flags);
         let dry = run(command.arg(slashed(&from)).arg(&local)).expect(0);
         assert_eq!(names(&local), before, "{flags:?}");
         let output = String::from_utf8(dry.output).unwrap();
@@ -112,8 +150,10 @@ fn a_mirror_removes_what_rsync_does_on_every_way() {
         let told: BTreeSet<PathBuf> = told.collect();
         let gone: BTreeSet<PathBuf> = before.difference(&expected).cloned().collect();
         assert_eq!(told, gone, "{flags:?}");
+        let top = from.clone();
         let copy = |mut command: Command, from: OsString, to: OsString| {
-            run(command.arg("-r").args(flags).arg(from).arg(to)).expect(0);
+            command.current_dir(&top).arg("-r").args(flags);
+            run(command.arg(from).arg(to)).expect(0);
         };
         let mut command = longhaul();
         command.arg("cp");
@@ -184,13 +224,27 @@ fn a_failure_an_empty_source_or_too_much_deletes_nothing() {
     kept(mirror(&["-F"], &from, &to), 2, "entries failed");
     fs::remove_file(from.join("dir/.rsync-filter")).unwrap();
     // A conflict at the destination.
-    fs::remove_file(to.join("big")).unwrap();
-    write(&to.join("big/file"), b"x");
-    kept(mirror(&[], &from, &to), 2, "entries failed");
-    fs::remove_dir_all(to.join("big")).unwrap();
+    write(&to.join("a.c"), b"there");
+    write(&to.join("a.c~/file"), b"x");
+    kept(mirror(&["-b"], &from, &to), 2, "entries failed");
+    fs::remove_dir_all(to.join("a.c~")).unwrap();
     let empty = place.path().join("nothing");
     fs::create_dir(&empty).unwrap();
     kept(mirror(&[], &empty, &to), 2, "is empty");
+    kept(mirror(&["-n"], &empty, &to), 2, "is empty");
+    // Where there is nothing to delete, all is well.
+    let other = place.path().join("empty, too");
+    for flags in [&[][..], &["-n"], &["--exclude=kept"]] {
+        mirror(flags, &empty, &other).expect(0);
+        if flags.is_empty() {
+            write(&other.join("kept"), b"kept");
+            kept(mirror(&[], &empty, &other), 2, "is empty");
+            fs::remove_file(other.join("kept")).unwrap();
+        }
+    }
+    write(&other.join("kept"), b"kept");
+    mirror(&["--exclude=kept"], &empty, &other).expect(0);
+    assert!(other.join("kept").exists());
     let mut command = longhaul();
     command.args(["cp", "-r", "--delete"]);
     let missing = place.path().join("missing");
@@ -444,4 +498,29 @@ fn what_is_unmounted_at_the_source_meanwhile_deletes_nothing() {
     done.expect(2)
         .says(&["a/disk", "another file system than when it was copied"]);
     assert!(to.join("a/disk/file").exists() && to.join("gone").exists());
+}
+
+/// With `-x`, other file systems at the destination stay on purpose.
+#[test]
+fn mount_points_at_the_destination_stay_with_one_file_system() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    write(&from.join("same"), b"same");
+    write(&place.path().join("elsewhere/precious"), b"precious");
+    for name in ["gone/bound", "gone/other", "top"] {
+        fs::create_dir_all(to.join(name)).unwrap();
+    }
+    write(&to.join("gone/file"), b"gone");
+    let script = "mount --bind \"$1/../elsewhere\" \"$2/gone/bound\" || exit 99\n\
+                  mount -t tmpfs tmpfs \"$2/gone/other\" || exit 99\n\
+                  mount -t tmpfs tmpfs \"$2/top\" || exit 99\n\
+                  echo kept >\"$2/top/kept\"\n\
+                  \"$0\" cp -rx --delete \"$1/\" \"$2\" || exit 98\n\
+                  [ -e \"$2/top/kept\" ]";
+    let Some(done) = mounting(script, (&from, &to)) else {
+        return;
+    };
+    done.expect(0);
+    assert!(place.path().join("elsewhere/precious").exists());
+    assert!(!to.join("gone/file").exists());
 }

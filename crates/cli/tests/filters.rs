@@ -199,3 +199,103 @@ fn more_rules_than_a_request_carries_are_refused() {
         .arg(place.path().join("data"));
     run(command.arg(&to)).expect(0);
 }
+
+/// A directory with files, and rules in a link that leads out of it.
+fn linked(to: &str) -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["data/x", "data/y", "data/in/x"] {
+        let path = place.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "1").unwrap();
+    }
+    std::fs::write(place.path().join("rules"), "- x\n").unwrap();
+    std::os::unix::fs::symlink(to, place.path().join("data/.rsync-filter")).unwrap();
+    place
+}
+
+#[test]
+fn rules_in_a_link_are_read_beneath_the_root() {
+    let place = linked("../rules");
+    let data = place.path().join("data");
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    let to = |kind: &str| place.path().join(kind);
+    let there = |kind: &str| {
+        std::fs::create_dir_all(to(kind)).unwrap();
+        for name in ["x", "z"] {
+            std::fs::write(to(kind).join(name), "there").unwrap();
+        }
+    };
+    let mirror = |mut command: Command, flag: &str, ends: [OsString; 2]| {
+        run(command.args(["-r", "--delete", flag]).args(ends))
+    };
+    for flag in ["-F", "-FF"] {
+        for kind in ["local", "push", "pull"] {
+            there(kind);
+            let local = || {
+                let mut command = longhaul();
+                command.arg("cp");
+                command
+            };
+            let (command, ends) = match kind {
+                "local" => (local(), [slashed(&data), slashed(&to(kind))]),
+                "push" => (daemon.command("cp"), [slashed(&data), daemon.url("push/")]),
+                _ => (
+                    daemon.command("cp"),
+                    [daemon.url("data/"), slashed(&to(kind))],
+                ),
+            };
+            mirror(command, flag, ends).expect(0);
+            let found: Vec<String> = files(&to(kind));
+            let found: Vec<&str> = found.iter().map(String::as_str).collect();
+            let found: Vec<&str> = found
+                .into_iter()
+                .filter(|name| !name.starts_with('.'))
+                .collect();
+            assert_eq!(found, ["x", "y"], "{flag} {kind}");
+            std::fs::remove_dir_all(to(kind)).unwrap();
+        }
+    }
+    // A daemon follows no link out of its root.
+    let closed = Daemon::start(&data);
+    let mut command = closed.command("cp");
+    command
+        .args(["-r", "-F"])
+        .arg(closed.url("/"))
+        .arg(to("out"));
+    run(&mut command)
+        .expect(2)
+        .says(&["outside of what the daemon serves"]);
+    assert!(!to("out").join("x").exists());
+    // As for rsync, no file is no rules.
+    let place = linked("nowhere");
+    let to = place.path().join("to");
+    let mut command = longhaul();
+    command
+        .args(["cp", "-r", "-FF"])
+        .arg(slashed(&place.path().join("data")))
+        .arg(&to);
+    run(&mut command).expect(0);
+    assert_eq!(files(&to), ["in/x", "x", "y"]);
+}
+
+#[test]
+fn rules_of_directories_end_with_a_nul_where_that_is_asked_for() {
+    let place = place();
+    let data = place.path().join("data");
+    std::fs::write(data.join("src/.zeros"), "- a.o\0- /deep\0").unwrap();
+    let daemon = Daemon::start(place.path());
+    let to = |kind: &str| place.path().join(kind);
+    let flags = ["-r", "-0", "-f", ":e .zeros", "--exclude=.*"];
+    let mut local = longhaul();
+    run(local
+        .arg("cp")
+        .args(flags)
+        .arg(slashed(&data))
+        .arg(to("local")))
+    .expect(0);
+    let mut pull = daemon.command("cp");
+    run(pull.args(flags).arg(daemon.url("data/")).arg(to("pull"))).expect(0);
+    let expected = ["a.c", "a.o", "build/x.c", "src/keep.o"];
+    assert_eq!(files(&to("local")), expected);
+    assert_eq!(files(&to("pull")), expected);
+}

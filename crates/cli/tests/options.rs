@@ -717,10 +717,12 @@ fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
         let before = state(&landed);
         let differing = dry(&["--json"]).expect(0);
         let expected = [
+            ("data", "attributes"),
             ("data/dangling", "changed"),
             ("data/empty", "new"),
             ("data/empty/inner", "new"),
             ("data/large", "changed"),
+            ("data/many", "attributes"),
             ("data/many/007", "new"),
         ];
         let expected = expected.map(|(path, change)| (path.as_bytes().to_vec(), change.to_owned()));
@@ -731,8 +733,14 @@ fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
             .lines()
             .collect();
         lines.sort_unstable();
-        assert_eq!(lines[..2], ["changed data/dangling", "changed data/large"]);
-        assert_eq!(lines.len(), 5, "{named:?}");
+        let first = [
+            "attributes data",
+            "attributes data/many",
+            "changed data/dangling",
+            "changed data/large",
+        ];
+        assert_eq!(lines[..4], first);
+        assert_eq!(lines.len(), 7, "{named:?}");
         assert_eq!(state(&landed), before, "{to}");
 
         // What a copy could not do is a failure here too.

@@ -14,9 +14,10 @@
 //! - `filter` puts a command between what comes and what gets a file's name;
 //! - `commands` runs a command for each file that is committed;
 //! - [`backup`] keeps what is replaced or deleted, where somebody asked for it;
+//! - `replacing` lets entries take the place of what is of another kind, in a copy that deletes;
 //! - `deletion` removes what the source does not have, once everything is copied;
-//! - [`compare`] says what is there already, `contents` reads whether that is the same, and `mend`
-//!   corrects its mode and attributes.
+//! - [`compare`] says what is there already, `foreseeing` what a copy would change of that,
+//!   `contents` reads whether that is the same, and `mend` corrects its mode and attributes.
 
 mod announced;
 pub mod asked;
@@ -29,6 +30,7 @@ mod deletion;
 mod extras;
 mod filter;
 pub mod folders;
+mod foreseeing;
 pub mod keeper;
 pub mod keeping;
 pub mod landing;
@@ -37,6 +39,7 @@ mod mend;
 mod open;
 pub mod parts;
 mod probes;
+mod replacing;
 mod staging;
 mod standing;
 pub mod stream;
@@ -83,6 +86,7 @@ use folders::Folders;
 use landing::Destination;
 use parts::Parts;
 use probes::Probes;
+use replacing::Replacements;
 use staging::Staging;
 use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
 
@@ -99,6 +103,9 @@ pub struct ReceiveSide {
     pub(crate) extras: Extras,
     pub(crate) deletions: Deletions,
     probes: Probes,
+    pub(crate) replacements: Replacements,
+    /// Held while something makes way for a directory.
+    pub(crate) clearing: Mutex<()>,
     pub(crate) parts: Parts,
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
@@ -153,6 +160,8 @@ impl ReceiveSide {
             extras: Extras::default(),
             deletions: Deletions::default(),
             probes: Probes::default(),
+            replacements: Replacements::default(),
+            clearing: Mutex::default(),
             parts: Parts::default(),
             announced: links.then(Mutex::default),
             destination,

@@ -94,6 +94,11 @@ pub struct NamesOf {
     #[n(4)]
     #[cbor(default)]
     pub rules: Vec<Option<ByteVec>>,
+    /// Where the last names are: it is a source that was named, and holds nothing. If the
+    /// destination has something in its place, nothing is deleted anywhere.
+    #[n(5)]
+    #[cbor(default)]
+    pub is_empty_source: bool,
 }
 
 /// Checks that names come as they should: whole directories, one after the other, each in order.
@@ -156,6 +161,7 @@ mod tests {
                 .map(|name| name.as_bytes().to_vec().into())
                 .collect(),
             rules: Vec::new(),
+            is_empty_source: false,
         }
     }
 

@@ -65,6 +65,12 @@ pub enum RuleError {
     /// A modifier that is not here.
     #[error("longhaul does not have the modifier {0:?}: {1}")]
     Absent(char, &'static str),
+    /// Both the rule and the rule that names its file name ends.
+    #[error(
+        "it says whether it is for the source or the destination, and so does the rule that \
+         names its file: leave one of them out"
+    )]
+    NamedTwice,
     /// The name of a per-directory file has a slash.
     #[error(
         "a per-directory file is looked for in each directory by its name: write it without a slash"

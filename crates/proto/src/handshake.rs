@@ -742,7 +742,7 @@ impl Request {
             .and_then(|deletion| deletion.parse().ok());
         let files = rules.as_ref().map_or(&[][..], Rules::per_directory);
         let foresees = self.operation != Operation::Copy && !files.is_empty();
-        foresees || files.iter().any(|file| file.excludes_itself)
+        foresees || files.iter().any(|file| file.is_excluded)
     }
 
     fn is_filtered_verify(&self) -> bool {

@@ -30,8 +30,8 @@ pub struct FilterOptions {
     #[arg(short, long, value_name = "RULE", help_heading = HEADING, allow_hyphen_values = true)]
     pub filter: Vec<OsString>,
     /// Read rules from .rsync-filter in each directory; twice: do not copy those files.
-    #[arg(short = 'F', action = ArgAction::Count, help_heading = HEADING)]
-    pub rsync_filter: u8,
+    #[arg(short = 'F', action = ArgAction::Append, num_args = 0, default_missing_value = "true", help_heading = HEADING)]
+    pub rsync_filter: Vec<bool>,
     /// Leave out what .gitignore says in each directory, as git does.
     #[arg(long, help_heading = HEADING)]
     pub gitignore: bool,
@@ -115,17 +115,17 @@ fn in_order(options: &FilterOptions, matches: &ArgMatches) -> Vec<StatedRule> {
     let include_from = |file| StatedRule::From(Action::Include, file);
     add("exclude_from", &options.exclude_from, exclude_from);
     add("include_from", &options.include_from, include_from);
-    let flag = |id: &str, rule: &str| {
-        let place = matches.index_of(id).unwrap_or(usize::MAX);
-        (place, StatedRule::Rule(rule.as_bytes().to_vec()))
-    };
-    match options.rsync_filter {
-        0 => (),
-        1 => all.push(flag("rsync_filter", ": .rsync-filter")),
-        _ => all.push(flag("rsync_filter", ":e .rsync-filter")),
-    }
+    let flag = |rule: &str| StatedRule::Rule(rule.as_bytes().to_vec());
+    let places = |id: &str| matches.indices_of(id).into_iter().flatten();
+    // As in rsync, the second `-F` excludes the files, by a rule at its own place.
+    let rules = [": .rsync-filter", "- .rsync-filter"];
+    all.extend(places("rsync_filter").zip(rules.map(flag)));
     if options.gitignore {
-        all.push(flag("gitignore", ":g .gitignore"));
+        all.extend(
+            places("gitignore")
+                .take(1)
+                .map(|place| (place, flag(":g .gitignore"))),
+        );
     }
     all.sort_by_key(|(place, _)| *place);
     all.into_iter().map(|(_, given)| given).collect()
@@ -214,6 +214,11 @@ mod tests {
         ];
         assert_eq!(rules, expected);
         let twice = parsed(&["-FF"]).rules().unwrap();
-        assert_eq!(twice, [b":e .rsync-filter"]);
+        assert_eq!(twice, [b": .rsync-filter", b"- .rsync-filter"]);
+        let apart = parsed(&["-F", "--include=a", "-F"]).rules().unwrap();
+        let expected = [": .rsync-filter", "+ a", "- .rsync-filter"].map(str::as_bytes);
+        assert_eq!(apart, expected);
+        let zeros = parsed(&["-0", "-F"]).rules().unwrap();
+        assert_eq!(zeros, [b":0 .rsync-filter"]);
     }
 }

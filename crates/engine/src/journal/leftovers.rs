@@ -120,7 +120,7 @@ fn look_at(
         StagingName::Journal(key) | StagingName::Part(key, _) => enter(directory, key)?,
         StagingName::Temporary(_) => {
             let status = directory.status_of(&name)?;
-            if status.kind == FileKind::Symlink {
+            if status.kind != FileKind::File {
                 return Ok(unlocked(name, &status));
             }
             None
@@ -149,7 +149,8 @@ fn look_at(
     })
 }
 
-/// A link on its way to its name. It cannot be opened, and so not be locked.
+/// A link on its way to its name, or the empty directory whose name an entry took. Neither can be
+/// locked.
 fn unlocked(name: Box<[u8]>, status: &Status) -> Leftover {
     Leftover {
         name,
@@ -290,8 +291,12 @@ impl Expiry<'_> {
 
     fn temporary(&mut self, name: &[u8]) -> io::Result<()> {
         match if_there(self.directory.status_of(name))? {
-            Some(status) if status.kind == FileKind::Symlink => match self.is_old(status.changed) {
-                true => self.remove(name, status.size),
+            Some(status) if status.kind != FileKind::File => match self.is_old(status.changed) {
+                true => {
+                    remove_temporary(self.directory, name)?;
+                    (self.report)(name, Ok(status.size));
+                    Ok(())
+                }
                 false => Ok(()),
             },
             _ => self.file(name),
@@ -324,6 +329,16 @@ impl Expiry<'_> {
         remove_if_there(self.directory, name)?;
         (self.report)(name, Ok(size));
         Ok(())
+    }
+}
+
+/// Removes a temporary name of any kind. A directory that holds something stays.
+fn remove_temporary(directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
+    match if_there(directory.status_of(name))? {
+        Some(status) if status.kind == FileKind::Directory => {
+            if_there(directory.remove_directory(name)).map(drop)
+        }
+        _ => remove_if_there(directory, name),
     }
 }
 
@@ -368,7 +383,7 @@ pub fn sweep(
                 let _ = sweep_part(directory, key, number);
             }
             Some(StagingName::Temporary(session)) if is_former(session) => {
-                let _ = remove_if_there(directory, &listed.name);
+                let _ = remove_temporary(directory, &listed.name);
             }
             Some(StagingName::Temporary(_)) | None => (),
         }

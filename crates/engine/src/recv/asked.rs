@@ -275,6 +275,7 @@ mod tests {
                 ends: true,
                 names: Vec::new(),
                 rules: Vec::new(),
+                is_empty_source: false,
             }])
         };
         let contents = || asked(true, &["/data/"]);

@@ -22,11 +22,12 @@ use super::filter::Unfiltered;
 use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
+use super::replacing::{Way, is_obstructed};
 use crate::failure::failure_of;
 use crate::file_data::digest_of;
 use crate::flows::Flow;
 use crate::journal::digests::FileState;
-use crate::journal::{JournalError, expire};
+use crate::journal::{JournalError, expire, temporary};
 use crate::looks::each;
 use crate::queue::lock;
 use crate::session::{Machine, Transfer};
@@ -61,6 +62,8 @@ pub(super) enum Folded {
     Done,
     /// It was there.
     There,
+    /// Something else has its name, and stays on purpose.
+    Left(Held),
 }
 
 /// The failure of comparing what is at `shown` with the source's directory.
@@ -213,6 +216,7 @@ impl Transfer {
             }
             StorageJob::Finish => {
                 side.discarding.wait();
+                self.give_up_replacements(side);
                 self.finish_session(side);
             }
         }
@@ -265,6 +269,7 @@ impl Transfer {
         }
         self.tell_receiver(|receiver| match result {
             Ok(Folded::There) => receiver.handle_directory_there(entry),
+            Ok(Folded::Left(held)) => receiver.handle_directory_left(entry, held),
             Ok(Folded::Done) => receiver.handle_directory_finished(entry, Ok(())),
             Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
         });
@@ -320,11 +325,17 @@ impl Transfer {
         let mut kept = side.keep_replaced(&[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
         let kept = kept.as_ref();
+        // It takes the place of a directory later.
+        let waits = side.replacements.awaits(&path);
+        let number = waits.then(|| side.temporaries.fetch_add(1, Ordering::Relaxed));
+        let session = side.destination.owner.session_number();
+        let between = number.map(|number| temporary(session, number));
+        let name = between.as_deref().unwrap_or(path.name());
         self.await_commands(side, &[(&path, entry)])
             .map_err(failed)?;
         let committed = side.destination.while_owned(|| {
             let moved = side.make_way(directory, (path.name(), kept))?;
-            let committed = finalised.commit(path.name());
+            let committed = finalised.commit(name);
             if let (Err(_), true, Some(kept)) = (&committed, moved, kept) {
                 side.move_back(directory, (path.name(), kept));
             }
@@ -345,6 +356,10 @@ impl Transfer {
         synced.map_err(|error| failure_of("make durable", &shown, &error))?;
         if let (Some(digest), Ok(status)) = (digest, partial.file().status()) {
             side.destination.keep_digest(&path, entry, status, digest);
+        }
+        if waits {
+            let new = (entry, &part.folder, name);
+            side.replacements.wait(&path, new, Some(partial.file()));
         }
         let finished = committed.finish();
         finished.map_err(|error| failure_of("remove its journal", &shown, &error))
@@ -486,7 +501,14 @@ impl Transfer {
             };
         }
         let failed = |error| failure_of("finish the directory", &shown, &error);
-        let folder = side.folders.make(Some(&path)).map_err(failed)?;
+        let mut made = side.folders.make(Some(&path));
+        if made.as_ref().is_err_and(is_obstructed) && self.replaces_kinds() {
+            if let Way::Left(held) = self.clear_way(side, &path)? {
+                return Ok(Folded::Left(held));
+            }
+            made = side.folders.make(Some(&path));
+        }
+        let folder = made.map_err(failed)?;
         let directory = folder.directory();
         if side.destination.sweep(&**directory, true) {
             // Another source may have a directory of this name too, and need what is there.
@@ -694,6 +716,17 @@ fn rename_all(
 
 /// Gives one its name, for which what is there may have to make way.
 fn rename_over(side: &ReceiveSide, staged: &Staged, kept: Option<&Kept>) -> Result<(), Failure> {
+    if side.replacements.awaits(&staged.file.name) {
+        let StagedFile {
+            folder,
+            temporary,
+            name,
+            file,
+        } = &staged.file;
+        let new = (&staged.entry, folder, &**temporary);
+        side.replacements.wait(name, new, file.as_ref());
+        return Ok(());
+    }
     let directory = &**staged.file.folder.directory();
     let name = staged.file.name.name();
     let moved = side.make_way(directory, (name, kept));

@@ -17,6 +17,7 @@ use super::commit::missing;
 use super::contents::ToRead;
 use super::folders::Folder;
 use super::keeper::Doing;
+use super::replacing::{Way, is_obstructed};
 use super::write::differs;
 use crate::failure::failure_of;
 use crate::flows::Flow;
@@ -120,36 +121,6 @@ impl Transfer {
         })
     }
 
-    /// A directory was listed to its end.
-    fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
-        if self.settings.operation == Operation::Verify {
-            let result = self.finish_directory(side, &entry).map(drop);
-            self.tell_receiver(|r| match result {
-                Ok(()) if self.settings.tells_there => r.handle_directory_there(entry),
-                result => r.handle_directory_finished(entry, result),
-            });
-            return;
-        }
-        let path = side.destination.path_of(&entry.path);
-        let existing = self.settings.criteria.existing;
-        let planned = match side.folders.find(Some(&path)) {
-            Ok(folder) => Ok(self.planned_directory(side, &folder, &entry)),
-            Err(error) if existing && error.kind() == io::ErrorKind::NotFound => {
-                self.tell_receiver(|r| r.handle_directory_left(entry, Held::Missing));
-                return;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
-            Err(error) => {
-                let shown = entry.path.to_string();
-                Err(failure_of("look into the directory", &shown, &error))
-            }
-        };
-        self.tell_receiver(|receiver| match planned {
-            Ok(change) => receiver.handle_directory_planned(entry, change),
-            Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
-        });
-    }
-
     fn compare(&self, side: &ReceiveSide, entry: &Entry) -> Compared {
         if let Some(failure) = side.destination.refuses(entry) {
             return Compared::Refused(failure);
@@ -166,6 +137,13 @@ impl Transfer {
         let folder = match found {
             Ok(folder) => folder,
             Err(error) if self.is_absent(&error) => return self.absent(&shown),
+            Err(error) if is_obstructed(&error) && self.replaces_kinds() => {
+                return match above.map_or(Ok(Way::Free), |above| self.clear_way(side, &above)) {
+                    Ok(Way::Free) => self.absent(&shown),
+                    Ok(Way::Left(held)) => Compared::Left(held),
+                    Err(failure) => Compared::Refused(failure),
+                };
+            }
             Err(error) => {
                 return Compared::Refused(failure_of("look into its directory", &shown, &error));
             }
@@ -188,11 +166,12 @@ impl Transfer {
         match status {
             Some(_) if self.settings.criteria.ignore_existing => Compared::Left(Held::Exists),
             Some(status) if status.kind == FileKind::Directory => {
-                let text = format!("{shown}: there is a directory of that name; move it away");
-                Compared::Refused(Failure::new(FailureKind::Conflict, text))
+                self.compare_with_directory(side, entry, &folder)
             }
             Some(status)
-                if status.kind == FileKind::Special && !may_replace_special(side, entry) =>
+                if status.kind == FileKind::Special
+                    && !self.replaces_kinds()
+                    && !may_replace_special(side, entry) =>
             {
                 let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
@@ -300,55 +279,6 @@ impl Transfer {
             Operation::Copy => self.compare_part(side, entry, folder),
             Operation::DryRun => Compared::Planned(Change::Changed),
             Operation::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
-        }
-    }
-
-    /// The same of a directory.
-    fn planned_directory(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        entry: &Entry,
-    ) -> Option<Change> {
-        let (destination, directory) = (&side.destination, folder.directory());
-        if destination.keeper.keeping().is_usual() {
-            return None;
-        }
-        if destination.hides_attributes() {
-            return Some(Change::Attributes);
-        }
-        let status = directory.status().ok()?;
-        let notices = Notices::default();
-        let doing = (status.owner, Doing::Look, &notices);
-        let looked = destination.dress_noting(directory.inode().as_deref(), entry, doing);
-        let leaves_modes = destination.keeper.keeping().leaves_modes;
-        let mode = destination.mode_noting(entry, status.owner, (None, &notices));
-        let same = leaves_modes || mode == status.mode;
-        let same = same && looked.is_ok_and(|looked| !looked.changed);
-        (!same).then_some(Change::Attributes)
-    }
-
-    /// In a dry run of a copy that keeps more than usual: whether what is there lacks some of it.
-    fn planned(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        entry: &Entry,
-        status: &Status,
-    ) -> Compared {
-        let destination = &side.destination;
-        if self.settings.operation != Operation::DryRun || destination.keeper.keeping().is_usual() {
-            return Compared::Same(None);
-        }
-        if destination.hides_attributes() {
-            return Compared::Planned(Change::Attributes);
-        }
-        // What is not kept is noted by the copy.
-        let looked = look(side, folder, entry, status);
-        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
-        match same_mode && looked.dresses.is_ok_and(|dresses| !dresses) {
-            true => Compared::Same(None),
-            false => Compared::Planned(Change::Attributes),
         }
     }
 
@@ -492,7 +422,12 @@ impl Transfer {
     }
 
     /// Whether an earlier attempt left a part of it.
-    fn compare_part(&self, side: &ReceiveSide, entry: &Entry, folder: &Arc<Folder>) -> Compared {
+    pub(super) fn compare_part(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        folder: &Arc<Folder>,
+    ) -> Compared {
         if !matches!(entry.kind, EntryKind::File { .. }) {
             return Compared::Send;
         }
@@ -505,17 +440,17 @@ impl Transfer {
 }
 
 /// What a look at something that is there found.
-struct Looked {
+pub(super) struct Looked {
     /// What it does not keep.
     notices: Notices,
     /// Whether its owner, lists or attributes would change.
-    dresses: io::Result<bool>,
+    pub dresses: io::Result<bool>,
     /// The mode that it should have.
-    mode: u32,
+    pub mode: u32,
 }
 
 /// Looks at what is there, and changes nothing.
-fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
+pub(super) fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
     let destination = &side.destination;
     let path = destination.path_of(&entry.path);
     let notices = Notices::default();

@@ -140,7 +140,7 @@ impl Transfer {
             };
         }
         if !self.copies() {
-            return Compared::Same(None);
+            return self.planned(side, &folder, entry, &status);
         }
         if !self.mend(side, &folder, (entry, &status), &*file) {
             return Compared::Send;

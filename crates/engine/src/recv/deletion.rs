@@ -10,9 +10,11 @@
 //! - What changed since it was listed stays.
 
 mod carry;
+mod inner;
 mod plan;
 mod protection;
 mod record;
+mod replaced;
 
 use std::sync::Mutex;
 
@@ -60,9 +62,14 @@ impl Transfer {
                 let planned = match (failure, before) {
                     (Some(failure), _) if self.names_only() => Err(as_unnamed(failure)),
                     (Some(failure), _) => Err(as_undeleted(failure)),
-                    (None, State::Planning(plan)) => plan.finish(self.deletion_maximum()),
+                    (None, State::Planning(plan)) => {
+                        plan.finish((self, side), self.deletion_maximum())
+                    }
                     // Nothing in the source is a directory.
-                    (None, _) => Plan::new(Default::default()).finish(None),
+                    (None, _) => match self.begin_plan(side) {
+                        State::Planning(plan) => plan.finish((self, side), self.deletion_maximum()),
+                        _ => Plan::new(Default::default()).finish((self, side), None),
+                    },
                 };
                 let result = planned.map(|carry| *state = State::Carrying(Box::new(carry)));
                 drop(state);
@@ -88,8 +95,9 @@ impl Transfer {
         }
         let asked = self.settings.deletion.as_deref();
         // What stays as it is does not become what the source has.
-        let foresees = !self.copies() && self.settings.criteria.is_usual();
-        let protection = asked.map(|asked| Protection::new(asked, foresees));
+        let are_copied = self.settings.criteria.is_usual();
+        let foresees = !self.copies() && are_copied;
+        let protection = asked.map(|asked| Protection::new(asked, (foresees, are_copied)));
         match protection {
             Some(Ok(protection)) => State::Planning(Box::new(Plan::new(protection))),
             // Its rules were read before the session began.

@@ -246,7 +246,7 @@ impl Folders {
 
     /// One that is not remembered counts as one that was there. Where modes are left alone it
     /// keeps the mode that it has, which lets nobody else in.
-    fn note_made(&self, path: &TreePath) {
+    pub(super) fn note_made(&self, path: &TreePath) {
         if let Some(made) = &self.made {
             let mut made = lock(made);
             if made.len() < MOST_MADE {

@@ -25,7 +25,8 @@ pub(super) fn make(
 ) -> io::Result<()> {
     let target = side.destination.path_of(target);
     let above = side.folders.find_in_copy(target.parent().as_ref())?;
-    above.directory().link(target.name(), directory, name)
+    let first = side.replacements.name_now(&target);
+    above.directory().link(&first, directory, name)
 }
 
 /// Whether two paths beneath the anchor name one inode.

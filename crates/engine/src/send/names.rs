@@ -13,7 +13,7 @@ use minicbor::bytes::ByteVec;
 
 use super::Sending;
 use super::mounted::{Mounted, Now};
-use super::select::{Place, Selected, text_of};
+use super::select::{Place, Selected, text_at};
 use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::session::{Machine, Transfer};
@@ -197,7 +197,9 @@ impl Naming<'_> {
         device: Option<u64>,
     ) -> Result<Level, Stopped> {
         self.check_mounted(directory, path.as_ref())?;
-        let place = self.selected.enter(above, directory, path.as_ref());
+        let place = self
+            .selected
+            .enter(above, (self.source, directory), path.as_ref());
         let place = place.map_err(|error| self.undeleted(&error.to_string()))?;
         if place.names().is_some() && self.is_comparison() {
             // Nobody knows what else is too much.
@@ -253,15 +255,7 @@ impl Naming<'_> {
             }
             self.add(path.as_ref(), name)?;
         }
-        if is_empty && depth == 0 && !self.is_comparison() {
-            let source = &self.source.shown;
-            let text = format!(
-                "{source}: is empty, so nothing was deleted at the destination: if that is meant, \
-                 remove what is there yourself"
-            );
-            return Err(Failure::new(FailureKind::Other, text).into());
-        }
-        self.end();
+        self.end(is_empty && depth == 0 && !self.is_comparison());
         let inner = inner.finish().map_err(|error| failed(&error))?;
         Ok(Level { path, place, inner })
     }
@@ -314,10 +308,10 @@ impl Naming<'_> {
         let mut told = Vec::new();
         for file in self.selected.per_directory() {
             let whole = join(path, &file.name);
-            let is_told = file.excludes_itself
+            let is_told = file.is_excluded
                 || whole.is_ok_and(|whole| !self.selected.excludes(place, whole.as_bytes(), false));
             let text = match is_told {
-                true => text_of(directory, &file.name),
+                true => text_at((self.source, path), directory, &file.name),
                 false => Ok(None),
             };
             let text = text.map_err(|error| self.failed("read the filters in", path, &error))?;
@@ -340,6 +334,7 @@ impl Naming<'_> {
             ends: false,
             names: Vec::new(),
             rules,
+            is_empty_source: false,
         });
         self.count += 1;
         self.bytes += path.map_or(0, |path| path.as_bytes().len());
@@ -365,9 +360,10 @@ impl Naming<'_> {
         self.count >= MAXIMUM_NAMES || self.bytes >= MAXIMUM_NAMES_BYTES
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, is_empty_source: bool) {
         if let Some(last) = self.batch.last_mut() {
             last.ends = true;
+            last.is_empty_source = is_empty_source;
         }
     }
 

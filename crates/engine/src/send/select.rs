@@ -11,6 +11,8 @@ use longhaul_proto::filter::{
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
 
+use super::source::Source;
+use crate::storage::following::LinkError;
 use crate::storage::{DataMode, Directory, FileKind, Special, Status};
 
 /// A selection, read.
@@ -118,16 +120,17 @@ impl Selected {
     pub(super) fn enter(
         &self,
         above: Option<&Place>,
-        directory: &dyn Directory,
+        (source, directory): (&Source, &dyn Directory),
         path: Option<&TreePath>,
     ) -> Result<Place, PlaceError> {
+        let there = path;
         let path = path.map_or(&b""[..], TreePath::as_bytes);
-        let source = Place::default();
+        let top = Place::default();
         let files = self.rules.per_directory().iter();
-        let files = files.map(|file| text_of(directory, &file.name));
+        let files = files.map(|file| text_at((source, there), directory, &file.name));
         let files = files.collect::<io::Result<Vec<_>>>();
         let files = files.map_err(PlaceError::Io)?;
-        let outer = &above.unwrap_or(&source).force;
+        let outer = &above.unwrap_or(&top).force;
         let force = outer.enter(&self.rules, path, &files);
         let listed = match above.map(|above| &above.listed) {
             None => self.files.clone(),
@@ -218,6 +221,29 @@ fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
 
+/// The text of a per-directory file of a source. One that is a link is followed as far as this end
+/// may read.
+pub(super) fn text_at(
+    (source, path): (&Source, Option<&TreePath>),
+    directory: &dyn Directory,
+    name: &[u8],
+) -> io::Result<Option<Vec<u8>>> {
+    let text = text_of(directory, name);
+    if text.is_ok() || !is_link(directory, name) {
+        return text;
+    }
+    match source.open_following(path)? {
+        Some(following) => text_of(&*following, name),
+        None => text,
+    }
+}
+
+/// Whether a name is a link.
+pub(crate) fn is_link(directory: &dyn Directory, name: &[u8]) -> bool {
+    let status = directory.status_of(name);
+    status.is_ok_and(|status| status.kind == FileKind::Symlink)
+}
+
 /// The text of a per-directory file, as far as it may be long and a byte more; `None` if there is
 /// no such file.
 pub(crate) fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
@@ -230,6 +256,11 @@ pub(crate) fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Opti
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         // A directory, device, socket or FIFO.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+        // A link that was followed, to a directory or to nothing.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(None),
+        Err(error) if matches!(LinkError::within(&error), Some(LinkError::Dangling(_))) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);

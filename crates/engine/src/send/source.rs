@@ -178,6 +178,29 @@ impl Source {
         }
     }
 
+    /// The directory at a path of the copy, with links in it followed as far as this end may read;
+    /// `None` if how it was named is not known.
+    pub(super) fn open_following(
+        &self,
+        path: Option<&TreePath>,
+    ) -> io::Result<Option<Arc<dyn Directory>>> {
+        let Some(named) = &self.directory.named else {
+            return Ok(None);
+        };
+        let inner = path.and_then(|path| self.inner_path(path)).flatten();
+        let inner = inner.as_ref().map_or(&b""[..], TreePath::as_bytes);
+        let whole = [&*named.path, b"/", inner].concat();
+        let names = whole.split(|byte| *byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
+        let begin: &[u8] = match named.path.first() {
+            Some(b'/') => b"/",
+            _ if names.is_empty() => b".",
+            _ => b"",
+        };
+        let whole = [begin, &names.join(&b'/')].concat();
+        open_named(&*named.root, &whole, true).map(Some)
+    }
+
     /// The name that it has in the anchor; `None` if it fills that.
     pub(super) fn landing(&self) -> Option<&[u8]> {
         match &self.what {

@@ -436,7 +436,8 @@ impl Walk<'_> {
         let (outside, left_out) = outside.unzip();
         let path = entry.as_ref().map(|entry| entry.path.clone()).or(outside);
         let above = levels.last().map(|level| &level.place);
-        let place = match self.selected.enter(above, &*directory, path.as_ref()) {
+        let of = (self.source, &*directory);
+        let place = match self.selected.enter(above, of, path.as_ref()) {
             Ok(place) => place,
             Err(error) => return self.report_unfiltered(entry, path, &error),
         };

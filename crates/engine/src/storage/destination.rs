@@ -268,6 +268,10 @@ impl Directory for DestinationDirectory {
         }
     }
 
+    fn exchange(&self, one: &[u8], other: &[u8]) -> io::Result<()> {
+        self.permitting(|| self.inner.exchange(one, other))
+    }
+
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {
         self.permitting(|| self.inner.remove_file(name))
     }

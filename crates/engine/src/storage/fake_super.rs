@@ -183,6 +183,10 @@ impl Directory for FakeDirectory {
         self.0.rename_new(from, inner_of(target), to)
     }
 
+    fn exchange(&self, one: &[u8], other: &[u8]) -> io::Result<()> {
+        self.0.exchange(one, other)
+    }
+
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {
         self.0.remove_file(name)
     }

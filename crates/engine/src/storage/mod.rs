@@ -426,6 +426,17 @@ pub trait Directory: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Exchanges what two names in this directory have, in one step.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the file system has no such call; otherwise as `renameat2` with
+    /// `RENAME_EXCHANGE`.
+    fn exchange(&self, one: &[u8], other: &[u8]) -> io::Result<()> {
+        let _ = (one, other);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes a file or link.
     ///
     /// # Errors

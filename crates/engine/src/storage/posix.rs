@@ -306,6 +306,20 @@ impl Directory for PosixDirectory {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn exchange(&self, one: &[u8], other: &[u8]) -> io::Result<()> {
+        use rustix::fs::{RenameFlags, renameat_with};
+        check_name(one)?;
+        check_name(other)?;
+        let here = &self.descriptor;
+        match retry_on_intr(|| renameat_with(here, one, here, other, RenameFlags::EXCHANGE)) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            exchanged => Ok(exchanged?),
+        }
+    }
+
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {
         self.remove(name, AtFlags::empty())
     }

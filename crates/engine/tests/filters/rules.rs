@@ -138,6 +138,9 @@ fn matching(chance: &mut Random) -> String {
             "H ",
             "show ",
             "-,p ",
+            "-sr ",
+            "-s ",
+            "+r ",
         ],
     );
     format!("{prefix}{}", any(chance))
@@ -163,15 +166,27 @@ pub fn random_file(number: usize, chance: &mut Random) -> Vec<u8> {
 pub fn random(_: &Tree, chance: &mut Random) -> Vec<Given> {
     let rule = |chance: &mut Random| match chance.below(20) {
         0 => {
-            let modifiers = one_of(chance, &["", "n", "e", "ne", "p"]);
+            let modifiers = one_of(
+                chance,
+                &["", "n", "e", "ne", "p", "s", "r", "sr", "sn", "w"],
+            );
             Given::Filter(format!(":{modifiers} {}", FILES[0]))
         }
         1 => {
-            let modifiers = one_of(chance, &["-", "+", "n-", "+e", "C"]);
+            let modifiers = one_of(
+                chance,
+                &["-", "+", "n-", "+e", "C", "-w", "+w", "-s", "sC", "n-r"],
+            );
             Given::Filter(format!("dir-merge,{modifiers} {}", FILES[1]))
         }
-        2 => Given::Filter(". merged0".to_owned()),
-        3 => Given::Filter(format!("merge,{} merged1", one_of(chance, &["-", "+"]))),
+        2 => {
+            let modifiers = one_of(chance, &["", "", "s", "r", "sr", "w"]);
+            Given::Filter(format!(".{modifiers} merged0"))
+        }
+        3 => {
+            let modifiers = one_of(chance, &["-", "+", "-w", "C", "+s", "-r"]);
+            Given::Filter(format!("merge,{modifiers} merged1"))
+        }
         4 => Given::From(Action::Exclude, 1),
         5 => Given::From(Action::Include, 1),
         6 if chance.below(3) == 0 => Given::Filter("!".to_owned()),

@@ -59,7 +59,7 @@ impl Gathered {
         let bad = |cause| GatherError::Rule(BadRule::new(rule, cause));
         match read(rule).map_err(bad)? {
             Written::Merge(name, reading) => self.merge((name, reading), ends, file, 0),
-            written => self.add(written).map_err(bad),
+            written => self.add(written, ends).map_err(bad),
         }
     }
 
@@ -69,7 +69,7 @@ impl Gathered {
     ///
     /// [`BadRule`].
     pub fn pattern(&mut self, action: Action, pattern: &[u8]) -> Result<(), BadRule> {
-        self.add(read_old(pattern, action))
+        self.add(read_old(pattern, action), Ends::Lines)
             .map_err(|cause| BadRule::new(pattern, cause))
     }
 
@@ -85,7 +85,7 @@ impl Gathered {
         ends: Ends,
         file: Read<'_, E>,
     ) -> Result<(), GatherError<E>> {
-        self.merge((name, Reading::Old(action)), ends, file, 0)
+        self.merge((name, Reading::old(action)), ends, file, 0)
     }
 
     fn merge<E: std::fmt::Display>(
@@ -113,14 +113,14 @@ impl Gathered {
                     self.merge((name, reading), ends, file, depth + 1)?;
                 }
                 written => self
-                    .add(written)
+                    .add(written, ends)
                     .map_err(|cause| bad(BadRule::new(line, cause)))?,
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, written: Written<'_>) -> Result<(), RuleError> {
+    fn add(&mut self, written: Written<'_>, ends: Ends) -> Result<(), RuleError> {
         let rule = match written {
             Written::Clear => {
                 self.rules.clear();
@@ -131,7 +131,10 @@ impl Gathered {
                 return Err(RuleError::Long);
             }
             Written::Match(written) => written.written(),
-            Written::PerDirectory(file) => file.written(),
+            Written::PerDirectory(mut file) => {
+                file.zeros |= ends == Ends::Zeros;
+                file.written()
+            }
             Written::Merge(..) => return Err(RuleError::Nested),
         };
         if self.rules.len() == MAXIMUM_RULES {

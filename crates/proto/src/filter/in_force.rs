@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::lines::{self, Ends};
 use super::pattern::Pattern;
-use super::syntax::{Action, End, Ends as Sides, Match, PerDirectory, Reading, Written, read};
+use super::syntax::{Action, End, Ends as Sides, Form, Match, PerDirectory, Written, read};
 use super::{BadRule, MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, MAXIMUM_RULES_BYTES, RuleError};
 
 /// The rules of a copy, in their order.
@@ -70,6 +70,15 @@ impl Rule {
     }
 }
 
+impl PerDirectory {
+    fn line_ends(&self) -> Ends {
+        match self.zeros {
+            true => Ends::Zeros,
+            false => Ends::Lines,
+        }
+    }
+}
+
 impl Rules {
     /// Of rules as [`super::Gathered`] has them, which name no file but per-directory ones.
     ///
@@ -89,6 +98,7 @@ impl Rules {
         match read(rule)? {
             Written::Match(written) => {
                 self.size.add(written.pattern)?;
+                self.note_excluded(written);
                 self.items.push(Item::Rule(Rule::new(written, 0)?));
             }
             Written::Clear => *self = Rules::default(),
@@ -99,7 +109,7 @@ impl Rules {
                     let itself = Match {
                         action: Action::Exclude,
                         negated: false,
-                        ends: Sides::Both,
+                        ends: Sides::Unnamed,
                         pattern: &file.name,
                     };
                     self.items.push(Item::Rule(Rule::new(itself, 0)?));
@@ -118,6 +128,17 @@ impl Rules {
             }
         }
         Ok(())
+    }
+
+    /// `: NAME` and a later `- NAME` mean what `-FF` means: the files are read and not copied.
+    fn note_excluded(&mut self, written: Match<'_>) {
+        if written.action != Action::Exclude || written.negated || !written.ends.has(End::Sending) {
+            return;
+        }
+        let named = self.per_directory.iter_mut();
+        named
+            .filter(|file| *file.name == *written.pattern)
+            .for_each(|file| file.is_excluded = true);
     }
 
     /// Whether there is none.
@@ -182,7 +203,7 @@ impl InForce {
             let above = self.layers.get(number).cloned().flatten();
             let above = above.filter(|_| file.inherits);
             layers.push(match files.get(number).and_then(Option::as_ref) {
-                Some(text) => Some(layer(text, file.reading, root, above, &mut size)?),
+                Some(text) => Some(layer(text, file, (root, above), &mut size)?),
                 None => above,
             });
         }
@@ -239,17 +260,16 @@ impl InForce {
 /// The rules of one per-directory file, before those of the directories above.
 fn layer(
     text: &[u8],
-    reading: Reading,
-    root: usize,
-    mut above: Option<Arc<Layer>>,
+    file: &PerDirectory,
+    (root, mut above): (usize, Option<Arc<Layer>>),
     size: &mut Size,
 ) -> Result<Arc<Layer>, BadRule> {
-    if reading == Reading::Git {
-        let rules = git_rules(text, root, size)?;
+    if file.reading.form == Form::Git {
+        let rules = git_rules(text, (root, file.reading.ends), size)?;
         return Ok(Arc::new(Layer { rules, above }));
     }
     let mut rules = Vec::new();
-    for (line, written) in lines::rules(text, Ends::Lines, reading)? {
+    for (line, written) in lines::rules(text, file.line_ends(), file.reading)? {
         let added = match written {
             Written::Match(written) => size
                 .add(written.pattern)
@@ -268,7 +288,11 @@ fn layer(
 }
 
 /// The rules of a file of git's, the last one first.
-fn git_rules(text: &[u8], root: usize, size: &mut Size) -> Result<Vec<Rule>, BadRule> {
+fn git_rules(
+    text: &[u8],
+    (root, ends): (usize, Sides),
+    size: &mut Size,
+) -> Result<Vec<Rule>, BadRule> {
     if text.len() > super::MAXIMUM_FILE_BYTES {
         return Err(BadRule::new(b"", RuleError::LargeFile));
     }
@@ -281,7 +305,7 @@ fn git_rules(text: &[u8], root: usize, size: &mut Size) -> Result<Vec<Rule>, Bad
                 false => Action::Exclude,
             },
             negated: false,
-            ends: Sides::Both,
+            ends,
             written: pattern.into(),
             pattern: Pattern::of_git(pattern)?,
             root,
@@ -315,7 +339,7 @@ mod tests {
 
     #[test]
     fn each_end_hears_its_own_rules() {
-        let rules = Rules::parse(&["P a", "H b", "R c", "- c", "- d"]).unwrap();
+        let rules = Rules::parse(&["P a", "H b", "R c", "- c", "- d", "-sr e"]).unwrap();
         let force = InForce::default();
         let decide = |end, path: &str| force.decide_at(end, &rules, path.as_bytes(), false);
         let (yes, no) = (Some(Action::Exclude), None);
@@ -324,6 +348,7 @@ mod tests {
             ("b", yes, no, no),
             ("c", yes, Some(Action::Include), Some(Action::Include)),
             ("d", yes, yes, no),
+            ("e", yes, yes, yes),
         ] {
             assert_eq!(decide(End::Sending, path), sends, "{path}");
             assert_eq!(decide(End::Receiving, path), receives, "{path}");

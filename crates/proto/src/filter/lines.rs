@@ -1,6 +1,6 @@
 //! The lines of a file of rules.
 
-use super::syntax::{Ends as Sides, Reading, Written, read, read_old};
+use super::syntax::{Action, Ends as Sides, Form, Reading, Written, read, read_old};
 use super::{BadRule, MAXIMUM_FILE_BYTES, RuleError};
 use crate::filter::syntax::Match;
 
@@ -26,7 +26,7 @@ pub(super) fn rules(
     if text.len() > MAXIMUM_FILE_BYTES {
         return Err(BadRule::new(b"", RuleError::LargeFile));
     }
-    let words = matches!(reading, Reading::Patterns { words: true, .. });
+    let words = reading.words;
     let ends = |byte: &u8| match ends {
         _ if words => byte.is_ascii_whitespace(),
         Ends::Lines => matches!(byte, b'\n' | b'\r'),
@@ -34,20 +34,28 @@ pub(super) fn rules(
     };
     let lines = text.split(ends).filter(|line| !line.is_empty());
     let lines = lines.filter(|line| words || !matches!(line, [b'#' | b';', ..]));
-    let read = |line| match reading {
-        Reading::Rules => read(line).map_err(|cause| BadRule::new(line, cause)),
-        Reading::Old(action) => Ok(read_old(line, action)),
-        Reading::Patterns { words: true, .. } if line == b"!" => Ok(Written::Clear),
-        Reading::Patterns { action, .. } => Ok(Written::Match(Match {
+    let pattern = |action, pattern| {
+        Written::Match(Match {
             action,
             negated: false,
-            ends: Sides::Both,
-            pattern: line,
-        })),
-        // They are read elsewhere, since their order is the other way round.
-        Reading::Git => Err(BadRule::new(line, RuleError::Modifier('g'))),
+            ends: Sides::Unnamed,
+            pattern,
+        })
     };
-    lines.map(|line| Ok((line, read(line)?))).collect()
+    let read = |line| match reading.form {
+        Form::Rules => read(line),
+        Form::Old(action) => Ok(read_old(line, action)),
+        Form::Cvs if line == b"!" => Ok(Written::Clear),
+        Form::Cvs => Ok(pattern(Action::Exclude, line)),
+        Form::Patterns(action) => Ok(pattern(action, line)),
+        // They are read elsewhere, since their order is the other way round.
+        Form::Git => Err(RuleError::Modifier('g')),
+    };
+    let read = |line| {
+        let written = read(line).and_then(|written| written.within(reading.ends));
+        Ok((line, written.map_err(|cause| BadRule::new(line, cause))?))
+    };
+    lines.map(read).collect()
 }
 
 /// The pattern of a line of git's, and whether it includes; none of an empty line or a comment.
@@ -75,8 +83,6 @@ pub(super) fn of_git(line: &[u8]) -> Option<(bool, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::Action;
-
     fn patterns(text: &str, ends: Ends, reading: Reading) -> Vec<String> {
         let found = rules(text.as_bytes(), ends, reading).unwrap();
         let shown = found.iter().map(|(line, _)| line);
@@ -87,16 +93,57 @@ mod tests {
 
     #[test]
     fn files_are_cut_at_their_ends_of_lines() {
-        let old = Reading::Old(Action::Exclude);
+        let old = Reading::old(Action::Exclude);
         let text = "# c\n; d\n\na\r\n b \n";
         assert_eq!(patterns(text, Ends::Lines, old), ["a", " b "]);
         assert_eq!(patterns("a\nb\0#c\0\0d", Ends::Zeros, old), ["a\nb", "d"]);
-        let (action, words) = (Action::Exclude, true);
-        let reading = Reading::Patterns { action, words };
+        let reading = Reading {
+            form: Form::Patterns(Action::Exclude),
+            words: true,
+            ends: Sides::Unnamed,
+        };
         assert_eq!(patterns("#a b\n c", Ends::Zeros, reading), ["#a", "b", "c"]);
-        assert!(rules(b"- a\nb\n", Ends::Lines, Reading::Rules).is_err());
+        let of_rules = |words| Reading {
+            form: Form::Rules,
+            words,
+            ..reading
+        };
+        assert!(rules(b"- a\nb\n", Ends::Lines, of_rules(false)).is_err());
+        assert!(rules(b"-_a +_b", Ends::Lines, of_rules(true)).is_ok());
+        assert!(rules(b"- a", Ends::Lines, of_rules(true)).is_err());
         let large = vec![b'\n'; MAXIMUM_FILE_BYTES + 1];
-        assert!(rules(&large, Ends::Lines, Reading::Rules).is_err());
+        assert!(rules(&large, Ends::Lines, of_rules(false)).is_err());
+    }
+
+    #[test]
+    fn only_cvs_clears_with_a_word_among_patterns() {
+        let clears = |form| {
+            let reading = Reading {
+                form,
+                words: true,
+                ends: Sides::Unnamed,
+            };
+            let found = rules(b"a ! b", Ends::Lines, reading).unwrap();
+            found.iter().any(|(_, written)| *written == Written::Clear)
+        };
+        assert!(clears(Form::Cvs));
+        assert!(!clears(Form::Patterns(Action::Exclude)));
+    }
+
+    #[test]
+    fn rules_of_a_file_count_at_the_ends_of_the_rule_that_names_it() {
+        let reading = |ends| Reading {
+            form: Form::Rules,
+            words: false,
+            ends,
+        };
+        let found = rules(b"- a\n. b\n", Ends::Lines, reading(Sides::Sending)).unwrap();
+        assert!(matches!(&found[0].1, Written::Match(rule) if rule.ends == Sides::Sending));
+        assert!(matches!(&found[1].1, Written::Merge(_, inner) if inner.ends == Sides::Sending));
+        for twice in ["-s a", "H a", ".r b"] {
+            let error = rules(twice.as_bytes(), Ends::Lines, reading(Sides::Both));
+            assert_eq!(error.unwrap_err().cause, RuleError::NamedTwice, "{twice}");
+        }
     }
 
     #[test]

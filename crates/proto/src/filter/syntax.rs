@@ -26,17 +26,40 @@ pub enum End {
 /// At which ends a rule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
+    /// The rule names no end: it counts at both, and at the sending one alone where what filters
+    /// leave out is deleted.
+    Unnamed,
+    /// The rule names both ends.
     Both,
     Sending,
     Receiving,
 }
 
 impl Ends {
+    /// As modifiers of a rule.
+    fn written(self) -> &'static str {
+        match self {
+            Ends::Unnamed => "",
+            Ends::Both => "sr",
+            Ends::Sending => "s",
+            Ends::Receiving => "r",
+        }
+    }
+
+    /// The ends of a rule in a file whose own rule names these.
+    fn within(self, file: Ends) -> Result<Ends, RuleError> {
+        match (self, file) {
+            (_, Ends::Unnamed) => Ok(self),
+            (Ends::Unnamed, _) => Ok(file),
+            _ => Err(RuleError::NamedTwice),
+        }
+    }
+
     pub(super) fn has(self, end: End) -> bool {
         match end {
             End::Sending => self != Ends::Receiving,
             End::Receiving => self != Ends::Sending,
-            End::ReceivingOnly => self == Ends::Receiving,
+            End::ReceivingOnly => matches!(self, Ends::Both | Ends::Receiving),
         }
     }
 }
@@ -71,22 +94,70 @@ pub struct PerDirectory {
     pub name: Box<[u8]>,
     /// Directories below inherit its rules.
     pub(super) inherits: bool,
-    /// It is left out itself.
-    pub excludes_itself: bool,
+    /// Its own rule says that the file is not copied.
+    pub(super) excludes_itself: bool,
+    /// A rule says that files of this name are not copied.
+    pub is_excluded: bool,
+    /// Its rules end with a NUL.
+    pub(super) zeros: bool,
     pub(super) reading: Reading,
 }
 
-/// How the lines of a file are read.
+/// How a file of rules is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// As rules.
+pub(super) struct Reading {
+    pub form: Form,
+    /// Each word is a rule or a pattern, not each line.
+    pub words: bool,
+    /// The ends at which its rules count. If they are named, the rules in it name none.
+    pub ends: Ends,
+}
+
+/// What the lines or words of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Rules.
     Rules,
-    /// As patterns for `--exclude` or `--include`: `+ `, `- ` and `!` are rules.
+    /// Patterns for `--exclude` or `--include`: `+ `, `- ` and `!` are rules.
     Old(Action),
-    /// As patterns and nothing else; with `words` each word is one, and `!` a rule.
-    Patterns { action: Action, words: bool },
-    /// As git's: the last one that matches decides.
+    /// Patterns only.
+    Patterns(Action),
+    /// Patterns of CVS to exclude; `!` is a rule.
+    Cvs,
+    /// Patterns of git: the last one that matches decides.
     Git,
+}
+
+impl Reading {
+    /// As patterns for `--exclude` or `--include`.
+    pub(super) fn old(action: Action) -> Reading {
+        Reading {
+            form: Form::Old(action),
+            words: false,
+            ends: Ends::Unnamed,
+        }
+    }
+}
+
+impl<'a> Written<'a> {
+    /// The rule as it counts in a file whose own rule names these ends.
+    pub(super) fn within(self, file: Ends) -> Result<Written<'a>, RuleError> {
+        Ok(match self {
+            Written::Match(mut found) => {
+                found.ends = found.ends.within(file)?;
+                Written::Match(found)
+            }
+            Written::Clear => Written::Clear,
+            Written::Merge(name, mut reading) => {
+                reading.ends = reading.ends.within(file)?;
+                Written::Merge(name, reading)
+            }
+            Written::PerDirectory(mut found) => {
+                found.reading.ends = found.reading.ends.within(file)?;
+                Written::PerDirectory(found)
+            }
+        })
+    }
 }
 
 /// What a rule's prefix says.
@@ -105,12 +176,7 @@ impl Match<'_> {
             Action::Exclude => "-",
         };
         let negated = if self.negated { "!" } else { "" };
-        let ends = match self.ends {
-            Ends::Both => " ",
-            Ends::Sending => "s ",
-            Ends::Receiving => "r ",
-        };
-        [sign, negated, ends]
+        [sign, negated, self.ends.written(), " "]
             .concat()
             .into_bytes()
             .into_iter()
@@ -122,19 +188,22 @@ impl Match<'_> {
 impl PerDirectory {
     /// As [`read`] reads it.
     pub(super) fn written(&self) -> Vec<u8> {
-        let reading = match self.reading {
-            Reading::Rules | Reading::Old(_) => "",
-            Reading::Git => "g",
-            Reading::Patterns { action, words } => match (action, words) {
-                (Action::Include, false) => "+",
-                (Action::Include, true) => "+w",
-                (Action::Exclude, false) => "-",
-                (Action::Exclude, true) => "-w",
-            },
+        let form = match self.reading.form {
+            Form::Rules | Form::Old(_) => "",
+            Form::Git => "g",
+            Form::Cvs => "C",
+            Form::Patterns(Action::Include) => "+",
+            Form::Patterns(Action::Exclude) => "-",
         };
-        let inherits = if self.inherits { "" } else { "n" };
-        let itself = if self.excludes_itself { "e" } else { "" };
-        let prefix = format!(":{reading}{inherits}{itself} ");
+        let flags = [
+            (self.reading.words, "w"),
+            (!self.inherits, "n"),
+            (self.excludes_itself, "e"),
+            (self.zeros, "0"),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set);
+        let flags: String = flags.map(|(_, letter)| *letter).collect();
+        let prefix = format!(":{form}{flags}{} ", self.reading.ends.written());
         [prefix.as_bytes(), &self.name].concat()
     }
 }
@@ -178,6 +247,8 @@ pub(super) fn read(rule: &[u8]) -> Result<Written<'_>, RuleError> {
             name: argument.into(),
             inherits: modifiers.inherits && !modifiers.cvs,
             excludes_itself: modifiers.excludes_itself,
+            is_excluded: modifiers.excludes_itself,
+            zeros: modifiers.zeros,
             reading: modifiers.reading()?,
         })),
     }
@@ -189,7 +260,7 @@ pub(super) fn read_old(line: &[u8], action: Action) -> Written<'_> {
         Written::Match(Match {
             action,
             negated: false,
-            ends: Ends::Both,
+            ends: Ends::Unnamed,
             pattern,
         })
     };
@@ -247,6 +318,7 @@ struct Modifiers {
     words: bool,
     cvs: bool,
     git: bool,
+    zeros: bool,
     only: Option<Action>,
 }
 
@@ -261,6 +333,7 @@ impl Modifiers {
             words: false,
             cvs: false,
             git: false,
+            zeros: false,
             only: None,
         };
         let matches = matches!(kind, Kind::Match(_));
@@ -268,7 +341,8 @@ impl Modifiers {
             match modifier {
                 b'!' if matches => read.negated = true,
                 b's' if !b"HSPR".contains(&prefix) => read.sending = true,
-                b'r' if matches && !b"HSPR".contains(&prefix) => read.receiving = true,
+                b'r' if !b"HSPR".contains(&prefix) => read.receiving = true,
+                b'0' if kind == Kind::PerDirectory => read.zeros = true,
                 // It would protect less: what lies in a directory that is deleted, too.
                 b'p' => (),
                 b'+' if !matches && read.only.is_none() => read.only = Some(Action::Include),
@@ -278,16 +352,11 @@ impl Modifiers {
                 b'w' if !matches => read.words = true,
                 b'C' if !matches && read.only.is_none() => {
                     (read.cvs, read.words) = (true, true);
-                    read.only = Some(Action::Exclude);
                 }
                 b'g' if kind == Kind::PerDirectory => read.git = true,
                 b'C' if prefix == b'-' => {
                     let text = "write the patterns that CVS leaves out yourself";
                     return Err(RuleError::Absent('C', text));
-                }
-                b'r' if !b"HSPR".contains(&prefix) => {
-                    let text = "write it into the rules of that file";
-                    return Err(RuleError::Absent('r', text));
                 }
                 b'x' => {
                     let text = "extended attributes are not copied";
@@ -304,26 +373,29 @@ impl Modifiers {
         Ok(read)
     }
 
-    /// Named ends only, or both.
+    /// The ends that are named.
     fn ends(&self) -> Ends {
         match (self.sending, self.receiving) {
             (true, false) => Ends::Sending,
             (false, true) => Ends::Receiving,
-            (true, true) | (false, false) => Ends::Both,
+            (true, true) => Ends::Both,
+            (false, false) => Ends::Unnamed,
         }
     }
 
     fn reading(&self) -> Result<Reading, RuleError> {
-        match (self.only, self.git, self.words) {
-            (None, true, false) => Ok(Reading::Git),
-            (_, true, _) => Err(RuleError::Modifier('g')),
-            (Some(action), false, words) => Ok(Reading::Patterns { action, words }),
-            (None, false, false) => Ok(Reading::Rules),
-            (None, false, true) => {
-                let text = "only files of patterns (- or +) are split into words";
-                Err(RuleError::Absent('w', text))
-            }
-        }
+        let form = match (self.only, self.cvs, self.git) {
+            (None, false, true) if !self.words => Form::Git,
+            (_, _, true) => return Err(RuleError::Modifier('g')),
+            (_, true, _) => Form::Cvs,
+            (Some(action), ..) => Form::Patterns(action),
+            (None, ..) => Form::Rules,
+        };
+        Ok(Reading {
+            form,
+            words: self.words,
+            ends: self.ends(),
+        })
     }
 }
 
@@ -397,7 +469,7 @@ mod tests {
         ] {
             assert_eq!(read(rule.as_bytes()), Err(expected), "{rule}");
         }
-        for absent in ["-C", "-/ f", "-x f", ":w f", ":r f"] {
+        for absent in ["-C", "-/ f", "-x f"] {
             let error = read(absent.as_bytes()).unwrap_err();
             assert!(matches!(error, Absent(..)), "{absent} {error}");
         }
@@ -414,8 +486,8 @@ mod tests {
             other => panic!("{rule}: {other:?}"),
         };
         for (rule, expected) in [
-            ("- f", (Action::Exclude, Ends::Both)),
-            ("-! f", (Action::Exclude, Ends::Both)),
+            ("- f", (Action::Exclude, Ends::Unnamed)),
+            ("-! f", (Action::Exclude, Ends::Unnamed)),
             ("-sr f", (Action::Exclude, Ends::Both)),
             ("-s f", (Action::Exclude, Ends::Sending)),
             ("H f", (Action::Exclude, Ends::Sending)),
@@ -427,7 +499,8 @@ mod tests {
         ] {
             assert_eq!(ends(rule), expected, "{rule}");
         }
-        assert!(Ends::Both.has(End::Receiving) && !Ends::Both.has(End::ReceivingOnly));
+        assert!(Ends::Unnamed.has(End::Receiving) && !Ends::Unnamed.has(End::ReceivingOnly));
+        assert!(Ends::Both.has(End::Receiving) && Ends::Both.has(End::ReceivingOnly));
         assert!(!Ends::Sending.has(End::Receiving) && Ends::Receiving.has(End::ReceivingOnly));
     }
 
@@ -440,21 +513,23 @@ mod tests {
         let cvs = per_directory(":C");
         assert_eq!(&*cvs.name, b".cvsignore");
         assert!(!cvs.inherits);
-        let (action, words) = (Action::Exclude, true);
-        assert_eq!(cvs.reading, Reading::Patterns { action, words });
+        let ends = Ends::Unnamed;
+        let reading = |form, words| Reading { form, words, ends };
+        assert_eq!(cvs.reading, reading(Form::Cvs, true));
         let itself = per_directory("dir-merge,en .f");
         assert!(itself.excludes_itself && !itself.inherits);
-        assert_eq!(itself.reading, Reading::Rules);
-        assert_eq!(per_directory(":g .gitignore").reading, Reading::Git);
+        assert_eq!(itself.reading, reading(Form::Rules, false));
+        let git = per_directory(":g .gitignore").reading;
+        assert_eq!(git, reading(Form::Git, false));
         let merged = read(b".- f").unwrap();
-        for rule in [":C", ": .f", ":n- .f", ":+we .f", ":g .f"] {
+        for rule in [
+            ":C", ":eC .f", ": .f", ":n- .f", ":+we .f", ":g .f", ":w .f", ":s .f", ":sr .f",
+            ":r0 .f",
+        ] {
             let file = per_directory(rule);
             assert_eq!(read(&file.written()), Ok(Written::PerDirectory(file)));
         }
-        let words = false;
-        assert_eq!(
-            merged,
-            Written::Merge(b"f", Reading::Patterns { action, words })
-        );
+        let patterns = reading(Form::Patterns(Action::Exclude), false);
+        assert_eq!(merged, Written::Merge(b"f", patterns));
     }
 }

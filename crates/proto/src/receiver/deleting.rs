@@ -162,9 +162,7 @@ impl Receiver {
                     }
                 }
             }
-            let events = removed.iter().cloned().map(ReceivedEvent::Removed);
-            self.events.extend(events);
-            self.push_message(Message::Removed(removed));
+            self.tell_removed(removed);
         }
         self.go_on_removing();
     }
@@ -174,6 +172,30 @@ impl Receiver {
             *untold = untold.saturating_sub(1);
         }
         self.go_on_removing();
+    }
+
+    /// Something made way for a directory of the copy.
+    pub fn handle_made_way(&mut self, removal: Removal) {
+        self.totals.deleted += 1;
+        self.totals.deleted_bytes += removal.size;
+        self.tell_removed(vec![removal]);
+    }
+
+    /// These entries did not take the place of a directory: they fail, also those that counted as
+    /// committed. At most [`crate::deletion::REMOVED_AT_ONCE`].
+    pub fn handle_unreplaced(&mut self, failed: Vec<Removal>, were_committed: bool) {
+        let count = failed.len() as u64;
+        self.totals.failed += count;
+        if were_committed {
+            self.totals.committed = self.totals.committed.saturating_sub(count);
+        }
+        self.tell_removed(failed);
+    }
+
+    fn tell_removed(&mut self, removed: Vec<Removal>) {
+        let events = removed.iter().cloned().map(ReceivedEvent::Removed);
+        self.events.extend(events);
+        self.push_message(Message::Removed(removed));
     }
 
     /// The sender could not remove one of its sources.
@@ -267,6 +289,7 @@ mod tests {
             ends: true,
             names: vec![b"a".to_vec().into()],
             rules: Vec::new(),
+            is_empty_source: false,
         }])
     }
 
@@ -371,6 +394,7 @@ mod tests {
             ends: false,
             names: Vec::new(),
             rules: Vec::new(),
+            is_empty_source: false,
         }]);
         half.handle_message(begun).unwrap();
         assert!(half.handle_message(Message::NamesEnd(None)).is_err());

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::super::ReceiveSide;
 use super::super::folders::Folder;
 use super::super::parts::journal_failure;
+use super::super::replacing::take_place;
 use super::record::{Planned, Seen, Step};
 use crate::failure::failure_of;
 use crate::session::Transfer;
@@ -106,6 +107,9 @@ impl Carry {
                 Step::Remove(path, seen) => {
                     removed.extend(self.remove(transfer, side, path, seen));
                 }
+                Step::Replace(path, seen) => {
+                    removed.extend(self.replace(transfer, side, path, seen));
+                }
             }
             bytes += removed[weighed..].iter().map(weight).sum::<usize>();
             weighed = removed.len();
@@ -156,6 +160,42 @@ impl Carry {
         let _ = within.folder.sync();
     }
 
+    /// A new entry takes the place of a directory. `None` if it does not. That failure of
+    /// the entry is reported when everything else is done.
+    fn replace(
+        &mut self,
+        transfer: &Transfer,
+        side: &ReceiveSide,
+        path: TreePath,
+        seen: Seen,
+    ) -> Option<Removal> {
+        if transfer.copies() {
+            let replaced = side
+                .destination
+                .while_owned(|| replace_seen(side, (&path, &seen), &mut self.checked));
+            if let Some(within) = &mut self.within {
+                within.changed = true;
+            }
+            let shown = path.to_string();
+            let failure = match replaced {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(failure_of("replace the directory", &shown, &error)),
+                Err(error) => Some(journal_failure(&shown, &error)),
+            };
+            if let Some(failure) = failure {
+                side.replacements.fail(&path, failure);
+                return None;
+            }
+        }
+        side.replacements.end(&path);
+        Some(Removal {
+            path: Some(path),
+            size: 0,
+            directory: true,
+            failure: None,
+        })
+    }
+
     /// `None` if somebody else was faster.
     fn remove(
         &mut self,
@@ -201,6 +241,25 @@ impl Carry {
             Err(error) => Some(stayed(Some(path), not_removed(&shown, &error))),
         }
     }
+}
+
+/// Lets a new entry take the place of a directory that still is what was seen.
+fn replace_seen(
+    side: &ReceiveSide,
+    (path, seen): (&TreePath, &Seen),
+    checked: &mut Option<Option<TreePath>>,
+) -> io::Result<()> {
+    let parent = path.parent();
+    let folder = side.folders.find_in_copy(parent.as_ref())?;
+    check_place(side, parent.as_ref(), &folder)?;
+    *checked = Some(parent);
+    let status = folder.directory().status_of(path.name())?;
+    if Seen::of(&status) != *seen {
+        return Err(io::Error::other(
+            "it was changed since it was listed, and stays",
+        ));
+    }
+    take_place(side, &folder, path)
 }
 
 /// Removes a name that still is what was seen; where its backup is, if one is kept.

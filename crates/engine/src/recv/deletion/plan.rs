@@ -14,24 +14,23 @@ use minicbor::bytes::ByteVec;
 
 use super::super::ReceiveSide;
 use super::super::folders::Folder;
+use super::super::replacing::is_obstructed;
 use super::carry::Carry;
 use super::protection::{Force, Protection};
 use super::record::{Seen, Step, Steps};
+use super::replaced::empty_source;
 use super::too_many;
 use crate::failure::failure_of;
 use crate::session::Transfer;
 use crate::storage::listing::SortedListing;
 use crate::storage::{FileKind, Status};
 
-/// Directories within each other that are looked through, at most: each is kept open.
-const MOST_LEVELS: usize = 100;
-
 /// Directories of which the listing failed, at most: with more, nothing is removed.
 const MOST_VOID: usize = 65_536;
 
 /// What is known so far.
 pub(super) struct Plan {
-    protection: Protection,
+    pub(super) protection: Protection,
     /// What holds in the directories above the one that is compared, from the anchor down.
     above: Vec<(TreePath, Force)>,
     at_anchor: Option<Force>,
@@ -43,42 +42,35 @@ pub(super) struct Plan {
     group: u64,
     /// Groups whose listing failed later.
     void: HashSet<u64>,
-    count: u64,
+    pub(super) count: u64,
+    /// The source told the names in the anchor.
+    pub(super) compares_anchor: bool,
     /// The plan itself cannot be kept.
-    broken: Option<Failure>,
+    pub(super) broken: Option<Failure>,
 }
 
 /// A directory of the copy that is being compared.
-struct Merge {
-    place: Place,
+pub(super) struct Merge {
+    pub(super) place: Place,
     listing: Peekable<SortedListing>,
     /// Its group, where it has something too much; and how much.
     group: Option<u64>,
-    count: u64,
+    pub(super) count: u64,
 }
 
 /// A directory of the destination, and what holds in it.
-struct Place {
-    path: Option<TreePath>,
-    folder: Arc<Folder>,
-    force: Force,
-    device: u64,
-}
-
-/// A directory that the source does not have.
-struct Level {
-    place: Place,
-    seen: Seen,
-    listing: SortedListing,
-    /// Something in it stays, and so does it.
-    kept: bool,
+pub(super) struct Place {
+    pub(super) path: Option<TreePath>,
+    pub(super) folder: Arc<Folder>,
+    pub(super) force: Force,
+    pub(super) device: u64,
 }
 
 /// The session and its destination.
 #[derive(Clone, Copy)]
-struct Here<'a> {
-    transfer: &'a Transfer,
-    side: &'a ReceiveSide,
+pub(super) struct Here<'a> {
+    pub(super) transfer: &'a Transfer,
+    pub(super) side: &'a ReceiveSide,
 }
 
 impl Plan {
@@ -93,6 +85,7 @@ impl Plan {
             group: 0,
             void: HashSet::new(),
             count: 0,
+            compares_anchor: false,
             broken: None,
         }
     }
@@ -106,6 +99,7 @@ impl Plan {
             }
             if some.begins {
                 let path = some.directory.as_ref();
+                self.compares_anchor |= path.is_none();
                 if side.destination.rename.is_some() {
                     let first = path.and_then(|path| path.names().next());
                     self.source_name = first.map(Into::into);
@@ -118,7 +112,10 @@ impl Plan {
             }
             if some.ends {
                 self.advance(here, None);
-                self.merge = None;
+                let merge = self.merge.take();
+                if some.is_empty_source && merge.is_some_and(|merge| merge.count > 0) {
+                    self.broken = Some(empty_source(some.directory.as_ref()));
+                }
             }
         }
     }
@@ -128,7 +125,13 @@ impl Plan {
     /// # Errors
     ///
     /// Why nothing may be removed.
-    pub(super) fn finish(self, most: Option<u64>) -> Result<Carry, Failure> {
+    pub(super) fn finish(
+        mut self,
+        (transfer, side): (&Transfer, &ReceiveSide),
+        most: Option<u64>,
+    ) -> Result<Carry, Failure> {
+        self.replace_in_anchor(Here { transfer, side });
+        self.count += side.replacements.made();
         if let Some(failure) = self.broken {
             return Err(failure);
         }
@@ -140,7 +143,7 @@ impl Plan {
     }
 
     /// `None` if nothing is to be compared.
-    fn open(
+    pub(super) fn open(
         &mut self,
         here: Here<'_>,
         path: Option<TreePath>,
@@ -154,8 +157,10 @@ impl Plan {
         }
         let folder = match here.side.folders.find(path.as_ref()) {
             Ok(folder) => folder,
-            // A copy would make it, or it was removed meanwhile.
+            // A copy would make it, or it was removed meanwhile, or something of another kind was
+            // left in its place.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) if is_obstructed(&error) => return None,
             Err(error) => {
                 self.stays_whole(path, "look into the directory", &error);
                 return None;
@@ -289,6 +294,9 @@ impl Plan {
                 merge.count += self.count - before;
             }
         }
+        if let Some(name) = name.filter(|_| is_listed) {
+            self.judge_replaced(here, &mut merge, name);
+        }
         if let Some(name) = name.filter(|_| !is_listed)
             && let Some(error) = other_spelling(&merge.place, name)
         {
@@ -306,7 +314,7 @@ impl Plan {
     }
 
     /// A path as rules know it.
-    fn at_source<'a>(&self, path: &'a TreePath) -> Cow<'a, TreePath> {
+    pub(super) fn at_source<'a>(&self, path: &'a TreePath) -> Cow<'a, TreePath> {
         let renamed = self.source_name.as_ref().and_then(|first| {
             let first = TreePath::new(first).ok()?;
             path.names()
@@ -318,27 +326,29 @@ impl Plan {
 
     /// A name that the source does not have.
     fn judge(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
-        let group = match merge.group {
-            Some(group) => group,
-            None => {
-                self.group += 1;
-                merge.group = Some(self.group);
-                self.push(self.group, &Step::Within(merge.place.path.clone()));
-                self.group
-            }
-        };
+        let group = self.group_of(merge);
         match self.look(here, &merge.place, name) {
             Look::Gone | Look::Kept => {}
             Look::Stays(path, failure) => self.push(group, &Step::Stays(path, failure)),
             Look::File(path, seen) => self.remove(group, path, seen),
             Look::Directory(path, status) => {
-                self.expand(here, group, (path, status), &merge.place);
+                self.expand(here, group, (path, status), (&merge.place, false));
             }
         }
     }
 
+    pub(super) fn group_of(&mut self, merge: &mut Merge) -> u64 {
+        if let Some(group) = merge.group {
+            return group;
+        }
+        self.group += 1;
+        merge.group = Some(self.group);
+        self.push(self.group, &Step::Within(merge.place.path.clone()));
+        self.group
+    }
+
     /// What a name is that the source does not have.
-    fn look(&self, here: Here<'_>, place: &Place, name: &[u8]) -> Look {
+    pub(super) fn look(&self, here: Here<'_>, place: &Place, name: &[u8]) -> Look {
         let path = match &place.path {
             Some(above) => above.join(name),
             None => TreePath::new(name),
@@ -363,6 +373,7 @@ impl Plan {
         }
         match is_directory {
             false => Look::File(path, Seen::of(&status)),
+            true if status.device != place.device && self.protection.one_file_system => Look::Kept,
             true if status.device != place.device => {
                 let text = format!("{path}: is a mount point, and stays: unmount it first");
                 Look::Stays(path, Failure::new(FailureKind::Conflict, text))
@@ -371,138 +382,7 @@ impl Plan {
         }
     }
 
-    /// A directory that the source does not have: what it holds first, and itself if nothing in
-    /// it stays.
-    fn expand(
-        &mut self,
-        here: Here<'_>,
-        group: u64,
-        (path, status): (TreePath, Status),
-        above: &Place,
-    ) {
-        let mut levels: Vec<Level> = Vec::new();
-        match self.enter(here, 0, (&path, &status), (&above.force, &above.folder)) {
-            Ok(level) => levels.push(level),
-            Err(failure) => return self.push(group, &Step::Stays(path, failure)),
-        }
-        while let Some(level) = levels.last_mut() {
-            if here.transfer.is_over() || self.broken.is_some() {
-                return;
-            }
-            let Some(listed) = level.listing.next() else {
-                self.leave(group, &mut levels);
-                continue;
-            };
-            let path = level.place.path.clone();
-            let listed = match listed {
-                Ok(listed) => listed,
-                Err(error) => {
-                    level.kept = true;
-                    self.stays_in(group, path, &error);
-                    self.leave(group, &mut levels);
-                    continue;
-                }
-            };
-            if listed.name.starts_with(RESERVED_PREFIX) {
-                // Somebody may be at work there; `clean` knows.
-                level.kept = true;
-                continue;
-            }
-            match self.look(here, &level.place, &listed.name) {
-                Look::Gone => {}
-                Look::Kept => level.kept = true,
-                Look::Stays(path, failure) => {
-                    level.kept = true;
-                    self.push(group, &Step::Stays(path, failure));
-                }
-                Look::File(path, seen) => {
-                    // Its backup stays there.
-                    let backups = here.side.destination.backups.as_ref();
-                    level.kept |= backups.is_some_and(|backups| {
-                        backups.stay_beside() && !backups.is_backup(&listed.name)
-                    });
-                    self.remove(group, path, seen);
-                }
-                Look::Directory(path, status) => {
-                    let (force, folder) =
-                        (level.place.force.clone(), Arc::clone(&level.place.folder));
-                    let depth = levels.len();
-                    match self.enter(here, depth, (&path, &status), (&force, &folder)) {
-                        Ok(level) => levels.push(level),
-                        Err(failure) => {
-                            if let Some(level) = levels.last_mut() {
-                                level.kept = true;
-                            }
-                            self.push(group, &Step::Stays(path, failure));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The last of these was listed to its end.
-    fn leave(&mut self, group: u64, levels: &mut Vec<Level>) {
-        let Some(level) = levels.pop() else { return };
-        match (level.kept, level.place.path) {
-            (false, Some(path)) => self.remove(group, path, level.seen),
-            _ => {
-                if let Some(above) = levels.last_mut() {
-                    above.kept = true;
-                }
-            }
-        }
-    }
-
-    fn enter(
-        &self,
-        here: Here<'_>,
-        depth: usize,
-        (path, status): (&TreePath, &Status),
-        (above, parent): (&Force, &Folder),
-    ) -> Result<Level, Failure> {
-        if depth >= MOST_LEVELS {
-            let text = format!(
-                "{path}: stays, since more than {MOST_LEVELS} directories lie within each other \
-                 there: delete it yourself"
-            );
-            return Err(Failure::new(FailureKind::Other, text));
-        }
-        let open = || {
-            let folder = here.side.folders.find(Some(path))?;
-            let directory = &**folder.directory();
-            let found = directory.status()?;
-            if (found.inode, found.device) != (status.inode, status.device) {
-                return Err(io::Error::other("another one has its name now"));
-            }
-            // Also one of the same file system, as a bind mount is.
-            if directory.mount() != parent.directory().mount() {
-                return Err(io::Error::other("it is a mount point: unmount it first"));
-            }
-            let there = self.at_source(path);
-            let force = self
-                .protection
-                .enter(above, (directory, &[]), Some(&there))?;
-            let listing = SortedListing::open_nested(directory, depth + 1)?;
-            Ok((folder, force, listing))
-        };
-        let opened = open();
-        let opened = opened.map_err(|error| failure_of("list", &path.to_string(), &error));
-        let (folder, force, listing) = opened?;
-        Ok(Level {
-            place: Place {
-                path: Some(path.clone()),
-                folder,
-                force,
-                device: status.device,
-            },
-            seen: Seen::of(status),
-            listing,
-            kept: false,
-        })
-    }
-
-    fn remove(&mut self, group: u64, path: TreePath, seen: Seen) {
+    pub(super) fn remove(&mut self, group: u64, path: TreePath, seen: Seen) {
         self.count += 1;
         self.push(group, &Step::Remove(path, seen));
     }
@@ -525,14 +405,14 @@ impl Plan {
         }
     }
 
-    fn stays_in(&mut self, group: u64, path: Option<TreePath>, error: &io::Error) {
+    pub(super) fn stays_in(&mut self, group: u64, path: Option<TreePath>, error: &io::Error) {
         if let Some(path) = path {
             let failure = failure_of("list the directory", &path.to_string(), error);
             self.push(group, &Step::Stays(path, failure));
         }
     }
 
-    fn push(&mut self, group: u64, step: &Step) {
+    pub(super) fn push(&mut self, group: u64, step: &Step) {
         if let Err(error) = self.steps.push(group, step) {
             self.broken = Some(not_kept(&error));
         }
@@ -540,7 +420,7 @@ impl Plan {
 }
 
 /// What a name is that the source does not have.
-enum Look {
+pub(super) enum Look {
     /// It is not there any more.
     Gone,
     /// It stays on purpose.

@@ -7,7 +7,7 @@ use longhaul_proto::filter::{Action, End, InForce, Rules, SelectionError};
 use longhaul_proto::manifest::TreePath;
 use minicbor::bytes::ByteVec;
 
-use crate::send::select::text_of;
+use crate::send::select::{is_link, text_of};
 use crate::storage::Directory;
 
 /// The rules, as the receiving end reads them.
@@ -19,6 +19,8 @@ pub(super) struct Protection {
     pub one_file_system: bool,
     /// Nothing is copied: files of rules are those that a copy would bring.
     foresees: bool,
+    /// The files of rules that the source copies are here afterwards as they are there.
+    are_copied: bool,
 }
 
 /// What holds in a directory. A name stays that either protects.
@@ -34,7 +36,10 @@ impl Protection {
     /// # Errors
     ///
     /// The first rule that is none.
-    pub(super) fn new(asked: &Deletion, foresees: bool) -> Result<Protection, SelectionError> {
+    pub(super) fn new(
+        asked: &Deletion,
+        (foresees, are_copied): (bool, bool),
+    ) -> Result<Protection, SelectionError> {
         Ok(Protection {
             rules: asked.parse()?,
             end: Some(match asked.excluded {
@@ -43,6 +48,7 @@ impl Protection {
             }),
             one_file_system: asked.one_file_system,
             foresees,
+            are_copied,
         })
     }
 
@@ -72,7 +78,11 @@ impl Protection {
             .iter()
             .enumerate()
             .map(|(number, file)| match told(number) {
-                Some(told) if self.foresees && !file.excludes_itself => Ok(Some(told.to_vec())),
+                Some(told) if self.foresees && !file.is_excluded => Ok(Some(told.to_vec())),
+                // It is the link that was copied. What it leads to is at the source.
+                Some(told) if self.are_copied && is_link(directory, &file.name) => {
+                    Ok(Some(told.to_vec()))
+                }
                 _ => text_of(directory, &file.name),
             });
         let there = there.collect::<io::Result<Vec<_>>>()?;
@@ -81,7 +91,7 @@ impl Protection {
             .iter()
             .enumerate()
             .map(|(number, file)| match told(number) {
-                Some(told) if file.excludes_itself => Some(told.to_vec()),
+                Some(told) if file.is_excluded => Some(told.to_vec()),
                 _ => there[number].clone(),
             });
         let of_source: Vec<_> = of_source.collect();

@@ -19,6 +19,9 @@ pub(super) enum Step {
     /// Remove this, if it still is what was seen.
     #[n(1)]
     Remove(#[n(0)] TreePath, #[n(1)] Seen),
+    /// Let a new entry take the place of this directory, if it still is what was seen.
+    #[n(3)]
+    Replace(#[n(0)] TreePath, #[n(1)] Seen),
     /// This stays, though it should not.
     #[n(2)]
     Stays(#[n(0)] TreePath, #[n(1)] Failure),

@@ -304,6 +304,17 @@ impl Disk {
         ])
     }
 
+    /// Two names of a directory exchange what they have.
+    pub(super) fn exchange(&mut self, directory: u64, one: &[u8], other: &[u8]) -> io::Result<()> {
+        let (first, second) = (self.find(directory, one)?, self.find(directory, other)?);
+        self.change(vec![
+            NameChange::goes(directory, one, first),
+            NameChange::goes(directory, other, second),
+            NameChange::appears(directory, one, second),
+            NameChange::appears(directory, other, first),
+        ])
+    }
+
     /// What has a name gets a further one.
     pub(super) fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
         if !self.has_links {

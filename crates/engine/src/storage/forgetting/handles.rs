@@ -167,6 +167,14 @@ impl Directory for OpenDirectory {
         }
     }
 
+    fn exchange(&self, one: &[u8], other: &[u8]) -> io::Result<()> {
+        let mut disk = self.storage.lock();
+        disk.check_power()?;
+        disk.check_rename()?;
+        disk.exchange(self.inode, one, other)?;
+        disk.step()
+    }
+
     fn link(&self, name: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
         let target = target.as_any().downcast_ref::<OpenDirectory>();
         let target = target.ok_or(system_error(Errno::XDEV))?;

@@ -1,0 +1,63 @@
+//! Directories that entries of another kind are to take the place of: what they hold is too much.
+
+use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::{Failure, FailureKind};
+
+use super::plan::{Here, Look, Merge, Plan};
+
+impl Plan {
+    /// Named sources that are no directories have names in the anchor, which is not compared.
+    pub(super) fn replace_in_anchor(&mut self, here: Here<'_>) {
+        if self.compares_anchor {
+            return;
+        }
+        for path in here.side.replacements.in_anchor() {
+            if let Some(mut merge) = self.open(here, None, &[]) {
+                self.judge_replaced(here, &mut merge, path.name());
+            }
+        }
+    }
+
+    /// A name that the source has. If it is a directory here that is to be replaced, its
+    /// content is to be deleted.
+    pub(super) fn judge_replaced(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
+        let path = match &merge.place.path {
+            Some(above) => above.join(name),
+            None => TreePath::new(name),
+        };
+        let Ok(path) = path else { return };
+        if !here.side.replacements.awaits(&path) {
+            return;
+        }
+        let group = self.group_of(merge);
+        let before = self.count;
+        match self.look(here, &merge.place, name) {
+            Look::Directory(path, status) => {
+                self.expand(here, group, (path, status), (&merge.place, true));
+            }
+            Look::Stays(path, failure) => here.side.replacements.fail(&path, failure),
+            Look::Kept => {
+                let text =
+                    format!("{path}: there is a directory of that name, and filters protect it");
+                let failure = Failure::new(FailureKind::Conflict, text);
+                here.side.replacements.fail(&path, failure);
+            }
+            Look::Gone | Look::File(..) => {
+                let text = format!("{path}: is something else by now: run it again");
+                let failure = Failure::new(FailureKind::Changing, text);
+                here.side.replacements.fail(&path, failure);
+            }
+        }
+        merge.count += self.count - before;
+    }
+}
+
+/// Perhaps a file system of the source is not mounted.
+pub(super) fn empty_source(path: Option<&TreePath>) -> Failure {
+    let name = path.map_or(String::new(), |path| format!(" {path}"));
+    let text = format!(
+        "the source directory{name} is empty, so nothing was deleted at the destination: if that \
+         is meant, remove what is there yourself"
+    );
+    Failure::new(FailureKind::Other, text)
+}

@@ -1,0 +1,125 @@
+//! What a dry run says of what is there: which modes, times, owners and attributes a copy would
+//! change.
+
+use std::io;
+
+use longhaul_proto::criteria::Held;
+use longhaul_proto::handshake::Operation;
+use longhaul_proto::manifest::Entry;
+use longhaul_proto::message::Change;
+use longhaul_proto::receiver::Compared;
+
+use super::ReceiveSide;
+use super::compare::look;
+use super::folders::Folder;
+use super::keeper::Doing;
+use super::replacing::{Way, is_obstructed};
+use crate::failure::failure_of;
+use crate::notices::Notices;
+use crate::session::Transfer;
+use crate::storage::{FileKind, Status};
+
+impl Transfer {
+    /// A directory was listed to its end.
+    pub(super) fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
+        if self.settings.operation == Operation::Verify {
+            let result = self.finish_directory(side, &entry).map(drop);
+            self.tell_receiver(|r| match result {
+                Ok(()) if self.settings.tells_there => r.handle_directory_there(entry),
+                result => r.handle_directory_finished(entry, result),
+            });
+            return;
+        }
+        let path = side.destination.path_of(&entry.path);
+        let existing = self.settings.criteria.existing;
+        let mut found = side.folders.find(Some(&path));
+        if found.as_ref().is_err_and(is_obstructed) && self.replaces_kinds() {
+            match self.clear_way(side, &path) {
+                Ok(Way::Free) => found = Err(io::ErrorKind::NotFound.into()),
+                Ok(Way::Left(held)) => {
+                    self.tell_receiver(|r| r.handle_directory_left(entry, held));
+                    return;
+                }
+                Err(failure) => {
+                    self.tell_receiver(|r| r.handle_directory_finished(entry, Err(failure)));
+                    return;
+                }
+            }
+        }
+        let planned = match found {
+            Ok(folder) => Ok(self.planned_directory(side, &folder, &entry)),
+            Err(error) if existing && error.kind() == io::ErrorKind::NotFound => {
+                self.tell_receiver(|r| r.handle_directory_left(entry, Held::Missing));
+                return;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
+            Err(error) => {
+                let shown = entry.path.to_string();
+                Err(failure_of("look into the directory", &shown, &error))
+            }
+        };
+        self.tell_receiver(|receiver| match planned {
+            Ok(change) => receiver.handle_directory_planned(entry, change),
+            Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
+        });
+    }
+
+    /// What a copy would change of a directory that is there.
+    fn planned_directory(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        entry: &Entry,
+    ) -> Option<Change> {
+        let (destination, directory) = (&side.destination, folder.directory());
+        if destination.hides_attributes() {
+            let is_usual = destination.keeper.keeping().is_usual();
+            return (!is_usual).then_some(Change::Attributes);
+        }
+        let status = directory.status().ok()?;
+        let notices = Notices::default();
+        let doing = (status.owner, Doing::Look, &notices);
+        let looked = destination.dress_noting(directory.inode().as_deref(), entry, doing);
+        let keeping = destination.keeper.keeping();
+        let mode = destination.mode_noting(entry, status.owner, (None, &notices));
+        let same_mode = keeping.leaves_modes || mode == status.mode;
+        let same_time = keeping.omits_directory_times
+            || destination.keeps_as(entry.modified, &status, Operation::DryRun);
+        let same = same_mode && same_time && looked.is_ok_and(|looked| !looked.changed);
+        (!same).then_some(Change::Attributes)
+    }
+
+    /// What is there has the source's data. In a dry run: whether a copy would change more of it.
+    /// Otherwise it counts as unchanged.
+    pub(super) fn planned(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        entry: &Entry,
+        status: &Status,
+    ) -> Compared {
+        if self.settings.operation != Operation::DryRun {
+            return Compared::Same(None);
+        }
+        if side.destination.hides_attributes() {
+            return match side.destination.keeper.keeping().is_usual() {
+                true => Compared::Same(None),
+                false => Compared::Planned(Change::Attributes),
+            };
+        }
+        // What is not kept is noted by the copy.
+        let looked = look(side, folder, entry, status);
+        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
+        let same_time = match status.kind {
+            FileKind::File => !self.is_late(side, entry, status),
+            _ => {
+                let operation = self.settings.operation;
+                side.destination.keeps_as(entry.modified, status, operation)
+            }
+        };
+        match same_mode && same_time && looked.dresses.is_ok_and(|dresses| !dresses) {
+            true => Compared::Same(None),
+            false => Compared::Planned(Change::Attributes),
+        }
+    }
+}

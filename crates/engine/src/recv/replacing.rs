@@ -1,0 +1,421 @@
+//! What of the copy takes the place of something of another kind, in a copy that deletes.
+//!
+//! - A directory takes the place of a file, link or special file at once.
+//! - Anything else takes the place of a directory when deletion is due. Until then the new entry
+//!   has a temporary name next to the directory. What the directory holds is deleted or kept as a
+//!   backup first, as what the source does not have. Then the empty directory and the new entry
+//!   exchange their names.
+//! - If anything in the directory stays, the directory stays, and the entry fails.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::criteria::Held;
+use longhaul_proto::handshake::Operation;
+use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
+use longhaul_proto::message::{Change, Failure, FailureKind, Removal};
+use longhaul_proto::notice::NoticeKind;
+use longhaul_proto::receiver::Compared;
+use rustix::io::Errno;
+
+use super::ReceiveSide;
+use super::commit::is_gone;
+use super::folders::Folder;
+use super::parts::journal_failure;
+use crate::failure::failure_of;
+use crate::journal::temporary;
+use crate::queue::lock;
+use crate::session::Transfer;
+use crate::storage::{Directory, FileKind, Status, StoredFile};
+
+/// Directories that entries are to take the place of, at most: their paths are kept in memory.
+const MOST_AWAITED: usize = 16_384;
+
+/// New entries that are kept open, at most. An open file is locked, which tells others that it is
+/// no leftover. Others are only younger than leftovers that expire.
+const MOST_OPEN: usize = 64;
+
+/// Failures in one message, at most: each has a path.
+const TOLD_TOGETHER: usize = 8;
+
+/// Mode of a directory until everything in it is done.
+const TEMPORARY_MODE: u32 = 0o700;
+
+/// What takes the place of something of another kind.
+#[derive(Default)]
+pub(crate) struct Replacements {
+    state: Mutex<State>,
+    /// Directories that took the place of something else.
+    made: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Directories that entries of the copy are to take the place of; with the new entry once it is
+    /// complete.
+    awaited: BTreeMap<TreePath, Awaited>,
+    /// New entries that are kept open.
+    open: usize,
+    /// In a dry run: names that directories would take.
+    foreseen: HashSet<TreePath>,
+}
+
+#[derive(Clone, Default)]
+struct Awaited {
+    waiting: Option<Arc<Waiting>>,
+    /// Why it stays, where that is known.
+    failure: Option<Failure>,
+}
+
+/// A complete entry under its temporary name.
+struct Waiting {
+    entry: Entry,
+    folder: Arc<Folder>,
+    temporary: Box<[u8]>,
+    /// Holds its lock.
+    _file: Option<Arc<dyn StoredFile>>,
+}
+
+impl Replacements {
+    /// Whether an entry is to take the place of a directory that has this path.
+    pub(super) fn awaits(&self, path: &TreePath) -> bool {
+        lock(&self.state).awaited.contains_key(path)
+    }
+
+    /// Directories directly in the anchor that entries are to take the place of.
+    pub(super) fn in_anchor(&self) -> Vec<TreePath> {
+        let state = lock(&self.state);
+        let paths = state.awaited.keys().filter(|path| path.parent().is_none());
+        paths.cloned().collect()
+    }
+
+    /// Directories that took, or would take, the place of something else.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    fn announce(&self, path: TreePath) -> bool {
+        let mut state = lock(&self.state);
+        let has_room = state.awaited.len() < MOST_AWAITED;
+        if has_room {
+            state.awaited.entry(path).or_default();
+        }
+        has_room
+    }
+
+    /// An entry is complete and waits under its temporary name.
+    pub(super) fn wait(
+        &self,
+        path: &TreePath,
+        (entry, folder, temporary): (&Entry, &Arc<Folder>, &[u8]),
+        file: Option<&Arc<dyn StoredFile>>,
+    ) {
+        let mut state = lock(&self.state);
+        let stays_open = file.is_some() && state.open < MOST_OPEN;
+        state.open += usize::from(stays_open);
+        let waiting = Waiting {
+            entry: entry.clone(),
+            folder: Arc::clone(folder),
+            temporary: temporary.into(),
+            _file: file.filter(|_| stays_open).cloned(),
+        };
+        if let Some(awaited) = state.awaited.get_mut(path) {
+            awaited.waiting = Some(Arc::new(waiting));
+        }
+    }
+
+    /// The name that the entry of this path has now.
+    pub(super) fn name_now(&self, path: &TreePath) -> Box<[u8]> {
+        let waiting = self.waiting(path);
+        waiting.map_or(path.name().into(), |waiting| waiting.temporary.clone())
+    }
+
+    fn waiting(&self, path: &TreePath) -> Option<Arc<Waiting>> {
+        lock(&self.state).awaited.get(path)?.waiting.clone()
+    }
+
+    /// It took the place, or would.
+    pub(super) fn end(&self, path: &TreePath) {
+        lock(&self.state).awaited.remove(path);
+    }
+
+    /// It cannot take the place.
+    pub(super) fn fail(&self, path: &TreePath, failure: Failure) {
+        if let Some(awaited) = lock(&self.state).awaited.get_mut(path) {
+            awaited.failure.get_or_insert(failure);
+        }
+    }
+
+    /// True the first time.
+    fn foresee(&self, path: &TreePath) -> bool {
+        let mut state = lock(&self.state);
+        state.foreseen.len() >= MOST_AWAITED || state.foreseen.insert(path.clone())
+    }
+}
+
+/// What became of something in the place of a directory.
+pub(super) enum Way {
+    /// Nothing of another kind is in the way any more, or would be.
+    Free,
+    /// It stays on purpose.
+    Left(Held),
+}
+
+/// Whether an error says that a path leads through something that is no directory.
+pub(super) fn is_obstructed(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::NOTDIR | Errno::LOOP))
+        || error.kind() == io::ErrorKind::NotADirectory
+}
+
+impl Transfer {
+    /// Whether an entry may take the place of something of another kind.
+    pub(super) fn replaces_kinds(&self) -> bool {
+        self.settings.deletion.is_some() && self.settings.operation != Operation::Verify
+    }
+
+    /// A directory has the name of an entry that is none.
+    pub(super) fn compare_with_directory(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        folder: &Arc<Folder>,
+    ) -> Compared {
+        let conflict = |why: &str| {
+            let text = format!("{}: there is a directory of that name; {why}", entry.path);
+            Compared::Refused(Failure::new(FailureKind::Conflict, text))
+        };
+        if !self.replaces_kinds() || side.destination.rename.is_some() {
+            return conflict("move it away");
+        }
+        if self.runs_commands(side) {
+            return conflict("with --on-commit it is not replaced: move it away");
+        }
+        if !side
+            .replacements
+            .announce(side.destination.path_of(&entry.path))
+        {
+            return conflict("too many directories are to be replaced: move it away");
+        }
+        match self.copies() {
+            true => self.compare_part(side, entry, folder),
+            false => Compared::Planned(Change::Changed),
+        }
+    }
+
+    /// Something that is no directory has a name on the way to a directory of the copy. It makes
+    /// way for a directory.
+    pub(super) fn clear_way(&self, side: &ReceiveSide, path: &TreePath) -> Result<Way, Failure> {
+        // Several threads may come to the same one.
+        let _one = lock(&side.clearing);
+        let shown = path.to_string();
+        let found = obstacle(side, path);
+        let found = found.map_err(|error| failure_of("look into the directory", &shown, &error))?;
+        let Some((folder, at, status)) = found else {
+            return Ok(Way::Free);
+        };
+        if self.settings.criteria.ignore_existing {
+            return Ok(Way::Left(Held::Exists));
+        }
+        if !self.copies() && !side.replacements.foresee(&at) {
+            return Ok(Way::Free);
+        }
+        let most = self.settings.deletion.as_deref();
+        let most = most.and_then(|deletion| deletion.maximum);
+        if most.is_some_and(|most| side.replacements.made() >= most) {
+            let text = format!(
+                "{at}: is in the place of a directory, and --max-delete does not allow to delete it"
+            );
+            return Err(Failure::new(FailureKind::Conflict, text));
+        }
+        if self.copies() {
+            make_way_for_directory(side, &folder, &at)?;
+        }
+        side.replacements.made.fetch_add(1, Ordering::Relaxed);
+        let removal = Removal {
+            path: Some(at),
+            size: match status.kind {
+                FileKind::File => status.size,
+                FileKind::Directory | FileKind::Symlink | FileKind::Special => 0,
+            },
+            directory: false,
+            failure: None,
+        };
+        self.tell_receiver(|receiver| receiver.handle_made_way(removal));
+        Ok(Way::Free)
+    }
+
+    /// Deletion is over: entries that did not take the place of a directory fail.
+    pub(super) fn give_up_replacements(&self, side: &ReceiveSide) {
+        let left = std::mem::take(&mut lock(&side.replacements.state).awaited);
+        let mut failed = Vec::new();
+        for (path, awaited) in left {
+            if let Some(waiting) = &awaited.waiting {
+                remove_waiting(side, waiting);
+            }
+            let shown = path.to_string();
+            let failure = awaited.failure.unwrap_or_else(|| {
+                let text = format!(
+                    "{shown}: there is a directory of that name, and it stays, since not all that \
+                     it holds was deleted"
+                );
+                Failure::new(FailureKind::Conflict, text)
+            });
+            failed.push(Removal {
+                path: Some(path),
+                size: 0,
+                directory: false,
+                failure: Some(failure),
+            });
+        }
+        let was_committed = self.copies();
+        for failed in failed.chunks(TOLD_TOGETHER) {
+            self.tell_receiver(|receiver| {
+                receiver.handle_unreplaced(failed.to_vec(), was_committed);
+            });
+        }
+    }
+}
+
+/// The first name on the way to a directory that has something else; `None` if there is none.
+fn obstacle(
+    side: &ReceiveSide,
+    path: &TreePath,
+) -> io::Result<Option<(Arc<Folder>, TreePath, Status)>> {
+    let mut folder = Arc::clone(side.folders.anchor());
+    let mut walked: Option<TreePath> = None;
+    for name in path.names() {
+        let next = match &walked {
+            Some(walked) => walked.join(name),
+            None => TreePath::new(name),
+        };
+        let next = next.map_err(io::Error::other)?;
+        match folder.directory().status_of(name) {
+            Ok(status) if status.kind != FileKind::Directory => {
+                folder.ensure_spelled(name)?;
+                return Ok(Some((folder, next, status)));
+            }
+            Ok(_) => folder = side.folders.find(Some(&next))?,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        walked = Some(next);
+    }
+    Ok(None)
+}
+
+/// Makes a directory in the place of something else, of which a backup is kept first.
+fn make_way_for_directory(
+    side: &ReceiveSide,
+    folder: &Arc<Folder>,
+    path: &TreePath,
+) -> Result<(), Failure> {
+    let shown = path.to_string();
+    let mut kept = side.keep_replaced(&[(folder, path)]);
+    let kept = kept.pop().transpose()?.flatten();
+    let directory = &**folder.directory();
+    let name = path.name();
+    let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
+    let between = temporary(side.destination.owner.session_number(), number);
+    let exchange = || match directory.exchange(&between, name) {
+        Ok(()) => directory.remove_file(&between),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            directory.remove_directory(&between)?;
+            directory.remove_file(name)?;
+            directory.make_directory(name, TEMPORARY_MODE)
+        }
+        Err(error) => {
+            let _ = directory.remove_directory(&between);
+            Err(error)
+        }
+    };
+    let made = side.destination.while_owned(|| {
+        if side.make_way(directory, (name, kept.as_ref()))? {
+            return directory.make_directory(name, TEMPORARY_MODE);
+        }
+        directory.make_directory(&between, TEMPORARY_MODE)?;
+        exchange()
+    });
+    made.map_err(|error| journal_failure(&shown, &error))?
+        .map_err(|error| failure_of("make a directory in the place of", &shown, &error))?;
+    side.folders.note_made(path);
+    Ok(())
+}
+
+/// Gives a complete entry the name of a directory, which is empty. Both are durable afterwards.
+pub(super) fn take_place(side: &ReceiveSide, folder: &Folder, path: &TreePath) -> io::Result<()> {
+    let directory = &**folder.directory();
+    let Some(waiting) = side.replacements.waiting(path) else {
+        return Err(io::Error::other("its new entry is not complete"));
+    };
+    let (temporary, name) = (&*waiting.temporary, path.name());
+    make_again(side, directory, &waiting)?;
+    match directory.exchange(temporary, name) {
+        Ok(()) => {
+            if let Err(error) = directory.remove_directory(temporary) {
+                directory.exchange(temporary, name)?;
+                return Err(error);
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            directory.remove_directory(name)?;
+            directory.rename(temporary, directory, name)?;
+        }
+        Err(error) => return Err(error),
+    }
+    folder.sync()?;
+    side.ensure_up(folder)
+}
+
+/// A link or further name has no lock, and may have been taken for a leftover meanwhile.
+fn make_again(side: &ReceiveSide, directory: &dyn Directory, waiting: &Waiting) -> io::Result<()> {
+    let temporary = &*waiting.temporary;
+    match directory.status_of(temporary) {
+        Err(error) if is_gone(&error) => {}
+        other => return other.map(drop),
+    }
+    match &waiting.entry.kind {
+        EntryKind::Symlink { target } => {
+            let entry = &waiting.entry;
+            side.destination
+                .make_link(directory, temporary, (target, entry))
+        }
+        EntryKind::HardLink { target, .. } => {
+            super::links::make(side, target, (directory, temporary))
+        }
+        _ => Err(io::Error::other(
+            "its new entry was removed meanwhile: run it again",
+        )),
+    }
+}
+
+/// Removes a new entry that gets no name. Its directory, which is done, keeps its mode and time.
+fn remove_waiting(side: &ReceiveSide, waiting: &Waiting) {
+    let directory = &**waiting.folder.directory();
+    let Ok(before) = directory.status() else {
+        return;
+    };
+    // What cannot be removed is found by `longhaul clean`.
+    let removed = side
+        .destination
+        .while_owned(|| directory.remove_file(&waiting.temporary));
+    let Some(path) = waiting.entry.path.parent() else {
+        return;
+    };
+    if matches!(removed, Ok(Ok(()))) {
+        restore(side, &waiting.folder, (&path, before.modified));
+    }
+}
+
+fn restore(side: &ReceiveSide, folder: &Folder, (path, modified): (&TreePath, Timestamp)) {
+    let set = side.destination.while_owned(|| {
+        let set = folder.directory().set_modified(modified);
+        let notices = &side.destination.notices;
+        notices.wish(NoticeKind::TimeRefused, path, set).map(drop)
+    });
+    // A later session may own it; a sync that fails is told at the end.
+    let _: Result<io::Result<()>, _> = set;
+    let _ = folder.sync();
+}
