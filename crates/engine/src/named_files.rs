@@ -2,9 +2,9 @@
 //!
 //! - [`kept`], [`kept_directory`]: files that longhaul itself keeps, such as its history. Each is
 //!   a regular file. A FIFO in its place would block the process for ever.
-//! - [`to_read`], [`to_write`]: files that the command line names, such as `--exclude-from` and
-//!   `--log-file`. They may lie in a directory in which others can make links. The kernel's
-//!   `fs.protected_symlinks` protects such directories only if they are sticky.
+//! - [`to_read`], [`to_write`], [`to_change`]: files that the command line names, such as
+//!   `--exclude-from` and `--log-file`. They may lie in a directory in which others can make links.
+//!   The kernel's `fs.protected_symlinks` protects such directories only if they are sticky.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -120,6 +120,20 @@ pub fn to_write(path: &Path, older: Older) -> io::Result<File> {
         file.set_len(0)?;
     }
     Ok(file)
+}
+
+/// Opens a file that the command line names, to read it and to write at its end, or `anywhere` in
+/// it. Links are followed and the file is made as by [`to_write`].
+///
+/// # Errors
+///
+/// As [`to_write`].
+pub fn to_change(path: &Path, anywhere: bool) -> io::Result<File> {
+    let appends = match anywhere {
+        true => OFlags::empty(),
+        false => OFlags::APPEND,
+    };
+    Walk::new(OFlags::RDWR | appends, path).open(path)
 }
 
 /// A path whose links are followed one by one, so that each is known.
@@ -389,6 +403,7 @@ mod tests {
             assert!(text.contains("of another user (number 65000)"), "{text}");
         }
         for name in ["link", "down/f", "down/new", "fresh"] {
+            assert!(to_change(&path(name), true).is_err(), "{name}");
             assert!(to_write(&path(name), Older::Goes).is_err(), "{name}");
         }
         assert_eq!(fs::read_to_string(path("mine")).unwrap(), "text");

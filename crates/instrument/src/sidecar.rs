@@ -2,11 +2,12 @@
 //! samples of runs. Neither is called as records are, so that `*.jsonl` names records alone.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::{Older, to_change, to_write};
 use longhaul_engine::probe::this_host::digest_of;
 use longhaul_measure::compressed::{is_compressed, plain_name};
 use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
@@ -164,11 +165,9 @@ pub fn refuse_compressed(records: &Path) -> Result<(), String> {
 ///
 /// As `open`.
 pub fn open_to_append(path: &Path) -> io::Result<(File, bool)> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    match options.clone().read(true).open(path) {
+    match to_change(path, false) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Ok((options.open(path)?, false))
+            Ok((to_write(path, Older::Stays)?, false))
         }
         opened => Ok((opened?, true)),
     }

@@ -14,6 +14,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde_json::json;
 
+use crate::console::escaped_json;
+
 /// Most bytes that wait to be written: some thousand lines.
 const MOST_WAITING: usize = 512 << 10;
 
@@ -30,6 +32,7 @@ pub struct LogWriter {
     /// A line was added or written.
     changed: Condvar,
     lost: Lost,
+    is_json: bool,
 }
 
 #[derive(Default)]
@@ -60,16 +63,20 @@ impl LogWriter {
             },
             false => |count| format!("{} longhaul: {}\n", clock::now(), lost(count)),
         };
-        let writer = LogWriter::start(io::stderr(), lost)?;
+        let writer = LogWriter::start(io::stderr(), (is_json, lost))?;
         let _ = INSTALLED.set(Arc::clone(&writer));
         Ok(writer)
     }
 
-    fn start(to: impl AsFd + Send + 'static, lost: Lost) -> io::Result<Arc<LogWriter>> {
+    fn start(
+        to: impl AsFd + Send + 'static,
+        (is_json, lost): (bool, Lost),
+    ) -> io::Result<Arc<LogWriter>> {
         let writer = Arc::new(LogWriter {
             waiting: Mutex::default(),
             changed: Condvar::new(),
             lost,
+            is_json,
         });
         let own = Arc::clone(&writer);
         let thread = std::thread::Builder::new().name("log".into());
@@ -160,7 +167,11 @@ pub fn flush(within: Duration) {
 
 impl Write for &LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
+        match self.is_json {
+            // Names, and what other hosts say of themselves, are part of it.
+            true => self.push(escaped_json(&String::from_utf8_lossy(line)).as_bytes()),
+            false => self.push(line),
+        }
         Ok(line.len())
     }
 
@@ -202,7 +213,7 @@ mod tests {
     #[test]
     fn a_reader_that_stands_still_stops_nobody() {
         let (reader, pipe) = io::pipe().unwrap();
-        let writer = LogWriter::start(pipe, lost_of_test).unwrap();
+        let writer = LogWriter::start(pipe, (false, lost_of_test)).unwrap();
         let line = [&[b'x'; 1000][..], b"\n"].concat();
         let pushed = 2 * MOST_WAITING / line.len();
         for _ in 0..pushed {
@@ -228,13 +239,13 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_no_failure() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
-        let writer = LogWriter::start(full.unwrap(), lost_of_test).unwrap();
+        let writer = LogWriter::start(full.unwrap(), (false, lost_of_test)).unwrap();
         writer.push(b"a\n");
         writer.flush(Duration::from_secs(60));
         assert_eq!(writer.lock().dropped, 1);
         let (reader, pipe) = io::pipe().unwrap();
         drop(reader);
-        let writer = LogWriter::start(pipe, lost_of_test).unwrap();
+        let writer = LogWriter::start(pipe, (false, lost_of_test)).unwrap();
         writer.push(b"a\n");
         writer.flush(Duration::from_secs(60));
         assert_eq!(writer.lock().dropped, 1);

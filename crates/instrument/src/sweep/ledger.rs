@@ -1,10 +1,11 @@
 //! The file of records: who is in it is done; a line that was cut off is dropped.
 
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use longhaul_engine::named_files::to_change;
 use longhaul_measure::compressed::{compressed_name, lines};
 use longhaul_measure::record::{OnFault, RunRecord, read_records};
 use rustix::fs::{FlockOperation, flock};
@@ -77,13 +78,7 @@ impl Ledger {
     pub fn open(path: &Path) -> Result<(Ledger, Found), String> {
         refuse_compressed(path)?;
         let wrong = |error: io::Error| format!("{}: {error}", path.display());
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path);
-        let mut file = opened.map_err(wrong)?;
+        let mut file = to_change(path, true).map_err(wrong)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(format!(
                 "another sweep writes {}: wait for its end, or choose another file with -o",

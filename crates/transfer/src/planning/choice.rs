@@ -1,12 +1,12 @@
 //! Who chooses a copy's numbers of flows: the controllers of a copy that runs, or a published rule,
 //! to compare with (`docs/model.md`).
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use longhaul_engine::named_files::to_read;
 use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_model::chosen::Chosen;
 use longhaul_model::history::{Way, remember};
@@ -76,7 +76,7 @@ pub fn read_plan(file: &Path) -> Result<Chosen, Stop> {
     let named = |text: String| format!("{}: {text}", file.display());
     let local = |error: std::io::Error| Stop::new(Exit::Local, named(error.to_string()));
     let mut text = String::new();
-    let mut bounded = File::open(file).map_err(local)?.take(MOST_PLAN_BYTES);
+    let mut bounded = to_read(file).map_err(local)?.take(MOST_PLAN_BYTES);
     bounded.read_to_string(&mut text).map_err(local)?;
     Chosen::of_text(&text).map_err(|error| Stop::new(Exit::Usage, named(error)))
 }

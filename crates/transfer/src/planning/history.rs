@@ -8,10 +8,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use longhaul_engine::named_files::{kept, kept_to_read};
 use longhaul_model::history::PastTransfer;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::state::{keep, state_directory};
 
@@ -106,14 +108,33 @@ fn read_from(file: &Path) -> io::Result<History> {
     Ok(history)
 }
 
+/// How long to wait for another process that changes the file: it takes some milliseconds, unless
+/// that process stands still.
+const LOCKED_FOR: Duration = Duration::from_secs(2);
+
+/// The pause between two tries to lock it.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Nobody else changes the file meanwhile.
-fn locked(file: &Path) -> io::Result<File> {
+fn locked(file: &Path, within: Duration) -> io::Result<File> {
     let lock = file.with_extension("lock");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let lock = kept(&mut options, &lock)?;
-    flock(&lock, FlockOperation::LockExclusive)?;
-    Ok(lock)
+    let until = Instant::now() + within;
+    loop {
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                // tidy: reason: the kernel tells nobody when a lock is free, except one who waits
+                // without end.
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::other("another process has locked it"));
+            }
+            locked => return Ok(locked.map(|()| lock)?),
+        }
+    }
 }
 
 /// Makes the directory, and those above it within a home. A state directory that somebody named
@@ -139,7 +160,7 @@ fn line_of(transfer: &PastTransfer) -> io::Result<Vec<u8>> {
 
 fn add_to(file: &Path, transfer: &PastTransfer) -> io::Result<()> {
     make_directory(file)?;
-    let _lock = locked(file)?;
+    let _lock = locked(file, LOCKED_FOR)?;
     let line = line_of(transfer)?;
     let mut options = OpenOptions::new();
     let mut opened = kept(options.append(true).create(true).mode(0o600), file)?;
@@ -157,7 +178,7 @@ fn forget_in(file: &Path, host: Option<&str>) -> io::Result<usize> {
     if !file.exists() {
         return Ok(0);
     }
-    let _lock = locked(file)?;
+    let _lock = locked(file, LOCKED_FOR)?;
     let history = read_from(file)?;
     let is_kept = |transfer: &PastTransfer| host.is_some_and(|host| transfer.host != host);
     let (kept, forgotten): (Vec<_>, Vec<_>) = history.transfers.into_iter().partition(is_kept);
@@ -180,6 +201,17 @@ mod tests {
     use longhaul_model::history::{SCHEMA, Way};
 
     use super::*;
+
+    #[test]
+    fn a_lock_that_stays_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("history.jsonl");
+        let held = locked(&file, Duration::ZERO).unwrap();
+        let error = locked(&file, Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        drop(held);
+        locked(&file, Duration::ZERO).unwrap();
+    }
 
     #[test]
     fn the_file_is_read_once_by_all_who_want_it() {

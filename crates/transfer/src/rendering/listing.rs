@@ -5,6 +5,7 @@ use longhaul_proto::text::is_hidden;
 use longhaul_units::rfc3339;
 
 use super::json;
+use crate::console::escaped_json;
 
 /// How entries are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Style {
 pub fn shown(entry: &ListedEntry, style: Style) -> Vec<u8> {
     let mut line = Vec::new();
     if style.json {
-        line = json::listed(entry).to_string().into_bytes();
+        line = escaped_json(&json::listed(entry).to_string()).into_bytes();
     } else {
         let details = entry.details.as_ref().filter(|_| style.long);
         if let Some(details) = details {
@@ -170,5 +171,9 @@ mod tests {
         assert_eq!(value["mode"], "0777");
         assert_eq!(value["target"], "../\n");
         assert_eq!(value["modified_nanoseconds"], 5);
+        let path = TreePath::new("\u{9b}2J\u{202e}".as_bytes()).unwrap();
+        let listed = shown(&ListedEntry { path, ..link() }, style);
+        let listed = String::from_utf8(listed).unwrap();
+        assert!(listed.contains("\\u009b2J\\u202e"), "{listed:?}");
     }
 }
