@@ -17,3 +17,4 @@ pub mod limiting;
 pub mod profiles;
 pub mod sampling;
 pub mod survey;
+pub mod uncoded;

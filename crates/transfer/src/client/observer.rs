@@ -16,6 +16,7 @@ use super::steering::Steered;
 use crate::planning::foresight::{self, Ended, Explained, Foreseeing, Foreseen};
 use crate::planning::history;
 use crate::planning::limiting::{all_layers, full_layer, is_at_rate};
+use crate::planning::uncoded;
 use crate::rate_limit::BandwidthLimit;
 use crate::spec::Limits;
 use crate::ssh::route::Route;
@@ -170,6 +171,13 @@ impl Limit {
     /// Whether that rate was used up. What was used of several says nothing of the last.
     fn is_used_up(self, progress: &Progress, heard: bool) -> bool {
         is_at_rate(progress, heard, self.rate.filter(|_| !self.changed))
+    }
+
+    /// Seconds that codecs saved, negative if they were the limit. `None` if the rate was changed:
+    /// only its last value is known.
+    pub fn saved_seconds(self, progress: &Progress, heard: bool) -> Option<f64> {
+        let seconds = || uncoded::saved_seconds(progress, heard, self.rate);
+        (!self.changed).then(seconds).flatten()
     }
 }
 

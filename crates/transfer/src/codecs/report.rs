@@ -6,10 +6,6 @@ use longhaul_proto::coding::CodecUse;
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};
 
-/// A saving below this many seconds, or this share of the time, is not worth a word.
-const LEAST_SECONDS: f64 = 0.5;
-const LEAST_SHARE: f64 = 0.02;
-
 /// Sums over rows.
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -49,20 +45,21 @@ fn is_coded(of: &&CodecUse) -> bool {
     of.codec.compresses()
 }
 
-/// Seconds that the path would have taken more for what codecs saved, at the mean rate that it
-/// had; none if that is little.
-fn saved_seconds(progress: &Progress) -> Option<f64> {
+/// Bytes that went through a codec at the source, before and after it.
+pub fn coded_bytes(progress: &Progress) -> (u64, u64) {
     let coded = Sum::of(progress.source_codecs.iter().filter(is_coded));
-    let saved = coded.bytes.saturating_sub(coded.encoded) as f64;
-    let elapsed = progress.elapsed.as_secs_f64();
-    let rate = progress.wire_bytes as f64 / elapsed.max(1e-9);
-    let seconds = saved / rate.max(1.0);
-    (seconds > LEAST_SECONDS && seconds > LEAST_SHARE * elapsed).then_some(seconds)
+    (coded.bytes, coded.encoded)
 }
 
-/// Lines of a summary, all by kind of data where they are `detailed`; empty if no codec was used,
-/// or tried where they are.
-pub fn lines(progress: &Progress, detailed: bool) -> Vec<String> {
+/// Seconds of CPU time that codecs used at the destination.
+pub fn destination_seconds(progress: &Progress) -> f64 {
+    Sum::of(progress.destination_codecs.iter()).seconds()
+}
+
+/// Lines of a summary. `saved_seconds` is the time that the codecs saved, negative if the copy was
+/// slower with them. With `detailed` there is a line for each kind of data, and one for codecs that
+/// were tried and not used.
+pub fn lines(progress: &Progress, detailed: bool, saved_seconds: Option<f64>) -> Vec<String> {
     let source = &progress.source_codecs;
     let coded = Sum::of(source.iter().filter(is_coded));
     if coded.bytes == 0 {
@@ -84,9 +81,14 @@ pub fn lines(progress: &Progress, detailed: bool) -> Vec<String> {
         all.seconds(),
         destination.seconds()
     );
-    if let Some(seconds) = saved_seconds(progress) {
-        line += &format!("; without it, about {seconds:.1} s more");
-    }
+    line += &match saved_seconds {
+        Some(seconds) if seconds < 0.0 => format!(
+            "; the codec limited the rate: without it, up to {:.1} s less",
+            -seconds
+        ),
+        Some(seconds) => format!("; without it, about {seconds:.1} s more"),
+        None => String::new(),
+    };
     let mut lines = vec![line];
     if detailed {
         let used = source.iter().filter(|of| of.bytes > 0);
@@ -117,7 +119,7 @@ fn row(of: &CodecUse) -> String {
 }
 
 /// The same for programs.
-pub fn value(progress: &Progress) -> Value {
+pub fn value(progress: &Progress, saved_seconds: Option<f64>) -> Value {
     let row = |of: &CodecUse| {
         json!({
             "kind": of.kind.map(|kind| kind.name()),
@@ -137,7 +139,7 @@ pub fn value(progress: &Progress) -> Value {
         "destination_cpu_seconds": Sum::of(destination.iter()).seconds(),
         "source": rows(&progress.source_codecs),
         "destination": rows(&progress.destination_codecs),
-        "saved_seconds": saved_seconds(progress),
+        "saved_seconds": saved_seconds,
     })
 }
 
@@ -175,7 +177,7 @@ mod tests {
             ],
             ..Progress::default()
         };
-        let lines = super::lines(&progress, true);
+        let lines = super::lines(&progress, true, Some(12.0));
         assert_eq!(lines.len(), 4, "{lines:?}");
         assert!(
             lines[0].contains("(4.00 times), 4.0 s of a core"),
@@ -188,17 +190,21 @@ mod tests {
             lines[3].contains("50.0 MB sent as they are while"),
             "{lines:?}"
         );
-        let told = value(&progress);
+        let slower = super::lines(&progress, false, Some(-34.2));
+        let text = "the codec limited the rate: without it, up to 34.2 s less";
+        assert!(slower[0].ends_with(text), "{slower:?}");
+        let told = value(&progress, Some(-34.2));
+        assert_eq!(told["saved_seconds"], -34.2);
         assert_eq!(told["source"][0]["codec"], "zstd:3");
         assert_eq!(
             (&told["ratio"], &told["source_cpu_seconds"]),
             (&json!(4.0), &json!(4.0))
         );
         progress.source_codecs.remove(0);
-        assert!(super::lines(&progress, true).is_empty());
+        assert!(super::lines(&progress, true, None).is_empty());
         progress.source_codecs = vec![used(Kind::Text, Codec::Lz4, 0, 0)];
-        assert!(super::lines(&progress, false).is_empty());
-        let tried = super::lines(&progress, true);
+        assert!(super::lines(&progress, false, None).is_empty());
+        let tried = super::lines(&progress, true, None);
         assert!(tried[0].contains("trials took 2.000 s"), "{tried:?}");
     }
 }

@@ -262,7 +262,7 @@ fn fields(progress: &Progress) -> Value {
         "corrupt_blocks": progress.again_blocks,
         "retransmitted_segments": progress.retransmitted,
         "compression": [progress.compression.0, progress.compression.1],
-        "codecs": codecs::report::value(progress),
+        "codecs": codecs::report::value(progress, None),
         "paths": progress.paths.iter().map(path).collect::<Vec<Value>>(),
         "layers": layers(&progress.layers),
         "peer_layers": layers(&progress.peer_layers),
@@ -323,6 +323,8 @@ pub fn summary(outcome: &Outcome<'_>) -> Value {
     value["advice"] = json!(steered.advice.map(|advice| advice.to_string()));
     let limit = limit.rate.map(BandwidthLimit::bytes_per_second);
     value["limit"] = json!(outcome.limited_by().map(Limit::name));
+    let saved = outcome.limit.saved_seconds(progress, outcome.is_heard());
+    value["codecs"]["saved_seconds"] = json!(saved);
     if let Some(explained) = &outcome.explained {
         value["plan"] = explained.to_json();
     }
