@@ -20,3 +20,4 @@ pub mod session;
 pub mod span;
 pub mod text;
 pub mod trial;
+pub mod unqueued;

@@ -40,8 +40,8 @@ pub struct PathFacts {
     pub streams: u32,
     /// What one stream carried, where that was measured.
     pub one_stream: Option<f64>,
-    /// The share of segments that were lost, 0 to 1; or that were sent again, if the kernel does
-    /// not report which of them were unnecessary.
+    /// The share of segments that were lost although no queue can have dropped them, 0 to 1. If the
+    /// kernel does not report which segments were sent again unnecessarily, those count too.
     pub loss: f64,
     /// Bytes in a segment.
     pub segment: u32,

@@ -153,7 +153,7 @@ pub struct Measured {
     pub most_streams: u32,
     /// What one stream carried.
     pub one_stream: Option<f64>,
-    /// Share of segments that were lost, as far as TCP tells; sent again, where it does not.
+    /// Share of segments that were lost although no queue can have dropped them.
     pub loss: f64,
     /// Bytes in a segment; 0 where nothing arrived.
     pub segment: u32,
@@ -439,8 +439,8 @@ fn without_sysctl(topic: &str) -> &'static str {
     }
 }
 
-/// A policer drops what is above a rate at once: loss, no queue, and streams
-/// that share the rate whatever their number.
+/// A policer drops what is above a rate at once: loss, no queue, and streams that share the rate
+/// whatever their number. A queue that is too short to be seen does the same.
 fn policer(measured: &Measured) -> Option<Finding> {
     let (least, loaded) = measured.rtt;
     let queue = QUEUE.max(least.mul_f64(QUEUE_SHARE));
@@ -451,8 +451,9 @@ fn policer(measured: &Measured) -> Option<Finding> {
         advice(
             "policer",
             format!(
-                "{} the far side a policer is suspected: {:.2} % of the segments were lost without \
-                 a queue, and {} streams carried no more than one",
+                "{} the far side a policer is suspected, or a very short queue: {:.2} % of the \
+                 segments were lost while the round trip showed no queue, and {} streams carried \
+                 no more than one",
                 measured.direction,
                 measured.loss * 100.0,
                 measured.most_streams

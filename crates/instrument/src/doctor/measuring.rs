@@ -95,7 +95,7 @@ pub(super) fn measured_of(
         streams,
         most_streams: STREAMS[1],
         one_stream: Some(way.median(STREAMS[0], |trial| trial.settled)),
-        loss: way.median(STREAMS[1], |trial| trial.loss_at_most()),
+        loss: way.median(STREAMS[1], |trial| trial.unqueued_loss()),
         segment: way.median(STREAMS[1], |trial| f64::from(trial.segment)) as u32,
         rtt: (
             path.least(),

@@ -17,9 +17,17 @@ use longhaul_model::response::Congestion;
 
 use super::known::KnownPath;
 use super::trial::{EndFacts, Trial};
+use super::unqueued::Unqueued;
 
 /// Rates this close to the greatest are as good: what repetitions differ by.
 const AS_GOOD: f64 = 0.97;
+
+/// Streams that carry less than this part of the best rate do not fill the path. One CUBIC stream
+/// keeps more of a path's rate without any queue.
+const FAR_LESS: f64 = 0.6;
+
+/// Losses in fewer intervals of a trial of few streams may be one event.
+const LEAST_OF_FEWEST: usize = 2;
 
 /// Seconds until a thread runs and has said, or heard, what time it is.
 const THREADS: f64 = 1e-3;
@@ -224,6 +232,23 @@ impl Way {
         doubts
     }
 
+    /// The share of segments that were lost without a queue, if the fewest streams lost some again
+    /// and again while they carried far less than the path can. A path that is full may drop
+    /// segments in a queue too short to be seen.
+    fn random_loss(&self, best_streams: u32, best: f64) -> f64 {
+        let fewest = self.counts().first().copied().unwrap_or(0);
+        let pooled = |streams| {
+            let found = self.of(streams).map(|trial| trial.unqueued);
+            found.fold(Unqueued::default(), Unqueued::and)
+        };
+        let few = pooled(fewest);
+        let is_free = self.median(fewest, |trial| trial.settled) < FAR_LESS * best;
+        match is_free && few.intervals >= LEAST_OF_FEWEST {
+            true => few.and(pooled(best_streams)).loss(),
+            false => 0.0,
+        }
+    }
+
     fn facts(&self, path: &PathResult) -> Option<PathFacts> {
         let (streams, bytes_per_second) = self.best()?;
         let limits = |end: &EndFacts| BufferLimits {
@@ -238,7 +263,7 @@ impl Way {
             bytes_per_second,
             streams,
             one_stream: (self.of(1).count() > 0).then(|| self.median(1, |trial| trial.settled)),
-            loss: self.median(streams, Trial::loss_at_most),
+            loss: self.random_loss(streams, bytes_per_second),
             segment: self.median(streams, |trial| f64::from(trial.segment)) as u32,
             congestion: Congestion::of_name(&self.sender.congestion),
             congestions: self.sender.congestions.clone(),
@@ -273,6 +298,7 @@ mod tests {
             duplicates: Some(0),
             lost: Some(0),
             lost_at_end: 0,
+            unqueued: Default::default(),
             segments: 690,
             sent: Some(690),
             segment: 1448,
@@ -349,6 +375,26 @@ mod tests {
         assert!(advice[0].text.contains("tcp_wmem"), "{advice:?}");
         let doubts = path.ways[0].doubts(&path);
         assert_eq!(doubts, [Doubt::FewRepetitions { repetitions: 2 }]);
+    }
+
+    #[test]
+    fn random_loss_is_what_few_streams_lose_on_a_path_that_is_not_full() {
+        let loss = |one_stream| {
+            let lossy = |streams, settled, lost| Trial {
+                unqueued: Unqueued {
+                    lost,
+                    sent: lost * 1000,
+                    intervals: lost as usize,
+                },
+                ..trial(streams, settled)
+            };
+            let mut path = path();
+            path.ways[0].trials = vec![lossy(1, one_stream, 2), lossy(4, 100e6, 30)];
+            path.ways[0].facts(&path).unwrap().loss
+        };
+        assert!((loss(30e6) - 1e-3).abs() < 1e-12);
+        // One stream nearly fills it: a short queue may have dropped them.
+        assert_eq!(loss(80e6), 0.0);
     }
 
     #[test]
