@@ -389,6 +389,32 @@ fn results_of_other_tools_become_records_that_a_profile_reads() {
     assert!(fs::read_to_string(&output).unwrap().contains("sweep-"));
 }
 
+/// A receiver does not measure the round trip, and no other run is of its hosts.
+#[test]
+fn a_run_without_a_round_trip_does_not_stop_the_import() {
+    let directory = tempfile::tempdir().unwrap();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/iperf3");
+    let forward = corpus.join("two_streams.json");
+    let forward = forward.to_str().unwrap();
+    let elsewhere = fs::read_to_string(corpus.join("reverse.json")).unwrap();
+    let elsewhere = elsewhere.replace("127.0.0.1", "192.0.2.7");
+    fs::write(directory.path().join("unpaired.json"), elsewhere).unwrap();
+    let import = |arguments: &[&str]| {
+        let mut all = vec!["records", "import", "-o", "runs.jsonl"];
+        all.extend(arguments);
+        longhaul(directory.path(), &all)
+    };
+    let others = import(&[forward, "unpaired.json"]);
+    assert_eq!(others.status.code(), Some(2), "{}", text(&others.stderr));
+    assert!(text(&others.stderr).contains("unpaired.json: it has no round trip"));
+    let lines = fs::read_to_string(directory.path().join("runs.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 1);
+    assert!(lines.contains("loaded_round_trip"), "{lines}");
+    let skips = import(&["--skip-faults", forward, "unpaired.json"]);
+    assert!(skips.status.success(), "{}", text(&skips.stderr));
+    assert_eq!(import(&["unpaired.json"]).status.code(), Some(6));
+}
+
 #[test]
 fn compressed_records_are_read_as_others_are() {
     let directory = records();

@@ -119,6 +119,11 @@ pub enum Doubt {
         /// Those of the others.
         others_bytes: u64,
     },
+    /// The path's round trip was seen while data filled the path, which may have had a queue.
+    LoadedRoundTrip {
+        /// The round trip in seconds, above 0.
+        rtt_seconds: f64,
+    },
     /// A doubt of a newer longhaul.
     #[serde(other)]
     Other,
@@ -184,6 +189,9 @@ impl Doubt {
             }
             Doubt::DifferentData { .. } => {
                 "they are in one mean: give sets of another size another name"
+            }
+            Doubt::LoadedRoundTrip { .. } => {
+                "measure the idle path, for example with ping, and import again with --rtt"
             }
             Doubt::Other => "read this record with the longhaul that wrote it",
         };
@@ -323,6 +331,11 @@ impl fmt::Display for Doubt {
             Doubt::NotCompared => write!(f, "what arrived was not compared with what was sent"),
             Doubt::FailedRuns { failed, of } => write!(f, "{failed} of {of} runs failed"),
             Doubt::SkippedRecords { skipped } => write!(f, "{skipped} records were skipped"),
+            Doubt::LoadedRoundTrip { rtt_seconds } => write!(
+                f,
+                "the round trip of {:.1} ms was seen under load: a queue may be part of it",
+                rtt_seconds * 1e3
+            ),
             Doubt::DifferentSecurity => {
                 write!(f, "encrypted and clear transfers are compared")
             }

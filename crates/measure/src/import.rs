@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longhaul_units::{BitRate, ByteCount};
 
+use crate::doubt::Doubt;
 use crate::record::{PathRecord, RunIdentity, RunRecord};
 use crate::sources::{Direction, ExternalRun};
 
@@ -54,6 +55,9 @@ pub struct Left {
     pub file: String,
     /// What is missing.
     pub why: String,
+    /// It has no round trip, and the runs between its hosts do not agree on one. The result is
+    /// sound, so the others are imported.
+    pub is_unpaired: bool,
 }
 
 /// The runs of one path, with equal round trips in their records.
@@ -119,6 +123,10 @@ pub fn import(found: Vec<Found>, given: &Given) -> Imported {
     let mut ids = Ids::default();
     for (Found { file, run }, hosts) in found.into_iter().zip(hosts) {
         let rtt = steps.get(&hosts).and_then(|steps| round_trip(&run, steps));
+        let Some(rtt) = rtt else {
+            imported.left.push(unpaired(file, &run));
+            continue;
+        };
         let made = ids
             .of(&file, &run)
             .and_then(|id| record_of(run, id, (hosts, rtt), given, &capacities));
@@ -127,7 +135,11 @@ pub fn import(found: Vec<Found>, given: &Given) -> Imported {
                 imported.count(&record);
                 imported.records.push((file, record));
             }
-            Err(why) => imported.left.push(Left { file, why }),
+            Err(why) => imported.left.push(Left {
+                file,
+                why,
+                is_unpaired: false,
+            }),
         }
     }
     imported
@@ -205,23 +217,45 @@ fn name_of(hosts: &Hosts, run: &ExternalRun, given: &Given) -> String {
     }
 }
 
+/// What a run that failed said, before what else is wrong with it.
+fn said(run: &ExternalRun) -> String {
+    match run.error.is_empty() {
+        true => String::new(),
+        false => format!("{} failed: {}; ", run.tool, run.error),
+    }
+}
+
+fn unpaired(file: String, run: &ExternalRun) -> Left {
+    let why = format!(
+        "{}it has no round trip, and no other run between its hosts says it: give it with --rtt",
+        said(run)
+    );
+    Left {
+        file,
+        why,
+        is_unpaired: true,
+    }
+}
+
+/// The doubt about a round trip that TCP saw while the run filled the path. iperf3 takes samples of
+/// TCP's smoothed round trip alone, so that its least may include a queue, too.
+fn doubt_of_round_trip(run: &ExternalRun, rtt: Duration, given: &Given) -> Option<Doubt> {
+    let is_idle = run.least_rtt.is_some() && run.tool != "iperf3";
+    let is_doubtful = given.rtt.is_none() && run.error.is_empty() && !is_idle;
+    is_doubtful.then_some(Doubt::LoadedRoundTrip {
+        rtt_seconds: rtt.as_secs_f64(),
+    })
+}
+
 fn record_of(
-    run: ExternalRun,
+    mut run: ExternalRun,
     id: String,
-    (hosts, rtt): (Hosts, Option<Duration>),
+    (hosts, rtt): (Hosts, Duration),
     given: &Given,
     capacities: &BTreeMap<String, BitRate>,
 ) -> Result<RunRecord, String> {
-    let said = match run.error.is_empty() {
-        true => String::new(),
-        false => format!("{} failed: {}; ", run.tool, run.error),
-    };
-    let Some(rtt) = rtt else {
-        return Err(format!(
-            "{said}it has no round trip, and no other run between its hosts says it: give it \
-             with --rtt"
-        ));
-    };
+    let said = said(&run);
+    run.doubts.extend(doubt_of_round_trip(&run, rtt, given));
     if run.wall.is_zero() && run.error.is_empty() {
         let text = "it says neither how long it took nor how many bytes it moved: give --time";
         return Err(text.to_owned());

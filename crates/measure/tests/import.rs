@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use longhaul_measure::doubt::Doubt;
 use longhaul_measure::import::{Found, Given, Imported, import};
 use longhaul_measure::record::{Ended, Knob};
 use longhaul_measure::runs::Runs;
@@ -94,6 +95,7 @@ fn a_round_trip_that_no_file_has_is_that_of_the_others_or_given() {
     let apart = [back(run(None, 900)), run(Some(10.0), 1), run(Some(50.0), 1)];
     let apart = imported(apart, &Given::default());
     assert_eq!((apart.left.len(), apart.records.len()), (1, 2));
+    assert!(apart.left[0].is_unpaired);
     let given = Given {
         rtt: Some(Duration::from_millis(20)),
         capacity: BitRate::new(1e9),
@@ -113,6 +115,37 @@ fn a_round_trip_that_no_file_has_is_that_of_the_others_or_given() {
             .iter()
             .all(|(_, record)| record.path.capacity.bits_per_second() == 1e9)
     );
+}
+
+#[test]
+fn a_round_trip_that_was_seen_under_load_is_doubted() {
+    let doubts = |runs: Vec<ExternalRun>, given: &Given| {
+        let imported = imported(runs, given);
+        let records = imported.records.iter();
+        let doubts = records.map(|(_, record)| record.doubts.clone());
+        doubts.collect::<Vec<_>>()
+    };
+    let loaded = |rtt_seconds| vec![Doubt::LoadedRoundTrip { rtt_seconds }];
+    let own = vec![run(Some(59.0), 900), back(run(None, 900))];
+    let by_iperf3 = doubts(own.clone(), &Given::default());
+    assert_eq!(by_iperf3, [loaded(0.059), loaded(0.059)]);
+    let given = Given {
+        rtt: Some(Duration::from_millis(40)),
+        ..Given::default()
+    };
+    assert_eq!(doubts(own, &given), [vec![], vec![]]);
+    // A table may have the round trip of the idle path.
+    let of_table = |least_rtt, rtt| ExternalRun {
+        tool: "table".to_owned(),
+        least_rtt,
+        rtt,
+        ..run(None, 900)
+    };
+    let span = Duration::from_millis(50);
+    let idle = doubts(vec![of_table(Some(span), None)], &Given::default());
+    assert_eq!(idle, [vec![]]);
+    let mean = doubts(vec![of_table(None, Some(span))], &Given::default());
+    assert_eq!(mean, [loaded(0.05)]);
 }
 
 #[test]

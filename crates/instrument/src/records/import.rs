@@ -25,7 +25,7 @@ pub struct ImportRequest<'a> {
     pub given: Given,
 }
 
-/// Reads all results. Names on the console what cannot be used.
+/// Reads all results. Names on the console what cannot be used; it is in `left`, too.
 ///
 /// # Errors
 ///
@@ -45,6 +45,7 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
             Err(error) => left.push(Left {
                 file,
                 why: error.to_string(),
+                is_unpaired: false,
             }),
         }
     }
@@ -54,8 +55,9 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
         let why = one_line(&fault.why, LONGEST_FAULT);
         say(&format!("{}: {why}", fault.file));
     }
-    if !left.is_empty() && !request.skip_faults {
-        let faults = match left.len() {
+    let faults = left.iter().filter(|left| !left.is_unpaired).count();
+    if faults > 0 && !request.skip_faults {
+        let faults = match faults {
             1 => "1 fault".to_owned(),
             count => format!("{count} faults"),
         };
@@ -66,8 +68,13 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
         return Err(Stop::new(Exit::Local, text));
     }
     if imported.records.is_empty() {
-        return Err(Stop::new(Exit::Local, "there are no runs in these files"));
+        let text = match left.is_empty() {
+            true => "there are no runs in these files",
+            false => "nothing is imported: none of the runs can be used",
+        };
+        return Err(Stop::new(Exit::Local, text));
     }
+    imported.left = left;
     Ok(imported)
 }
 
