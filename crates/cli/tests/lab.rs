@@ -39,6 +39,25 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
+fn each_line_of_a_report_is_a_line() {
+    if !labs_work() {
+        return;
+    }
+    let path = [
+        "lab", "run", "--rtt", "1ms", "--rate", "1gbit", "--", "true",
+    ];
+    let errors = run(&mut longhaul_with(&path)).expect(0).errors;
+    let begins = |text: &str| errors.lines().any(|line| line.starts_with(text));
+    assert!(
+        begins("longhaul: path rtt=1ms,rate=1gbit,queue="),
+        "{errors}"
+    );
+    assert!(begins("longhaul: a to b: "), "{errors}");
+    assert!(begins("longhaul: emulator: "), "{errors}");
+    assert!(!errors.contains('\u{fffd}'), "{errors}");
+}
+
+#[test]
 fn a_command_runs_on_its_host_and_its_exit_code_is_ours() {
     if !labs_work() {
         return;

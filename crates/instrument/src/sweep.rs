@@ -476,7 +476,8 @@ impl<'a> Sweep<'a> {
             let output = output.map_err(|error| format!("sh: {error}"))?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr);
-                return Err(format!("its set-up failed: {}", said.trim()));
+                let said: Vec<&str> = said.lines().map(str::trim).collect();
+                return Err(format!("its set-up failed: {}", said.join("; ")));
             }
             fs::write(directory.join(".done"), "")
                 .map_err(|error| format!("{}: {error}", directory.display()))?;

@@ -303,7 +303,8 @@ impl fmt::Display for LabReport {
             emulator.busiest * 100.0,
             late.quantile(0.5),
             late.quantile(0.99),
-            late.greatest
+            // Microseconds are finer than the clock of the emulator's host keeps.
+            Duration::from_micros(late.greatest.as_micros() as u64)
         )
     }
 }

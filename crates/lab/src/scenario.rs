@@ -271,7 +271,6 @@ impl fmt::Display for PathSettings {
     /// As it is read, without what is as it would be anyway.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |time: Duration| format!("{}ms", time.as_secs_f64() * 1e3);
-        let bits = |rate: BitRate| format!("{}bit", rate.bits_per_second());
         let share = |value: f64| (value > 0.0).then(|| share_text(value));
         let lossy = |loss: Loss| (loss != Loss::None).then(|| loss.to_string());
         let reorder = |r: Reorder| format!("{}:{}", share_text(r.probability), milliseconds(r.by));
@@ -280,8 +279,8 @@ impl fmt::Display for PathSettings {
         let settings = [
             ("rtt", Some(milliseconds(self.rtt))),
             ("delay-back", self.delay_back.map(milliseconds)),
-            ("rate", self.rate.map(bits)),
-            ("rate-back", self.rate_back.map(bits)),
+            ("rate", self.rate.map(shown_rate)),
+            ("rate-back", self.rate_back.map(shown_rate)),
             ("loss", lossy(self.loss)),
             ("loss-back", self.loss_back.map(|loss| loss.to_string())),
             ("queue", queue),
@@ -314,6 +313,19 @@ fn read_span(value: &str) -> Result<Duration, String> {
 }
 
 /// `none` is no line.
+/// A rate in the largest unit that keeps it exact, as the options read it.
+fn shown_rate(rate: BitRate) -> String {
+    let bits = rate.bits_per_second();
+    let units = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
+    let mut texts = units
+        .into_iter()
+        .filter(|(factor, _)| bits >= *factor)
+        .map(|(factor, unit)| format!("{}{unit}", bits / factor));
+    texts
+        .find(|text| text.parse() == Ok(rate))
+        .unwrap_or_else(|| format!("{bits}bit"))
+}
+
 fn read_rate(value: &str) -> Result<Option<BitRate>, String> {
     match value {
         "none" => Ok(None),
@@ -736,6 +748,22 @@ impl Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_shown_in_the_largest_unit_that_keeps_them_exact() {
+        for (rate, shown) in [
+            (1e9, "1gbit"),
+            (2.5e9, "2.5gbit"),
+            (1e12, "1tbit"),
+            (300e3, "300kbit"),
+            (999.0, "999bit"),
+            (0.5, "0.5bit"),
+        ] {
+            let rate = BitRate::new(rate).unwrap();
+            assert_eq!(shown_rate(rate), shown);
+            assert_eq!(shown.parse(), Ok(rate));
+        }
+    }
 
     #[test]
     fn paths_are_read_and_written() {

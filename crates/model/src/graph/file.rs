@@ -100,7 +100,7 @@ fn unwritten(error: &dyn fmt::Display) -> GraphFileError {
 fn of_toml(text: &str) -> Result<GraphFile, GraphFileError> {
     toml::from_str(text).map_err(|error| GraphFileError {
         line: error.span().map(|span| line_at(text, span.start)),
-        text: error.message().to_owned(),
+        text: error.message().replace('\n', " "),
     })
 }
 
