@@ -2,7 +2,7 @@
 //!
 //! - [`walk`] lists the sources in byte order and tells the state machine, of what
 //!   several have (`earlier`) the first one's, and no more of them than was asked for
-//!   ([`select`]);
+//!   ([`select`]). What the state machine does not take yet waits in a file (`backlog`);
 //! - [`read`] takes what is to be read next, reads it into a buffer of the
 //!   pool, computes its checksum while it is hot: a [`read::ReadBlock`]; of a file that keeps
 //!   growing `front` reads the front, twice;
@@ -20,6 +20,7 @@
 
 mod ahead;
 pub(crate) mod automatic;
+mod backlog;
 pub mod compress;
 pub(crate) mod digest;
 mod earlier;

@@ -1,9 +1,9 @@
-//! The walk: lists the sources depth first, each directory in byte order, and
-//! tells the state machine, never faster than it can take.
+//! The walk: lists the sources depth first, each directory in byte order, and tells the state
+//! machine. What the state machine does not take yet waits in the [`Backlog`].
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use longhaul_proto::attributes::{Attributes, Ownership};
 use longhaul_proto::filter::{LeftOut, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN, Omitted, Reason};
@@ -15,6 +15,7 @@ use longhaul_proto::sender::Sender;
 
 use super::Sending;
 use super::ahead::{Ahead, Looked};
+use super::backlog::{Backlog, Over, Step, wait_while};
 use super::earlier::{Earlier, Settled};
 use super::gather::Gathering;
 use super::links::LinkTable;
@@ -25,7 +26,7 @@ use super::source::{Source, What};
 use crate::failure::failure_of;
 use crate::looks::Pace;
 use crate::session::events::from_omitted;
-use crate::session::{Counters, Machine, Reporting, Transfer};
+use crate::session::{Counters, Reporting, Transfer};
 use crate::storage::attributes::Inode;
 use crate::storage::following::{FollowingDirectory, LinkError};
 use crate::storage::nested::{Nested, place_of};
@@ -47,8 +48,9 @@ struct Level {
 }
 
 /// One walk.
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     transfer: &'a Transfer,
+    backlog: &'a mut Backlog<'b>,
     origins: &'a Origins,
     source: &'a Source,
     /// The sources before it, and what was told of them.
@@ -70,9 +72,6 @@ struct Walk<'a> {
     /// Inodes with several names.
     links: &'a mut LinkTable,
 }
-
-/// The session is over.
-struct Over;
 
 /// Why something is left out.
 #[derive(Clone)]
@@ -108,10 +107,12 @@ impl Sending<'_> {
         let mut earlier = Earlier::new(sources);
         let mut left_out = LeftOut::default();
         let mut links = LinkTable::default();
+        let mut backlog = Backlog::new(self.transfer);
         for (index, source) in sources.iter().enumerate() {
             self.side.sources.begin(EntryId(next));
             let mut walk = Walk {
                 transfer: self.transfer,
+                backlog: &mut backlog,
                 origins: &self.side.origins,
                 source,
                 before: &sources[..index],
@@ -132,6 +133,9 @@ impl Sending<'_> {
         }
         let walk_ended = &self.transfer.counters.walk_ended;
         walk_ended.store(1, Ordering::Relaxed);
+        if backlog.finish().is_err() {
+            return;
+        }
         self.transfer.tell_sender(|sender| {
             sender.handle_left_out(left_out);
             sender.handle_walk_end();
@@ -140,32 +144,6 @@ impl Sending<'_> {
         if self.transfer.settings.deletion.is_some() {
             self.tell_names();
         }
-    }
-}
-
-/// Waits until the state machine takes another entry.
-fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
-    wait_while(transfer, |sender| sender.entry_credit() == 0)
-}
-
-fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -> Result<(), Over> {
-    let mut shared = transfer.lock();
-    loop {
-        if shared.is_over() {
-            return Err(Over);
-        }
-        let Machine::Sending(sender) = &mut shared.machine else {
-            return Err(Over);
-        };
-        if !waits(sender) {
-            return Ok(());
-        }
-        sender.flush_listing();
-        shared.wake_writers();
-        shared = transfer
-            .walking
-            .wait(shared)
-            .unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -229,7 +207,7 @@ fn enter_new(
     Ok(inner)
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn run(&mut self) -> Result<(), Over> {
         let directory = match self.source.directory.open() {
             Ok(directory) => directory,
@@ -561,9 +539,7 @@ impl Walk<'_> {
     }
 
     fn tell_directory_end(&mut self, entry: Entry, children: u64) -> Result<(), Over> {
-        self.transfer
-            .tell_sender(|sender| sender.handle_directory_end(entry, children))
-            .ok_or(Over)
+        self.backlog.add(Step::DirectoryEnd(entry, children))
     }
 
     fn take_id(&mut self) -> EntryId {
@@ -642,7 +618,7 @@ impl Walk<'_> {
             }
             Err(error) => {
                 let entry = unreadable(self.take_id(), parent, path);
-                self.tell_unreadable(entry, failure_of("read", &shown, &error))?;
+                self.tell_unreadable(entry, unread(&shown, levels, &error))?;
                 Ok(Met::Told)
             }
         }
@@ -714,22 +690,28 @@ impl Walk<'_> {
     }
 
     fn tell_unreadable(&mut self, entry: Entry, failure: Failure) -> Result<(), Over> {
-        wait_for_credit(self.transfer)?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
-        self.transfer
-            .tell_sender(|sender| sender.handle_unreadable(entry, failure))
-            .ok_or(Over)
+        self.backlog.add(Step::Unreadable(entry, failure))
     }
 
     fn hand_over(&mut self, entry: Entry) -> Result<(), Over> {
         self.earlier.note(&entry.path);
-        wait_for_credit(self.transfer)?;
         Counters::add(&self.transfer.counters.walked_entries, 1);
         Counters::add(&self.transfer.counters.walked_bytes, entry.size());
-        self.transfer
-            .tell_sender(|sender| sender.handle_entry(entry))
-            .ok_or(Over)
+        self.backlog.add(Step::Entry(entry))
     }
+}
+
+/// Why a name in the last of these directories cannot be looked at.
+fn unread(shown: &str, levels: &[Level], error: &io::Error) -> Failure {
+    let is_listed = levels.last().is_some_and(|it| it.place.names().is_some());
+    if !is_listed || error.kind() != io::ErrorKind::NotFound {
+        return failure_of("read", shown, error);
+    }
+    let text = format!(
+        "{shown}: the list has this name, but the source does not: check how it is written"
+    );
+    Failure::new(FailureKind::Vanished, text)
 }
 
 /// The last name is no entry of its directory.

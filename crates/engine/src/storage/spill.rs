@@ -7,6 +7,7 @@
 
 mod gather;
 mod merge;
+pub(crate) mod queue;
 mod run;
 
 use std::fs::File;

@@ -9,6 +9,7 @@ use longhaul_proto::manifest::EntryId;
 use longhaul_proto::message::{AgainReason, Answer, Farewell, Message, Outcome, Totals};
 
 use super::peer::{Peer, Place, file, pack, short};
+use super::support::ends::PATIENCE;
 
 fn place() -> Place {
     let place = Place::new();
@@ -53,6 +54,31 @@ fn what_only_a_sender_sends_ends_the_session() {
     peer.block(&pack(file(0, b"a", 1), b"x"), b"x");
     let ended = farewell(peer, "a block");
     assert!(matches!(&ended, Farewell::Broken(text) if text.contains("a block came to a sender")));
+}
+
+/// The totals are known although the other end takes nothing.
+#[test]
+fn the_scan_ends_before_the_other_end_takes_its_entries() {
+    let place = Place::new();
+    const FILES: u64 = 20_000;
+    for directory in 0..20 {
+        let directory = place.root().join(directory.to_string());
+        std::fs::create_dir(&directory).unwrap();
+        for file in 0..FILES / 20 {
+            std::fs::write(directory.join(format!("f{file}")), b"x").unwrap();
+        }
+    }
+    let peer = Peer::of_sender(&place.root(), short());
+    let until = std::time::Instant::now() + PATIENCE;
+    while !peer.end.progress().walk_ended {
+        assert!(std::time::Instant::now() < until, "the scan does not end");
+        assert!(!peer.end.wait_for(Duration::from_millis(50)));
+    }
+    let progress = peer.end.progress();
+    assert_eq!(progress.walked_entries, FILES + 20);
+    assert_eq!(progress.walked_bytes, FILES);
+    peer.end.end(Farewell::Cancelled);
+    assert_eq!(farewell(peer, "a scan"), Farewell::Cancelled);
 }
 
 #[test]

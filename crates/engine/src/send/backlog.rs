@@ -1,0 +1,209 @@
+//! Entries that the walk found and the state machine does not take yet. They wait in a file
+//! without a name, so that the walk does not wait: each name is looked at once, and the totals are
+//! known early. If the file is full or cannot be written, the walk waits.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use longhaul_proto::manifest::Entry;
+use longhaul_proto::message::{Failure, Farewell};
+use longhaul_proto::sender::Sender;
+use minicbor::{Decode, Encode};
+
+use crate::session::{Machine, Transfer};
+use crate::storage::spill::queue::SpillQueue;
+
+/// Most bytes of the file: some four million entries.
+const FILE_BYTES: u64 = 512 << 20;
+
+/// Steps in memory that are the next ones to tell, and bytes of their names and attributes.
+const MOST_NEXT: usize = 64;
+const MOST_NEXT_BYTES: usize = 64 << 10;
+
+/// After this many steps that went to the file, the state machine is asked whether it takes some.
+const ASK_EVERY: u32 = 64;
+
+/// The walk waits until the state machine takes this many entries, so that it is not woken for
+/// each one, and questions travel in batches.
+const MOST_AT_ONCE: usize = 64;
+
+/// The session is over.
+pub(super) struct Over;
+
+/// One step of the walk.
+#[derive(Encode, Decode)]
+pub(super) enum Step {
+    /// It met an entry.
+    #[n(0)]
+    Entry(#[n(0)] Entry),
+    /// It met a name that cannot be copied.
+    #[n(1)]
+    Unreadable(#[n(0)] Entry, #[n(1)] Failure),
+    /// It left a directory with this many entries.
+    #[n(2)]
+    DirectoryEnd(#[n(0)] Entry, #[n(1)] u64),
+}
+
+impl Step {
+    fn needs_credit(&self) -> bool {
+        !matches!(self, Step::DirectoryEnd(..))
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Step::Entry(entry) | Step::Unreadable(entry, _) | Step::DirectoryEnd(entry, _) => {
+                entry.text_bytes()
+            }
+        }
+    }
+
+    fn tell(self, sender: &mut Sender) {
+        match self {
+            Step::Entry(entry) => sender.handle_entry(entry),
+            Step::Unreadable(entry, failure) => sender.handle_unreadable(entry, failure),
+            Step::DirectoryEnd(entry, children) => sender.handle_directory_end(entry, children),
+        }
+    }
+}
+
+/// Tells the state machine the steps of one walk in their order.
+pub(super) struct Backlog<'a> {
+    transfer: &'a Transfer,
+    /// The oldest steps.
+    next: VecDeque<Step>,
+    /// The steps after them.
+    queue: SpillQueue,
+    /// Number of steps that went to the queue since the state machine was last asked.
+    unasked: u32,
+}
+
+impl<'a> Backlog<'a> {
+    pub(super) fn new(transfer: &'a Transfer) -> Backlog<'a> {
+        Backlog {
+            transfer,
+            next: VecDeque::new(),
+            queue: SpillQueue::new(std::env::temp_dir(), FILE_BYTES),
+            unasked: 0,
+        }
+    }
+
+    /// Tells a step, or keeps it until the state machine takes it.
+    pub(super) fn add(&mut self, step: Step) -> Result<(), Over> {
+        if self.queue.is_empty() && self.has_room_next() {
+            self.next.push_back(step);
+            return self.tell_some();
+        }
+        while !self.queue.has_room() {
+            wait_for_credit(self.transfer)?;
+            self.tell_some()?;
+        }
+        match minicbor::to_vec(&step) {
+            Ok(record) => self.queue.push(&record),
+            Err(error) => {
+                self.transfer.break_off(&error);
+                return Err(Over);
+            }
+        }
+        self.unasked += 1;
+        if self.unasked < ASK_EVERY {
+            return Ok(());
+        }
+        self.tell_some()
+    }
+
+    /// Waits until the state machine has taken all steps.
+    pub(super) fn finish(&mut self) -> Result<(), Over> {
+        loop {
+            self.tell_some()?;
+            if self.next.is_empty() && self.queue.is_empty() {
+                return Ok(());
+            }
+            wait_for_credit(self.transfer)?;
+        }
+    }
+
+    /// Tells as many steps as the state machine takes now.
+    fn tell_some(&mut self) -> Result<(), Over> {
+        self.unasked = 0;
+        loop {
+            self.refill()?;
+            if self.next.is_empty() {
+                return Ok(());
+            }
+            if self.transfer.is_over() {
+                return Err(Over);
+            }
+            let next = &mut self.next;
+            let told = self.transfer.tell_sender(|sender| tell_next(sender, next));
+            told.ok_or(Over)?;
+            if !self.next.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn has_room_next(&self) -> bool {
+        let bytes = || self.next.iter().map(Step::bytes).sum::<usize>();
+        self.next.len() < MOST_NEXT && bytes() < MOST_NEXT_BYTES
+    }
+
+    /// Reads the oldest steps of the queue. If that fails they are lost, and the session ends.
+    fn refill(&mut self) -> Result<(), Over> {
+        while !self.queue.is_empty() && self.has_room_next() {
+            let step = match self.queue.pop() {
+                Ok(record) => record.map(minicbor::decode::<Step>).transpose(),
+                Err(error) => {
+                    self.transfer.end(Farewell::Storage(error.to_string()));
+                    return Err(Over);
+                }
+            };
+            match step {
+                Ok(step) => self.next.extend(step),
+                Err(error) => {
+                    self.transfer.break_off(&error);
+                    return Err(Over);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells steps until the state machine takes no more.
+fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) {
+    while let Some(step) = next.pop_front() {
+        if step.needs_credit() && sender.entry_credit() == 0 {
+            next.push_front(step);
+            return;
+        }
+        step.tell(sender);
+    }
+}
+
+/// Waits until the state machine takes some entries.
+fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
+    wait_while(transfer, |sender| sender.entry_credit() < MOST_AT_ONCE)
+}
+
+/// Waits as long as the condition holds for the state machine, which asks about all entries that it
+/// has meanwhile.
+pub(super) fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -> Result<(), Over> {
+    let mut shared = transfer.lock();
+    loop {
+        if shared.is_over() {
+            return Err(Over);
+        }
+        let Machine::Sending(sender) = &mut shared.machine else {
+            return Err(Over);
+        };
+        if !waits(sender) {
+            return Ok(());
+        }
+        sender.flush_listing();
+        shared.wake_writers();
+        shared = transfer
+            .walking
+            .wait(shared)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
