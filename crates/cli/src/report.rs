@@ -17,6 +17,7 @@ use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::manifest::Manifest;
 use longhaul_transfer::planning::foresight::Foreseen;
 use longhaul_transfer::rendering::entries::{damage, planned};
+use longhaul_transfer::rendering::failures::Failures;
 use longhaul_transfer::rendering::progress::arrived;
 use longhaul_transfer::rendering::{json, notices, summary};
 use longhaul_transfer::third_party::job_protocol::Shown;
@@ -37,6 +38,7 @@ pub struct Report {
     names: bool,
     /// It is a comparison.
     compares: bool,
+    failures: Failures,
     terminal: bool,
     manifest: Option<Mutex<Manifest>>,
     /// What receives progress, if there is no terminal.
@@ -61,6 +63,7 @@ impl Report {
             shown,
             names: shown.verbose,
             compares: false,
+            failures: Failures::new(shown.verbose),
             manifest: manifest.transpose()?.map(Mutex::new),
             terminal: std::io::stderr().is_terminal(),
             outlet: None,
@@ -73,6 +76,7 @@ impl Report {
         Report {
             names: self.names && !compares,
             compares,
+            failures: Failures::new(compares || self.shown.verbose),
             ..self
         }
     }
@@ -106,9 +110,10 @@ impl Report {
 
     fn tell_failure(&self, path: Option<&TreePath>, text: &str) {
         let shown = path.map(ToString::to_string).unwrap_or_default();
-        match text.contains(&shown) {
-            true => say(text),
-            false => say(&format!("{shown}: {text}")),
+        match (self.failures.note(&shown, text), text.contains(&shown)) {
+            (false, _) => (),
+            (true, true) => say(text),
+            (true, false) => say(&format!("{shown}: {text}")),
         }
     }
 
@@ -233,6 +238,7 @@ impl Observer for Report {
             outlet.done_bytes(arrived(&outcome.progress));
             outlet.over();
         }
+        self.failures.rest().iter().for_each(|line| say(line));
         if self.shown.json {
             if let Some(pipe) = &outcome.pipe {
                 print_json(&json::stream(pipe));

@@ -156,11 +156,64 @@ fn a_full_disk_is_named() {
         tree::write(&source.join(format!("many/{number}")), &[1; 5000]);
     }
     fs::remove_file(source.join("huge")).unwrap();
-    with_mount("size=12m", &to, &seen, &local_copy(&source, &to))
-        .expect(2)
-        .says(&["source/many/", "No space left", "free some room"]);
+    let finished = with_mount("size=12m", &to, &seen, &local_copy(&source, &to));
+    let finished = finished.expect(2);
+    let finished = finished.says(&["source/many/", "No space left", "free some room"]);
     assert_copied(&source, &seen.join("source"), &["a", "large"]);
     assert_no_leftovers(&seen);
+    // The first ones have a line each, the others one for each way in which they failed.
+    let finished = finished.says(&["more (-v names each): cannot ", "No space left"]);
+    let lines = finished.errors.lines().count();
+    assert!(lines < 100, "{lines} lines: {}", finished.errors);
+}
+
+#[test]
+fn a_disk_without_inodes_is_not_called_full() {
+    if !is_root() {
+        return;
+    }
+    let directory = directory();
+    let (source, to, seen) = mounted(directory.path());
+    for number in 0..100 {
+        tree::write(&source.join(format!("many/{number}")), b"x");
+    }
+    let options = "size=12m,nr_inodes=40";
+    with_mount(options, &to, &seen, &local_copy(&source, &to))
+        .expect(2)
+        .says(&["no inodes left, although", "are free; remove some files"]);
+}
+
+#[test]
+fn failures_of_one_kind_are_counted_after_ten() {
+    let directory = directory();
+    let (source, to) = (directory.path().join("source"), directory.path().join("to"));
+    for number in 0..30 {
+        tree::write(&source.join(format!("f{number}")), b"x");
+        fs::create_dir_all(to.join(format!("source/f{number}/x"))).unwrap();
+    }
+    let lines = |finished: &Finished| finished.errors.matches("there is a directory").count();
+    let finished = run(&mut local_copy(&source, &to)).expect(2);
+    let finished = finished.says(&["20 more (-v names each): there is a directory of that name"]);
+    assert_eq!(lines(&finished), 11, "{}", finished.errors);
+    let detailed = run(local_copy(&source, &to).arg("-v")).expect(2);
+    assert_eq!(lines(&detailed), 30, "{}", detailed.errors);
+}
+
+#[test]
+fn a_listed_name_that_the_source_lacks_did_not_vanish() {
+    let directory = directory();
+    let (source, to) = (directory.path().join("source"), directory.path().join("to"));
+    sample(&source);
+    let list = directory.path().join("list");
+    fs::write(&list, "a\nmistyped\n").unwrap();
+    let from = format!("--files-from={}", list.display());
+    let finished = run(local_copy(&source, &to).arg(from)).expect(2);
+    let finished = finished.says(&["mistyped: the list has this name, but the source does not"]);
+    assert!(
+        !finished.errors.contains("meanwhile"),
+        "{}",
+        finished.errors
+    );
 }
 
 fn mounted(directory: &Path) -> (PathBuf, PathBuf, PathBuf) {

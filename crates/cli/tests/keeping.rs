@@ -280,7 +280,7 @@ fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
         .filter(|line| line.contains("not kept"));
     let lines: Vec<&str> = lines.collect();
     assert!(
-        lines.len() == 1 && lines[0].starts_with("owners and groups not kept: 3, as "),
+        lines.len() == 1 && lines[0].starts_with("owners and groups not kept: 3, for example `"),
         "{lines:?}"
     );
     for kind in ["owner_not_kept", "group_not_kept", "device_not_made"] {

@@ -341,7 +341,7 @@ fn a_set_id_bit_of_another_owner_is_dropped_and_told() {
     let source = with_set_ids(place.path());
     let to = place.path().join("to");
     run(&mut local_copy(&source, &to)).expect(0).says(&[
-        "set-user-ID or set-group-ID bits dropped: 2, as s/other",
+        "set-user-ID or set-group-ID bits dropped: 2, for example `s/other`",
         "--keep-set-ids",
     ]);
     assert_modes(&to.join("s"), SAME_OWNER);

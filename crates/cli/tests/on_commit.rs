@@ -113,6 +113,22 @@ fn it_runs_once_for_each_file_on_every_way() {
     assert!(!place.path().join("injected").exists());
 }
 
+/// A file whose command failed is there: no file is still to come.
+#[test]
+fn a_failed_command_does_not_make_a_file_incomplete() {
+    let place = tempfile::tempdir().unwrap();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    write(&from.join("plain"), b"data");
+    let finished = run(&mut local(&from, &to, &["--on-commit", "false"])).expect(2);
+    let finished = finished.says(&["plain: it is there, but its command did not succeed"]);
+    let finished = finished.says(&["verified by BLAKE3 of every block moved"]);
+    assert!(
+        !finished.errors.contains("no file is complete"),
+        "{}",
+        finished.errors
+    );
+}
+
 /// The file stays, the others are done, and the same command runs for what failed and for no
 /// other file.
 #[test]

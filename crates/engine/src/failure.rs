@@ -7,6 +7,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
 use crate::storage::following::LinkError;
+use crate::storage::inodes::NoInodes;
 use crate::storage::spelling::OtherSpelling;
 use crate::storage::spill::TemporaryError;
 
@@ -49,17 +50,31 @@ pub fn toml_fault(text: &str, error: &toml::de::Error) -> String {
 const QUOTA: &str = "; the quota of bytes or files that its owner, group or project has there is used \
                      up: remove some of its files, or ask for more, and run the same command again";
 
-/// The failure of doing `what` (an infinitive) with the thing `shown`.
-pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
+/// The failure of an error that says more than a system call's number.
+fn explained(what: &str, shown: &str, error: &io::Error) -> Option<Failure> {
     if let Some(error) = LinkError::within(error) {
-        return link_failure(shown, error);
+        return Some(link_failure(shown, error));
     }
     if let Some(error) = TemporaryError::within(error) {
         let Failure { kind, .. } = failure_of(what, shown, &error.source);
-        return Failure::new(kind, error.to_string());
+        return Some(Failure::new(kind, error.to_string()));
     }
-    if OtherSpelling::within(error).is_some() {
-        return Failure::new(FailureKind::Conflict, format!("{shown}: {error}"));
+    if let Some(missing) = NoInodes::within(error) {
+        let text = format!(
+            "{shown}: cannot {what}: {missing}; remove some files there and run the same command \
+             again"
+        );
+        return Some(Failure::new(FailureKind::NoSpace, text));
+    }
+    let other = OtherSpelling::within(error)?;
+    let text = format!("{shown}: {other}");
+    Some(Failure::new(FailureKind::Conflict, text))
+}
+
+/// The failure of doing `what` (an infinitive) with the thing `shown`.
+pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
+    if let Some(failure) = explained(what, shown, error) {
+        return failure;
     }
     let (kind, remedy) = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ACCESS) => (
@@ -101,7 +116,11 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
             FailureKind::Conflict,
             "; a symbolic link is in its place, and links are not followed there",
         ),
-        Some(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY) => (
+        Some(Errno::NOTDIR) => (
+            FailureKind::Conflict,
+            "; a file or a symbolic link is in the place of a directory: move it away",
+        ),
+        Some(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => (
             FailureKind::Conflict,
             "; something else has that name: move it away",
         ),
@@ -151,6 +170,23 @@ mod tests {
         for part in ["d/f", "quota of bytes or files", "ask for more"] {
             assert!(failure.text.contains(part), "{}", failure.text);
         }
+    }
+
+    #[test]
+    fn missing_inodes_are_not_called_missing_room() {
+        let missing = NoInodes(longhaul_units::ByteCount(5_000_000));
+        let error = io::Error::new(io::ErrorKind::StorageFull, missing);
+        let failure = failure_of("write", "d/f", &error);
+        assert_eq!(failure.kind, FailureKind::NoSpace);
+        for part in ["d/f: cannot write", "no inodes left", "5.00 MB are free"] {
+            assert!(failure.text.contains(part), "{}", failure.text);
+        }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_directory_is_named() {
+        let text = text_of(Errno::NOTDIR);
+        assert!(text.contains("a file or a symbolic link is in"), "{text}");
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! - [`options`]: what is wrong with a command, by its options
 
 pub mod entries;
+pub mod failures;
 pub mod jobs;
 pub mod json;
 pub mod listing;

@@ -184,10 +184,12 @@ impl Transfer {
         let moved_bytes = progress.account.moved_bytes;
         let durable_bytes = progress.account.durable_bytes;
         if !touched && !compares && moved_bytes + durable_bytes > 0 {
-            return match (durable_bytes, self.settings.integrity) {
-                (0, _) => "no file is complete yet",
-                (_, Integrity::Digest) => "verified by BLAKE3 of every block moved",
-                (_, Integrity::Checksum) => "verified by XXH3 of every block moved",
+            // What failed after its data arrived is no file that is still to come.
+            let is_incomplete = durable_bytes == 0 && progress.failed_entries == 0;
+            return match (is_incomplete, self.settings.integrity) {
+                (true, _) => "no file is complete yet",
+                (false, Integrity::Digest) => "verified by BLAKE3 of every block moved",
+                (false, Integrity::Checksum) => "verified by XXH3 of every block moved",
             };
         }
         match (touched, compares, self.settings.integrity) {

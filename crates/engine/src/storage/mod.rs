@@ -19,6 +19,7 @@ mod direct;
 pub mod fake_super;
 pub mod following;
 pub mod forgetting;
+pub mod inodes;
 pub mod listing;
 pub mod measuring;
 pub mod mounts;

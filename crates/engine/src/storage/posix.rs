@@ -24,6 +24,7 @@ use self::status::{file_type, permission_bits, status_from, times_of};
 use super::attributes::Inode;
 use super::beneath::{self, Resolution, check_name};
 use super::content::{Bounds, Content, Devices, measured};
+use super::inodes;
 use super::mounts;
 use super::{Creation, DataMode, Directory, FileKind, NameList, Special, Status, StoredFile};
 
@@ -156,6 +157,10 @@ impl PosixDirectory {
         Ok(status_from(&stat))
     }
 
+    fn or_no_inodes<T>(&self, made: io::Result<T>) -> io::Result<T> {
+        inodes::or_no_inodes(self.descriptor.as_fd(), made)
+    }
+
     fn remove(&self, name: &[u8], flags: AtFlags) -> io::Result<()> {
         check_name(name)?;
         retry_on_intr(|| rustix::fs::unlinkat(&self.descriptor, name, flags))?;
@@ -172,8 +177,8 @@ impl Directory for PosixDirectory {
     fn make_directory(&self, name: &[u8], mode: u32) -> io::Result<()> {
         check_name(name)?;
         let mode = permission_bits(mode)?;
-        retry_on_intr(|| rustix::fs::mkdirat(&self.descriptor, name, mode))?;
-        Ok(())
+        let made = retry_on_intr(|| rustix::fs::mkdirat(&self.descriptor, name, mode));
+        self.or_no_inodes(made.map_err(io::Error::from))
     }
 
     fn open_file(&self, name: &[u8], mode: DataMode) -> io::Result<Arc<dyn StoredFile>> {
@@ -233,7 +238,7 @@ impl Directory for PosixDirectory {
         {
             opened = regular(self.open(name, flags | creation));
         }
-        let (descriptor, status) = opened?;
+        let (descriptor, status) = self.or_no_inodes(opened)?;
         let opened = (descriptor, status.device);
         let reopen = |further| self.open(name, flags | further);
         Ok(Arc::new(PosixFile::new(opened, mode, reopen)))
@@ -241,8 +246,8 @@ impl Directory for PosixDirectory {
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
         check_name(name)?;
-        retry_on_intr(|| rustix::fs::symlinkat(target, &self.descriptor, name))?;
-        Ok(())
+        let made = retry_on_intr(|| rustix::fs::symlinkat(target, &self.descriptor, name));
+        self.or_no_inodes(made.map_err(io::Error::from))
     }
 
     fn make_special(&self, name: &[u8], special: Special) -> io::Result<()> {
@@ -251,8 +256,7 @@ impl Directory for PosixDirectory {
         let device = rustix::fs::makedev(major, minor);
         let kind = file_type(special.kind);
         let make = || rustix::fs::mknodat(&self.descriptor, name, kind, NEW_FILE_MODE, device);
-        retry_on_intr(make)?;
-        Ok(())
+        self.or_no_inodes(retry_on_intr(make).map_err(io::Error::from))
     }
 
     fn link(&self, name: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {

@@ -18,7 +18,7 @@ pub fn line(notice: &Notice) -> String {
         ..
     } = notice;
     one_line(
-        &format!("{what}: {count}, as {example} ({cause}){means}"),
+        &format!("{what}: {count}, for example `{example}` ({cause}){means}"),
         MAXIMUM_LINE_BYTES,
     )
 }
@@ -47,7 +47,7 @@ fn owners(users: &Notice, groups: &Notice) -> String {
     };
     one_line(
         &format!(
-            "owners and groups not kept: {count}, as {} ({})",
+            "owners and groups not kept: {count}, for example `{}` ({})",
             users.example, users.cause
         ),
         MAXIMUM_LINE_BYTES,
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn a_line_names_an_example_its_cause_and_what_it_means() {
         let notice = Notice::new(NoticeKind::NamesNotSynced, "a\u{1b}[2J", "Invalid argument");
-        let expected = "directories not synced: 1, as a\u{fffd}[2J (Invalid argument); names may \
-                        not survive a power cut here";
+        let expected = "directories not synced: 1, for example `a\u{fffd}[2J` (Invalid argument); \
+                        names may not survive a power cut here";
         assert_eq!(line(&notice), expected);
         assert_eq!(value(&notice)["kind"], "names_not_synced");
     }
@@ -150,11 +150,15 @@ mod tests {
             notice(NoticeKind::NotLocked, 1),
         ];
         let shown = lines(&both, &[]);
-        let expected = "owners and groups not kept: 12, as a/b (only root gives files away)";
+        let expected =
+            "owners and groups not kept: 12, for example `a/b` (only root gives files away)";
         assert_eq!(shown[0], (user, expected.to_owned()));
         assert_eq!((shown.len(), shown[1].0), (2, NoticeKind::NotLocked));
         let fewer = lines(&[notice(user, 12), notice(group, 3)], &[]);
-        assert!(fewer[0].1.contains("not kept: 12 and 3, as"), "{fewer:?}");
+        assert!(
+            fewer[0].1.contains("not kept: 12 and 3, for example"),
+            "{fewer:?}"
+        );
         assert_eq!(lines(&both, &[user, group]).len(), 3);
         assert_eq!(lines(&both[1..2], &[]), [(group, line(&both[1]))]);
     }

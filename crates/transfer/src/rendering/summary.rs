@@ -169,7 +169,8 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     if detailed || is_notable(progress) {
         lines.push(wire_line(progress, heard));
     }
-    lines.extend(codecs::report::lines(progress, detailed));
+    let saved = asked.limit.saved_seconds(progress, heard);
+    lines.extend(codecs::report::lines(progress, detailed, saved));
     lines.extend(path_lines(&progress.paths));
     lines.push(described);
     if detailed {
@@ -249,8 +250,9 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
     let goodput = BitRate::from_transfer(ByteCount(now), progress.elapsed);
     let rate = ByteCount((now as f64 / seconds.max(1e-9)) as u64);
     let whole = ByteCount(whole);
-    let mut lines = vec![match (operation, complete, progress.files) {
-        (Operation::Copy, false, 0) => format!(
+    let waits = progress.files == 0 && progress.failed_entries == 0;
+    let mut lines = vec![match (operation, complete, waits) {
+        (Operation::Copy, false, true) => format!(
             "so far: {whole} moved and durable in {seconds:.1} s ({rate}/s, {goodput}); no file \
              is complete yet"
         ),
