@@ -135,12 +135,6 @@ pub fn say(text: &str) {
     }
 }
 
-/// Says a text of several lines, each as a message. The text must be our own: a line end from
-/// elsewhere could look like another message.
-pub fn say_lines(text: &str) {
-    text.lines().for_each(say);
-}
-
 /// Reports how a command ended.
 pub fn finish(result: Result<Exit, Stop>) -> Exit {
     match result {

@@ -17,7 +17,7 @@ use longhaul_transfer::stop::{Exit, Stop};
 
 pub use compress::compress_file;
 pub use export::table;
-pub use import::{ImportRequest, check_output, gather, tell_failures, write_records};
+pub use import::{ImportRequest, check_output, exit_of, gather, tell_failures, write_records};
 pub use over_time::sampled_runs;
 
 /// Why a file cannot be read or written.

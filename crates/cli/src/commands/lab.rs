@@ -15,7 +15,7 @@ use longhaul_lab::state::StateDirectory;
 use crate::arguments::CopyArguments;
 use crate::arguments::lab::{LabCommand, LabRunArguments, LabStatusArguments, LabUpArguments};
 use crate::commands::cp;
-use crate::messages::{Exit, Stop, finish, print_line, say, say_lines};
+use crate::messages::{Exit, Stop, finish, print_line, say};
 
 /// Runs it; the exit code is the command's own where there is one.
 pub fn run(command: LabCommand) -> ExitCode {
@@ -47,7 +47,7 @@ fn run_command(arguments: LabRunArguments) -> Result<u8, Stop> {
         let code = ended.map_err(not_ended)?;
         if let Some(report) = report(&running) {
             if !arguments.quiet {
-                say_lines(&report.to_string());
+                report.to_string().lines().for_each(say);
             }
             if let Some(file) = &arguments.report {
                 write(file, format!("{}\n", report.to_json()).as_bytes())?;
@@ -146,7 +146,7 @@ fn copy_across(mut arguments: CopyArguments) -> Result<u8, Stop> {
         };
         let (running, exit) = lab_copy.run(inside, prepared, copy)?;
         if let Some(report) = report(&running).filter(|_| !quiet) {
-            say_lines(&report.to_string());
+            report.to_string().lines().for_each(say);
         }
         Ok(exit.code())
     })

@@ -84,12 +84,7 @@ fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
         Some(text) => write_output(&escaped_json(&String::from_utf8_lossy(&text))),
         None => print_imported(arguments, &imported),
     }
-    let lacks_some = !arguments.skip_faults && !imported.left.is_empty();
-    Ok(if lacks_some {
-        Exit::Partial
-    } else {
-        Exit::Done
-    })
+    Ok(records::exit_of(&imported, arguments.skip_faults))
 }
 
 fn print_imported(arguments: &ImportArguments, imported: &Imported) {

@@ -78,6 +78,15 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
     Ok(imported)
 }
 
+/// The exit code of an import: partial if some runs are not among its records, unless that was
+/// asked for.
+pub fn exit_of(imported: &Imported, skip_faults: bool) -> Exit {
+    match imported.left.is_empty() || skip_faults {
+        true => Exit::Done,
+        false => Exit::Partial,
+    }
+}
+
 /// A sweep's or a probe's records are made once: an import does not replace them.
 ///
 /// # Errors
