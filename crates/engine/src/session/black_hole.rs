@@ -104,12 +104,18 @@ impl Passage {
     }
 
     /// Why the session ends, if no data moved for longer than `patience`.
-    fn verdict(&self, patience: Duration, now: Moment) -> Option<String> {
+    /// Nothing of the session came after `heard`.
+    fn verdict(&self, patience: Duration, heard: Moment, now: Moment) -> Option<String> {
         let waited = now - self.first_lost;
         if self.lost < LOST_BEFORE_THE_END || waited <= patience {
             return None;
         }
         let (lost, seconds) = (self.lost, waited.as_secs());
+        if heard < self.first_lost && self.tried == 0 {
+            return Some(format!(
+                "the other end accepted connections, but said nothing on them for {seconds} s"
+            ));
+        }
         let cause = match self.tried > 0 {
             true => ADVICE,
             false => "the path drops data or resets connections; `longhaul doctor` looks into it",
@@ -159,7 +165,7 @@ impl Transfer {
         }
         let bytes = shared.moved_data();
         shared.passage.note_moved(bytes, self.settled_entries());
-        if let Some(text) = shared.passage.verdict(patience, now) {
+        if let Some(text) = shared.passage.verdict(patience, shared.told, now) {
             shared.life.end(Farewell::Broken(text));
             self.wake_everybody(&shared);
         }
@@ -268,25 +274,35 @@ mod tests {
     #[test]
     fn a_session_ends_if_streams_are_lost_and_no_data_move() {
         let mut passage = Passage::default();
-        assert_eq!(passage.verdict(PATIENCE, at(1_000_000)), None, "it is idle");
+        assert_eq!(
+            passage.verdict(PATIENCE, at(90_000), at(1_000_000)),
+            None,
+            "it is idle"
+        );
         passage.note_lost(lost(0, 700), at(2_000));
-        assert_eq!(passage.verdict(PATIENCE, at(13_000)), None);
+        assert_eq!(passage.verdict(PATIENCE, at(90_000), at(13_000)), None);
         passage.note_lost(lost(11_000, 700), at(13_000));
-        assert_eq!(passage.verdict(PATIENCE, at(12_000)), None);
-        let why = passage.verdict(PATIENCE, at(13_000)).unwrap();
+        assert_eq!(passage.verdict(PATIENCE, at(90_000), at(12_000)), None);
+        let why = passage.verdict(PATIENCE, at(90_000), at(13_000)).unwrap();
         assert!(why.contains("MTU black hole"), "{why}");
         passage.note_moved(1, 0);
-        assert_eq!(passage.verdict(PATIENCE, at(13_000)), None);
+        assert_eq!(passage.verdict(PATIENCE, at(90_000), at(13_000)), None);
         for ended in [14_000, 15_000] {
             passage.note_lost(lost(ended - 1_000, PASSED_BYTES), at(ended));
         }
         // What is compared is progress, too.
         passage.note_moved(1, 1);
-        assert_eq!(passage.verdict(PATIENCE, at(30_000)), None);
+        assert_eq!(passage.verdict(PATIENCE, at(90_000), at(30_000)), None);
         for ended in [20_000, 25_000] {
             passage.note_lost(lost(ended - 1_000, PASSED_BYTES), at(ended));
         }
-        let why = passage.verdict(PATIENCE, at(31_000)).unwrap();
+        let why = passage.verdict(PATIENCE, at(90_000), at(31_000)).unwrap();
         assert!(why.contains("2 connections"), "{why}");
+        let mut silent = Passage::default();
+        for ended in [20_000, 25_000] {
+            silent.note_lost(lost(ended - 1_000, PASSED_BYTES), at(ended));
+        }
+        let why = silent.verdict(PATIENCE, at(19_000), at(31_000)).unwrap();
+        assert!(why.contains("said nothing on them"), "{why}");
     }
 }
