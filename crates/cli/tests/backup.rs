@@ -218,6 +218,26 @@ fn a_directory_of_backups_in_the_destination_is_none_of_the_copy() {
     assert_eq!(contents(&to.join(".old/kept")), kept);
 }
 
+/// The directory of an older run lies beside that of this one, which is made while the former is
+/// deleted.
+#[test]
+fn older_backups_beside_the_directory_of_backups_are_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    write(&from.join("a"), b"a");
+    write(&to.join(".old/1/x"), b"older");
+    write(&to.join("gone"), b"gone");
+    for flag in ["-n", "-v"] {
+        let mut command = longhaul();
+        command.args(["cp", "-r", "--delete", "--backup-dir=.old/2", flag]);
+        run(command.arg(slashed(&from)).arg(&to)).expect(0);
+    }
+    let kept = contents(&to.join(".old"));
+    assert_eq!(kept[Path::new("2/.old/1/x")], b"older");
+    assert_eq!(kept[Path::new("2/gone")], b"gone");
+    assert!(!to.join(".old/1").exists() && !to.join("gone").exists());
+}
+
 #[test]
 fn what_cannot_be_kept_is_not_replaced() {
     let place = tempfile::tempdir().unwrap();

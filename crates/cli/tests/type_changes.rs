@@ -282,3 +282,19 @@ fn named_sources_and_other_kinds_take_the_place_of_directories_and_make_way() {
     mirror(&["-H"], &from, &to).expect(0);
     assert_eq!(contents(&to), contents(&from));
 }
+
+/// A copy that is killed between the exchange of two names and its end leaves an empty directory.
+#[test]
+fn an_empty_directory_that_a_killed_copy_left_is_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let [empty, full] = [1, 2].map(|number| {
+        let name = format!(".longhaul-0000000000000007-{number}.tmp");
+        place.path().join(name)
+    });
+    fs::create_dir(&empty).unwrap();
+    write(&full.join("precious"), b"precious");
+    let mut command = longhaul();
+    command.args(["clean", "--remove", "--older-than", "0s"]);
+    run(command.arg(place.path()));
+    assert!(!empty.exists() && full.join("precious").exists());
+}
