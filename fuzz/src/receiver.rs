@@ -428,9 +428,9 @@ impl Play<'_> {
                 let ended = self.choices.flag();
                 self.receiver.handle_removed(Vec::new(), ended);
             }
-            StorageJob::MakeProbes(directories) => {
+            StorageJob::MakeProbes(questions) => {
                 self.receiver
-                    .handle_probes_made(vec![None; directories.len()]);
+                    .handle_probes_made(vec![None; questions.len()]);
             }
             StorageJob::RemoveProbes(seen) => {
                 let results = seen.into_iter().map(|seen| seen.then(failure));

@@ -13,7 +13,7 @@ use support::Daemon;
 use support::daemon::with_roots;
 use support::process::{longhaul, run};
 use support::tree::{set_modified, write};
-use support::ways::{WAYS, contents, copy, names, rsync, slashed};
+use support::ways::{WAYS, Way, contents, copy, names, rsync, slashed};
 
 fn source(root: &Path) {
     for name in [
@@ -577,5 +577,34 @@ fn what_keeps_nothing_says_why() {
         let refused = run(command.arg(format!("--backup-dir={directory}")));
         refused.expect(1).says(&["--backup-dir"]);
         assert_eq!(contents(place.path()), before, "{source} {directory}");
+    }
+}
+
+/// A backup would replace the file of the source by the older one.
+#[test]
+fn backups_replace_nothing_of_the_source() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    for way in [Way::Push, Way::Pull] {
+        let top = place.path().join(format!("{way:?}"));
+        let [from, to] = ["from", "to"].map(|name| top.join(name));
+        let backups = |path: &Path| match way {
+            Way::Push => format!("/{}", path.strip_prefix(place.path()).unwrap().display()),
+            _ => path.display().to_string(),
+        };
+        for inner in ["from", "from/deep"] {
+            write(&from.join("f"), b"new");
+            write(&from.join("deep/f"), b"deep");
+            write(&to.join("f"), b"older");
+            let command = copy((&daemon, place.path()), way, (&from, &to));
+            let directory = format!("--backup-dir={}", backups(&top.join(inner)));
+            run(&mut command.with(&["-r", &directory]))
+                .expect(2)
+                .says(&["is by another name the directory for backups"]);
+            assert_eq!(fs::read(from.join("f")).unwrap(), b"new", "{way:?} {inner}");
+            assert_eq!(fs::read(from.join("deep/f")).unwrap(), b"deep", "{way:?}");
+            assert_eq!(fs::read(to.join("f")).unwrap(), b"older", "{way:?} {inner}");
+        }
+        support::assert_no_leftovers(&top);
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use support::Daemon;
 use support::process::{Finished, longhaul, run};
 use support::tree::{set_modified, write};
-use support::ways::{WAYS, copy, names, rsync, slashed};
+use support::ways::{WAYS, Way, copy, names, rsync, slashed};
 
 fn source(root: &Path) {
     for name in ["a.c", "dir/b.c", "dir/deep/c", "same", "skip/x", "big"] {
@@ -523,4 +523,71 @@ fn mount_points_at_the_destination_stay_with_one_file_system() {
     done.expect(0);
     assert!(place.path().join("elsewhere/precious").exists());
     assert!(!to.join("gone/file").exists());
+}
+
+/// Names that the source does not have are names of the source itself, where the destination is a
+/// directory around it, within it or the same by another name.
+#[test]
+fn what_holds_the_source_or_lies_in_it_is_not_deleted() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    for way in [Way::Push, Way::Pull] {
+        let top = place.path().join(format!("{way:?}"));
+        write(&top.join("data/f"), b"data");
+        write(&top.join("data/out/kept"), b"data");
+        write(&top.join("other"), b"data");
+        let mirror = |from: &str, to: &str, options: &[&str]| {
+            let ends = (&*top.join(from), &*top.join(to));
+            let command = copy((&daemon, place.path()), way, ends);
+            run(&mut command.with(&[&["-r", "--delete"], options].concat()))
+        };
+        mirror("data", "", &[])
+            .expect(2)
+            .says(&["data", "nothing was deleted at the destination"]);
+        mirror("data", "data", &["--delete-excluded", "--exclude=f"])
+            .expect(2)
+            .says(&["is by another name the directory"]);
+        mirror("", "data/out", &["--max-depth=4"]).says(&["nothing was deleted"]);
+        for name in ["data/f", "data/out/kept", "other"] {
+            assert!(top.join(name).exists(), "{way:?}: {name}");
+        }
+        support::assert_no_leftovers(&top);
+    }
+}
+
+/// What is left out of the copy is no part of the source.
+#[test]
+fn a_mirror_within_an_excluded_directory_of_the_source_deletes() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    for way in [Way::Push, Way::Pull] {
+        let top = place.path().join(format!("{way:?}"));
+        write(&top.join("f"), b"data");
+        write(&top.join("mirror/gone"), b"data");
+        let to = top.join("mirror");
+        let command = copy((&daemon, place.path()), way, (&top, &to));
+        run(&mut command.with(&["-r", "--delete", "--exclude=/mirror/"])).expect(0);
+        assert!(
+            to.join("f").exists() && !to.join("gone").exists(),
+            "{way:?}"
+        );
+    }
+}
+
+/// A directory of the source that is mounted beneath the destination.
+#[test]
+fn what_is_mounted_at_the_destination_from_the_source_is_not_deleted() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    write(&from.join("sub/excluded"), b"data");
+    write(&from.join("f"), b"data");
+    fs::create_dir_all(to.join("sub")).unwrap();
+    let script = "mount --bind \"$1/sub\" \"$2/sub\" || exit 99\n\
+                  exec \"$0\" cp -r --delete-excluded --exclude=excluded \"$1/\" \"$2\"";
+    let Some(done) = mounting(script, (&from, &to)) else {
+        return;
+    };
+    done.expect(2)
+        .says(&["nothing was deleted at the destination"]);
+    assert!(from.join("sub/excluded").exists());
 }

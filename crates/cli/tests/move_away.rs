@@ -309,3 +309,21 @@ fn all_names_of_a_file_are_moved() {
     assert_eq!(names(&from), BTreeSet::from(["dir".into()]));
     assert_eq!(fs::read(to.join("dir/c")).unwrap(), b"data");
 }
+
+/// An overlay shows the files of the directory that lies under it.
+#[test]
+fn what_an_overlay_shows_of_the_source_stays() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place.path().join("from/dir/f"), b"data");
+    for name in ["upper", "work", "to"] {
+        fs::create_dir(place.path().join(name)).unwrap();
+    }
+    let script = "mount -t tmpfs tmpfs \"$1/upper\" && cd \"$1\" && mkdir upper/u upper/w || exit 99\n\
+                  mount -t overlay -o lowerdir=from,upperdir=upper/u,workdir=upper/w overlay to || exit 98\n\
+                  exec \"$0\" cp -r --move from/ to";
+    let Some(done) = mounting(script, place.path()) else {
+        return;
+    };
+    done.expect(2).says(&["dir/f: stays at the source"]);
+    assert!(place.path().join("from/dir/f").exists());
+}

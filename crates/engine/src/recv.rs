@@ -20,6 +20,7 @@
 //!   `contents` reads whether that is the same, and `mend` corrects its mode and attributes.
 
 mod announced;
+mod apart;
 pub mod asked;
 pub mod backup;
 mod commands;

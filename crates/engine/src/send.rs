@@ -38,6 +38,7 @@ pub(crate) mod payload;
 mod prepared;
 pub mod read;
 pub mod seal;
+mod searching;
 pub mod select;
 pub mod source;
 pub mod stream;
@@ -263,7 +264,8 @@ impl Stages for SendSide {
         let removers = group(both, "remove", |side, transfer, flow| {
             Sending { side, transfer }.run_remover(flow);
         });
-        need(transfer, removers.set(usize::from(settings.moves_away)));
+        let copies = settings.operation == Operation::Copy;
+        need(transfer, removers.set(usize::from(copies)));
         let filters = group(both, filter::LAYER, |side, transfer, flow| {
             Sending { side, transfer }.run_filters(flow);
         });

@@ -356,6 +356,8 @@ pub struct Transfer {
     pub(crate) reading: Condvar,
     /// A file to be read for its digest, to be filtered or to be removed may have come up.
     pub(crate) digesting: Condvar,
+    /// The other end searched its sources.
+    pub(crate) searching: Condvar,
     /// The walk may continue.
     pub(crate) walking: Condvar,
     /// Something to do on the disk may have come up.
@@ -534,6 +536,7 @@ impl Transfer {
             shared: Mutex::new(shared),
             reading: Condvar::new(),
             digesting: Condvar::new(),
+            searching: Condvar::new(),
             walking: Condvar::new(),
             storing: Condvar::new(),
             writing: Condvar::new(),
@@ -657,7 +660,11 @@ impl Transfer {
                 if !far_ahead {
                     self.reading.notify_one();
                 }
-                if sender.has_unread_digest() || sender.has_moved() || sender.has_filter_step() {
+                if sender.has_unread_digest()
+                    || sender.has_moved()
+                    || sender.has_search()
+                    || sender.has_filter_step()
+                {
                     self.digesting.notify_all();
                 }
                 self.walking.notify_all();
@@ -672,6 +679,9 @@ impl Transfer {
                 }
                 if receiver.may_write() {
                     self.writing.notify_all();
+                }
+                if receiver.has_sources() {
+                    self.searching.notify_all();
                 }
             }
         }
@@ -725,6 +735,7 @@ impl Transfer {
         }
         self.reading.notify_all();
         self.digesting.notify_all();
+        self.searching.notify_all();
         self.walking.notify_all();
         self.storing.notify_all();
         self.writing.notify_all();

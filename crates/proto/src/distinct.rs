@@ -6,11 +6,22 @@
 //! looked it up before, so no cache knows that it is missing. If the source's directory shows the
 //! probe, both directories are one.
 //!
-//! 1. The sender asks for directories: [`crate::message::Message::AskDistinct`].
-//! 2. The receiver makes a probe in each: [`crate::message::Message::Probes`].
+//! A file system may show the files of other directories, as overlays do. So the sender makes a
+//! probe of its own in the source's directory, and the receiver looks whether it is in the
+//! destination's. If the sender cannot make one, only files that this copy wrote are known to be
+//! other files.
+//!
+//! 1. The sender makes its probes and asks: [`crate::message::Message::AskDistinct`].
+//! 2. The receiver looks for these, and makes a probe in each of its directories:
+//!    [`crate::message::Message::Probes`].
 //! 3. The sender tells which of them it sees: [`crate::message::Message::Sighted`].
 //! 4. The receiver removes the probes and tells the result for each directory:
 //!    [`crate::message::Message::Distinct`]. A probe that was removed meanwhile proves nothing.
+//!
+//! Deletion and backups need more: no directory in which names are deleted, or files are replaced
+//! by backups, may be a source's directory, lie in one or hold one. The receiver makes one probe in
+//! all of them and asks whether it is in any directory of the sources that is copied, or in one
+//! above them: [`crate::message::Message::AskSources`], [`crate::message::Message::Sources`].
 //!
 //! One question at a time is under way. The sender cannot choose a probe's name, and the receiver
 //! only its numbers, so that neither can have the other look up a name of its choice.
@@ -18,15 +29,28 @@
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
+use crate::manifest::TreePath;
+
 /// Most directories in one question.
 pub const MAXIMUM_PROBES: usize = 512;
 
-/// A file that the receiver made in a directory of the destination. The two numbers are those of a
-/// temporary name.
+/// Is a directory of the destination another one than the source's?
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Question {
+    /// The directory beneath the anchor; absent: the anchor.
+    #[n(0)]
+    pub directory: Option<TreePath>,
+    /// The sender's probe in the source's directory; absent if it could not be made.
+    #[n(1)]
+    pub probe: Option<Probe>,
+}
+
+/// A file that one end made in its directory. The two numbers are those of a temporary name.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Probe {
-    /// Number of the receiver's session.
+    /// Number of a session, or random.
     #[n(0)]
     pub session: u64,
     /// A random number.
@@ -35,4 +59,8 @@ pub struct Probe {
     /// The name that a single source gets in this directory, if that is not its own name.
     #[n(2)]
     pub landing: Option<ByteVec>,
+    /// The sender's probe is in this directory.
+    #[n(3)]
+    #[cbor(default)]
+    pub shown: bool,
 }

@@ -8,7 +8,7 @@ use crate::coding::CodecUse;
 use crate::criteria::Held;
 use crate::deletion::NamesOf;
 use crate::digest::Checksum;
-use crate::distinct::Probe;
+use crate::distinct::{Probe, Question};
 use crate::filter::{LeftOut, Omitted};
 use crate::handshake::Secret;
 use crate::manifest::{AnchorState, Entry, EntryId, TreePath};
@@ -244,7 +244,7 @@ pub enum Message {
     /// Sender: are these directories of the destination other ones than those of the sources? At
     /// most [`crate::distinct::MAXIMUM_PROBES`], one such question at a time.
     #[n(32)]
-    AskDistinct(#[n(0)] Vec<Option<TreePath>>),
+    AskDistinct(#[n(0)] Vec<Question>),
     /// Receiver: a probe in each of them, in the same order; `None` if none could be made.
     #[n(33)]
     Probes(#[n(0)] Vec<Option<Probe>>),
@@ -257,6 +257,13 @@ pub enum Message {
     /// Sender: no source remains to be removed.
     #[n(36)]
     MovesEnd,
+    /// Receiver: is this probe in a directory of the sources, or in one above them? One such
+    /// question at a time.
+    #[n(37)]
+    AskSources(#[n(0)] Probe),
+    /// Sender: why it is, or may be; `None` if it is not.
+    #[n(38)]
+    Sources(#[n(0)] Option<Failure>),
 }
 
 /// What of an entry is at the destination.

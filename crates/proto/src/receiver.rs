@@ -20,16 +20,17 @@ use longhaul_units::Moment;
 
 use deleting::Deleting;
 use large::Incoming;
-use probing::Probing;
+use probing::{AskingSources, Probing};
 
 use crate::account::{Account, Share};
 use crate::block::{ContentName, PackedEntry, PieceName};
 use crate::criteria::Held;
 use crate::deletion::NamesOf;
 use crate::digest::{Checksum, Integrity};
+use crate::distinct::Question;
 use crate::filter::{LeftOut, Omitted};
 use crate::ledger::{DurableBlock, RangeSet};
-use crate::manifest::{AnchorState, Entry, EntryId, EntryKind, TreePath};
+use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
 use crate::message::{AgainReason, Change, Failure, Message, Outcome, Removal, Totals};
 use crate::notice::Notice;
 use crate::session::StreamId;
@@ -170,7 +171,7 @@ pub enum StorageJob {
     /// [`crate::deletion::REMOVED_AT_ONCE`]: [`Receiver::handle_removed`].
     Remove,
     /// Make a probe in each of these directories: [`Receiver::handle_probes_made`].
-    MakeProbes(Vec<Option<TreePath>>),
+    MakeProbes(Vec<Question>),
     /// Remove the probes, of which the sender saw these: [`Receiver::handle_probes_removed`].
     RemoveProbes(Vec<bool>),
     /// Everything is done: leave nothing behind, and
@@ -356,6 +357,7 @@ pub struct Receiver {
     account: Account,
     deleting: Deleting,
     probing: Probing,
+    asking_sources: AskingSources,
     /// The sender removed its sources, as far as it does.
     moves_ended: bool,
     finishing: bool,
@@ -410,6 +412,7 @@ impl Receiver {
             account: Account::default(),
             deleting: Deleting::default(),
             probing: Probing::default(),
+            asking_sources: AskingSources::default(),
             moves_ended: false,
             finishing: false,
             finished: false,
@@ -480,6 +483,7 @@ impl Receiver {
             Message::AskDistinct(directories) => self.handle_ask_distinct(directories)?,
             Message::Sighted(seen) => self.handle_sighted(seen)?,
             Message::MovesEnd => self.handle_moves_end(),
+            Message::Sources(found) => self.handle_sources(found)?,
             Message::Answers(_) => return Err(ReceiverError::WrongRole("answers")),
             Message::Durable { .. } => return Err(ReceiverError::WrongRole("acknowledgements")),
             Message::Done { .. } => return Err(ReceiverError::WrongRole("outcomes")),

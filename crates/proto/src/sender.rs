@@ -15,6 +15,7 @@ mod lost;
 mod moving;
 mod names;
 mod plan;
+mod searching;
 mod settings;
 mod streams;
 mod told;
@@ -42,10 +43,12 @@ pub use account::{Ending, EntryEvent};
 use filtering::Filtering;
 pub use filtering::{FilterStep, MOST_FILTERED};
 use lost::Still;
+pub use moving::Moved;
 use moving::Moving;
 use names::Naming;
 use plan::Plan;
 pub use plan::{PackedJob, ReadJob, Work};
+use searching::Searching;
 pub use settings::{MOST_LARGE_FILES, SenderSettings};
 use streams::Streams;
 pub use told::{Dispatch, PackedRead, PieceRead, SenderError};
@@ -90,6 +93,7 @@ pub struct Sender {
     filtering: Filtering,
     naming: Naming,
     moving: Moving,
+    searching: Searching,
     streams: Streams,
     /// Walked and not yet asked for.
     listing: Vec<Entry>,
@@ -125,6 +129,7 @@ impl Sender {
             filtering: Filtering::default(),
             naming: Naming::default(),
             moving: Moving::default(),
+            searching: Searching::default(),
             streams: Streams::default(),
             listing: Vec::new(),
             listing_bytes: 0,
@@ -371,6 +376,7 @@ impl Sender {
             Message::Digests(_) => return Err(SenderError::WrongRole("digests")),
             Message::Probes(probes) => self.handle_probes(probes)?,
             Message::Distinct(results) => self.handle_distinct(results)?,
+            Message::AskSources(probe) => self.handle_ask_sources(probe)?,
             _ => {}
         }
         Ok(())

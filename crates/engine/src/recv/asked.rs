@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_proto::block::Content;
 use longhaul_proto::deletion::NamesOf;
+use longhaul_proto::distinct::Question;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::Message;
 
@@ -87,7 +88,7 @@ impl Asked {
                 anchor.map_or(Ok(()), |anchor| Err(NotAsked(anchor)))
             }
             Message::Names(names) => self.check_names(names),
-            Message::AskDistinct(directories) => self.check_directories(directories),
+            Message::AskDistinct(questions) => self.check_directories(questions),
             _ => Ok(()),
         }
     }
@@ -111,8 +112,8 @@ impl Asked {
     }
 
     /// Probes are made only in directories that hold something that was asked for.
-    fn check_directories(&self, directories: &[Option<TreePath>]) -> Result<(), NotAsked> {
-        let mut within = directories.iter().flatten();
+    fn check_directories(&self, questions: &[Question]) -> Result<(), NotAsked> {
+        let mut within = questions.iter().filter_map(|some| some.directory.as_ref());
         match within.find(|path| self.single || !self.recursive || !self.has_top(path)) {
             None => Ok(()),
             Some(path) => {

@@ -10,6 +10,7 @@
 //!   listed before it is made.
 
 mod place;
+mod proof;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ use crate::descriptors;
 use crate::failure::failure_of;
 use crate::journal::temporary;
 use crate::queue::lock;
+use crate::session::Transfer;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Directory, FileKind};
 
@@ -61,6 +63,8 @@ struct Place {
     folders: Mutex<Option<Arc<Folders>>>,
     /// Its name, or one on the way to it, was not made durable: the error's number.
     unsynced: OnceLock<i32>,
+    /// Whether it is known to be no source's directory, or why it may be one.
+    proof: Mutex<Option<Result<(), Failure>>>,
 }
 
 /// How it is opened.
@@ -175,6 +179,7 @@ impl Backups {
                 opening,
                 folders: Mutex::default(),
                 unsynced: OnceLock::new(),
+                proof: Mutex::default(),
             }),
             ..Backups::beside(asked)
         })
@@ -231,7 +236,7 @@ impl Backups {
     /// opened before the session's gate is held, since it may have to be made.
     fn folder(
         &self,
-        side: &ReceiveSide,
+        (transfer, side): (&Transfer, &ReceiveSide),
         from: &Arc<Folder>,
         path: &TreePath,
     ) -> io::Result<Option<Arc<Folder>>> {
@@ -244,7 +249,11 @@ impl Backups {
         }
         match &self.place {
             None => Ok(Some(Arc::clone(from))),
-            Some(place) => place.folder(side, path.parent().as_ref()).map(Some),
+            Some(place) => {
+                let proved = self.prove(transfer, side);
+                proved.map_err(|failure| io::Error::other(failure.text))?;
+                place.folder(side, path.parent().as_ref()).map(Some)
+            }
         }
     }
 
@@ -472,6 +481,7 @@ impl ReceiveSide {
     /// [`Backups::keep`] gives it.
     pub(super) fn keep_replaced(
         &self,
+        transfer: &Transfer,
         names: &[(&Arc<Folder>, &TreePath)],
     ) -> Vec<Result<Option<Kept>, Failure>> {
         let Some(backups) = &self.destination.backups else {
@@ -482,7 +492,8 @@ impl ReceiveSide {
         };
         let opened = names.iter().map(|(from, path)| {
             backups.note(path);
-            let folder = descriptors::patiently_around(|_| backups.folder(self, from, path));
+            let folder =
+                descriptors::patiently_around(|_| backups.folder((transfer, self), from, path));
             folder.map_err(|error| failed(path, &with_remedy(error)))
         });
         let opened: Vec<_> = opened.collect();

@@ -322,7 +322,7 @@ impl Transfer {
         let finish = |file: &dyn StoredFile| side.destination.finish_file(directory, file, entry);
         let finalised = partial.finalise(finish);
         let finalised = finalised.map_err(failed)?;
-        let mut kept = side.keep_replaced(&[(&part.folder, &path)]);
+        let mut kept = side.keep_replaced(self, &[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
         let kept = kept.as_ref();
         // It takes the place of a directory later.
@@ -441,7 +441,7 @@ impl Transfer {
         staged: &[Staged],
         results: &mut [Result<(), Failure>],
     ) {
-        let kept = keep_replaced(side, staged, results);
+        let kept = keep_replaced((self, side), staged, results);
         let ready = staged.iter().zip(&*results).filter(|(_, r)| r.is_ok());
         let ready: Vec<_> = ready.map(|(s, _)| (&s.file.name, &s.entry)).collect();
         if let Err(error) = self.await_commands(side, &ready) {
@@ -668,7 +668,7 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
 
 /// Keeps what those replace that have not failed before; whose it is.
 fn keep_replaced(
-    side: &ReceiveSide,
+    (transfer, side): (&Transfer, &ReceiveSide),
     staged: &[Staged],
     results: &mut [Result<(), Failure>],
 ) -> BTreeMap<usize, Kept> {
@@ -681,7 +681,7 @@ fn keep_replaced(
     let file = |place: &usize| &staged[*place].file;
     let names = places.iter().map(file);
     let names: Vec<_> = names.map(|file| (&file.folder, &file.name)).collect();
-    for (place, kept) in places.iter().zip(side.keep_replaced(&names)) {
+    for (place, kept) in places.iter().zip(side.keep_replaced(transfer, &names)) {
         match kept {
             Ok(kept) => all.extend(kept.map(|kept| (*place, kept))),
             Err(failure) => results[*place] = Err(failure),

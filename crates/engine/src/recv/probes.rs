@@ -3,9 +3,9 @@
 //! mode and time after its probe was removed.
 
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use longhaul_proto::distinct::Probe;
+use longhaul_proto::distinct::{Probe, Question};
 use longhaul_proto::manifest::{Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
@@ -13,7 +13,6 @@ use longhaul_proto::receiver::StorageJob;
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use super::parts::journal_failure;
 use crate::failure::failure_of;
 use crate::journal::names::temporary;
 use crate::net::token::fill_random;
@@ -56,10 +55,10 @@ impl Transfer {
     /// A step of probing, on a committer's thread.
     pub(super) fn probe(&self, side: &ReceiveSide, job: StorageJob) {
         match job {
-            StorageJob::MakeProbes(directories) => {
-                let (probes, made): (Vec<_>, Vec<_>) = directories
+            StorageJob::MakeProbes(questions) => {
+                let (probes, made): (Vec<_>, Vec<_>) = questions
                     .iter()
-                    .map(|directory| match make(side, directory.as_ref()) {
+                    .map(|question| match make(side, question) {
                         Ok((probe, made)) => (Some(probe), Ok(made)),
                         Err(failure) => (None, Err(failure)),
                     })
@@ -91,45 +90,42 @@ impl Probes {
 }
 
 /// Makes a probe in the directory in which entries of this directory of the source land.
-fn make(side: &ReceiveSide, directory: Option<&TreePath>) -> Result<(Probe, Made), Failure> {
+fn make(side: &ReceiveSide, question: &Question) -> Result<(Probe, Made), Failure> {
     let destination = &side.destination;
     if destination.is_sink {
         let text = "the destination keeps no files";
         return Err(Failure::new(FailureKind::Other, text));
     }
-    let path = directory.map(|directory| destination.path_of(directory));
-    let shown = path.as_ref().map_or(".".to_owned(), TreePath::to_string);
+    let path = question.directory.as_ref();
+    let path = path.map(|directory| destination.path_of(directory));
+    let shown = path.as_ref();
+    let shown = shown.map_or("the destination".to_owned(), TreePath::to_string);
     let what = "make a file that tells the source from its copy in";
     let failed = |error: io::Error| failure_of(what, &shown, &error);
-    let mut random = [0; 8];
-    fill_random(&mut random).map_err(|error| failed(io::Error::other(error)))?;
-    let (session, number) = (
-        destination.owner.session_number(),
-        u64::from_be_bytes(random),
-    );
-    let name = temporary(session, number);
+    let number = random_number().map_err(failed)?;
+    let session = destination.owner.session_number();
     let folder = side.folders.find_in_copy(path.as_ref()).map_err(failed)?;
-    let directory = folder.directory();
-    let made = destination.while_owned(|| {
-        let before = directory.status()?;
-        directory.create_file(&name, Creation::New, DataMode::Buffered)?;
-        Ok::<_, io::Error>((before, directory.status()?))
-    });
-    let made = made.map_err(|error| journal_failure(&shown, &error))?;
-    let (before, after) = made.map_err(failed)?;
+    let shows = |theirs: &Probe| {
+        let name = temporary(theirs.session, theirs.number);
+        match folder.directory().status_of(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => found.map(|_| true),
+        }
+    };
+    let theirs = question.probe.as_ref();
+    let is_shown = theirs.map_or(Ok(false), shows).map_err(failed)?;
     // Only the anchor takes another name for what it gets.
     let landing = destination.rename.as_ref().filter(|_| path.is_none());
     let probe = Probe {
         session,
         number,
         landing: landing.map(|landing| landing.as_bytes().to_vec().into()),
+        shown: is_shown,
     };
+    let placed = Placed::make(side, Arc::clone(folder.directory()), &probe);
     let made = Made {
-        place: (before.device, before.inode),
         path,
-        name,
-        before: Kept::of(&before),
-        after: Kept::of(&after),
+        ..placed.map_err(failed)?.made
     };
     Ok((probe, made))
 }
@@ -145,8 +141,7 @@ fn conclude(side: &ReceiveSide, made: Result<Made, Failure>, seen: bool) -> Resu
         failure_of(what, &shown, &error)
     })?;
     if seen {
-        let text = format!("{shown}: is the source's directory by another name");
-        return Err(Failure::new(FailureKind::Conflict, text));
+        return Err(is_source(&shown));
     }
     match has_durable_names(side, &folder) {
         true => Ok(()),
@@ -160,6 +155,11 @@ fn conclude(side: &ReceiveSide, made: Result<Made, Failure>, seen: bool) -> Resu
     }
 }
 
+fn is_source(shown: &str) -> Failure {
+    let text = format!("{shown}: is the source's directory by another name, or shows its files");
+    Failure::new(FailureKind::Conflict, text)
+}
+
 /// Whether what was synced in a directory survives a power cut. One that was closed meanwhile does
 /// not know that it could not be synced.
 fn has_durable_names(side: &ReceiveSide, folder: &Folder) -> bool {
@@ -168,21 +168,76 @@ fn has_durable_names(side: &ReceiveSide, folder: &Folder) -> bool {
     !was_refused || folder.sync().is_ok() && folder.has_durable_names()
 }
 
+/// A number that a name gets which was never looked up.
+pub(super) fn random_number() -> io::Result<u64> {
+    let mut random = [0; 8];
+    fill_random(&mut random).map_err(io::Error::other)?;
+    Ok(u64::from_be_bytes(random))
+}
+
+/// A probe in a directory that is kept open.
+pub(super) struct Placed {
+    directory: Arc<dyn Directory>,
+    made: Made,
+}
+
+impl Placed {
+    /// Makes it.
+    ///
+    /// # Errors
+    ///
+    /// As `openat`; and if a later session of the same copy took over.
+    pub fn make(
+        side: &ReceiveSide,
+        directory: Arc<dyn Directory>,
+        probe: &Probe,
+    ) -> io::Result<Placed> {
+        let name = temporary(probe.session, probe.number);
+        let made = side.destination.while_owned(|| {
+            let before = directory.status()?;
+            directory.create_file(&name, Creation::New, DataMode::Buffered)?;
+            Ok::<_, io::Error>((before, directory.status()?))
+        });
+        let (before, after) = made.map_err(io::Error::other)??;
+        let made = Made {
+            path: None,
+            place: (before.device, before.inode),
+            name,
+            before: Kept::of(&before),
+            after: Kept::of(&after),
+        };
+        Ok(Placed { directory, made })
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    ///
+    /// As `unlinkat`: if somebody else removed it, it proves nothing.
+    pub fn remove(self, side: &ReceiveSide) -> io::Result<()> {
+        remove_from(side, &*self.directory, &self.made)
+    }
+}
+
 /// Removes a probe from the directory in which it was made.
-fn remove(side: &ReceiveSide, made: &Made) -> io::Result<std::sync::Arc<Folder>> {
+fn remove(side: &ReceiveSide, made: &Made) -> io::Result<Arc<Folder>> {
     let folder = side.folders.find_in_copy(made.path.as_ref())?;
     let directory = folder.directory();
     if place_of(&**directory)? != made.place {
         return Err(io::Error::other("another directory has its name now"));
     }
+    remove_from(side, &**directory, made)?;
+    Ok(folder)
+}
+
+fn remove_from(side: &ReceiveSide, directory: &dyn Directory, made: &Made) -> io::Result<()> {
     let removed = side.destination.while_owned(|| {
         let now = Kept::of(&directory.status()?);
         directory.remove_file(&made.name)?;
-        restore(&**directory, made, now);
-        Ok::<_, io::Error>(())
+        restore(directory, made, now);
+        Ok(())
     });
-    removed.map_err(io::Error::other)??;
-    Ok(folder)
+    removed.map_err(io::Error::other)?
 }
 
 /// Gives a directory the mode and time that it had, unless it got others since the probe was made.

@@ -231,7 +231,7 @@ impl Transfer {
             return Err(Failure::new(FailureKind::Conflict, text));
         }
         if self.copies() {
-            make_way_for_directory(side, &folder, &at)?;
+            make_way_for_directory((self, side), &folder, &at)?;
         }
         side.replacements.made.fetch_add(1, Ordering::Relaxed);
         let removal = Removal {
@@ -308,12 +308,12 @@ fn obstacle(
 
 /// Makes a directory in the place of something else, of which a backup is kept first.
 fn make_way_for_directory(
-    side: &ReceiveSide,
+    (transfer, side): (&Transfer, &ReceiveSide),
     folder: &Arc<Folder>,
     path: &TreePath,
 ) -> Result<(), Failure> {
     let shown = path.to_string();
-    let mut kept = side.keep_replaced(&[(folder, path)]);
+    let mut kept = side.keep_replaced(transfer, &[(folder, path)]);
     let kept = kept.pop().transpose()?.flatten();
     let directory = &**folder.directory();
     let name = path.name();

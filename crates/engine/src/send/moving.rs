@@ -4,10 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use longhaul_proto::distinct::Probe;
+use longhaul_proto::distinct::{Probe, Question};
 use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::sender::Sender;
+use longhaul_proto::sender::{Moved, Sender};
 
 use super::Sending;
 use super::origin::Origins;
@@ -15,8 +15,9 @@ use super::source::{Located, NamedLink};
 use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::journal::names::temporary;
+use crate::net::token::fill_random;
 use crate::storage::nested::place_of;
-use crate::storage::{DataMode, Directory, FileKind, Special, Status};
+use crate::storage::{Creation, DataMode, Directory, FileKind, Special, Status};
 
 /// Most pairs of directories, and most files with several names, that are remembered.
 const MOST_REMEMBERED: usize = 65_536;
@@ -25,11 +26,28 @@ const MOST_REMEMBERED: usize = 65_536;
 /// is in it.
 type Pair = ((u64, u64), Option<TreePath>);
 
+/// What the remover's thread does next.
+enum Step {
+    /// Remove these sources.
+    Remove(Vec<Moved>),
+    /// Search the sources for a probe of the other end.
+    Search(Probe),
+}
+
+/// A probe of this end.
+struct Own {
+    probe: Probe,
+    /// Time of the last change of its directory before it was made, and after.
+    before: Timestamp,
+    after: Timestamp,
+}
+
 /// What the remover knows.
 #[derive(Default)]
 struct Known {
-    /// Pairs of directories that are not one.
-    distinct: HashSet<Pair>,
+    /// Pairs of directories that are not one. An error says why only what this copy wrote is known
+    /// to be another file.
+    distinct: HashMap<Pair, Result<(), String>>,
     /// Why the others may be one.
     doubts: HashMap<Pair, Failure>,
     /// Files of which a name was removed, by device and inode.
@@ -51,30 +69,42 @@ impl Sending<'_> {
     /// The remover's thread.
     pub(crate) fn run_remover(&self, flow: &Flow) {
         let mut known = Known::default();
-        let poll = |sender: &mut Sender, _| sender.poll_moved();
-        while let Some(batch) = self.next_step(flow, poll) {
+        let poll = |sender: &mut Sender, _| {
+            let search = sender.poll_search().map(Step::Search);
+            search.or_else(|| sender.poll_moved().map(Step::Remove))
+        };
+        while let Some(step) = self.next_step(flow, poll) {
+            let batch = match step {
+                Step::Remove(batch) => batch,
+                Step::Search(probe) => {
+                    let result = flow.busy(|| self.search(&probe));
+                    self.transfer
+                        .tell_sender(|sender| sender.handle_searched(result));
+                    continue;
+                }
+            };
             let unknown = flow.busy(|| self.unknown_pairs(&known, &batch));
             if !unknown.is_empty() {
                 self.tell_apart(flow, &mut known, unknown);
             }
-            for entry in batch {
-                let result = flow.busy(|| self.remove(&mut known, &entry));
+            for moved in batch {
+                let result = flow.busy(|| self.remove(&mut known, &moved));
                 self.transfer
-                    .tell_sender(|sender| sender.handle_moved(entry, result));
+                    .tell_sender(|sender| sender.handle_moved(moved.entry, result));
             }
         }
     }
 
     /// Pairs of directories of these entries that may be one directory, each with one entry.
-    fn unknown_pairs<'a>(&self, known: &Known, batch: &'a [Entry]) -> Vec<(Pair, &'a Entry)> {
+    fn unknown_pairs<'a>(&self, known: &Known, batch: &'a [Moved]) -> Vec<(Pair, &'a Entry)> {
         let mut met = HashSet::new();
         let mut unknown = Vec::new();
-        for entry in batch {
+        for Moved { entry, .. } in batch {
             // What cannot be opened is not removed, which says why.
             let Ok(pair) = self.pair_of(entry) else {
                 continue;
             };
-            if !known.distinct.contains(&pair) && met.insert(pair.clone()) {
+            if !known.distinct.contains_key(&pair) && met.insert(pair.clone()) {
                 unknown.push((pair, entry));
             }
         }
@@ -97,16 +127,43 @@ impl Sending<'_> {
         }
     }
 
-    /// Asks the other end for probes, and looks for them. If the session ends meanwhile, nothing
-    /// becomes known.
+    /// Makes probes, asks the other end for its own and looks for them. If the session ends
+    /// meanwhile, nothing becomes known.
     fn tell_apart(&self, flow: &Flow, known: &mut Known, unknown: Vec<(Pair, &Entry)>) {
-        let directories = unknown.iter().map(|((_, directory), _)| directory.clone());
-        let directories = directories.collect();
-        self.transfer
-            .tell_sender(|sender| sender.ask_distinct(directories));
-        let Some(probes) = self.next_step(flow, |sender, _| sender.poll_probes()) else {
+        let own = || -> Vec<_> {
+            let make = |(_, entry): &(Pair, &Entry)| self.make_own(entry);
+            unknown.iter().map(make).collect()
+        };
+        let own = flow.busy(own);
+        let questions = unknown.iter().zip(&own);
+        let questions = questions.map(|(((_, directory), _), own)| Question {
+            directory: directory.clone(),
+            probe: own.as_ref().ok().map(|own| own.probe.clone()),
+        });
+        let asked = self.ask(flow, &unknown, questions.collect());
+        let own = unknown.iter().zip(own).map(|((_, entry), own)| {
+            let own = own.and_then(|own| self.remove_own(entry, &own));
+            own.map_err(|error| error.to_string())
+        });
+        let own: Vec<_> = own.collect();
+        let Some(results) = asked else {
             return;
         };
+        for (((pair, _), own), doubt) in unknown.into_iter().zip(own).zip(results) {
+            known.note(pair, doubt.map_or(Ok(own), Err));
+        }
+    }
+
+    /// Why the directories may be one, for each question. `None` if the session is over.
+    fn ask(
+        &self,
+        flow: &Flow,
+        unknown: &[(Pair, &Entry)],
+        questions: Vec<Question>,
+    ) -> Option<Vec<Option<Failure>>> {
+        self.transfer
+            .tell_sender(|sender| sender.ask_distinct(questions))?;
+        let probes = self.next_step(flow, |sender, _| sender.poll_probes())?;
         let look = |((pair, entry), probe): (&(Pair, &Entry), Option<Probe>)| match probe {
             Some(probe) => self.look_for(&probe, pair, entry),
             None => Ok(false),
@@ -115,16 +172,54 @@ impl Sending<'_> {
         let looked = flow.busy(looked);
         let seen = looked.iter().map(|seen| *seen.as_ref().unwrap_or(&true));
         let seen = seen.collect();
-        self.transfer.tell_sender(|sender| sender.handle_seen(seen));
-        let Some(results) = self.next_step(flow, |sender, _| sender.poll_distinct()) else {
-            return;
-        };
-        for (((pair, _), looked), result) in unknown.into_iter().zip(looked).zip(results) {
-            known.note(pair, looked.err().or(result));
-        }
+        self.transfer
+            .tell_sender(|sender| sender.handle_seen(seen))?;
+        let results = self.next_step(flow, |sender, _| sender.poll_distinct())?;
+        let results = looked.into_iter().zip(results);
+        Some(
+            results
+                .map(|(looked, told)| looked.err().or(told))
+                .collect(),
+        )
     }
 
-    /// Whether the directory that an entry is removed from shows a probe.
+    /// Makes a probe in the directory that an entry is removed from.
+    fn make_own(&self, entry: &Entry) -> io::Result<Own> {
+        let (directory, _) = self.open_removal(entry)?;
+        let mut random = [0; 16];
+        fill_random(&mut random).map_err(io::Error::other)?;
+        let random = u128::from_be_bytes(random);
+        let probe = Probe {
+            session: (random >> 64) as u64,
+            number: random as u64,
+            landing: None,
+            shown: false,
+        };
+        let before = directory.status()?.modified;
+        let name = temporary(probe.session, probe.number);
+        directory.create_file(&name, Creation::New, DataMode::Buffered)?;
+        let after = directory.status()?.modified;
+        Ok(Own {
+            probe,
+            before,
+            after,
+        })
+    }
+
+    /// Removes it. If somebody else did, it proves nothing.
+    fn remove_own(&self, entry: &Entry, own: &Own) -> io::Result<()> {
+        let (directory, _) = self.open_removal(entry)?;
+        let now = directory.status()?.modified;
+        directory.remove_file(&temporary(own.probe.session, own.probe.number))?;
+        if now == own.after {
+            // Nothing else changed it, and perhaps nothing is removed from it.
+            let _ = directory.set_modified(own.before);
+        }
+        Ok(())
+    }
+
+    /// Whether the directory that an entry is removed from shows a probe, or the destination's
+    /// directory showed this end's.
     fn look_for(&self, probe: &Probe, pair: &Pair, entry: &Entry) -> Result<bool, Failure> {
         let failed = |error: io::Error| {
             failure_of(
@@ -139,9 +234,9 @@ impl Sending<'_> {
         }
         let probed = temporary(probe.session, probe.number);
         match directory.status_of(&probed) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(failed(error)),
-            Ok(_) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !probe.shown => Ok(false),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => {
                 let landing = probe.landing.as_deref();
                 let other = landing.is_some_and(|landing| is_other(&*directory, &name, landing));
                 Ok(!other)
@@ -149,7 +244,8 @@ impl Sending<'_> {
         }
     }
 
-    fn remove(&self, known: &mut Known, entry: &Entry) -> Result<(), Failure> {
+    fn remove(&self, known: &mut Known, moved: &Moved) -> Result<(), Failure> {
+        let entry = &moved.entry;
         let shown = entry.path.to_string();
         let failed = |error: io::Error| {
             let failure = failure_of("remove the source", &shown, &error);
@@ -158,15 +254,9 @@ impl Sending<'_> {
         };
         let (parent, name) = self.open_removal(entry).map_err(failed)?;
         let pair = (place_of(&*parent).map_err(failed)?, entry.path.parent());
-        if !known.distinct.contains(&pair) {
-            return match known.doubts.get(&pair) {
-                Some(doubt) => {
-                    let text = format!("{shown}: stays at the source: {}", doubt.text);
-                    Err(Failure::new(doubt.kind, text))
-                }
-                // The session is over: the next one copies nothing again, and removes it.
-                None => Ok(()),
-            };
+        if !known.proves(&pair, moved)? {
+            // The session is over: the next one copies nothing again, and removes it.
+            return Ok(());
         }
         let sources = &self.side.sources;
         let changed = || {
@@ -197,21 +287,47 @@ impl Sending<'_> {
 
 impl Known {
     /// A pair of directories was distinguished, or there is a doubt.
-    fn note(&mut self, pair: Pair, doubt: Option<Failure>) {
+    fn note(&mut self, pair: Pair, told: Result<Result<(), String>, Failure>) {
         if self.distinct.len() >= MOST_REMEMBERED {
             self.distinct.clear();
         }
         if self.doubts.len() >= MOST_REMEMBERED {
             self.doubts.clear();
         }
-        match doubt {
-            None => {
+        match told {
+            Ok(reverse) => {
                 self.doubts.remove(&pair);
-                self.distinct.insert(pair);
+                self.distinct.insert(pair, reverse);
             }
-            Some(doubt) => {
+            Err(doubt) => {
                 self.doubts.insert(pair, doubt);
             }
+        }
+    }
+
+    /// Whether a copy is known to be another file than its source; false if nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// Why it may be the same one.
+    fn proves(&self, pair: &Pair, moved: &Moved) -> Result<bool, Failure> {
+        let shown = &moved.entry.path;
+        let stays = |kind: FailureKind, why: &str| {
+            let text = format!("{shown}: stays at the source: {why}");
+            Err(Failure::new(kind, text))
+        };
+        match (self.distinct.get(pair), self.doubts.get(pair)) {
+            (Some(Ok(())), _) => Ok(true),
+            (Some(Err(_)), _) if moved.written => Ok(true),
+            (Some(Err(why)), _) => {
+                let why = format!(
+                    "the file at the destination may be the same one, since no file can be made \
+                     next to the source to prove that it is not: {why}"
+                );
+                stays(FailureKind::Other, &why)
+            }
+            (None, Some(doubt)) => stays(doubt.kind, &doubt.text),
+            (None, None) => Ok(false),
         }
     }
 
@@ -335,7 +451,6 @@ mod tests {
     use longhaul_proto::manifest::{EntryId, SpecialKind};
 
     use super::*;
-    use crate::storage::Creation;
     use crate::storage::forgetting::ForgettingStorage;
     use crate::storage::posix::PosixDirectory;
 

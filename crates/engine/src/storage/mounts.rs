@@ -2,7 +2,10 @@
 //!
 //! After `umount --lazy` it can be written to as before, and nobody finds it by its path.
 
+use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
@@ -42,11 +45,50 @@ fn is_attached(mount: u64) -> bool {
     })
 }
 
+/// The directories beneath a path of this host on which something is mounted, relative to it.
+pub(crate) fn points_beneath(path: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let points = listed.split(|&byte| byte == b'\n').filter_map(|line| {
+        let point = line.split(|&byte| byte == b' ').nth(4)?;
+        let point = PathBuf::from(OsString::from_vec(unescaped(point)));
+        let below = point.strip_prefix(path).ok()?;
+        (!below.as_os_str().is_empty()).then(|| below.to_owned())
+    });
+    points.collect()
+}
+
+/// A path as the kernel writes it: `\040` is a space.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| first == b'\\');
+        let byte = digits.and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        path.push(byte.unwrap_or(first));
+        rest = match byte {
+            Some(_) => &after[3..],
+            None => after,
+        };
+    }
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn mount_points_have_paths() {
+        assert_eq!(unescaped(br"/a\040b\134c\9"), br"/a b\c\9");
+        let beneath = points_beneath(Path::new("/"));
+        assert!(beneath.iter().any(|point| point == Path::new("proc")));
+        assert!(points_beneath(Path::new("/nonexistent")).is_empty());
+    }
 
     #[test]
     fn a_directory_lies_in_a_mount() {

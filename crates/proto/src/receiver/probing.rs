@@ -2,8 +2,7 @@
 //! time.
 
 use super::{Receiver, ReceiverError, StorageJob};
-use crate::distinct::{MAXIMUM_PROBES, Probe};
-use crate::manifest::TreePath;
+use crate::distinct::{MAXIMUM_PROBES, Probe, Question};
 use crate::message::{Failure, Message};
 
 /// How far the answer to the sender's question is.
@@ -20,18 +19,67 @@ pub(super) enum Probing {
     Removing,
 }
 
+/// How far this end's question to the sender is.
+#[derive(Debug, Default)]
+pub(super) enum AskingSources {
+    /// No question is under way.
+    #[default]
+    Idle,
+    /// The sender searches its sources.
+    Asked,
+    /// What it found.
+    Answered(Option<Failure>),
+}
+
 impl Receiver {
+    /// Asks whether a probe is in a directory of the sources, or in one above them. False if
+    /// another question is under way. [`Receiver::take_sources`] gives the answer.
+    pub fn ask_sources(&mut self, probe: Probe) -> bool {
+        let is_idle = matches!(self.asking_sources, AskingSources::Idle);
+        if is_idle {
+            self.asking_sources = AskingSources::Asked;
+            self.push_message(Message::AskSources(probe));
+        }
+        is_idle
+    }
+
+    pub(super) fn handle_sources(&mut self, found: Option<Failure>) -> Result<(), ReceiverError> {
+        match self.asking_sources {
+            AskingSources::Asked => {
+                self.asking_sources = AskingSources::Answered(found);
+                Ok(())
+            }
+            _ => Err(ReceiverError::Probes),
+        }
+    }
+
+    /// Whether [`Receiver::take_sources`] gives something.
+    pub fn has_sources(&self) -> bool {
+        matches!(self.asking_sources, AskingSources::Answered(_))
+    }
+
+    /// The answer: `None` in it if the probe is in no such directory.
+    pub fn take_sources(&mut self) -> Option<Option<Failure>> {
+        match std::mem::take(&mut self.asking_sources) {
+            AskingSources::Answered(found) => Some(found),
+            other => {
+                self.asking_sources = other;
+                None
+            }
+        }
+    }
+
     pub(super) fn handle_ask_distinct(
         &mut self,
-        directories: Vec<Option<TreePath>>,
+        questions: Vec<Question>,
     ) -> Result<(), ReceiverError> {
         let in_turn = self.settings.moves_away && !self.moves_ended;
-        let fits = (1..=MAXIMUM_PROBES).contains(&directories.len());
+        let fits = (1..=MAXIMUM_PROBES).contains(&questions.len());
         if !in_turn || !fits || self.probing != Probing::Idle {
             return Err(ReceiverError::Probes);
         }
         self.probing = Probing::Making;
-        self.push_job(StorageJob::MakeProbes(directories));
+        self.push_job(StorageJob::MakeProbes(questions));
         Ok(())
     }
 
@@ -81,8 +129,16 @@ mod tests {
         })
     }
 
+    fn questions(count: usize) -> Vec<Question> {
+        let question = Question {
+            directory: None,
+            probe: None,
+        };
+        vec![question; count]
+    }
+
     fn ask(count: usize) -> Message {
-        Message::AskDistinct(vec![None; count])
+        Message::AskDistinct(questions(count))
     }
 
     #[test]
@@ -91,11 +147,12 @@ mod tests {
         for _ in 0..2 {
             receiver.handle_message(ask(1)).unwrap();
             let made = receiver.poll_storage(Moment(0));
-            assert_eq!(made, Some(StorageJob::MakeProbes(vec![None])));
+            assert_eq!(made, Some(StorageJob::MakeProbes(questions(1))));
             let probe = Probe {
                 session: 1,
                 number: 2,
                 landing: None,
+                shown: false,
             };
             receiver.handle_probes_made(vec![Some(probe.clone())]);
             let said = receiver.poll_message();
@@ -131,6 +188,27 @@ mod tests {
         let mut late = receiver();
         late.handle_message(Message::MovesEnd).unwrap();
         assert!(late.handle_message(ask(1)).is_err());
+    }
+
+    #[test]
+    fn the_sender_answers_what_it_was_asked() {
+        let probe = || Probe {
+            session: 1,
+            number: 2,
+            landing: None,
+            shown: false,
+        };
+        let mut receiver = Receiver::new(ReceiverSettings::default());
+        assert!(receiver.handle_message(Message::Sources(None)).is_err());
+        assert!(receiver.ask_sources(probe()));
+        assert!(!receiver.ask_sources(probe()), "one at a time");
+        assert_eq!(receiver.poll_message(), Some(Message::AskSources(probe())));
+        assert_eq!(receiver.take_sources(), None);
+        receiver.handle_message(Message::Sources(None)).unwrap();
+        assert!(receiver.handle_message(Message::Sources(None)).is_err());
+        assert!(receiver.has_sources());
+        assert_eq!(receiver.take_sources(), Some(None));
+        assert!(receiver.ask_sources(probe()));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use super::{Ending, EntryEvent, Sender, SenderError};
-use crate::distinct::{MAXIMUM_PROBES, Probe};
-use crate::manifest::{Entry, EntryKind, TreePath};
+use crate::distinct::{MAXIMUM_PROBES, Probe, Question};
+use crate::manifest::{Entry, EntryKind};
 use crate::message::{Failure, Message, Removal};
 
 /// Most sources that are handed out for removal at a time.
@@ -17,10 +17,19 @@ const REMOVED_BYTES: usize = 256 << 10;
 /// What is to be removed, and how much of that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
-    waiting: VecDeque<Entry>,
+    waiting: VecDeque<Moved>,
     under_way: usize,
     asking: Asking,
     end_told: bool,
+}
+
+/// A source that is to be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The entry, as it was read.
+    pub entry: Entry,
+    /// This copy wrote it; else it was at the destination before.
+    pub written: bool,
 }
 
 /// How far the question about directories of the destination is.
@@ -54,7 +63,10 @@ impl Sender {
     pub(super) fn move_away(&mut self, entry: &Entry, ending: &Ending) {
         let there = matches!(ending, Ending::Committed(_) | Ending::Skipped(_));
         if self.settings.moves_away && there && entry.kind != EntryKind::Directory {
-            self.moving.waiting.push_back(entry.clone());
+            self.moving.waiting.push_back(Moved {
+                entry: entry.clone(),
+                written: matches!(ending, Ending::Committed(_)),
+            });
         }
     }
 
@@ -67,25 +79,25 @@ impl Sender {
 
     /// The next sources to remove, if each still is this and its copy is in another directory.
     /// [`Sender::handle_moved`] takes the result of each.
-    pub fn poll_moved(&mut self) -> Option<Vec<Entry>> {
+    pub fn poll_moved(&mut self) -> Option<Vec<Moved>> {
         let mut bytes = 0;
-        let fits = |entry: &&Entry| {
-            bytes += entry.text_bytes();
+        let fits = |moved: &&Moved| {
+            bytes += moved.entry.text_bytes();
             bytes <= REMOVED_BYTES
         };
         let waiting = self.moving.waiting.iter().take(REMOVED_AT_ONCE);
         let count = waiting.take_while(fits).count().max(1);
         let count = count.min(self.moving.waiting.len());
-        let batch: Vec<Entry> = self.moving.waiting.drain(..count).collect();
+        let batch: Vec<Moved> = self.moving.waiting.drain(..count).collect();
         self.moving.under_way += batch.len();
         (!batch.is_empty()).then_some(batch)
     }
 
     /// Asks whether these directories of the destination are other ones than those of the sources,
     /// at most [`MAXIMUM_PROBES`]. [`Sender::poll_probes`] follows.
-    pub fn ask_distinct(&mut self, directories: Vec<Option<TreePath>>) {
-        self.moving.asking = Asking::Asked(directories.len());
-        self.messages.push_back(Message::AskDistinct(directories));
+    pub fn ask_distinct(&mut self, questions: Vec<Question>) {
+        self.moving.asking = Asking::Asked(questions.len());
+        self.messages.push_back(Message::AskDistinct(questions));
     }
 
     pub(super) fn handle_probes(&mut self, probes: Vec<Option<Probe>>) -> Result<(), SenderError> {
@@ -224,14 +236,14 @@ mod tests {
         sender.handle_message(end, Moment(0)).unwrap();
         assert_eq!(sender.finished(), None, "a removal waits");
         let mut batch = sender.poll_moved().unwrap();
-        let moved = batch.pop().unwrap();
-        assert_eq!((&moved, batch.len()), (&file(0), 0));
+        let Moved { entry, written } = batch.pop().unwrap();
+        assert_eq!((&entry, written, batch.len()), (&file(0), true, 0));
         assert!(sender.poll_moved().is_none());
         assert_eq!(sender.finished(), None, "one is under way");
         while let Some(said) = sender.poll_message() {
             assert_ne!(said, Message::MovesEnd);
         }
-        sender.handle_moved(moved, Err(failure.clone()));
+        sender.handle_moved(entry, Err(failure.clone()));
         assert!(sender.finished().is_some());
         let said = Message::Unmoved(file(0).path, failure);
         assert_eq!(sender.poll_message(), Some(said));
@@ -244,11 +256,12 @@ mod tests {
         let say = |sender: &mut Sender, message| sender.handle_message(message, Moment(0));
         let mut sender = Sender::new(SenderSettings::default());
         assert!(say(&mut sender, Message::Probes(vec![None])).is_err());
-        sender.ask_distinct(vec![None]);
-        assert_eq!(
-            sender.poll_message(),
-            Some(Message::AskDistinct(vec![None]))
-        );
+        let questions = vec![Question {
+            directory: None,
+            probe: None,
+        }];
+        sender.ask_distinct(questions.clone());
+        assert_eq!(sender.poll_message(), Some(Message::AskDistinct(questions)));
         assert!(say(&mut sender, Message::Probes(vec![None, None])).is_err());
         assert!(say(&mut sender, Message::Distinct(vec![None])).is_err());
         say(&mut sender, Message::Probes(vec![None])).unwrap();

@@ -11,6 +11,7 @@ use longhaul_proto::manifest::TreePath;
 use super::Backups;
 use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
+use crate::session::{Transfer, TransferSettings};
 use crate::storage::forgetting::ForgettingStorage;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Creation, DataMode, Directory};
@@ -32,7 +33,7 @@ impl OpenRoot for OnlyRoot {
     }
 }
 
-fn receiver(root: &Arc<dyn Directory>) -> ReceiveSide {
+fn receiver(root: &Arc<dyn Directory>) -> Arc<ReceiveSide> {
     let asked = Backup {
         suffix: b"~".to_vec().into(),
         directory: None,
@@ -41,7 +42,7 @@ fn receiver(root: &Arc<dyn Directory>) -> ReceiveSide {
     let there = Destination::open(&root, b"there/", Landing::Within, Missing::Make, arrival);
     let there = there.unwrap().keeping_backups(Backups::beside(&asked));
     there.take().unwrap();
-    ReceiveSide::new(there)
+    Arc::new(ReceiveSide::new(there))
 }
 
 fn write(root: &Arc<dyn Directory>, name: &[u8]) {
@@ -66,9 +67,11 @@ fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
         write(&root, name);
     }
     let side = receiver(&root);
+    let settings = TransferSettings::default();
+    let transfer = Transfer::receiving_into(settings, &side, Arc::new(|_| {}));
     let [file, beside] = [&b"file"[..], b"file~"].map(|name| TreePath::new(name).unwrap());
     for is_noted in [true, false] {
-        let mut kept = side.keep_replaced(&[(side.folders.anchor(), &file)]);
+        let mut kept = side.keep_replaced(&transfer, &[(side.folders.anchor(), &file)]);
         let kept = kept.pop().unwrap().unwrap();
         if is_noted {
             side.destination.backups.as_ref().unwrap().note(&beside);

@@ -12,6 +12,7 @@ use longhaul_proto::notice::NoticeKind;
 use rustix::io::Errno;
 
 use super::super::ReceiveSide;
+use super::super::apart::{For, MOST_TOPS};
 use super::super::folders::Folder;
 use super::super::parts::journal_failure;
 use super::super::replacing::take_place;
@@ -32,6 +33,9 @@ pub(super) struct Carry {
     unsynced: Vec<Arc<Folder>>,
     /// Why some of them are not.
     unkept: Option<Failure>,
+    /// The directories that hold all others of the copy, until they are known to be no sources;
+    /// `None` if nothing is to be removed.
+    unproved: Option<Vec<Option<TreePath>>>,
 }
 
 /// Most bytes of paths and texts in one message of removals.
@@ -45,8 +49,13 @@ struct Within {
 }
 
 impl Carry {
-    pub(super) fn new(planned: Planned, void: HashSet<u64>) -> Carry {
+    pub(super) fn new(
+        planned: Planned,
+        void: HashSet<u64>,
+        unproved: Option<Vec<Option<TreePath>>>,
+    ) -> Carry {
         Carry {
+            unproved,
             planned,
             void,
             within: None,
@@ -58,6 +67,12 @@ impl Carry {
 
     /// The next removals, and whether they are the last ones. What they left as backups is durable.
     pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
+        let unproved = self.unproved.take().filter(|_| transfer.copies());
+        if let Some(tops) = unproved
+            && let Err(failure) = prove(transfer, side, &tops)
+        {
+            return (vec![stayed(None, failure)], true);
+        }
         let (mut removed, ended) = self.remove_some(transfer, side);
         self.sync_backups();
         // One message has so many, and the reason is the same.
@@ -260,6 +275,40 @@ fn replace_seen(
         ));
     }
     take_place(side, &folder, path)
+}
+
+/// Fails unless no source is in the directories in which names are removed, and they are in none.
+fn prove(
+    transfer: &Transfer,
+    side: &ReceiveSide,
+    tops: &[Option<TreePath>],
+) -> Result<(), Failure> {
+    if tops.len() > MOST_TOPS {
+        let text = format!(
+            "nothing was deleted at the destination: a copy of more than {MOST_TOPS} directories \
+             deletes nothing: copy fewer of them at a time"
+        );
+        return Err(Failure::new(FailureKind::Other, text));
+    }
+    let mut directories = Vec::new();
+    for top in tops {
+        match side.folders.find_in_copy(top.as_ref()) {
+            Ok(folder) => directories.push(Arc::clone(folder.directory())),
+            // Nothing is removed in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let shown = top.as_ref().map_or(".".to_owned(), TreePath::to_string);
+                let failure = failure_of("open", &shown, &error);
+                let text = format!("nothing was deleted at the destination: {}", failure.text);
+                return Err(Failure::new(failure.kind, text));
+            }
+        }
+    }
+    transfer.ensure_apart(side, &directories, For::Deletion)?;
+    match &side.destination.backups {
+        Some(backups) => backups.prove(transfer, side),
+        None => Ok(()),
+    }
 }
 
 /// Removes a name that still is what was seen; where its backup is, if one is kept.

@@ -13,6 +13,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use minicbor::bytes::ByteVec;
 
 use super::super::ReceiveSide;
+use super::super::apart::MOST_TOPS;
 use super::super::folders::Folder;
 use super::super::replacing::is_obstructed;
 use super::carry::Carry;
@@ -47,6 +48,8 @@ pub(super) struct Plan {
     pub(super) compares_anchor: bool,
     /// The plan itself cannot be kept.
     pub(super) broken: Option<Failure>,
+    /// The directories that hold all others of the copy.
+    tops: Vec<Option<TreePath>>,
 }
 
 /// A directory of the copy that is being compared.
@@ -87,6 +90,7 @@ impl Plan {
             count: 0,
             compares_anchor: false,
             broken: None,
+            tops: Vec::new(),
         }
     }
 
@@ -105,6 +109,7 @@ impl Plan {
                     self.source_name = first.map(Into::into);
                 }
                 let path = path.map(|path| side.destination.path_of(path));
+                self.note_top(path.as_ref());
                 self.merge = self.open(here, path, &some.rules);
             }
             for name in &some.names {
@@ -139,7 +144,20 @@ impl Plan {
             return Err(too_many(self.count, most));
         }
         let planned = self.steps.finish().map_err(|error| not_kept(&error))?;
-        Ok(Carry::new(planned, self.void))
+        let tops = (self.count > 0).then_some(self.tops);
+        Ok(Carry::new(planned, self.void, tops))
+    }
+
+    /// A directory of the copy begins: whether another one holds it.
+    pub(super) fn note_top(&mut self, path: Option<&TreePath>) {
+        let is_top = match path {
+            None => true,
+            Some(path) => path.parent().is_none() && !self.tops.contains(&None),
+        };
+        let path = path.cloned();
+        if is_top && self.tops.len() <= MOST_TOPS && !self.tops.contains(&path) {
+            self.tops.push(path);
+        }
     }
 
     /// `None` if nothing is to be compared.

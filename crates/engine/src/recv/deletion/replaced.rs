@@ -12,6 +12,7 @@ impl Plan {
             return;
         }
         for path in here.side.replacements.in_anchor() {
+            self.note_top(Some(&path));
             if let Some(mut merge) = self.open(here, None, &[]) {
                 self.judge_replaced(here, &mut merge, path.name());
             }

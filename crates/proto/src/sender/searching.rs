@@ -1,0 +1,116 @@
+//! The receiver's question whether a probe is in a directory of the sources ([`crate::distinct`]).
+
+use super::{Sender, SenderError};
+use crate::distinct::Probe;
+use crate::message::{Failure, Message};
+
+/// Most searches of one session: a copy needs two.
+const MOST_SEARCHES: u32 = 16;
+
+/// What the receiver asked for.
+#[derive(Debug, Default)]
+pub(super) struct Searching {
+    step: Step,
+    /// Number of questions so far.
+    count: u32,
+}
+
+/// How far the search is.
+#[derive(Debug, Default)]
+enum Step {
+    /// The receiver has not asked.
+    #[default]
+    Idle,
+    /// It asks for this probe.
+    Asked(Probe),
+    /// This end searches its sources.
+    Busy,
+}
+
+impl Sender {
+    pub(super) fn handle_ask_sources(&mut self, probe: Probe) -> Result<(), SenderError> {
+        let searching = &mut self.searching;
+        searching.count = searching.count.saturating_add(1);
+        match searching.step {
+            Step::Idle if self.settings.moves && searching.count <= MOST_SEARCHES => {
+                searching.step = Step::Asked(probe);
+                Ok(())
+            }
+            _ => Err(SenderError::Probes),
+        }
+    }
+
+    /// Whether [`Sender::poll_search`] gives something.
+    pub fn has_search(&self) -> bool {
+        matches!(self.searching.step, Step::Asked(_))
+    }
+
+    /// The probe that the sources are to be searched for. [`Sender::handle_searched`] takes the
+    /// result.
+    pub fn poll_search(&mut self) -> Option<Probe> {
+        match std::mem::take(&mut self.searching.step) {
+            Step::Asked(probe) => {
+                self.searching.step = Step::Busy;
+                Some(probe)
+            }
+            other => {
+                self.searching.step = other;
+                None
+            }
+        }
+    }
+
+    /// The sources were searched: why the probe is there, or may be.
+    pub fn handle_searched(&mut self, result: Result<(), Failure>) {
+        if let Step::Busy = self.searching.step {
+            self.searching.step = Step::Idle;
+            self.messages.push_back(Message::Sources(result.err()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_units::Moment;
+
+    use super::*;
+    use crate::sender::SenderSettings;
+
+    #[test]
+    fn one_search_at_a_time() {
+        let probe = || Probe {
+            session: 1,
+            number: 2,
+            landing: None,
+            shown: false,
+        };
+        let ask =
+            |sender: &mut Sender| sender.handle_message(Message::AskSources(probe()), Moment(0));
+        let mut sender = Sender::new(SenderSettings::default());
+        for _ in 0..2 {
+            ask(&mut sender).unwrap();
+            assert!(sender.has_search());
+            assert_eq!(sender.poll_search(), Some(probe()));
+            assert_eq!(sender.poll_search(), None);
+            assert!(ask(&mut sender).is_err());
+            sender.handle_searched(Ok(()));
+            assert_eq!(sender.poll_message(), Some(Message::Sources(None)));
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_not_asked() {
+        let mut sender = Sender::new(SenderSettings {
+            moves: false,
+            ..SenderSettings::default()
+        });
+        let probe = Probe {
+            session: 1,
+            number: 2,
+            landing: None,
+            shown: false,
+        };
+        let asked = sender.handle_message(Message::AskSources(probe), Moment(0));
+        assert!(asked.is_err());
+    }
+}
