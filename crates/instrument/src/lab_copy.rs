@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use longhaul_engine::net::identity::Fingerprint;
+use longhaul_engine::send::select::Selected;
 use longhaul_lab::isolate::Inside;
 use longhaul_lab::lab::congestion_here;
 use longhaul_lab::netns;
@@ -154,7 +155,9 @@ fn check_local(paths: &[OsString], how: (bool, bool)) -> Result<(), Stop> {
         ));
     }
     match ends.split_last() {
-        Some((destination, sources)) => self_copy::refuse(sources, destination, how),
+        Some((destination, sources)) => {
+            self_copy::refuse(sources, destination, how, &Selected::default())
+        }
         None => Ok(()),
     }
 }

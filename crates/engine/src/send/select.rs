@@ -11,7 +11,7 @@ use longhaul_proto::filter::{
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
 
-use super::source::Source;
+use super::source::{Source, What};
 use crate::storage::following::LinkError;
 use crate::storage::{DataMode, Directory, FileKind, Special, Status};
 
@@ -142,6 +142,60 @@ impl Selected {
             depth: above.map_or(0, |above| above.depth + 1),
             listed: listed.filter(|listed| !listed.whole),
         })
+    }
+
+    /// Whether a copy of a source enters the directory that `inner` names lead to from the source's
+    /// directory. The source gets this name at the destination; `None` if it fills that.
+    /// Directories on the way need not be there.
+    pub fn reaches(
+        &self,
+        directory: Arc<dyn Directory>,
+        name: Option<&[u8]>,
+        inner: &[&[u8]],
+    ) -> bool {
+        let mut path = name.and_then(|name| TreePath::new(name).ok());
+        let is_left_out = |path: &TreePath| {
+            let top = Place::default();
+            self.excludes(&top, path.as_bytes(), true)
+        };
+        if path.as_ref().is_some_and(is_left_out) || self.bars_source().is_some() {
+            return false;
+        }
+        let device = self.device_of(&*directory);
+        let what = name.map_or(What::Contents, |name| What::Tree(name.into()));
+        let source = Source::new(Arc::clone(&directory).into(), what, String::new());
+        let Ok(mut place) = self.enter(None, (&source, &*directory), path.as_ref()) else {
+            return false;
+        };
+        let mut above = Some(directory);
+        for name in inner {
+            let next = match &path {
+                Some(path) => path.join(name),
+                None => TreePath::new(name),
+            };
+            let Ok(next) = next else {
+                return true;
+            };
+            let listed = place.listed.as_ref();
+            let is_listed = listed.is_none_or(|listed| listed.names.contains_key(*name));
+            if !is_listed || self.excludes(&place, next.as_bytes(), true) {
+                return false;
+            }
+            let status = above.as_ref().and_then(|above| above.status_of(name).ok());
+            if status.is_some_and(|status| self.bars(&place, &status, device).is_some()) {
+                return false;
+            }
+            above = above.and_then(|above| above.open_directory(name).ok());
+            if let Some(directory) = &above {
+                let entered = self.enter(Some(&place), (&source, &**directory), Some(&next));
+                let Ok(entered) = entered else {
+                    return false;
+                };
+                place = entered;
+            }
+            path = Some(next);
+        }
+        true
     }
 
     /// Why a name in a place is left out; `None` if it is copied.

@@ -157,12 +157,17 @@ impl Task {
         }
     }
 
-    /// The sending end, where it is here.
-    fn send_side(&self, sources: Sources) -> Result<SendSide, Stop> {
+    /// What of the sources is copied.
+    fn selected(&self) -> Result<Selected, Stop> {
         let bad = |error| Stop::because(Exit::Usage, error);
         let selection = self.spec.filter.selection().map_err(bad)?;
         let selected = selection.map(|selection| Selected::new(&selection));
-        let selected = selected.transpose().map_err(bad)?.unwrap_or_default();
+        Ok(selected.transpose().map_err(bad)?.unwrap_or_default())
+    }
+
+    /// The sending end, where it is here.
+    fn send_side(&self, sources: Sources) -> Result<SendSide, Stop> {
+        let selected = self.selected()?;
         let elements = self.spec.element_bytes;
         let elements = elements.and_then(|bytes| Elements::of_bytes(bytes.into()));
         let chooser = self.is_automatic().then(codecs::chooser);
@@ -321,7 +326,9 @@ impl Task {
         if self.settings.operation != Operation::Verify && self.here.principal().is_none() {
             let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
             let deletes = self.spec.deletion.is_some();
-            self_copy::refuse(&self.sources, &self.destination, (as_links, deletes))?;
+            let selected = self.selected()?;
+            let how = (as_links, deletes);
+            self_copy::refuse(&self.sources, &self.destination, how, &selected)?;
         }
         let sources = sources::open(self, false)?;
         let one = single_file(&sources) || self.pipe.is_some();

@@ -8,7 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use longhaul_engine::recv::backup::real;
-use longhaul_engine::storage::roots::split;
+use longhaul_engine::send::select::Selected;
+use longhaul_engine::storage::roots::{Anywhere, OpenRoot, split};
 use longhaul_proto::handshake::Landing;
 
 use crate::endpoint::Endpoint;
@@ -18,7 +19,8 @@ use crate::stop::{Exit, Stop};
 
 /// Refuses it where source and destination are paths of this host; links on the
 /// way to them are followed, as the copy does. With `as_links` a source that is a link is copied
-/// as one. A copy that `deletes` must not have its source within what it fills.
+/// as one. A copy that `deletes` must not have its source within what it fills. A destination in a
+/// part of the source that is not `selected` is no part of the copy.
 ///
 /// # Errors
 ///
@@ -27,6 +29,7 @@ pub fn refuse(
     sources: &[Endpoint],
     destination: &Endpoint,
     (as_links, deletes): (bool, bool),
+    selected: &Selected,
 ) -> Result<(), Stop> {
     let Endpoint::Local(to) = destination else {
         return Ok(());
@@ -48,7 +51,11 @@ pub fn refuse(
         let Ok(found) = as_path(path).metadata() else {
             continue;
         };
-        if link.is_none() && found.is_dir() && to.lies_in(&found) {
+        let copies_into = |inner: &[&[u8]]| {
+            let opened = Anywhere.open_root(as_path(path));
+            opened.map_or(true, |source| selected.reaches(source, name, inner))
+        };
+        if link.is_none() && found.is_dir() && to.lies_in(&found, copies_into) {
             let text = format!(
                 "cannot copy a directory, {shown}, into itself, {}: name a destination outside it",
                 to.named.display()
@@ -134,10 +141,15 @@ impl Target<'_> {
         }
     }
 
-    /// Whether it is this directory, or lies in it at any depth.
-    fn lies_in(&self, directory: &Metadata) -> bool {
+    /// Whether it is this directory, or lies in it at any depth, in a part that is copied.
+    fn lies_in(&self, directory: &Metadata, is_copied: impl Fn(&[&[u8]]) -> bool) -> bool {
         let mut above = self.path.ancestors();
-        above.any(|above| is_same(above.metadata(), directory))
+        let found = above.find(|above| is_same(above.metadata(), directory));
+        let inner = found.and_then(|above| self.path.strip_prefix(above).ok());
+        inner.is_some_and(|inner| {
+            let names = inner.iter().map(OsStrExt::as_bytes);
+            is_copied(&names.collect::<Vec<_>>())
+        })
     }
 
     /// Whether the directory that a source of this name becomes holds the source.
@@ -203,6 +215,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use longhaul_proto::filter::Selection;
+
     // tidy: long because one tree serves all cases.
     #[test]
     fn nothing_is_copied_onto_itself() {
@@ -223,7 +237,12 @@ mod tests {
         symlink("data/file", place.path().join("soft")).unwrap();
         let copy_so = |from: &str, to: &str, how| {
             let source = Endpoint::Local(at(from));
-            refuse(&[source], &Endpoint::Local(at(to)), how)
+            refuse(
+                &[source],
+                &Endpoint::Local(at(to)),
+                how,
+                &Selected::default(),
+            )
         };
         let copy_as = |from: &str, to: &str, as_links| copy_so(from, to, (as_links, false));
         let copy = |from: &str, to: &str| copy_as(from, to, false);
@@ -285,5 +304,36 @@ mod tests {
         ] {
             assert!(copy_as(from, to, true).is_err(), "{from} to {to}");
         }
+    }
+
+    #[test]
+    fn a_destination_in_a_part_that_is_left_out_is_no_part_of_the_source() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |path: &str| {
+            let path = place.path().join(path);
+            Endpoint::Local(path.into_os_string().into_encoded_bytes())
+        };
+        fs::create_dir_all(place.path().join("data/there/deep")).unwrap();
+        let rules = [b"- /backup/".to_vec().into(), b"- deep/".to_vec().into()];
+        let selection = Selection {
+            rules: rules.to_vec(),
+            ..Selection::default()
+        };
+        let selected = Selected::new(&selection).unwrap();
+        let copy = |from: &str, to: &str| refuse(&[at(from)], &at(to), (false, false), &selected);
+        for to in [
+            "data/backup",
+            "data/backup/new",
+            "data/there/deep",
+            "data/deep",
+        ] {
+            assert!(copy("data/", to).is_ok(), "{to}");
+        }
+        for to in ["data", "data/there", "data/there/backup", "data/new"] {
+            assert!(copy("data/", to).is_err(), "{to}");
+        }
+        // With its name the rule that begins with a slash is of another directory.
+        assert!(copy("data", "data/backup").is_err());
+        assert!(copy("data", "data/there/deep").is_ok());
     }
 }
