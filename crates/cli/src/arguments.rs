@@ -8,17 +8,20 @@ mod analysis;
 mod bench;
 mod between;
 mod commands;
+mod compression;
 mod criteria;
 mod deletion;
 mod doctor;
 mod filters;
-mod habits;
 mod history;
 mod keeping;
 pub mod lab;
 mod listen;
 mod ls;
 mod model;
+#[cfg(test)]
+mod option_values;
+mod other_tools;
 mod plan;
 mod probe;
 #[cfg(test)]
@@ -37,7 +40,7 @@ use crate::log::{LogFormat, LogLevel};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::net::principals::Fault;
-use longhaul_transfer::spec::{Compression, written};
+use longhaul_transfer::spec::written;
 use longhaul_units::ByteCount;
 
 pub use accounts::{AccountArguments, WriteArguments};
@@ -50,6 +53,7 @@ pub use between::{
     AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
 };
 pub use commands::{CommandArguments, FilterEnd};
+pub use compression::{CompressionArguments, parse_compression};
 pub use criteria::CriteriaArguments;
 pub use deletion::DeletionArguments;
 pub use doctor::DoctorArguments;
@@ -86,29 +90,39 @@ impl Arguments {
     ///
     /// # Errors
     ///
-    /// Where it makes no sense, or asked for help.
+    /// The line is not understood, or asks for help.
     pub fn read() -> Result<Arguments, clap::Error> {
-        let line = habits::translate(std::env::args_os().collect());
-        let line = line.map_err(|text| {
-            // Of an option of `cp` that command's usage is shown.
-            let command = Arguments::shown();
-            let is_copy = std::env::args_os().nth(1).is_some_and(|word| word == "cp");
-            let copy = command.find_subcommand("cp").filter(|_| is_copy);
-            let mut command = copy.cloned().unwrap_or(command);
-            command.error(clap::error::ErrorKind::UnknownArgument, text)
-        })?;
-        let matches = Arguments::shown().try_get_matches_from(line);
-        let matches = matches.map_err(habits::without_wrong_tips)?;
+        Arguments::read_line(std::env::args_os().collect())
+    }
+
+    fn read_line(line: Vec<OsString>) -> Result<Arguments, clap::Error> {
+        let refused = |of_cp: bool| {
+            move |text: String| other_tools::error_of(Arguments::shown(), of_cp, text)
+        };
+        other_tools::refuse_command(&line).map_err(refused(false))?;
+        let matches = match Arguments::shown().try_get_matches_from(&line) {
+            Ok(matches) => matches,
+            Err(error) => {
+                if error.use_stderr() {
+                    other_tools::refuse_options_of_line(Arguments::shown(), &line)
+                        .map_err(refused(true))?;
+                }
+                return Err(other_tools::without_wrong_tips(error));
+            }
+        };
+        if let Some(("cp", cp)) = matches.subcommand()
+            && let Err(text) = other_tools::refuse_options(cp)
+        {
+            return Err(refused(true)(other_tools::better_hint(text, &line)));
+        }
         Arguments::from_arg_matches(&matches)
     }
 
-    /// What `-h` prints, where it is a text of its own.
+    /// The short list of options that `longhaul cp -h` prints. Beside other words `-h` is an
+    /// option of rsync.
     pub fn short_help() -> Option<&'static str> {
-        let line: Vec<OsString> = std::env::args_os().collect();
-        let words = line.iter().take_while(|word| *word != "--");
-        let asks = words.clone().any(|word| word == "-h");
-        let is_copy = words.clone().nth(1).is_some_and(|word| word == "cp");
-        (asks && is_copy).then_some(short_help::CP)
+        let asks = std::env::args_os().skip(1).eq(["cp", "-h"]);
+        asks.then_some(short_help::CP)
     }
 
     /// The command as its help shows it. A probe is of a daemon, which no ssh reaches, and does
@@ -122,6 +136,8 @@ impl Arguments {
         // As other tools have it: the last one counts, and -vv is -v.
         let repeats = |command: clap::Command| command.args_override_self(true);
         let mut shown = Arguments::command().mut_subcommand("cp", repeats);
+        shown = shown.mut_subcommand("cp", other_tools::add_options);
+        shown = other_tools::take_any_value(shown);
         shown = shown.mut_subcommand("probe", |probe| {
             let others = [
                 "ssh",
@@ -365,7 +381,7 @@ pub struct ConnectionArguments {
     #[arg(long)]
     pub nice: bool,
     /// Local IP address to connect from. With several, connections take turns.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, alias = "address", value_name = "ADDRESS")]
     pub bind: Vec<std::net::IpAddr>,
     /// Use Multipath TCP: the kernels spread each connection over the paths that `ip mptcp
     /// endpoint` configures. Falls back to plain TCP with a message if an end does not support it.
@@ -378,7 +394,7 @@ pub struct ConnectionArguments {
     /// How long the daemon may take to answer, and may be silent later. A lost connection is
     /// dialled again for as long, but no longer than the daemon keeps the session (its --linger).
     /// A bare number is in seconds, as in rsync. [default: 60s; jobs: 20s]
-    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span_or_seconds)]
+    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = longhaul_units::parse_span_or_seconds)]
     pub timeout: Option<Duration>,
     /// How hosts are reached over SSH.
     #[command(flatten)]
@@ -424,7 +440,7 @@ pub struct LayerArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub readers: Option<u32>,
     /// Number of threads that compress at the source [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, aliases = ["compress-threads", "zt"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub compressors: Option<u32>,
     /// Fixed number of TCP connections for data [default: chosen while the copy runs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
@@ -455,9 +471,12 @@ pub struct CopyArguments {
     /// source is reported, and the others are copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
-    /// Copy directories with everything in them.
-    #[arg(short, long)]
+    /// Copy directories with everything in them. Needed with --files-from also beside -a.
+    #[arg(short, long, overrides_with = "no_recursive")]
     pub recursive: bool,
+    /// With -a: do not copy what directories hold.
+    #[arg(long, alias = "no-r", hide = true)]
+    pub no_recursive: bool,
     /// Copy what links below the sources lead to, instead of the links. A daemon follows only
     /// links within its root.
     #[arg(short = 'L', long)]
@@ -512,11 +531,9 @@ pub struct CopyArguments {
     /// Use the flows that a plan chose: the output of `longhaul plan --json`, or a graph's file.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Compress blocks on the way: auto, off, CODEC[:LEVEL]. `auto` measures while the copy runs,
-    /// and uses for each block what gains most, or nothing. `zstd[:LEVEL]` and `lz4` are used for
-    /// every block that gets smaller. Between two paths of this host and from zero: `auto` is off.
-    #[arg(long, value_name = "HOW", value_parser = parse_compression, default_value = "auto")]
-    pub compress: CompressionArgument,
+    /// Compression on the way.
+    #[command(flatten)]
+    pub compression: CompressionArguments,
     /// Bytes of a number in arrays (1, 2, 4 or 8), whose bytes are put in order before a codec;
     /// 1: there are no arrays [default: found by samples]
     #[arg(long, value_name = "N", value_parser = written::element_bytes)]
@@ -758,14 +775,6 @@ fn parse_principal(text: &str) -> Result<String, String> {
     }
 }
 
-/// How blocks are compressed; none: not at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompressionArgument(pub Option<Compression>);
-
-fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
-    written::compression(text).map(CompressionArgument)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -798,16 +807,7 @@ mod tests {
     }
 
     #[test]
-    fn codecs_have_levels_within_their_range() {
-        let parsed = |text| parse_compression(text).map(|argument| argument.0);
-        assert_eq!(parsed("zstd:6"), Ok(Some(Compression::Zstd(6))));
-        assert_eq!(parsed("zstd:-5"), Ok(Some(Compression::Zstd(-5))));
-        assert_eq!(parsed("lz4"), Ok(Some(Compression::Lz4)));
-        assert_eq!(parsed("auto"), Ok(Some(Compression::Auto)));
-        assert_eq!(parsed("off"), Ok(None));
-        for text in ["zstd:23", "zstd:0", "lz4:1", "gzip", "auto:1", ""] {
-            assert!(parsed(text).is_err(), "{text}");
-        }
+    fn numbers_in_arrays_have_powers_of_two_bytes() {
         assert_eq!(written::element_bytes("8"), Ok(8));
         assert!(written::element_bytes("3").is_err());
     }

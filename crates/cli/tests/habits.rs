@@ -250,3 +250,112 @@ fn words_of_other_tools_are_answered_and_no_tip_leads_nowhere() {
         assert!(!answer.errors.contains(not), "{}", answer.errors);
     }
 }
+
+/// Each name in the first column of `rsync --help`, and whether it takes a value.
+fn options_of_rsync() -> Vec<(String, bool)> {
+    let help = Command::new("rsync").arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help
+        .lines()
+        .skip_while(|line| !line.starts_with("--verbose"));
+    let columns = options.filter(|line| line.starts_with('-'));
+    let columns = columns.map(|line| line.split("  ").next().unwrap_or(line));
+    let columns = columns.map(|column| column.replace(" (*)", ""));
+    columns
+        .flat_map(|column| {
+            let takes = column.contains('=');
+            let names = column.split(", ").map(str::to_owned).collect::<Vec<_>>();
+            let names = names
+                .into_iter()
+                .map(move |name| (name.split('=').next().unwrap_or_default().to_owned(), takes));
+            names.collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn every_option_of_rsync_is_accepted_or_answered() {
+    if Command::new("rsync").arg("--version").output().is_err() {
+        return longhaul_testing::skip("there is no rsync: install the package rsync");
+    }
+    let place = tempfile::tempdir().unwrap();
+    write(&place.path().join("a/f"), b"x");
+    let mut options = options_of_rsync();
+    assert!(options.len() > 150, "{options:?}");
+    for (name, takes) in options.clone() {
+        let is_letter = name.len() == 2 && !takes;
+        if is_letter || matches!(name.as_str(), "--help" | "--version" | "--no-OPTION") {
+            continue;
+        }
+        options.push((name.replacen("--", "--no-", 1), false));
+    }
+    // Options that `man rsync` gives another name.
+    let others = ["--cc", "--zc", "--zl", "--zt"].map(|name| (name.to_owned(), true));
+    let mut unanswered = Vec::new();
+    let letters = "vcarpbudlLkKHEAXogDtUNOJSWxzCmyhi8n";
+    let negated = letters
+        .chars()
+        .map(|letter| (format!("--no-{letter}"), false));
+    for (name, takes) in options.into_iter().chain(others).chain(negated) {
+        if name == "--no-OPTION" || name.starts_with("--no-no-") {
+            continue;
+        }
+        let mut command = longhaul();
+        command.current_dir(place.path()).args(["cp", "-n", &name]);
+        if takes {
+            command.arg("7");
+        }
+        let output = command.args(["a", "b"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        // A negation that rsync does not have is no option of rsync.
+        let is_negation = name.starts_with("--no-");
+        let known = !is_negation || negations_of_rsync(&name);
+        if known && said.contains("unexpected argument") {
+            unanswered.push(name);
+        }
+    }
+    assert!(unanswered.is_empty(), "{unanswered:?}");
+}
+
+/// Whether rsync has this negation.
+fn negations_of_rsync(name: &str) -> bool {
+    let output = Command::new("rsync").args([name, "--version"]).output();
+    output.unwrap().status.success()
+}
+
+#[test]
+fn values_that_look_like_options_protect_as_written() {
+    for form in [
+        &["--filter", "- scratch/"][..],
+        &["--filter=- scratch/"],
+        &["-f", "- scratch/"],
+        &["-f- scratch/"],
+        &["--exclude", "scratch/"],
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        write(&place.path().join("s/f"), b"x");
+        write(&place.path().join("d/scratch/x"), b"precious");
+        let mut command = longhaul();
+        command.current_dir(place.path());
+        let line = [&["cp", "-r", "--delete"], form, &["s/", "d"]].concat();
+        run(command.args(line)).expect(0);
+        assert!(place.path().join("d/scratch/x").exists(), "{form:?}");
+        let mut command = longhaul();
+        command.current_dir(place.path());
+        run(command.args([&["verify"], form, &["s/", "d"]].concat())).expect(0);
+    }
+}
+
+#[test]
+fn the_spelled_archive_is_an_archive() {
+    let place = tempfile::tempdir().unwrap();
+    write(&place.path().join("s/f"), b"x");
+    fs::set_permissions(place.path().join("s"), fs::Permissions::from_mode(0o700)).unwrap();
+    for options in ["-a", "-rlptgoD", "-rltgoDp"] {
+        let mut command = longhaul();
+        command.current_dir(place.path());
+        run(command.args(["cp", options, "s/", options.trim_start_matches('-')])).expect(0);
+        let made = place.path().join(options.trim_start_matches('-'));
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
+    }
+}

@@ -18,7 +18,7 @@ pub struct CriteriaArguments {
     #[arg(short, long, help_heading = HEADING)]
     pub update: bool,
     /// Make nothing that the destination does not have; only update.
-    #[arg(long, help_heading = HEADING)]
+    #[arg(long, alias = "ignore-non-existing", help_heading = HEADING)]
     pub existing: bool,
     /// Leave what the destination has, whatever it is.
     #[arg(long, help_heading = HEADING)]
@@ -30,7 +30,7 @@ pub struct CriteriaArguments {
     #[arg(short = 'I', long, help_heading = HEADING)]
     pub ignore_times: bool,
     /// Take times for the same that differ by no more. A bare number is in seconds, as in rsync.
-    #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = longhaul_units::parse_span_or_seconds, help_heading = HEADING)]
+    #[arg(long, short_alias = '@', value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = longhaul_units::parse_span_or_seconds, help_heading = HEADING)]
     pub modify_window: Duration,
 }
 

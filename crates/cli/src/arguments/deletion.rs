@@ -14,7 +14,11 @@ pub struct DeletionArguments {
     /// Delete at the destination what the source does not have, after everything is copied. Any
     /// failure, at either end, and nothing is deleted. What filters leave out stays. See first
     /// with -n.
-    #[arg(long, help_heading = HEADING)]
+    #[arg(
+        long,
+        aliases = ["del", "delete-after", "delete-before", "delete-delay", "delete-during"],
+        help_heading = HEADING
+    )]
     pub delete: bool,
     /// With --delete, also what filters leave out, unless a rule protects it (P).
     #[arg(long, help_heading = HEADING)]

@@ -106,15 +106,23 @@ pub struct KeepingArguments {
 }
 
 impl KeepingArguments {
-    /// The same in a specification.
-    fn keep(&self) -> Keep {
+    /// Whether -rlptgoD is given, which is -a, letter by letter.
+    pub fn is_archive(&self, recursive: bool) -> bool {
+        let specials = self.special_files || self.devices && self.specials;
+        let spelled = recursive && self.links && self.perms && self.times && specials;
+        self.archive || spelled && self.group && self.owner
+    }
+
+    /// These options for a specification.
+    fn keep(&self, archive: bool) -> Keep {
         let (mut user_map, mut group_map) = (self.usermap.clone(), self.groupmap.clone());
         if let Some(chown) = &self.chown {
             let (user, group) = chown.split_once(':').unwrap_or((chown, ""));
             let all = |owner: &str| (!owner.is_empty()).then(|| format!("*:{owner}"));
             (user_map, group_map) = (all(user), all(group));
         }
-        let archive = self.archive;
+        // Owners that -rlptgoD names are those of -a.
+        let by_name = self.archive || !archive;
         let specials = archive && !self.no_special_files;
         Keep {
             users: archive && !self.no_owner || self.owner || user_map.is_some(),
@@ -132,7 +140,9 @@ impl KeepingArguments {
             omit_directory_times: self.omit_dir_times,
             modes: self.chmod.join(","),
             umask: umask(),
-            owners_required: self.owner || self.group || user_map.is_some() || group_map.is_some(),
+            owners_required: by_name && (self.owner || self.group)
+                || user_map.is_some()
+                || group_map.is_some(),
             devices_required: self.devices,
             user_map: user_map.unwrap_or_default(),
             group_map: group_map.unwrap_or_default(),
@@ -145,9 +155,15 @@ impl KeepingArguments {
     /// # Errors
     ///
     /// Where there is no such end.
-    pub fn keep_at(&self, ends: [Option<&Endpoint>; 2]) -> Result<Keep, KeepingError> {
+    pub fn keep_at(
+        &self,
+        recursive: bool,
+        ends: [Option<&Endpoint>; 2],
+    ) -> Result<Keep, KeepingError> {
         let mut asked = self.fake_super.into_iter().chain(self.remote_option);
-        asked.try_fold(self.keep(), |keep, end| keep.faking(end, ends))
+        asked.try_fold(self.keep(self.is_archive(recursive)), |keep, end| {
+            keep.faking(end, ends)
+        })
     }
 }
 

@@ -45,7 +45,9 @@ impl CopyArguments {
         let plan = plan.unwrap_or_default();
         let codec = plan.codec.as_deref();
         let codec = codec.and_then(|codec| parse_compression(codec).ok()?.0);
-        let keep = self.keeping.keep_at([sources.first(), Some(&destination)]);
+        let keep = self
+            .keeping
+            .keep_at(self.recursive, [sources.first(), Some(&destination)]);
         let keep = keep.map_err(|error| Stop::because(Exit::Usage, error))?;
         let spec = TransferSpec {
             operation: match self.dry_run {
@@ -81,7 +83,7 @@ impl CopyArguments {
                     (None, false) => Digests::None,
                 },
             },
-            compression: self.compress.0.or(codec),
+            compression: self.compression.chosen().or(codec),
             element_bytes: self.element_size,
             limits: Limits {
                 rate: self.bwlimit,

@@ -9,7 +9,7 @@ use super::Ports;
 pub struct SshArguments {
     /// The ssh command for [user@]host:path with its options, quoted as in a shell, such as "ssh
     /// -p 2222" [default: LONGHAUL_SSH, else ssh]
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, alias = "rsh", short_alias = 'e', value_name = "COMMAND")]
     pub ssh: Option<String>,
     /// The longhaul binary on the far side of SSH; `~/` is the home there [default: the one that
     /// --install-remote put there, else the one in its PATH]

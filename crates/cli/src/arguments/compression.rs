@@ -1,0 +1,124 @@
+//! Compression of blocks on the way, with the options of rsync that mean the same.
+
+use clap::Args;
+use longhaul_transfer::spec::{Compression, written};
+
+/// The options.
+#[derive(Clone, Debug, Args)]
+pub struct CompressionArguments {
+    /// Compress blocks on the way: auto, off, CODEC[:LEVEL]. `auto` measures while the copy runs,
+    /// and uses for each block what gains most, or nothing. `zstd[:LEVEL]` and `lz4` are used for
+    /// every block that gets smaller. Between two paths of this host and from zero: `auto` is off.
+    #[arg(
+        long,
+        value_name = "HOW",
+        value_parser = parse_compression,
+        default_value = "auto",
+        aliases = ["compress-choice", "zc"],
+        overrides_with = "no_compress"
+    )]
+    compress: CompressionArgument,
+    /// rsync's -z: `auto`, unless another option chooses a codec.
+    #[arg(short = 'z', hide = true, overrides_with = "no_compress")]
+    automatic: bool,
+    /// rsync's --no-compress: `off`.
+    #[arg(long, alias = "no-z", hide = true)]
+    no_compress: bool,
+    /// rsync's --compress-level: zstd of this level, unless another codec is chosen; 0 is `off`.
+    #[arg(
+        long,
+        alias = "zl",
+        value_name = "LEVEL",
+        value_parser = parse_level,
+        hide = true,
+        overrides_with = "no_compress"
+    )]
+    compress_level: Option<CompressionArgument>,
+}
+
+impl CompressionArguments {
+    /// The chosen compression; `None` is none.
+    pub fn chosen(&self) -> Option<Compression> {
+        let codec = self.compress.0;
+        match (codec, self.compress_level) {
+            _ if self.no_compress => None,
+            (Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => level.0,
+            (codec, _) => codec,
+        }
+    }
+}
+
+/// A compression; `None` is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompressionArgument(pub Option<Compression>);
+
+/// Reads a compression as it is written on the command line.
+///
+/// # Errors
+///
+/// There is no such codec, or no such level.
+pub fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
+    match text {
+        // rsync's name.
+        "none" => Ok(CompressionArgument(None)),
+        _ => written::compression(text).map(CompressionArgument),
+    }
+}
+
+fn parse_level(text: &str) -> Result<CompressionArgument, String> {
+    match text {
+        "0" => Ok(CompressionArgument(None)),
+        _ => parse_compression(&format!("zstd:{text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        compression: CompressionArguments,
+    }
+
+    fn chosen(line: &str) -> Option<Compression> {
+        let line = std::iter::once("cp").chain(line.split_whitespace());
+        Line::try_parse_from(line).unwrap().compression.chosen()
+    }
+
+    #[test]
+    fn codecs_have_levels_within_their_range() {
+        let parsed = |text| parse_compression(text).map(|argument| argument.0);
+        assert_eq!(parsed("zstd:6"), Ok(Some(Compression::Zstd(6))));
+        assert_eq!(parsed("zstd:-5"), Ok(Some(Compression::Zstd(-5))));
+        assert_eq!(parsed("lz4"), Ok(Some(Compression::Lz4)));
+        assert_eq!(parsed("auto"), Ok(Some(Compression::Auto)));
+        assert_eq!(parsed("off"), Ok(None));
+        for text in ["zstd:23", "zstd:0", "lz4:1", "gzip", "auto:1", ""] {
+            assert!(parsed(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_of_rsync_choose_as_there() {
+        let zstd = |level| Some(Compression::Zstd(level));
+        for (line, expected) in [
+            ("", Some(Compression::Auto)),
+            ("-z", Some(Compression::Auto)),
+            ("--no-compress", None),
+            ("--no-compress -z", Some(Compression::Auto)),
+            ("-z --no-z", None),
+            ("--zl 6", zstd(6)),
+            ("--compress-level=6 -z", zstd(6)),
+            ("-z --compress-level=0", None),
+            ("--zc lz4 --zl=3 -z", Some(Compression::Lz4)),
+            ("--compress-choice=zstd --zl=-2", zstd(-2)),
+            ("--zc=none", None),
+        ] {
+            assert_eq!(chosen(line), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Options and commands of rsync, scp and rclone that longhaul does not have.
+//!
+//! clap knows each of these options as a hidden argument of `cp`, with or without a value, so that
+//! clap alone decides which words are values. Some are accepted without effect, and others are
+//! refused with the name of what longhaul has. Where rsync and scp disagree about a letter, the
+//! meaning in rsync counts. Other names of options that longhaul has are aliases of these.
+//! docs/coming-from.md has a table for users.
+
+mod commands;
+mod options;
+mod scp_values;
+mod tips;
+
+use std::ffi::OsString;
+
+use clap::builder::OsStringValueParser;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+pub use commands::refuse as refuse_command;
+pub use tips::without_wrong_tips;
+
+use options::{Meaning, OPTIONS, Options};
+
+/// Adds the options of other tools to `cp`. `-h` is one of them: rsync's human-readable numbers.
+pub fn add_options(cp: Command) -> Command {
+    let help = Arg::new("help")
+        .long("help")
+        .action(ArgAction::Help)
+        .help("Print all options (a short list: `longhaul cp -h`)");
+    let all = OPTIONS.iter().flat_map(|options| {
+        let names = options.names.iter();
+        names.map(|name| argument(name, options))
+    });
+    let negations = NEGATIONS.iter().map(|(id, names)| negation(id, names));
+    cp.disable_help_flag(true)
+        .arg(help)
+        .args(all)
+        .args(negations)
+}
+
+/// Options of `cp` that rsync turns off with --no-OPTION, and the names of these.
+const NEGATIONS: &[(&str, &[&str])] = &[
+    ("acls", &["no-acls", "no-A"]),
+    ("backup", &["no-backup", "no-b"]),
+    ("checksum", &["no-checksum", "no-c"]),
+    ("executability", &["no-executability", "no-E"]),
+    ("fake_super", &["no-fake-super"]),
+    ("hard_links", &["no-hard-links", "no-H"]),
+    ("ignore_times", &["no-ignore-times", "no-I"]),
+    ("numeric_ids", &["no-numeric-ids"]),
+    ("omit_dir_times", &["no-omit-dir-times", "no-O"]),
+    ("one_file_system", &["no-one-file-system", "no-x"]),
+    ("size_only", &["no-size-only"]),
+    ("update", &["no-update", "no-u"]),
+    ("verbose", &["no-verbose", "no-v"]),
+    ("xattrs", &["no-xattrs", "no-X"]),
+];
+
+fn negation(id: &'static str, names: &'static [&'static str]) -> Arg {
+    let (name, others) = names
+        .split_first()
+        .map_or(("", names), |(name, rest)| (*name, rest));
+    Arg::new(name)
+        .long(name)
+        .aliases(others.iter().copied())
+        .hide(true)
+        .action(ArgAction::SetTrue)
+        .overrides_with(id)
+}
+
+fn argument(name: &'static str, options: &Options) -> Arg {
+    let argument = Arg::new(name).hide(true).action(ArgAction::Append);
+    let mut letters = name.chars();
+    let argument = match (letters.next(), letters.next()) {
+        (Some(letter), None) => argument.short(letter),
+        _ => argument.long(name),
+    };
+    let argument = argument.value_parser(OsStringValueParser::new());
+    match options.takes_value {
+        true => argument,
+        // The empty value makes clap keep the place of each occurrence.
+        false => argument.num_args(0).default_missing_value(""),
+    }
+}
+
+/// Lets every option that takes a value take the next word, also if it looks like an option, as
+/// rsync does.
+pub fn take_any_value(command: Command) -> Command {
+    let command = command.mut_args(|argument| {
+        let takes = argument.get_action().takes_values() && !argument.is_positional();
+        match takes && !argument.is_require_equals_set() && takes_one(&argument) {
+            true => argument.allow_hyphen_values(true),
+            false => argument,
+        }
+    });
+    command.mut_subcommands(take_any_value)
+}
+
+/// Whether an option takes exactly one value: the others are flags, or need an equals sign.
+fn takes_one(argument: &Arg) -> bool {
+    argument
+        .get_num_args()
+        .is_none_or(|range| range == 1.into())
+}
+
+/// Refuses options of `cp` that longhaul does not have, and values of them that would be sources.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn refuse_options(cp: &ArgMatches) -> Result<(), String> {
+    for options in OPTIONS {
+        let Meaning::No(hint) = options.meaning else {
+            continue;
+        };
+        let given = |name: &&&str| cp.value_source(name) == Some(ValueSource::CommandLine);
+        if let Some(name) = options.names.iter().find(given) {
+            return Err(format!("longhaul has no {}: {hint}", written(name)));
+        }
+    }
+    scp_values::refuse(cp)
+}
+
+/// An option as it is written on the command line.
+fn written(name: &str) -> String {
+    match name.len() {
+        1 => format!("-{name}"),
+        _ => format!("--{name}"),
+    }
+}
+
+/// As [`refuse_options`] for a command line that is an error anyway: a hint about an option is more
+/// useful than the error that clap met first.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn refuse_options_of_line(shown: Command, line: &[OsString]) -> Result<(), String> {
+    scp_values::refuse_attached(line)?;
+    let matches = shown.ignore_errors(true).try_get_matches_from(line);
+    match matches.as_ref().map(ArgMatches::subcommand) {
+        Ok(Some(("cp", cp))) => refuse_options(cp),
+        _ => Ok(()),
+    }
+}
+
+/// The hint about an attached value of scp, if there is one, instead of another hint.
+pub fn better_hint(hint: String, line: &[OsString]) -> String {
+    scp_values::refuse_attached(line).err().unwrap_or(hint)
+}
+
+/// An error of the command line in the form that clap gives its own.
+pub fn error_of(mut shown: Command, of_cp: bool, text: String) -> clap::Error {
+    let cp = shown.find_subcommand("cp").filter(|_| of_cp).cloned();
+    let mut command = cp.unwrap_or_else(|| std::mem::take(&mut shown));
+    command.error(ErrorKind::UnknownArgument, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::Arguments;
+    use super::*;
+
+    fn refusal(line: &str) -> Option<String> {
+        let words = std::iter::once("longhaul").chain(line.split(' '));
+        let read = Arguments::read_line(words.map(OsString::from).collect());
+        read.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_without_effect_are_accepted() {
+        for line in [
+            "cp -rPW a b",
+            "cp -P --partial --info=progress2 a b",
+            "cp --info progress2 -rvh a b",
+            "cp -ah a b",
+            "cp a -h b",
+            "cp -rz -e ssh a b",
+            "cp -ressh --zl 6 a b",
+            "cp -r --delete-during --no-D --no-A --no-i-r a/ b",
+            "cp -- -P b",
+            "cp -rp ./22 a",
+            "cp -p a 22",
+            "cp -l a 22",
+            "cp a -F b c",
+            "cp -rF / /usr b",
+            "cp -o a=b/c:d e",
+        ] {
+            assert_eq!(refusal(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_that_are_missing_are_answered() {
+        for (line, text) in [
+            ("cp --append a b", "has no --append: an interrupted"),
+            ("cp --inplace a b", "has no --inplace: a file gets its name"),
+            ("cp -rvC a b", "has no -C: "),
+            ("cp -i key a b", "ssh -i FILE"),
+            ("cp -P 2222 a b", "ssh -p PORT"),
+            ("cp -rp 2222 a b", "ssh -p PORT"),
+            ("cp -P8080 a b:", "ssh -p PORT"),
+            ("cp -p22 a b:", "ssh -p PORT"),
+            ("cp -oPort=22 a b:", "ssh -o OPTION"),
+            ("cp -o Port=22 a b:", "ssh -o OPTION"),
+            ("cp -l 800 a b:", "--bwlimit"),
+            ("cp -F cfg a b:", "ssh -F FILE"),
+            ("cp -c aes128-ctr,3des a b:", "ssh -c CIPHER"),
+            ("cp -S /bin/sh a b:", "--ssh PROGRAM"),
+            ("cp -J host a b:", "ssh -J HOST"),
+            ("cp -X buffer=1 a b:", "scp's -X"),
+            ("cp --stats 1m30s a b:", "progress is always shown"),
+            ("cp --transfers 4 a b", "number of streams"),
+            ("cp --transfers=4 a b", "number of streams"),
+            ("cp --list-only", "longhaul ls"),
+            ("cp --list-only --unknown a", "longhaul ls"),
+            ("cp -e", "value is required"),
+        ] {
+            let answer = refusal(line).unwrap();
+            assert!(answer.contains(text), "{line}: {answer}");
+        }
+    }
+
+    #[test]
+    fn no_option_of_the_table_is_one_of_cp() {
+        let shown = Arguments::shown();
+        let cp = shown.find_subcommand("cp").unwrap();
+        let table: BTreeSet<&str> = OPTIONS.iter().flat_map(|o| o.names).copied().collect();
+        let count: usize = OPTIONS.iter().map(|options| options.names.len()).sum();
+        assert_eq!(table.len(), count);
+        // clap refuses two options of one name in `debug_assert`.
+        let known = cp
+            .get_arguments()
+            .filter(|a| table.contains(a.get_id().as_str()));
+        assert_eq!(known.count(), count);
+    }
+
+    #[test]
+    fn hidden_commands_are_not_suggested() {
+        for word in ["remot", "remotes", "sweep-stop"] {
+            let answer = refusal(word).unwrap();
+            assert!(!answer.contains("tip"), "{answer}");
+        }
+    }
+}

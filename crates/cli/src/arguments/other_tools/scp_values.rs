@@ -1,0 +1,208 @@
+//! Values of options of scp and rclone that would be read as sources.
+//!
+//! Some letters take a value in scp and none in rsync, whose meaning counts here. The value would
+//! become a source and be copied, so such a line is refused if the first path looks like one.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+
+/// A flag here that takes a value in scp or rclone.
+struct Taking {
+    /// Identifier of the flag in the command.
+    id: &'static str,
+    /// The flag as it is written.
+    flag: &'static str,
+    /// Whether a path looks like the value; with the number of paths after it.
+    is_value: fn(&OsString, usize) -> bool,
+    /// What to write instead.
+    hint: &'static str,
+}
+
+const PORT: &str = "it takes no value here; write a port of ssh with --ssh 'ssh -p PORT'";
+
+const SSH_OPTION: &str = "it keeps owners here and takes no value; write an option of ssh with \
+    --ssh 'ssh -o OPTION'";
+
+const TAKING: &[Taking] = &[
+    Taking {
+        id: "rsync_filter",
+        flag: "-F",
+        is_value: |word, after| after > 1 && !Path::new(word).is_dir() && !is_remote(word),
+        hint: "it reads .rsync-filter files here and takes no value; write a configuration of \
+               ssh with --ssh 'ssh -F FILE'",
+    },
+    Taking {
+        id: "owner",
+        flag: "-o",
+        is_value: |word, _| is_setting(word) && !is_there(word),
+        hint: SSH_OPTION,
+    },
+    Taking {
+        id: "links",
+        flag: "-l",
+        is_value: |word, _| is_number(word),
+        hint: "it copies links here and takes no value; scp's -l KBIT is --bwlimit, as in \
+               --bwlimit 8Mbit/s",
+    },
+    Taking {
+        id: "checksum",
+        flag: "-c",
+        is_value: |word, _| is_cipher(word) && !is_there(word),
+        hint: "it compares contents here and takes no value; write a cipher of ssh with \
+               --ssh 'ssh -c CIPHER'",
+    },
+    Taking {
+        id: "xattrs",
+        flag: "-X",
+        is_value: |word, _| is_setting(word) && !is_there(word),
+        hint: "it keeps extended attributes here and takes no value: leave scp's -X out",
+    },
+    Taking {
+        id: "special_files",
+        flag: "-D",
+        is_value: |word, after| after > 1 && (is_program(word) || is_server(word)),
+        hint: "it copies devices here and takes no value; scp's -D has no counterpart",
+    },
+    Taking {
+        id: "S",
+        flag: "-S",
+        is_value: |word, after| after > 1 && is_program(word),
+        hint: "it keeps holes here and takes no value; name the program with --ssh PROGRAM",
+    },
+    Taking {
+        id: "P",
+        flag: "-P",
+        is_value: |word, _| is_number(word),
+        hint: PORT,
+    },
+    Taking {
+        id: "perms",
+        flag: "-p",
+        is_value: |word, _| is_number(word),
+        hint: PORT,
+    },
+    Taking {
+        id: "stats",
+        flag: "--stats",
+        is_value: |word, _| is_span(word) && !is_there(word),
+        hint: "it takes no value here, and progress is always shown: leave the time out",
+    },
+];
+
+/// Refuses a first path that is the value of an option of another tool.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn refuse(matches: &ArgMatches) -> Result<(), String> {
+    let paths = matches.try_get_many::<OsString>("paths");
+    let paths: Vec<&OsString> = paths.ok().flatten().into_iter().flatten().collect();
+    let at = matches.indices_of("paths").and_then(|mut all| all.next());
+    let (Some(first), Some(at)) = (paths.first(), at) else {
+        return refuse_digits(matches);
+    };
+    for taking in TAKING {
+        let given = matches.value_source(taking.id) == Some(ValueSource::CommandLine);
+        let before = matches.index_of(taking.id) == at.checked_sub(1);
+        if given && before && (taking.is_value)(first, paths.len() - 1) {
+            return Err(format!(
+                "{} {}: {}. To copy a file of that name, name it before the option",
+                taking.flag,
+                first.display(),
+                taking.hint
+            ));
+        }
+    }
+    refuse_digits(matches)
+}
+
+/// Refuses `-P8080`, whose digits would be read as the options -8 and -0.
+fn refuse_digits(matches: &ArgMatches) -> Result<(), String> {
+    let digits: Vec<usize> = matches.indices_of("8").into_iter().flatten().collect();
+    let letters = [("P", "-P"), ("perms", "-p"), ("links", "-l")];
+    for (id, flag) in letters {
+        let given = matches.value_source(id) == Some(ValueSource::CommandLine);
+        // An option of this table counts twice: as a name, and as its empty value.
+        let next = matches.index_of(id).map(|at| at + 2);
+        if given && next.is_some_and(|next| digits.contains(&next)) {
+            return Err(format!("{flag}8: {PORT}"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses `-oNAME=VALUE`, whose letters would be read as options.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn refuse_attached(line: &[OsString]) -> Result<(), String> {
+    let words = line.iter().take_while(|word| *word != "--");
+    let settings = words.filter_map(|word| word.as_bytes().strip_prefix(b"-o"));
+    let mut settings = settings.map(|setting| OsStr::from_bytes(setting).to_owned());
+    match settings.find(is_setting) {
+        Some(setting) => Err(format!("-o{}: {SSH_OPTION}", setting.display())),
+        None => Ok(()),
+    }
+}
+
+fn is_there(word: &OsString) -> bool {
+    fs::symlink_metadata(word).is_ok()
+}
+
+fn is_number(word: &OsString) -> bool {
+    let bytes = word.as_bytes();
+    !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether a word has the form NAME=VALUE or "NAME VALUE".
+fn is_setting(word: &OsString) -> bool {
+    let bytes = word.as_bytes();
+    let name = bytes.iter().take_while(|byte| byte.is_ascii_alphabetic());
+    let end = name.count();
+    end > 2 && matches!(bytes.get(end), Some(b'=' | b' '))
+}
+
+fn is_cipher(word: &OsString) -> bool {
+    let Some(text) = word.to_str() else {
+        return false;
+    };
+    let ends = ["-cbc", "-ctr", "-gcm@openssh.com", "-poly1305@openssh.com"];
+    let known = ["blowfish", "3des", "arcfour"];
+    text.split(',')
+        .all(|name| known.contains(&name) || ends.iter().any(|end| name.ends_with(end)))
+}
+
+/// Whether a word is a time as rclone writes it, such as 500ms or 1m30s.
+fn is_span(word: &OsString) -> bool {
+    let bytes = word.as_bytes();
+    let unit = |byte: &u8| matches!(byte, b's' | b'm' | b'h' | b'd');
+    bytes.first().is_some_and(u8::is_ascii_digit)
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || unit(byte) || *byte == b'.')
+}
+
+fn is_program(word: &OsString) -> bool {
+    let executable = |status: fs::Metadata| status.permissions().mode() & 0o111 != 0;
+    fs::metadata(word).is_ok_and(|status| status.is_file() && executable(status))
+}
+
+/// Whether a word is the path of a server of sftp.
+fn is_server(word: &OsString) -> bool {
+    word.as_bytes().ends_with(b"sftp-server")
+}
+
+/// Whether a word is a path at another host.
+fn is_remote(word: &OsString) -> bool {
+    let bytes = word.as_bytes();
+    let colon = bytes.iter().position(|byte| *byte == b':');
+    let slash = bytes.iter().position(|byte| *byte == b'/');
+    colon.is_some_and(|colon| slash.is_none_or(|slash| colon < slash))
+}

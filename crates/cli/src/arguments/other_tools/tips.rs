@@ -1,0 +1,51 @@
+//! Tips that clap adds to errors of the command line.
+
+use clap::error::{ContextKind, ContextValue};
+
+/// Removes misleading tips from an error. clap suggests hidden commands, any similar name of an
+/// option, and to pass an unknown option as a value.
+pub fn without_wrong_tips(mut error: clap::Error) -> clap::Error {
+    error.remove(ContextKind::Suggested);
+    error.remove(ContextKind::SuggestedSubcommand);
+    let text = |value: Option<&ContextValue>| match value {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let given = text(error.get(ContextKind::InvalidArg));
+    let tip = text(error.get(ContextKind::SuggestedArg));
+    if let (Some(given), Some(tip)) = (given, tip)
+        && !is_slip(&given, &tip)
+    {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    error
+}
+
+/// Whether two names differ in one letter, or in the order of two adjacent letters.
+fn is_slip(one: &str, other: &str) -> bool {
+    let name = |text: &str| -> Vec<char> {
+        let end = text.find([' ', '=']).unwrap_or(text.len());
+        text[..end].chars().collect()
+    };
+    let (one, other) = (name(one), name(other));
+    let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    let (one, other) = (&one[same..], &other[same..]);
+    let tail = |list: &[char], from: usize| list.get(from..).map(<[char]>::to_vec);
+    let swapped = one.len() > 1 && other.len() > 1 && one[0] == other[1] && one[1] == other[0];
+    tail(one, 1) == tail(other, 0)
+        || tail(one, 0) == tail(other, 1)
+        || tail(one, 1) == tail(other, 1)
+        || swapped && tail(one, 2) == tail(other, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tips_are_for_slips_alone() {
+        assert!(is_slip("--exlude", "--exclude") && is_slip("--recursiv", "--recursive"));
+        assert!(is_slip("--udpate", "--update") && is_slip("--verifi", "--verify"));
+        assert!(!is_slip("--checksum-choice", "--checkpoint") && !is_slip("--modern", "--mode"));
+    }
+}
