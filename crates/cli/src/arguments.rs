@@ -551,10 +551,10 @@ pub struct CopyArguments {
     /// Read and write past the page cache if the file system can.
     #[arg(long)]
     pub direct: bool,
-    /// Limit the whole copy to this rate: 100Mbit/s, 10MB/s, 512KiB/s. A bare number is in KiB/s,
-    /// as in rsync.
+    /// Limit the whole copy to this rate: 100Mbit/s, 10MB/s, 512KiB/s. As in rsync a bare number is
+    /// in KiB/s, 100k and 1m are KiB/s and MiB/s, and 0 is no limit.
     #[arg(long, value_name = "RATE")]
-    pub bwlimit: Option<BandwidthLimit>,
+    pub bwlimit: Option<ChangedLimit>,
     /// Bytes of large files that may be not yet durable, and are sent again after a kill. They are
     /// made durable every second, or when half of this has arrived.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]

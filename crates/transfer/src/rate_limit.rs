@@ -37,7 +37,7 @@ impl TryFrom<u64> for BandwidthLimit {
     }
 }
 
-/// A rate for what runs already: another one, or none.
+/// A rate as it is written on the command line. `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedLimit(pub Option<BandwidthLimit>);
 
@@ -54,8 +54,11 @@ impl FromStr for ChangedLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ChangedLimit, String> {
+        // rsync writes no limit as 0.
+        let is_zero = || read_rate(text).is_ok_and(|rate| rate == 0.0);
         match text {
-            "none" => Ok(ChangedLimit(None)),
+            "none" | "off" => Ok(ChangedLimit(None)),
+            _ if is_zero() => Ok(ChangedLimit(None)),
             _ => text.parse().map(|rate| ChangedLimit(Some(rate))),
         }
     }
@@ -103,27 +106,34 @@ impl fmt::Display for BandwidthLimit {
 impl FromStr for BandwidthLimit {
     type Err = String;
 
-    /// Reads `100Mbit/s`, `1gbit` (bits), `10MB/s`, `512KiB` (bytes), and a bare number as rsync
-    /// does: KiB/s.
+    /// Reads `100Mbit/s`, `1gbit` (bits) and `10MB/s`, `512KiB` (bytes). As in rsync a bare number is
+    /// in KiB/s, and a prefix alone is in bytes with powers of 1024: `1m`, `100k`.
     fn from_str(text: &str) -> Result<BandwidthLimit, String> {
-        let rate = match text.parse::<BitRate>() {
-            Err(error) if error.fault == RateFault::Bare => format!("{text}KiB/s").parse(),
-            read => read,
-        };
-        let rate = rate.map_err(|error| match error.fault {
-            RateFault::Either { .. } => {
-                format!("{error}; a bare number is in KiB/s, as in rsync")
-            }
-            _ => error.to_string(),
-        })?;
-        let bytes = (rate.bits_per_second() / 8.0) as u64;
+        let bytes = read_rate(text)? as u64;
         match bytes >= LEAST_RATE {
             true => Ok(BandwidthLimit(bytes)),
             false => Err(format!(
-                "\"{text}\": the least rate is 1kB/s; leave the option out for none"
+                "\"{text}\": the least rate is 1kB/s; write none for no limit"
             )),
         }
     }
+}
+
+/// A rate in bytes per second.
+fn read_rate(text: &str) -> Result<f64, String> {
+    let rate = match text.parse::<BitRate>() {
+        Err(error) if error.fault == RateFault::Bare => format!("{text}KiB/s").parse(),
+        Err(error) if error.is_prefix_alone() => format!("{text}iB/s").parse(),
+        read => read,
+    };
+    let rate = rate.map_err(|error| match error.fault {
+        RateFault::Either { .. } => format!(
+            "{error}; a number alone is in KiB/s, and k, M and G alone are KiB/s, MiB/s and \
+             GiB/s, as in rsync"
+        ),
+        _ => error.to_string(),
+    })?;
+    Ok(rate.bits_per_second() / 8.0)
 }
 
 #[cfg(test)]
@@ -142,15 +152,31 @@ mod tests {
             ("64KiB", 65_536),
             ("1.5MiB/s", 1_572_864),
             ("1kB", 1000),
+            ("100k", 102_400),
+            ("1m", 1 << 20),
+            ("1.5M", 1_572_864),
+            ("2 G", 2 << 30),
         ] {
             assert_eq!(text.parse(), Ok(BandwidthLimit(bytes)), "{text}");
         }
         for text in ["", "fast", "0", "-5", "10 parsecs", "999B", "7kbit", "."] {
             assert!(text.parse::<BandwidthLimit>().is_err(), "{text}");
         }
-        for text in ["100m", "1.5M", "2G", "100mb", "100Mbps", "10Mb/s", "1 gbps"] {
+        for text in ["100mb", "100Mbps", "10Mb/s", "1 gbps", "10m/s", "9b"] {
             let error = text.parse::<BandwidthLimit>().unwrap_err();
             assert!(error.contains("bits or bytes"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_limit_is_written_as_in_rsync_and_rclone() {
+        for text in ["0", "none", "off", "0k", "0KiB/s", "0Mbit/s"] {
+            assert_eq!(text.parse(), Ok(ChangedLimit(None)), "{text}");
+        }
+        let limit = ChangedLimit(Some(BandwidthLimit(1 << 20)));
+        assert_eq!("1m".parse(), Ok(limit));
+        for text in ["", "-1", "0.5B", "nan", "inf", "1e9"] {
+            assert!(text.parse::<ChangedLimit>().is_err(), "{text}");
         }
     }
 

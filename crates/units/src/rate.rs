@@ -74,6 +74,17 @@ pub enum RateFault {
     None,
 }
 
+impl ParseRateError {
+    /// Whether the rate is a number with a prefix alone, such as `100m`.
+    pub fn is_prefix_alone(&self) -> bool {
+        let RateFault::Either { number, prefix } = &self.fault else {
+            return false;
+        };
+        let unit = self.text.strip_prefix(number).unwrap_or_default().trim();
+        !prefix.is_empty() && unit.eq_ignore_ascii_case(prefix)
+    }
+}
+
 impl fmt::Display for ParseRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.text;

@@ -110,7 +110,9 @@ fn every_option_with_a_value_takes_any_value() {
             .get_arguments()
             .filter(|argument| takes_value(argument))
         {
-            for value in VALUES {
+            // The many options of the other commands are tried with a few values.
+            let few = !["cp", "verify"].contains(&command.get_name());
+            for value in &VALUES[..if few { 4 } else { VALUES.len() }] {
                 for form in forms(argument, value) {
                     let id = argument.get_id().to_string();
                     let expected = vec![(id, vec![OsString::from_vec(value.to_vec())])];
@@ -121,7 +123,7 @@ fn every_option_with_a_value_takes_any_value() {
             }
         }
     }
-    assert!(counted > 3000, "{counted}");
+    assert!(counted > 2000, "{counted}");
 }
 
 #[test]

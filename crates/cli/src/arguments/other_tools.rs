@@ -43,6 +43,8 @@ pub fn add_options(cp: Command) -> Command {
 /// Options of `cp` that rsync turns off with --no-OPTION, and the names of these.
 const NEGATIONS: &[(&str, &[&str])] = &[
     ("acls", &["no-acls", "no-A"]),
+    ("bwlimit", &["no-bwlimit"]),
+    ("from0", &["no-from0"]),
     ("backup", &["no-backup", "no-b"]),
     ("checksum", &["no-checksum", "no-c"]),
     ("executability", &["no-executability", "no-E"]),

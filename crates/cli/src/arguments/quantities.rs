@@ -160,7 +160,13 @@ fn what_rsync_has_too_counts_as_there() {
     };
     let timeout = cp("--timeout=90").connection.timeout;
     assert_eq!(timeout, Some(Duration::from_secs(90)));
-    let limit = cp("--bwlimit=1000").bwlimit.unwrap();
-    assert_eq!(limit.bytes_per_second(), 1_024_000);
+    for (text, bytes) in [
+        ("1000", Some(1_024_000)),
+        ("1m", Some(1 << 20)),
+        ("0", None),
+    ] {
+        let limit = cp(&format!("--bwlimit={text}")).bwlimit.unwrap().0;
+        assert_eq!(limit.map(BandwidthLimit::bytes_per_second), bytes, "{text}");
+    }
     assert_eq!(cp("--block-size=65536").layers.block_size, Some(65_536));
 }

@@ -86,7 +86,7 @@ impl CopyArguments {
             compression: self.compression.chosen().or(codec),
             element_bytes: self.element_size,
             limits: Limits {
-                rate: self.bwlimit,
+                rate: self.bwlimit.and_then(|limit| limit.0),
                 memory: self.layers.memory.0,
                 checkpoint: self.checkpoint.0.max(1),
                 leftovers_expire: milliseconds(self.expire_leftovers),
