@@ -287,32 +287,7 @@ pub enum Command {
     Lab(lab::LabCommand),
 }
 
-const CP_EXAMPLES: &str = "Examples:
-  longhaul cp -r data user@host:archive                      over SSH: makes archive/data there
-  longhaul cp -r user@host:/scratch/run7 .                   fetches over SSH
-  longhaul cp -r dtn7:run7 dtn9:/scratch                     directly between two other hosts
-  longhaul cp -r --through-local longhaul://a/x longhaul://b the same through this host
-  longhaul cp -r data longhaul://dtn.example.org/archive     makes archive/data
-  longhaul cp -r data/ longhaul://dtn.example.org/archive    fills archive
-  longhaul cp longhaul://dtn.example.org/archive/big.h5 .    fetches one file
-  longhaul cp report.pdf longhaul://dtn.example.org/inbox/   makes inbox/report.pdf
-  tar c data | longhaul cp - user@host:archive/data.tar      a pipe as the source
-  longhaul cp user@host:archive/data.tar - | tar x           and back
-  longhaul cp -rn data/ longhaul://dtn.example.org/archive   shows what that would copy
-  longhaul cp zero:10GB longhaul://dtn.example.org/null:     measures without disks
-  longhaul cp -r --delete --backup-dir ../old data/ h:mirror keeps what it replaces or deletes
-  longhaul cp -r --on-commit 'ingest \"$1\"' data host:archive   runs that there for each file
-  longhaul cp -r --filter-cmd 'zstd -dc' run.zst/ host:run   files become what that writes
-  longhaul cp --stack paired --streams 8 big user@host:data  one thread for each stream
-  longhaul cp -r --bwlimit 100Mbit/s data user@host:archive  leaves the rest to others
-  longhaul cp -r --mptcp data user@host:archive              over several paths at once
-  longhaul cp --lab rtt=100ms,rate=1gbit -r data /tmp/copy   across an emulated path
-  longhaul cp -r --explain data user@host:archive            forecast, and outcome next to it
-  longhaul cp -r --policy globus data user@host:archive      flows as Globus Online had them
-  longhaul cp -r --plan plan.json data user@host:archive     flows as a plan chose them
-docs/quantities.md says how sizes, times and rates are written.
-A slash after a source directory means its contents. To resume an interrupted copy, run the same
-command again in the same directory.";
+const CP_EXAMPLES: &str = include_str!("arguments/cp_examples.txt");
 
 const PROBE_EXAMPLES: &str = "Examples:
   longhaul probe longhaul://dtn.example.org
@@ -320,23 +295,7 @@ const PROBE_EXAMPLES: &str = "Examples:
   longhaul probe --iperf3 result.json --records runs.jsonl longhaul://dtn.example.org
   longhaul probe --sweep real.toml --records probe.jsonl longhaul://dtn.example.org";
 
-const SERVE_EXAMPLES: &str = "Examples:
-  longhaul serve --root /srv/data --write
-  longhaul serve --root /srv/data --ports 50000-50009
-  longhaul serve --root /srv/data --write --on-commit ingest='catalogue add \"$1\"'
-  longhaul serve --root /srv/data --allow-dial=dtn9.example.org
-  longhaul serve --listen 0.0.0.0:4960 --principals /etc/longhaul/principals.toml
-principals.toml, for each principal an entry (`longhaul token --principal alice` makes one):
-  [[principal]]
-  name = \"alice\"
-  token = \"lhh1$...\"              # the hash; or certificates = [\"sha256:...\"]
-  [[principal.root]]
-  at = \"/data\"                    # in the URL
-  path = \"/srv/data\"              # the directory here
-  rights = [\"read\", \"write\"]    # also \"measure\", for probe; \"delete\", for cp --delete
-  on-commit = [\"ingest\"]         # what cp --on-commit may run, of these; also filter-cmd
-  [commands]
-  ingest = 'catalogue add \"$1\"'";
+const SERVE_EXAMPLES: &str = include_str!("arguments/serve_examples.txt");
 
 const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
@@ -593,6 +552,10 @@ pub struct VerifyArguments {
     /// The file or directory to compare it with, of any name.
     #[arg(value_name = "B")]
     pub right: OsString,
+    /// With --files-from: compare listed directories with everything in them. Without that option
+    /// directories always are.
+    #[arg(short, long)]
+    pub recursive: bool,
     /// Compare what links in A lead to, as `cp --copy-links` copies it.
     #[arg(short = 'L', long)]
     pub copy_links: bool,

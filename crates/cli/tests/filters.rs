@@ -142,7 +142,8 @@ fn listed_files_come_from_a_file_or_a_pipe() {
     let from = format!("--files-from={}", list.display());
     let to = place.path().join("pulled");
     let mut command = daemon.command("cp");
-    run(command.arg(&from).arg(daemon.url("data")).arg(&to)).expect(0);
+    command.args(["-r", &from]).arg(daemon.url("data"));
+    run(command.arg(&to)).expect(0);
     assert_eq!(files(&to), ["a.c", "src/deep/b.c"]);
     let to = place.path().join("piped");
     std::fs::write(&list, "src/keep.o\0missing\0").unwrap();

@@ -126,9 +126,11 @@ fn what_is_selected_is_compared_and_nothing_else() {
         compare(&["--exclude=*.o", "--exclude=deep"]).expect(0);
         // Of what is not listed nothing is said.
         write(&to.join("src/more"), b"x");
-        compare(&[&files]).expect(0);
+        compare(&["-r", &files]).expect(0);
         write(&to.join("build/x.c"), b"BUILT");
-        compare(&[&files]).expect(5).says(&["build/x.c"]);
+        compare(&["-r", &files]).expect(5).says(&["build/x.c"]);
+        // As in a copy, a listed directory is compared without its names.
+        compare(&[&files]).expect(0);
     }
 }
 

@@ -29,6 +29,7 @@ mod front;
 pub(crate) mod gather;
 pub mod kinds;
 mod links;
+mod list;
 mod mounted;
 mod moving;
 mod names;
@@ -165,7 +166,12 @@ impl SendSide {
 
     /// Sends no more of them than this.
     pub fn selecting(self, selected: Selected) -> SendSide {
-        SendSide { selected, ..self }
+        let (selected, sources) = selected.divide(self.sources);
+        SendSide {
+            selected,
+            sources,
+            ..self
+        }
     }
 
     /// Has codecs chosen by `chooser` while it runs, where the other end takes any; without one,

@@ -6,6 +6,7 @@
 //! - [`lines`](self): the lines of a file of rules
 //! - [`Gathered`]: rules of a command line and of its files, in their order
 //! - [`Rules`], [`InForce`]: those of a copy, and what holds in a directory of it
+//! - [`ListedPath`]: a line of a list of files
 //! - [`Selection`]: all that a request asks for, beside the rules by size, time and depth
 //!
 //! Nothing here is copied from rsync: it is written after its manual, and compared with it by the
@@ -14,6 +15,7 @@
 mod gathered;
 mod in_force;
 mod lines;
+mod list;
 mod pattern;
 mod selection;
 mod syntax;
@@ -22,11 +24,13 @@ mod wildcard;
 pub use gathered::{GatherError, Gathered};
 pub use in_force::{InForce, Rules};
 pub use lines::Ends;
+pub use list::{ListedPath, ListedPathError};
 pub use pattern::MAXIMUM_PATTERN_BYTES;
 pub(crate) use selection::check_bytes;
 pub use selection::{
-    FileFacts, LeftOut, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN, MAXIMUM_SELECTION_BYTES,
-    OMITTED_WINDOW, Omitted, Reason, Selection, SelectionError,
+    FileFacts, LeftOut, MAXIMUM_LIST_BYTES, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN,
+    MAXIMUM_SELECTION_BYTES, OMITTED_WINDOW, Omitted, PartOfList, Reason, Selection,
+    SelectionError,
 };
 pub use syntax::{Action, End, PerDirectory};
 

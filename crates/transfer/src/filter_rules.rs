@@ -47,38 +47,23 @@ pub fn gather(stated: &[StatedRule], ends: Ends) -> Result<Vec<Vec<u8>>, String>
     Ok(gathered.rules())
 }
 
-/// The paths beneath a source that a file lists, as rsync's `--files-from` reads it; `None` if
-/// it lists the source itself.
+/// The lines of a list of files, without empty ones and comments
+/// ([`longhaul_proto::filter::ListedPath`]).
 ///
 /// # Errors
 ///
-/// Where it cannot be read or has more than 64 MiB, in words.
-pub fn listed_files(file: &OsStr, ends: Ends) -> Result<Option<Vec<Vec<u8>>>, String> {
+/// It cannot be read, or has more than 64 MiB, in words.
+pub fn listed_files(file: &OsStr, ends: Ends) -> Result<Vec<Vec<u8>>, String> {
     let text = read_bounded(file.as_bytes(), MAXIMUM_LIST_BYTES)
         .map_err(|error| format!("cannot read the list {}: {error}", file.display()))?;
     let ends_line = |byte: &u8| match ends {
         Ends::Zeros => *byte == 0,
         Ends::Lines => matches!(byte, b'\n' | b'\r'),
     };
-    let mut files = Vec::new();
-    for line in text.split(ends_line) {
-        let is_comment = ends == Ends::Lines && matches!(line, [b'#' | b';', ..]);
-        if line.is_empty() || is_comment {
-            continue;
-        }
-        match beneath(line) {
-            path if path.is_empty() => return Ok(None),
-            path => files.push(path),
-        }
-    }
-    Ok(Some(files))
-}
-
-/// A path as rsync reads one of a list: beneath the source, without empty names and dots.
-fn beneath(line: &[u8]) -> Vec<u8> {
-    let names = line.split(|byte| *byte == b'/');
-    let names = names.filter(|name| !matches!(name, [] | [b'.']));
-    names.collect::<Vec<_>>().join(&b'/')
+    let is_comment = |line: &[u8]| ends == Ends::Lines && matches!(line, [b'#' | b';', ..]);
+    let lines = text.split(ends_line);
+    let lines = lines.filter(|line| !line.is_empty() && !is_comment(line));
+    Ok(lines.map(<[u8]>::to_vec).collect())
 }
 
 /// A file, or standard input for `-`.
@@ -121,13 +106,11 @@ mod tests {
         let file = place.path().join("list");
         let list = |ends| listed_files(file.as_os_str(), ends);
         std::fs::write(&file, "# c\n/a//b/\n\n./c\r\n").unwrap();
-        let files = list(Ends::Lines).unwrap().unwrap();
-        assert_eq!(files, [&b"a/b"[..], b"c"]);
+        let files = list(Ends::Lines).unwrap();
+        assert_eq!(files, [&b"/a//b/"[..], b"./c"]);
         std::fs::write(&file, "#a\nb\0c\0").unwrap();
-        let files = list(Ends::Zeros).unwrap().unwrap();
+        let files = list(Ends::Zeros).unwrap();
         assert_eq!(files, [&b"#a\nb"[..], b"c"]);
-        std::fs::write(&file, "a\n.\n").unwrap();
-        assert_eq!(list(Ends::Lines).unwrap(), None);
         let error = listed_files(OsStr::new("/nonexistent"), Ends::Lines).unwrap_err();
         assert!(error.starts_with("cannot read the list"), "{error}");
     }

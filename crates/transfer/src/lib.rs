@@ -34,6 +34,7 @@ pub mod list;
 pub mod log_writer;
 pub mod manifest;
 mod milliseconds;
+pub mod other_tools;
 mod own_binary;
 pub mod planning;
 pub mod point_in_time;

@@ -106,8 +106,8 @@ impl fmt::Display for BandwidthLimit {
 impl FromStr for BandwidthLimit {
     type Err = String;
 
-    /// Reads `100Mbit/s`, `1gbit` (bits) and `10MB/s`, `512KiB` (bytes). As in rsync a bare number is
-    /// in KiB/s, and a prefix alone is in bytes with powers of 1024: `1m`, `100k`.
+    /// Reads `100Mbit/s`, `1gbit` (bits) and `10MB/s`, `512KiB` (bytes). As in rsync a bare number
+    /// is in KiB/s, and a prefix alone is in bytes with powers of 1024: `1m`, `100k`.
     fn from_str(text: &str) -> Result<BandwidthLimit, String> {
         let bytes = read_rate(text)? as u64;
         match bytes >= LEAST_RATE {

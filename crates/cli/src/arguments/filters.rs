@@ -35,7 +35,8 @@ pub struct FilterOptions {
     /// Leave out what .gitignore says in each directory, as git does.
     #[arg(long, help_heading = HEADING)]
     pub gitignore: bool,
-    /// Copy only what a file lists, by paths beneath the one source; - is standard input.
+    /// Copy only what a file lists, by paths beneath the one source; - is standard input. Listed
+    /// directories are copied with everything in them only with -r, also beside -a.
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     pub files_from: Option<OsString>,
     /// Names and rules in files end with a NUL.
@@ -148,16 +149,15 @@ impl FilterArguments {
         filter_rules::gather(&self.given, self.ends())
     }
 
-    /// The paths of `--files-from`, beneath the source; `None` if all is meant.
+    /// The lines of `--files-from`; `None` without that option.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, in words.
+    /// The list cannot be read, in words.
     pub fn files(&self) -> Result<Option<Vec<Vec<u8>>>, String> {
-        match &self.options.files_from {
-            Some(file) => filter_rules::listed_files(file, self.ends()),
-            None => Ok(None),
-        }
+        let file = self.options.files_from.as_ref();
+        file.map(|file| filter_rules::listed_files(file, self.ends()))
+            .transpose()
     }
 }
 

@@ -6,8 +6,6 @@
 //! meaning in rsync counts. Other names of options that longhaul has are aliases of these.
 //! docs/coming-from.md has a table for users.
 
-mod commands;
-mod options;
 mod scp_values;
 mod tips;
 
@@ -18,10 +16,10 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-pub use commands::refuse as refuse_command;
+pub use longhaul_transfer::other_tools::commands::refuse as refuse_command;
 pub use tips::without_wrong_tips;
 
-use options::{Meaning, OPTIONS, Options};
+use longhaul_transfer::other_tools::options::{self, Options};
 
 /// Adds the options of other tools to `cp`. `-h` is one of them: rsync's human-readable numbers.
 pub fn add_options(cp: Command) -> Command {
@@ -29,47 +27,17 @@ pub fn add_options(cp: Command) -> Command {
         .long("help")
         .action(ArgAction::Help)
         .help("Print all options (a short list: `longhaul cp -h`)");
-    let all = OPTIONS.iter().flat_map(|options| {
+    let all = options::all().flat_map(|options| {
         let names = options.names.iter();
-        names.map(|name| argument(name, options))
+        names
+            .map(|name| argument(name, &options))
+            .collect::<Vec<_>>()
     });
-    let negations = NEGATIONS.iter().map(|(id, names)| negation(id, names));
+    let negations = NEGATIONS.iter().map(|line| negation(line));
     cp.disable_help_flag(true)
         .arg(help)
         .args(all)
         .args(negations)
-}
-
-/// Options of `cp` that rsync turns off with --no-OPTION, and the names of these.
-const NEGATIONS: &[(&str, &[&str])] = &[
-    ("acls", &["no-acls", "no-A"]),
-    ("bwlimit", &["no-bwlimit"]),
-    ("from0", &["no-from0"]),
-    ("backup", &["no-backup", "no-b"]),
-    ("checksum", &["no-checksum", "no-c"]),
-    ("executability", &["no-executability", "no-E"]),
-    ("fake_super", &["no-fake-super"]),
-    ("hard_links", &["no-hard-links", "no-H"]),
-    ("ignore_times", &["no-ignore-times", "no-I"]),
-    ("numeric_ids", &["no-numeric-ids"]),
-    ("omit_dir_times", &["no-omit-dir-times", "no-O"]),
-    ("one_file_system", &["no-one-file-system", "no-x"]),
-    ("size_only", &["no-size-only"]),
-    ("update", &["no-update", "no-u"]),
-    ("verbose", &["no-verbose", "no-v"]),
-    ("xattrs", &["no-xattrs", "no-X"]),
-];
-
-fn negation(id: &'static str, names: &'static [&'static str]) -> Arg {
-    let (name, others) = names
-        .split_first()
-        .map_or(("", names), |(name, rest)| (*name, rest));
-    Arg::new(name)
-        .long(name)
-        .aliases(others.iter().copied())
-        .hide(true)
-        .action(ArgAction::SetTrue)
-        .overrides_with(id)
 }
 
 fn argument(name: &'static str, options: &Options) -> Arg {
@@ -85,6 +53,39 @@ fn argument(name: &'static str, options: &Options) -> Arg {
         // The empty value makes clap keep the place of each occurrence.
         false => argument.num_args(0).default_missing_value(""),
     }
+}
+
+/// Options of `cp` that rsync turns off with --no-OPTION: an identifier, and names of the
+/// negation.
+const NEGATIONS: &[&str] = &[
+    "acls no-acls no-A",
+    "bwlimit no-bwlimit",
+    "from0 no-from0",
+    "backup no-backup no-b",
+    "checksum no-checksum no-c",
+    "executability no-executability no-E",
+    "fake_super no-fake-super",
+    "hard_links no-hard-links no-H",
+    "ignore_times no-ignore-times no-I",
+    "numeric_ids no-numeric-ids",
+    "omit_dir_times no-omit-dir-times no-O",
+    "one_file_system no-one-file-system no-x",
+    "size_only no-size-only",
+    "update no-update no-u",
+    "verbose no-verbose no-v",
+    "xattrs no-xattrs no-X",
+];
+
+/// An option that takes back another one.
+fn negation(line: &'static str) -> Arg {
+    let mut words = line.split(' ');
+    let (id, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    Arg::new(name)
+        .long(name)
+        .aliases(words)
+        .hide(true)
+        .action(ArgAction::SetTrue)
+        .overrides_with(id)
 }
 
 /// Lets every option that takes a value take the next word, also if it looks like an option, as
@@ -113,12 +114,9 @@ fn takes_one(argument: &Arg) -> bool {
 ///
 /// What to write instead.
 pub fn refuse_options(cp: &ArgMatches) -> Result<(), String> {
-    for options in OPTIONS {
-        let Meaning::No(hint) = options.meaning else {
-            continue;
-        };
+    for options in options::all() {
         let given = |name: &&&str| cp.value_source(name) == Some(ValueSource::CommandLine);
-        if let Some(name) = options.names.iter().find(given) {
+        if let (Some(hint), Some(name)) = (options.hint, options.names.iter().find(given)) {
             return Err(format!("longhaul has no {}: {hint}", written(name)));
         }
     }
@@ -163,6 +161,8 @@ pub fn error_of(mut shown: Command, of_cp: bool, text: String) -> clap::Error {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use longhaul_transfer::other_tools::commands;
 
     use super::super::Arguments;
     use super::*;
@@ -231,14 +231,25 @@ mod tests {
     fn no_option_of_the_table_is_one_of_cp() {
         let shown = Arguments::shown();
         let cp = shown.find_subcommand("cp").unwrap();
-        let table: BTreeSet<&str> = OPTIONS.iter().flat_map(|o| o.names).copied().collect();
-        let count: usize = OPTIONS.iter().map(|options| options.names.len()).sum();
+        let table: BTreeSet<&str> = options::all().flat_map(|o| o.names).collect();
+        let count: usize = options::all().map(|options| options.names.len()).sum();
         assert_eq!(table.len(), count);
         // clap refuses two options of one name in `debug_assert`.
         let known = cp
             .get_arguments()
             .filter(|a| table.contains(a.get_id().as_str()));
         assert_eq!(known.count(), count);
+    }
+
+    #[test]
+    fn names_are_unique_and_not_commands_of_longhaul() {
+        let names: std::collections::BTreeSet<&str> =
+            commands::all().map(|(name, _)| name).collect();
+        assert!(names.len() > 40 && names.len() == commands::all().count());
+        let own = Arguments::shown();
+        for name in names {
+            assert!(own.find_subcommand(name).is_none(), "{name}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl CopyArguments {
     // tidy: long because it is one value with all its fields.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
         let mut paths = self.paths.clone();
-        let filter = self.filters.filter()?;
+        let filter = self.filters.filter(self.recursive)?;
         if self.filters.options.files_from.is_some() {
             // What is listed lies in the source, and lands as if that ended with a slash.
             let last = paths.len().saturating_sub(1);
@@ -56,7 +56,7 @@ impl CopyArguments {
             },
             selection: Selection {
                 recursive: self.recursive
-                    || self.keeping.archive
+                    || self.keeping.archive && !self.no_recursive
                     || self.filters.options.files_from.is_some(),
                 copy_links: self.copy_links,
                 keep_set_ids: self.keep_set_ids,
@@ -128,13 +128,14 @@ impl CopyArguments {
 }
 
 impl FilterArguments {
-    fn filter(&self) -> Result<Filter, Stop> {
+    fn filter(&self, recursive: bool) -> Result<Filter, Stop> {
         let usage = |text: String| Stop::new(Exit::Usage, text);
         let written = |texts: Vec<Vec<u8>>| texts.into_iter().map(Into::into).collect();
         let options = &self.options;
         Ok(Filter {
             rules: written(self.rules().map_err(usage)?),
             files: self.files().map_err(usage)?.map(written),
+            files_recursive: recursive && options.files_from.is_some(),
             minimum_size: options.min_size.map(|size| size.0),
             maximum_size: options.max_size.map(|size| size.0),
             newer_than: options.newer_than.map(|moment| moment.0),
@@ -162,7 +163,7 @@ impl VerifyArguments {
                 copy_links: self.copy_links,
                 ..spec.selection
             },
-            filter: self.filters.filter()?,
+            filter: self.filters.filter(self.recursive)?,
             report_omitted: self.writes.is_any(),
             limits: Limits {
                 memory: self.layers.memory.0,

@@ -692,9 +692,20 @@ impl Drop for Half {
     }
 }
 
+/// A time in seconds, rounded up to a tenth: a part of a timeout has many digits.
+pub(super) fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).ceil() / 10.0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_in_messages_are_short() {
+        let shown = [60.0, 2.191_932_91].map(|time| tenths(Duration::from_secs_f64(time)));
+        assert_eq!(shown.map(|time| time.to_string()), ["60", "2.2"]);
+    }
 
     #[test]
     fn a_stream_that_fell_back_goes_on_as_its_first_path() {

@@ -150,7 +150,7 @@ pub enum ConnectError {
     /// Nobody answered.
     #[error(
         "no answer from {target} within {} s: check the address and port, and whether a firewall \
-         drops packets between", timeout.as_secs_f64()
+         drops packets between", super::stream::tenths(*timeout)
     )]
     Timeout {
         /// Whom.

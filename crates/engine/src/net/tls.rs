@@ -130,7 +130,7 @@ pub enum TlsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It took too long.
-    #[error("{peer} did not finish the TLS handshake within {} s: {}", timeout.as_secs_f64(), end.if_slow())]
+    #[error("{peer} did not finish the TLS handshake within {} s: {}", super::stream::tenths(*timeout), end.if_slow())]
     Deadline {
         /// The other end.
         peer: HostPort,

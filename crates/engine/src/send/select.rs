@@ -1,6 +1,5 @@
 //! What of the sources is walked: filters, bounds of size, time and depth, and lists of files.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -10,8 +9,10 @@ use longhaul_proto::filter::{
 };
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
+use minicbor::bytes::ByteVec;
 
-use super::source::{Source, What};
+use super::list::{Listed, divided, whole_list};
+use super::source::{Source, Sources, What};
 use crate::storage::following::LinkError;
 use crate::storage::{DataMode, Directory, FileKind, Special, Status};
 
@@ -20,30 +21,11 @@ use crate::storage::{DataMode, Directory, FileKind, Special, Status};
 pub struct Selected {
     rules: Rules,
     selection: Selection,
-    files: Option<Arc<Listed>>,
+    /// The list of files, until it is divided among the sources.
+    files: Option<Vec<ByteVec>>,
     /// Devices are copied, and sockets and FIFOs are.
     devices: bool,
     specials: bool,
-}
-
-/// A name in a list of files, with those listed beneath it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Listed {
-    names: BTreeMap<Box<[u8]>, Arc<Listed>>,
-    /// It is listed itself, with all that it holds.
-    whole: bool,
-}
-
-impl Listed {
-    fn add<'a>(&mut self, mut names: impl Iterator<Item = &'a [u8]>) {
-        match names.next() {
-            None => self.whole = true,
-            Some(name) => {
-                let below = self.names.entry(name.into()).or_default();
-                Arc::make_mut(below).add(names);
-            }
-        }
-    }
 }
 
 /// What holds in a directory that is walked.
@@ -52,8 +34,10 @@ pub(super) struct Place {
     force: InForce,
     /// Names between the source and it.
     depth: u32,
-    /// The names of it that are listed; `None` if all are meant.
+    /// What of it a list names; `None` without a list, or if it names nothing there.
     listed: Option<Arc<Listed>>,
+    /// It is copied with everything in it.
+    whole: bool,
 }
 
 /// Why a directory cannot be walked as it was asked for.
@@ -74,23 +58,31 @@ impl Selected {
     ///
     /// [`SelectionError`].
     pub fn new(selection: &Selection) -> Result<Selected, SelectionError> {
-        let (rules, files) = selection.parse()?;
-        let listed = files.map(|files| {
-            let mut listed = Listed::default();
-            files.iter().for_each(|file| listed.add(file.names()));
-            Arc::new(listed)
-        });
         Ok(Selected {
-            rules,
+            rules: selection.parse()?,
             selection: Selection {
                 // They are in the others.
                 rules: Vec::new(),
                 files: None,
                 ..selection.clone()
             },
-            files: listed,
+            files: selection.files.clone(),
             ..Selected::default()
         })
+    }
+
+    /// Divides a list of files among the sources: paths after `/./` belong to sources of their
+    /// own, and so do lines that cannot be copied.
+    pub(super) fn divide(self, sources: Sources) -> (Selected, Sources) {
+        let Some(files) = &self.files else {
+            return (self, sources);
+        };
+        let sources = divided(sources, files);
+        let selected = Selected {
+            files: None,
+            ..self
+        };
+        (selected, sources)
     }
 
     /// Copies special files where that is asked for.
@@ -111,7 +103,7 @@ impl Selected {
         })
     }
 
-    /// What holds in a directory in `above`; none is above a source. A source that fills the
+    /// What holds in a directory in `above`, or in the source itself. A source that fills the
     /// anchor has no path.
     ///
     /// # Errors
@@ -132,15 +124,20 @@ impl Selected {
         let files = files.map_err(PlaceError::Io)?;
         let outer = &above.unwrap_or(&top).force;
         let force = outer.enter(&self.rules, path, &files);
-        let listed = match above.map(|above| &above.listed) {
-            None => self.files.clone(),
-            Some(None) => None,
-            Some(Some(listed)) => listed.names.get(last_name(path)).cloned(),
+        let listed = match above {
+            None => source.listed.clone(),
+            Some(above) => above.below(last_name(path)).cloned(),
+        };
+        let is_whole = |listed: &Arc<Listed>| self.selection.files_recursive && listed.is_itself();
+        let whole = match above {
+            None => listed.as_ref().is_none_or(is_whole),
+            Some(above) => above.whole || listed.as_ref().is_some_and(is_whole),
         };
         Ok(Place {
             force: force.map_err(PlaceError::Rule)?,
             depth: above.map_or(0, |above| above.depth + 1),
-            listed: listed.filter(|listed| !listed.whole),
+            listed,
+            whole,
         })
     }
 
@@ -163,7 +160,10 @@ impl Selected {
         }
         let device = self.device_of(&*directory);
         let what = name.map_or(What::Contents, |name| What::Tree(name.into()));
-        let source = Source::new(Arc::clone(&directory).into(), what, String::new());
+        let source = Source {
+            listed: self.files.as_deref().map(whole_list),
+            ..Source::new(Arc::clone(&directory).into(), what, String::new())
+        };
         let Ok(mut place) = self.enter(None, (&source, &*directory), path.as_ref()) else {
             return false;
         };
@@ -176,9 +176,8 @@ impl Selected {
             let Ok(next) = next else {
                 return true;
             };
-            let listed = place.listed.as_ref();
-            let is_listed = listed.is_none_or(|listed| listed.names.contains_key(*name));
-            if !is_listed || self.excludes(&place, next.as_bytes(), true) {
+            let is_left = self.leaves_empty(&place, name);
+            if is_left || self.excludes(&place, next.as_bytes(), true) {
                 return false;
             }
             let status = above.as_ref().and_then(|above| above.status_of(name).ok());
@@ -210,6 +209,11 @@ impl Selected {
             }),
             FileKind::Directory | FileKind::Symlink => None,
         }
+    }
+
+    /// Whether a list leaves out what a directory in a place holds.
+    pub(super) fn leaves_empty(&self, place: &Place, path: &[u8]) -> bool {
+        place.leaves_empty(last_name(path), self.selection.files_recursive)
     }
 
     /// The files of rules that are looked for in each directory.
@@ -266,8 +270,40 @@ impl Selected {
 impl Place {
     /// The names to look at, in their order; `None` if all of the directory's are meant.
     pub(super) fn names(&self) -> Option<Vec<Box<[u8]>>> {
-        let listed = self.listed.as_ref()?;
-        Some(listed.names.keys().cloned().collect())
+        let names = || self.listed.iter().flat_map(|listed| listed.names());
+        (!self.takes_all()).then(|| names().cloned().collect())
+    }
+
+    /// The listed names that a listing of the whole directory would miss if they do not exist.
+    pub(super) fn expected(&self) -> Vec<Box<[u8]>> {
+        let listed = self.listed.as_ref().filter(|_| self.takes_all());
+        let names = listed.into_iter().flat_map(|listed| listed.names());
+        names.cloned().collect()
+    }
+
+    /// Whether every name of the directory is looked at.
+    fn takes_all(&self) -> bool {
+        self.whole || self.listed.as_ref().is_some_and(|listed| listed.contents)
+    }
+
+    fn below(&self, name: &[u8]) -> Option<&Arc<Listed>> {
+        self.listed.as_ref()?.get(name)
+    }
+
+    /// Whether a list leaves out what a directory of this name holds.
+    fn leaves_empty(&self, name: &[u8], recursive: bool) -> bool {
+        let enters = |listed: &Arc<Listed>| listed.leads_on() || recursive && listed.itself;
+        !self.whole && !self.below(name).is_some_and(enters)
+    }
+
+    /// Listed paths beneath a name, which is no directory; and whether the name itself is copied.
+    pub(super) fn unreachable(&self, name: &[u8]) -> (Vec<Vec<u8>>, bool) {
+        let Some(listed) = self.below(name) else {
+            return (Vec::new(), true);
+        };
+        let mut paths = Vec::new();
+        listed.paths_beneath(name, &mut paths);
+        (paths, listed.itself || self.takes_all())
     }
 }
 

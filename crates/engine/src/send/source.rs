@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::manifest::{EntryId, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 
+use super::list::Listed;
 use crate::descriptors;
 use crate::failure::failure_of;
 use crate::queue::lock;
@@ -31,6 +32,8 @@ pub struct Source {
     /// The link that was named, if it leads to this file. Where sources are removed, the link is
     /// removed and the file stays.
     pub(super) link: Option<NamedLink>,
+    /// The paths of a list to which the copy of this source is limited.
+    pub(super) listed: Option<Arc<Listed>>,
 }
 
 /// A link that was named as a source and leads to a file.
@@ -161,11 +164,12 @@ impl Source {
             what,
             shown,
             link: None,
+            listed: None,
         }
     }
 
     /// One of several that cannot be opened: a failure of its own.
-    fn missing(path: &[u8], failure: Failure) -> Source {
+    pub(super) fn missing(path: &[u8], failure: Failure) -> Source {
         let (_, name) = split(trim_slashes(path));
         Source {
             directory: sink().into(),
@@ -175,6 +179,7 @@ impl Source {
             },
             shown: String::from_utf8_lossy(path).into_owned(),
             link: None,
+            listed: None,
         }
     }
 
@@ -199,6 +204,11 @@ impl Source {
         };
         let whole = [begin, &names.join(&b'/')].concat();
         open_named(&*named.root, &whole, true).map(Some)
+    }
+
+    /// Whether the source itself is copied, and not only listed paths beneath it.
+    pub(super) fn takes_itself(&self) -> bool {
+        self.listed.as_ref().is_none_or(|listed| listed.is_itself())
     }
 
     /// The name that it has in the anchor; `None` if it fills that.
@@ -304,6 +314,11 @@ impl Sources {
             true => Err(errors),
             false => Ok(Sources::new(list)),
         }
+    }
+
+    /// The sources, to make others of them.
+    pub(super) fn into_list(self) -> Vec<Source> {
+        self.list
     }
 
     /// The sources.
@@ -441,12 +456,7 @@ pub fn open_source(
     let contents = last_name(path).is_none();
     let held = |path: &[u8]| held_directory(open, path, follows);
     let tree = |directory: SourceDirectory, what: What| match recursive {
-        true => Ok(Source {
-            directory,
-            what,
-            shown: shown.clone(),
-            link: None,
-        }),
+        true => Ok(Source::new(directory, what, shown.clone())),
         false => Err(SourceError::Directory(shown.clone())),
     };
     if contents {
@@ -471,12 +481,7 @@ pub fn open_source(
                 name: name.into(),
                 landing: name.into(),
             };
-            Ok(Source {
-                directory,
-                what,
-                shown,
-                link: None,
-            })
+            Ok(Source::new(directory, what, shown))
         }
         FileKind::File | FileKind::Directory | FileKind::Symlink => match held(path) {
             Ok((_, directory)) => tree(directory, What::Tree(name.into())),
@@ -552,6 +557,7 @@ fn linked_file(
                     what,
                     shown,
                     link: Some(link),
+                    listed: None,
                 });
             }
             FileKind::Symlink => {

@@ -93,6 +93,7 @@ impl StreamSource {
             what: What::Tree(STREAM_NAME.into()),
             shown: shown.to_owned(),
             link: None,
+            listed: None,
         }
     }
 

@@ -258,7 +258,8 @@ impl Walk<'_, '_> {
 
     /// What the destination gets of a source that fills it.
     fn tell_anchor(&mut self, directory: &dyn Directory) -> Result<(), Over> {
-        if !self.gathering.keeping().anchor {
+        // With a list only if that names the source itself.
+        if !self.gathering.keeping().anchor || !self.source.takes_itself() {
             return Ok(());
         }
         // One that cannot be looked at is reported by its listing.
@@ -340,11 +341,23 @@ impl Walk<'_, '_> {
                         continue;
                     };
                     let place = &level.place;
+                    if let Ok(status) = &status {
+                        let (count, copied) =
+                            self.report_unreachable(place, (&path, status), parent)?;
+                        level.children += count;
+                        if !copied {
+                            uncount(&mut levels);
+                            continue;
+                        }
+                    }
+                    let place = &level.place;
                     if self.leaves_out(place, path.as_bytes(), status.as_ref().ok()) {
                         uncount(&mut levels);
                         continue;
                     }
-                    let path = (path, self.enters(place, status.as_ref().ok()));
+                    let empty = self.selected.leaves_empty(place, path.as_bytes());
+                    let enters = !empty && self.enters(place, status.as_ref().ok());
+                    let path = (path, enters);
                     match self.meet((&directory, &name, status), path, parent, (&levels, &open))? {
                         Met::Told => (),
                         Met::Directory(inner, entry) => {
@@ -425,13 +438,15 @@ impl Walk<'_, '_> {
         };
         match names {
             Ok(names) => {
+                let parent = entry.as_ref().map(|entry| entry.id);
+                let missing = self.report_missing(&place, &*directory, (parent, path.as_ref()))?;
                 open.push(directory, path.as_ref().map_or(b"", TreePath::name));
                 levels.push(Level {
                     names,
                     entry,
                     path,
                     left_out,
-                    children: 0,
+                    children: missing,
                     place,
                 });
             }
@@ -443,6 +458,67 @@ impl Walk<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports listed names that a directory does not have, where its listing would not tell; and
+    /// counts them.
+    fn report_missing(
+        &mut self,
+        place: &Place,
+        directory: &dyn Directory,
+        (parent, path): (Option<EntryId>, Option<&TreePath>),
+    ) -> Result<u64, Over> {
+        let mut count = 0;
+        for name in place.expected() {
+            let Err(error) = directory.status_of(&name) else {
+                continue;
+            };
+            let path = match path {
+                Some(path) => path.join(&name),
+                None => TreePath::new(&name),
+            };
+            if error.kind() == io::ErrorKind::NotFound
+                && let Ok(path) = path
+            {
+                let failure = failure_of("read", &path.to_string(), &error);
+                self.report(parent, Some(path), failure)?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Reports listed paths beneath a name that is no directory, and counts them. Also whether the
+    /// name itself is copied.
+    fn report_unreachable(
+        &mut self,
+        place: &Place,
+        (path, status): (&TreePath, &Status),
+        parent: Option<EntryId>,
+    ) -> Result<(u64, bool), Over> {
+        if status.kind == FileKind::Directory {
+            return Ok((0, true));
+        }
+        let (beneath, copied) = place.unreachable(path.name());
+        let above = path.parent();
+        for listed in &beneath {
+            let listed = match &above {
+                Some(above) => [above.as_bytes(), b"/", listed].concat(),
+                None => listed.clone(),
+            };
+            let shown = listed.escape_ascii();
+            let text = match status.kind {
+                FileKind::Symlink => format!(
+                    "{shown}: {path} is a link, which is not followed: copy with -L, or list the \
+                     path that it leads to"
+                ),
+                _ => format!("{shown}: {path} is not a directory"),
+            };
+            let failure = Failure::new(FailureKind::Other, text);
+            let path = TreePath::new(&listed).unwrap_or_else(|_| path.clone());
+            self.report(parent, Some(path), failure)?;
+        }
+        Ok((beneath.len() as u64, copied || beneath.is_empty()))
     }
 
     /// A directory whose filters cannot be used is made, and what is in it is not copied.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
+use longhaul_proto::filter::{PartOfList, Selection};
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
     Answer, ControlRequest, Feature, Hello, Join, Joined, MAXIMUM_SOURCES, Operation,
@@ -203,18 +204,45 @@ fn exchange(
 /// [`OpenError`].
 pub fn open(
     stream: &mut Stream,
-    request: Request,
+    mut request: Request,
     ahead: &[u8],
     deadline: Duration,
 ) -> Result<Welcome, OpenError> {
     let paths = request.paths.len();
+    let selection = request.selection.as_deref_mut();
+    let list = selection.map(Selection::split_list).unwrap_or_default();
     let hello = hello(Purpose::Open(Box::new(request)));
     let frame = naming(&hello, paths)?;
-    match exchange(stream, &[&frame, ahead], deadline)? {
+    let parts = list
+        .iter()
+        .map(|part| frame::encode(FrameKind::Handshake, part, 0));
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let mut frames: Vec<&[u8]> = vec![&frame];
+    frames.extend(parts.iter().map(|part| &part[..]));
+    frames.push(ahead);
+    match exchange(stream, &frames, deadline)? {
         Answer::Welcome(welcome) => Ok(welcome),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
     }
+}
+
+/// Receives the list of files that follows a request.
+///
+/// # Errors
+///
+/// [`OpenError`], also if the list is longer than it may be.
+pub fn receive_list(
+    stream: &mut Stream,
+    selection: &mut Selection,
+    deadline: Duration,
+) -> Result<(), OpenError> {
+    while selection.list_parts > 0 {
+        let part: PartOfList = receive(stream, deadline)?;
+        let added = selection.add_part(part);
+        added.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    }
+    Ok(())
 }
 
 /// The frame of a request that names this many paths.

@@ -179,6 +179,7 @@ fn listed_files_are_copied_with_the_directories_that_they_lie_in() {
     let files = ["d/h", "b", "d/e/g", "none/x"].map(|file| file.as_bytes().to_vec().into());
     let selection = Selection {
         files: Some(files.into()),
+        files_recursive: true,
         ..rules(&["- *.o"])
     };
     let copied = copy(place.path(), &selection, true);

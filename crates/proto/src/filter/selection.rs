@@ -14,6 +14,24 @@ pub const MAXIMUM_SELECTION_BYTES: usize = 32 << 10;
 /// What one rule or file takes beside its own bytes.
 const OVERHEAD: usize = 5;
 
+/// Most bytes of a list of files for another host, each file with [`LISTED_OVERHEAD`] more.
+pub const MAXIMUM_LIST_BYTES: usize = 32 << 20;
+
+/// About the memory that a listed file takes at the sending end, beside its name.
+const LISTED_OVERHEAD: usize = 64;
+
+/// Most bytes of one [`PartOfList`], each file with [`OVERHEAD`] more.
+const MAXIMUM_PART_BYTES: usize = 32 << 10;
+
+/// A part of a list of files that follows its request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct PartOfList {
+    /// The lines.
+    #[n(0)]
+    pub files: Vec<ByteVec>,
+}
+
 /// What of the sources is copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -42,9 +60,18 @@ pub struct Selection {
     #[n(6)]
     #[cbor(default)]
     pub one_file_system: bool,
-    /// These alone, with the directories that they lie in; the one source is a directory.
+    /// Only these lines of a list, with the directories that they lie in ([`super::ListedPath`]).
+    /// The one source is a directory.
     #[n(7)]
     pub files: Option<Vec<ByteVec>>,
+    /// Listed directories are copied with everything in them.
+    #[n(8)]
+    #[cbor(default)]
+    pub files_recursive: bool,
+    /// Number of messages ([`PartOfList`]) after the request that have the list.
+    #[n(9)]
+    #[cbor(default)]
+    pub list_parts: u32,
 }
 
 /// Why a selection makes no sense.
@@ -53,16 +80,20 @@ pub enum SelectionError {
     /// A rule is none.
     #[error("{0}")]
     Rule(#[from] BadRule),
-    /// A file's name is none.
-    #[error("\"{0}\" names nothing beneath the source: {1}")]
-    File(String, crate::manifest::PathError),
     /// They are too much for a request.
     #[error(
-        "the filters and the list of files have {0} bytes, and {most} go to another host: give \
-         fewer patterns, copy fewer files at once, or run the command there",
+        "the filters have {0} bytes, and at most {most} go to another host: give fewer patterns, \
+         or run the command there",
         most = MAXIMUM_SELECTION_BYTES
     )]
     TooLarge(usize),
+    /// The list of files is too long for another host.
+    #[error(
+        "the list of files is too long for another host (at most {} MiB, of which a file takes \
+         its path and {LISTED_OVERHEAD} bytes): split it, or run the command there",
+        MAXIMUM_LIST_BYTES >> 20
+    )]
+    ListTooLong,
 }
 
 /// What of a file a selection asks about.
@@ -206,35 +237,75 @@ impl Selection {
         *self == Selection::default()
     }
 
-    /// Reads its rules and its files' names; of files `None` if all are meant.
+    /// Reads its rules.
     ///
     /// # Errors
     ///
-    /// [`SelectionError`].
-    pub fn parse(&self) -> Result<(Rules, Option<Vec<TreePath>>), SelectionError> {
+    /// The first rule that is not valid.
+    pub fn parse(&self) -> Result<Rules, SelectionError> {
         let rules: Vec<&[u8]> = self.rules.iter().map(|rule| &***rule).collect();
-        let rules = Rules::parse(&rules)?;
-        let path = |file: &ByteVec| {
-            let error = |error| SelectionError::File(file.escape_ascii().to_string(), error);
-            TreePath::new(file).map_err(error)
-        };
-        let files = self.files.as_ref();
-        let files = files.map(|files| files.iter().map(path).collect());
-        Ok((rules, files.transpose()?))
+        Ok(Rules::parse(&rules)?)
     }
 
-    /// Whether it fits into a request.
+    /// Whether it may go to another host.
     ///
     /// # Errors
     ///
-    /// [`SelectionError::TooLarge`].
+    /// [`SelectionError::TooLarge`], [`SelectionError::ListTooLong`].
     pub fn check_size(&self) -> Result<(), SelectionError> {
-        check_bytes(self.rules.iter().chain(self.files.iter().flatten()))
+        check_bytes(self.rules.iter())?;
+        let files = self.files.iter().flatten();
+        let bytes: usize = files.map(|file| file.len() + LISTED_OVERHEAD).sum();
+        match bytes > MAXIMUM_LIST_BYTES {
+            true => Err(SelectionError::ListTooLong),
+            false => Ok(()),
+        }
     }
 
-    /// Whether every number is within its range, and every rule one.
+    /// Whether its list fits into one message with it.
+    pub fn fits_a_request(&self) -> bool {
+        check_bytes(self.rules.iter().chain(self.files.iter().flatten())).is_ok()
+    }
+
+    /// Takes out a list that does not fit into the request: it follows in parts.
+    pub fn split_list(&mut self) -> Vec<PartOfList> {
+        if self.fits_a_request() {
+            return Vec::new();
+        }
+        let (mut parts, mut bytes) = (vec![PartOfList::default()], 0);
+        for file in self.files.replace(Vec::new()).into_iter().flatten() {
+            bytes += file.len() + OVERHEAD;
+            if bytes > MAXIMUM_PART_BYTES {
+                bytes = file.len() + OVERHEAD;
+                parts.push(PartOfList::default());
+            }
+            if let Some(last) = parts.last_mut() {
+                last.files.push(file);
+            }
+        }
+        self.list_parts = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        parts
+    }
+
+    /// Adds the next part of its list.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectionError::ListTooLong`].
+    pub fn add_part(&mut self, part: PartOfList) -> Result<(), SelectionError> {
+        self.list_parts = self.list_parts.saturating_sub(1);
+        self.files.get_or_insert_default().extend(part.files);
+        self.check_size()
+    }
+
+    /// Whether every number is within its range, and every rule valid.
     pub(crate) fn is_valid(&self) -> bool {
-        self.rules.len() <= MAXIMUM_RULES && self.check_size().is_ok() && self.parse().is_ok()
+        // More parts than that would be empty.
+        let most = (MAXIMUM_LIST_BYTES / LISTED_OVERHEAD) as u32;
+        self.rules.len() <= MAXIMUM_RULES
+            && self.fits_a_request()
+            && self.list_parts <= most
+            && self.parse().is_ok()
     }
 
     /// Why a file is left out that no rule leaves out; `None` if it is not.
@@ -320,12 +391,38 @@ mod tests {
             };
             assert!(!selection.is_valid());
         }
-        for file in ["", "/a", "a/../b", "a/"] {
-            let selection = Selection {
-                files: Some(vec![file.as_bytes().to_vec().into()]),
-                ..Selection::default()
-            };
-            assert!(!selection.is_valid(), "{file}");
+    }
+
+    #[test]
+    fn a_long_list_follows_in_parts() {
+        let files = (0..5000_u32).map(|at| format!("directory/file {at}").into_bytes().into());
+        let files: Vec<ByteVec> = files.collect();
+        let mut selection = Selection {
+            files: Some(files.clone()),
+            ..Selection::default()
+        };
+        assert!(selection.check_size().is_ok() && !selection.is_valid());
+        let parts = selection.split_list();
+        assert!(selection.is_valid() && parts.len() > 2);
+        assert_eq!(selection.list_parts as usize, parts.len());
+        for part in parts {
+            assert!(minicbor::to_vec(&part).unwrap().len() < 40 << 10);
+            selection.add_part(part).unwrap();
         }
+        assert_eq!((selection.list_parts, &selection.files), (0, &Some(files)));
+        let mut short = Selection {
+            files: Some(vec![b"a".to_vec().into()]),
+            ..Selection::default()
+        };
+        assert_eq!(short.split_list(), []);
+        let huge = PartOfList {
+            files: vec![vec![b'x'; MAXIMUM_LIST_BYTES].into()],
+        };
+        assert_eq!(short.add_part(huge), Err(SelectionError::ListTooLong));
+        let endless = Selection {
+            list_parts: u32::MAX,
+            ..Selection::default()
+        };
+        assert!(!endless.is_valid());
     }
 }

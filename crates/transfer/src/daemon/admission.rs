@@ -148,12 +148,26 @@ fn superseded() -> Refused {
     }
 }
 
+/// Longest wait for one message of a list of files.
+const LIST_PATIENCE: Duration = Duration::from_secs(60);
+
 /// A destination that cannot be used.
 fn landing_refused(error: &LandingError) -> Refused {
     match error {
         LandingError::Superseded => superseded(),
         other => refused(Refusal::Path, other.to_string()),
     }
+}
+
+/// What of the sources a request selects, with the list of files that follows it.
+fn selected_of(request: &Request, stream: &mut Stream) -> Result<Selected, Refused> {
+    let Some(mut selection) = request.selection.as_deref().cloned() else {
+        return Ok(Selected::default());
+    };
+    let malformed = |text: String| refused(Refusal::Malformed, text);
+    let received = opening::receive_list(stream, &mut selection, LIST_PATIENCE);
+    received.map_err(|error| malformed(format!("the list of files: {error}")))?;
+    Selected::new(&selection).map_err(|error| malformed(error.to_string()))
 }
 
 impl Daemon {
@@ -203,7 +217,7 @@ impl Daemon {
                 }
             },
             Purpose::Open(request) => {
-                match self.prepare(&request, &features, &stream, &mut visitor) {
+                match self.prepare(&request, &features, &mut stream, &mut visitor) {
                     Ok((prepared, principal)) => {
                         let welcome = self.welcome(&prepared, features);
                         match welcome {
@@ -329,7 +343,7 @@ impl Daemon {
         &self,
         request: &Request,
         features: &[Feature],
-        stream: &Stream,
+        stream: &mut Stream,
         visitor: &mut Visitor,
     ) -> Result<(Prepared, String), Refused> {
         let principals = self.principals();
@@ -387,7 +401,10 @@ impl Daemon {
                 let asked = allowed.map(requested::of_introduced);
                 self.prepare_receiver(request, (principal, asked), claim, (place, features))?
             }
-            Role::Receiver => self.prepare_sender(request, features, principal, place)?,
+            Role::Receiver => {
+                let selected = selected_of(request, stream)?;
+                self.prepare_sender(request, features, (principal, selected), place)?
+            }
         };
         if request.wants_host && principal.may_measure() {
             // Too long to be told it is not told: the session does not depend on it.
@@ -517,7 +534,7 @@ impl Daemon {
         &self,
         request: &Request,
         features: &[Feature],
-        principal: &Principal,
+        (principal, selected): (&Principal, Selected),
         place: Held,
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
@@ -528,13 +545,10 @@ impl Daemon {
         settings.any_codec = features.contains(&Feature::AUTOMATIC);
         settings.growth = features.contains(&Feature::GROWTH);
         let single_file = single_file(&sources);
-        let selection = request.selection.as_deref();
-        let selected = selection.map(Selected::new).transpose();
-        let selected = selected.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
         let chooser = request.automatic.then(codecs::chooser);
         let elements = Elements::of_bytes(request.element_bytes.into());
         let mut side = SendSide::of(sources, principal.name())
-            .selecting(selected.unwrap_or_default())
+            .selecting(selected)
             .coding(chooser, elements)
             .filtering(source_filter_of(principal, request.filter.clone())?);
         if let Some(keeping) = &request.keeping {

@@ -14,9 +14,12 @@ pub struct Filter {
     /// files were read before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Written>,
-    /// Only these paths beneath the one source; `None`: all.
+    /// Only these paths beneath the one source, as lines of `--files-from`; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<Written>>,
+    /// Listed directories are copied with everything in them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub files_recursive: bool,
     /// Bytes that a file has at least.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum_size: Option<u64>,
@@ -41,7 +44,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// The first rule or path that is none.
+    /// The first rule that is not valid.
     pub fn selection(&self) -> Result<Option<Selection>, SelectionError> {
         let at = |seconds| Timestamp {
             seconds,
@@ -60,6 +63,8 @@ impl Filter {
             older_than: self.older_than.map(at),
             one_file_system: self.one_file_system,
             files: self.files.as_deref().map(bytes),
+            files_recursive: self.files_recursive && self.files.is_some(),
+            list_parts: 0,
         };
         selection.parse()?;
         Ok((!selection.is_everything()).then_some(selection))

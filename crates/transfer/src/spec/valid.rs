@@ -140,11 +140,16 @@ fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecErr
     };
     match (spec.operation, direction) {
         (_, Direction::Local) => Ok(()),
-        // Both ends of a comparison have the rules.
+        // The sending end is here and has the list. The other end of a comparison has the rules.
         (Operation::Copy | Operation::DryRun, Direction::Push) => Ok(()),
-        (_, Direction::Push | Direction::Pull | Direction::ThirdParty) => {
-            selection.check_size().map_err(bad)
+        (_, Direction::Push | Direction::Pull) => selection.check_size().map_err(bad),
+        // The list goes with the job.
+        (_, Direction::ThirdParty) if !selection.fits_a_request() => {
+            let text = "the filters and the list of files are too long for a copy between two \
+                        other hosts: split the list, or run the command on one of them";
+            Err(SpecError::Filter(text.to_owned()))
         }
+        (_, Direction::ThirdParty) => Ok(()),
     }
 }
 

@@ -4,13 +4,14 @@
 //! become a source and be copied, so such a line is refused if the first path looks like one.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use longhaul_transfer::other_tools::values::{
+    is_cipher, is_number, is_program, is_remote, is_server, is_setting, is_span, is_there,
+};
 
 /// A flag here that takes a value in scp or rclone.
 struct Taking {
@@ -19,7 +20,7 @@ struct Taking {
     /// The flag as it is written.
     flag: &'static str,
     /// Whether a path looks like the value; with the number of paths after it.
-    is_value: fn(&OsString, usize) -> bool,
+    is_value: fn(&OsStr, usize) -> bool,
     /// What to write instead.
     hint: &'static str,
 }
@@ -146,63 +147,8 @@ pub fn refuse_attached(line: &[OsString]) -> Result<(), String> {
     let words = line.iter().take_while(|word| *word != "--");
     let settings = words.filter_map(|word| word.as_bytes().strip_prefix(b"-o"));
     let mut settings = settings.map(|setting| OsStr::from_bytes(setting).to_owned());
-    match settings.find(is_setting) {
+    match settings.find(|setting| is_setting(setting)) {
         Some(setting) => Err(format!("-o{}: {SSH_OPTION}", setting.display())),
         None => Ok(()),
     }
-}
-
-fn is_there(word: &OsString) -> bool {
-    fs::symlink_metadata(word).is_ok()
-}
-
-fn is_number(word: &OsString) -> bool {
-    let bytes = word.as_bytes();
-    !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
-}
-
-/// Whether a word has the form NAME=VALUE or "NAME VALUE".
-fn is_setting(word: &OsString) -> bool {
-    let bytes = word.as_bytes();
-    let name = bytes.iter().take_while(|byte| byte.is_ascii_alphabetic());
-    let end = name.count();
-    end > 2 && matches!(bytes.get(end), Some(b'=' | b' '))
-}
-
-fn is_cipher(word: &OsString) -> bool {
-    let Some(text) = word.to_str() else {
-        return false;
-    };
-    let ends = ["-cbc", "-ctr", "-gcm@openssh.com", "-poly1305@openssh.com"];
-    let known = ["blowfish", "3des", "arcfour"];
-    text.split(',')
-        .all(|name| known.contains(&name) || ends.iter().any(|end| name.ends_with(end)))
-}
-
-/// Whether a word is a time as rclone writes it, such as 500ms or 1m30s.
-fn is_span(word: &OsString) -> bool {
-    let bytes = word.as_bytes();
-    let unit = |byte: &u8| matches!(byte, b's' | b'm' | b'h' | b'd');
-    bytes.first().is_some_and(u8::is_ascii_digit)
-        && bytes
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || unit(byte) || *byte == b'.')
-}
-
-fn is_program(word: &OsString) -> bool {
-    let executable = |status: fs::Metadata| status.permissions().mode() & 0o111 != 0;
-    fs::metadata(word).is_ok_and(|status| status.is_file() && executable(status))
-}
-
-/// Whether a word is the path of a server of sftp.
-fn is_server(word: &OsString) -> bool {
-    word.as_bytes().ends_with(b"sftp-server")
-}
-
-/// Whether a word is a path at another host.
-fn is_remote(word: &OsString) -> bool {
-    let bytes = word.as_bytes();
-    let colon = bytes.iter().position(|byte| *byte == b':');
-    let slash = bytes.iter().position(|byte| *byte == b'/');
-    colon.is_some_and(|colon| slash.is_none_or(|slash| colon < slash))
 }

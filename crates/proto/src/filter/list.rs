@@ -1,0 +1,103 @@
+//! A line of a list of files (`--files-from`), read as rsync reads it.
+
+use crate::manifest::{PathError, TreePath};
+
+/// A path of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPath {
+    /// The part before `/./`: a directory beneath the source that counts as a source of its own.
+    pub anchor: Option<TreePath>,
+    /// The path beneath that; `None` is the directory itself.
+    pub path: Option<TreePath>,
+    /// The path ends with a slash, or is a dot: what is directly in the directory is listed too.
+    pub contents: bool,
+}
+
+/// Why a line names no path beneath the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListedPathError {
+    /// `..` leads out of the source.
+    #[error("it leads out of the source: list paths beneath it")]
+    Above,
+    /// A name, or the whole path, is not possible.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl ListedPath {
+    /// Reads a line. Slashes at its beginning, empty names and dots do not count, and `..` takes
+    /// back the name before it.
+    ///
+    /// # Errors
+    ///
+    /// [`ListedPathError`].
+    pub fn read(line: &[u8]) -> Result<ListedPath, ListedPathError> {
+        let dot = line.windows(3).position(|part| part == b"/./");
+        let (anchor, rest) = match dot {
+            Some(at) => (&line[..at], &line[at + 3..]),
+            None => (&b""[..], line),
+        };
+        let last = rest.rsplit(|byte| *byte == b'/').next();
+        Ok(ListedPath {
+            anchor: path_of(anchor)?,
+            path: path_of(rest)?,
+            contents: matches!(last, Some(b"" | b"." | b"..")),
+        })
+    }
+}
+
+/// The path that names with dots lead to; `None` if it is where they begin.
+fn path_of(text: &[u8]) -> Result<Option<TreePath>, ListedPathError> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    for name in text.split(|byte| *byte == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(names.pop().ok_or(ListedPathError::Above)?),
+            name => names.push(name),
+        }
+    }
+    match names.is_empty() {
+        true => Ok(None),
+        false => Ok(Some(TreePath::new(&names.join(&b'/'))?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<(String, String, bool), ListedPathError> {
+        let text = |path: Option<TreePath>| path.map_or(String::new(), |path| path.to_string());
+        let listed = ListedPath::read(line.as_bytes())?;
+        Ok((text(listed.anchor), text(listed.path), listed.contents))
+    }
+
+    #[test]
+    fn lines_are_read_as_rsync_reads_them() {
+        for (line, anchor, path, contents) in [
+            ("a/b", "", "a/b", false),
+            ("/a//b/", "", "a/b", true),
+            ("./a", "", "a", false),
+            (".", "", "", true),
+            ("./", "", "", true),
+            ("a/.", "", "a", true),
+            ("a/../b", "", "b", false),
+            ("a/..", "", "", true),
+            ("a/./b", "a", "b", false),
+            ("a/b/./c/d", "a/b", "c/d", false),
+            ("a/./b/./c", "a", "b/c", false),
+            ("a/./", "a", "", true),
+            ("/./b", "", "b", false),
+            ("..a/b..", "", "..a/b..", false),
+        ] {
+            let expected = (anchor.to_owned(), path.to_owned(), contents);
+            assert_eq!(read(line), Ok(expected), "{line}");
+        }
+        for line in ["..", "../a", "a/../..", "a/../../b", "../x/./y"] {
+            assert_eq!(read(line), Err(ListedPathError::Above), "{line}");
+        }
+        let long = "x".repeat(300);
+        assert!(matches!(read(&long), Err(ListedPathError::Path(_))));
+        assert!(matches!(read("a\0b"), Err(ListedPathError::Path(_))));
+    }
+}

@@ -1,0 +1,55 @@
+//! The table of options of rsync, scp and rclone that `cp` accepts without effect, or refuses with
+//! a hint.
+
+/// Options with the same meaning.
+pub struct Options {
+    /// Long names, and single letters of short options.
+    pub names: Vec<&'static str>,
+    /// Whether the option takes a value.
+    pub takes_value: bool,
+    /// What to write instead; `None` if the option is accepted without effect.
+    pub hint: Option<&'static str>,
+}
+
+const TABLE: &str = include_str!("options.txt");
+
+/// All of them. Names of options that longhaul has are no part of it.
+pub fn all() -> impl Iterator<Item = Options> {
+    TABLE.lines().filter_map(read)
+}
+
+/// A line of the table; `None` for a comment.
+fn read(line: &'static str) -> Option<Options> {
+    let (names, hint) = match line.split_once(" -> ") {
+        Some((names, hint)) => (names, Some(hint)),
+        None => (line, None),
+    };
+    let mut names = names.split_whitespace();
+    let takes_value = match names.next()? {
+        "accept" | "refuse" => false,
+        "accept=" | "refuse=" => true,
+        _ => return None,
+    };
+    Some(Options {
+        names: names.collect(),
+        takes_value,
+        hint,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_is_read() {
+        for line in TABLE.lines().filter(|line| !line.is_empty()) {
+            let read = read(line);
+            assert_eq!(read.is_none(), line.starts_with('#'), "{line}");
+            if let Some(read) = read {
+                assert!(!read.names.is_empty(), "{line}");
+                assert_eq!(read.hint.is_some(), line.starts_with("refuse"), "{line}");
+            }
+        }
+    }
+}
