@@ -43,15 +43,28 @@ const OPTIONS: MatchOptions = MatchOptions {
     require_literal_leading_dot: false,
 };
 
-/// A pattern means too much.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0} stands for too many names, more than {names} or {mebibytes} MiB in all: copy the directory \
-     that they are in",
-    names = Room::WHOLE.names,
-    mebibytes = Room::WHOLE.bytes >> 20
-)]
-pub struct TooMany(String);
+/// Reasons to reject a pattern.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpandError {
+    /// It matches more names than there is room for.
+    #[error(
+        "{0} stands for too many names, more than {names} or {mebibytes} MiB in all: copy the \
+         directory that they are in",
+        names = Room::WHOLE.names,
+        mebibytes = Room::WHOLE.bytes >> 20
+    )]
+    TooMany(String),
+    /// A directory could not be listed to its end, so that matching names may be missing.
+    #[error("{pattern}: cannot list {directory}: {error}")]
+    Unlisted {
+        /// The pattern.
+        pattern: String,
+        /// The directory.
+        directory: String,
+        /// The error of the listing.
+        error: io::Error,
+    },
+}
 
 /// What a source's path stands for, in byte order and as much as there is room for: the path alone
 /// where it has no wildcard, where something has that very name, or where nothing matches.
@@ -59,13 +72,13 @@ pub struct TooMany(String);
 ///
 /// # Errors
 ///
-/// [`TooMany`].
+/// [`ExpandError`].
 pub fn expand(
     open: &dyn OpenRoot,
     path: &[u8],
     follows: bool,
     room: Room,
-) -> Result<Vec<Vec<u8>>, TooMany> {
+) -> Result<Vec<Vec<u8>>, ExpandError> {
     let trimmed = trim_slashes(path);
     let alone = || Ok(vec![path.to_vec()]);
     let names = trimmed.split(|byte| *byte == b'/');
@@ -84,10 +97,16 @@ pub fn expand(
         };
         for above in &found {
             let fits = match pattern {
-                None => next.add(joined(above, name)),
+                None => Ok(next.add(joined(above, name))),
                 Some(pattern) => open.add_matching(above, pattern, &mut next),
             };
-            fits.ok_or_else(|| TooMany(String::from_utf8_lossy(path).into_owned()))?;
+            let pattern = || String::from_utf8_lossy(path).into_owned();
+            let fits = fits.map_err(|error| ExpandError::Unlisted {
+                pattern: pattern(),
+                directory: String::from_utf8_lossy(above).into_owned(),
+                error,
+            })?;
+            fits.ok_or_else(|| ExpandError::TooMany(pattern()))?;
         }
         found = next.names;
     }
@@ -120,12 +139,12 @@ pub fn above_wildcards(path: &[u8]) -> &[u8] {
 ///
 /// # Errors
 ///
-/// [`TooMany`].
+/// [`ExpandError`].
 pub fn expand_all<T: Clone>(
     named: &[T],
     of: impl Fn(Vec<u8>) -> T,
-    each: impl Fn(&T, Room) -> Result<Option<Vec<Vec<u8>>>, TooMany>,
-) -> Result<Vec<T>, TooMany> {
+    each: impl Fn(&T, Room) -> Result<Option<Vec<Vec<u8>>>, ExpandError>,
+) -> Result<Vec<T>, ExpandError> {
     let mut all = Vec::with_capacity(named.len());
     let mut room = Room::WHOLE;
     for one in named {
@@ -216,21 +235,51 @@ impl Opening<'_> {
         status.is_ok()
     }
 
-    /// Adds the names in a directory that match, and reports none if there are too many. A
-    /// directory that cannot be read has none, as for a shell.
-    fn add_matching(&self, above: &[u8], names: &Names, found: &mut Next) -> Option<()> {
+    /// Adds the names in a directory that match; `None` if there are too many. A directory that
+    /// does not exist, or that this user may not read, has no names, as for a shell.
+    ///
+    /// # Errors
+    ///
+    /// Any other error of opening or listing it: names may be missing.
+    fn add_matching(
+        &self,
+        above: &[u8],
+        names: &Names,
+        found: &mut Next,
+    ) -> io::Result<Option<()>> {
         let directory: &[u8] = if above.is_empty() { b"." } else { above };
-        let listing = self.directory(directory);
-        let Ok(mut listing) = listing.and_then(|directory| directory.list()) else {
-            return Some(());
+        let mut listing = match self.directory(directory) {
+            Ok(directory) => directory.list()?,
+            Err(error) if has_no_names(&error) => return Ok(Some(())),
+            Err(error) => return Err(error),
         };
-        while let Ok(Some(listed)) = listing.next_name() {
-            if names.has(&listed.name) {
-                found.add(joined(above, &listed.name))?;
+        while let Some(listed) = listing.next_name()? {
+            if names.has(&listed.name) && found.add(joined(above, &listed.name)).is_none() {
+                return Ok(None);
             }
         }
-        Some(())
+        Ok(Some(()))
     }
+}
+
+/// Whether a directory that cannot be opened counts as one without names. Errors without a number
+/// are refusals of longhaul, such as a path that leads out of a root.
+fn has_no_names(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        number,
+        None | Some(
+            Errno::NOENT
+                | Errno::NOTDIR
+                | Errno::ACCESS
+                | Errno::PERM
+                | Errno::LOOP
+                | Errno::NAMETOOLONG
+                | Errno::INVAL
+                | Errno::XDEV
+        )
+    )
 }
 
 fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
@@ -317,6 +366,30 @@ mod tests {
                 .collect();
             assert_eq!(anywhere, expected, "{pattern}");
         }
+    }
+
+    /// A listing that fails: the directory was removed after it was opened.
+    #[test]
+    fn a_directory_that_cannot_be_listed_is_not_one_without_names() {
+        struct Held(Arc<dyn Directory>);
+        impl OpenRoot for Held {
+            fn open_root(&self, _: &std::path::Path) -> io::Result<Arc<dyn Directory>> {
+                Ok(Arc::clone(&self.0))
+            }
+            fn open_following(&self, path: &std::path::Path) -> io::Result<Arc<dyn Directory>> {
+                self.open_root(path)
+            }
+            fn make_root(&self, path: &std::path::Path) -> io::Result<Arc<dyn Directory>> {
+                self.open_root(path)
+            }
+        }
+        let place = tree();
+        let deep = place.path().join("run2/deep");
+        let held = Held(PosixDirectory::open_root(&deep).unwrap());
+        std::fs::remove_dir(&deep).unwrap();
+        let error = expand(&held, b"run*", false, MANY).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, ExpandError::Unlisted { .. }), "{text}");
     }
 
     #[test]

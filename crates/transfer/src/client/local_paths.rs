@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_engine::net::principals::Principal;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::send::source::{Source, SourceError, open_source};
-use longhaul_engine::send::wildcards::{Room, TooMany, expand};
+use longhaul_engine::send::wildcards::{ExpandError, Room, expand};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::command::FileCommand;
@@ -72,13 +72,13 @@ impl Here {
     ///
     /// # Errors
     ///
-    /// Where that is too much.
+    /// Where that is too much, or a directory cannot be listed to its end.
     pub fn expand(
         &self,
         path: &[u8],
         copy_links: bool,
         (roots, room): (&Roots, Room),
-    ) -> Result<Vec<Vec<u8>>, TooMany> {
+    ) -> Result<Vec<Vec<u8>>, ExpandError> {
         match self {
             Here::Anywhere => expand(&*roots.anywhere, path, copy_links, room),
             Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, room)),

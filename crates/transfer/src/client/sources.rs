@@ -1,7 +1,7 @@
 //! What a command names as its sources, where these are this host's.
 
 use longhaul_engine::send::source::{Asked, Source, Sources};
-use longhaul_engine::send::wildcards::expand_all;
+use longhaul_engine::send::wildcards::{ExpandError, expand_all};
 use longhaul_proto::message::Failure;
 
 use super::local_paths::NoSource;
@@ -80,8 +80,13 @@ pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
                 }
                 _ => Ok(None),
             };
-            expanded = expand_all(&task.sources, Endpoint::Local, each)
-                .map_err(|error| Stop::because(Exit::Usage, error))?;
+            expanded = expand_all(&task.sources, Endpoint::Local, each).map_err(|error| {
+                let exit = match &error {
+                    ExpandError::TooMany(_) => Exit::Usage,
+                    ExpandError::Unlisted { .. } => Exit::Local,
+                };
+                Stop::because(exit, error)
+            })?;
             check_names(expanded.iter().filter_map(path_of))
                 .map_err(|text| Stop::new(Exit::Usage, text))?;
             &expanded

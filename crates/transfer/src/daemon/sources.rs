@@ -9,7 +9,7 @@ use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::send::source::{
     Asked, Source, SourceError, Sources, What, last_name, open_source,
 };
-use longhaul_engine::send::wildcards::{Room, TooMany, expand, expand_all};
+use longhaul_engine::send::wildcards::{ExpandError, Room, expand, expand_all};
 use longhaul_engine::storage::fake_super::FakeRoots;
 use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::command::FileCommand;
@@ -154,13 +154,13 @@ pub fn open_source_of(
 ///
 /// # Errors
 ///
-/// Where those are too many.
+/// Where those are too many, or a directory cannot be listed to its end.
 pub fn expand_of(
     principal: &Principal,
     path: &[u8],
     copy_links: bool,
     (roots, room): (&Roots, Room),
-) -> Result<Vec<Vec<u8>>, TooMany> {
+) -> Result<Vec<Vec<u8>>, ExpandError> {
     if principal.is_owner() {
         return expand(&*roots.anywhere, path, copy_links, room);
     }

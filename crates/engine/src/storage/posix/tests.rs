@@ -55,6 +55,35 @@ fn creation_is_what_was_asked_for() {
     assert_eq!(file.status().unwrap().mode, 0o600);
 }
 
+/// The kernel reports `ENOENT` for a directory that was removed; so do servers of FUSE that failed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_listing_that_ends_with_an_error_is_not_an_empty_one() {
+    let place = place();
+    place.root.make_directory(b"d", 0o700).unwrap();
+    let removed = place.root.open_directory(b"d").unwrap();
+    let mut listing = removed.list().unwrap();
+    place.root.remove_directory(b"d").unwrap();
+    let error = listing.next_name().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert_eq!(listing.next_name().unwrap(), None);
+}
+
+#[test]
+fn a_listing_has_each_name_once() {
+    let place = place();
+    let names = (0..1000).map(|number| format!("{number:0>60}").into_bytes());
+    let names: Vec<Vec<u8>> = names.collect();
+    names.iter().for_each(|name| drop(place.new_file(name)));
+    let mut listing = place.root.list().unwrap();
+    let mut listed = Vec::new();
+    while let Some(next) = listing.next_name().unwrap() {
+        listed.push(next.name.into_vec());
+    }
+    listed.sort();
+    assert_eq!(listed, names);
+}
+
 #[test]
 fn a_link_is_never_followed() {
     let place = place();
