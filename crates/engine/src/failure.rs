@@ -27,6 +27,14 @@ fn link_failure(shown: &str, error: &LinkError) -> Failure {
     Failure::new(kind, format!("{shown}: {error}; {remedy}"))
 }
 
+/// A copy of an error, which several operations report.
+pub fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 /// What is done with a file that is open.
 const UNNAMED: [&str; 5] = [
     "make durable",

@@ -5,12 +5,16 @@
 //!   is durable before the new file takes the old one's. So at no moment is it gone, and no reader
 //!   of the name finds nothing. Where the file system or its rules allow no further names, it is
 //!   renamed just before instead.
-//! - What is deleted is renamed.
+//! - What is deleted gets its other name in the same way, and loses the old one after that.
+//! - A killed copy may have renamed files, and not synced their new directory. The next session
+//!   syncs the file system before it changes anything in it.
 //! - A backup replaces an older one of the same name. It replaces nothing of this copy that was
 //!   listed before it is made.
 
+mod deleted;
 mod place;
 mod proof;
+mod replaced;
 #[cfg(test)]
 mod tests;
 
@@ -25,17 +29,17 @@ use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
+pub(super) use deleted::{Deleted, sync_deleted};
 pub use place::real;
 use place::{beneath, downwards, make_beneath};
 
 use super::ReceiveSide;
 use super::folders::{Folder, Folders};
-use super::parts::journal_failure;
-use crate::descriptors;
-use crate::failure::failure_of;
 use crate::journal::temporary;
+use crate::notices::or_without;
 use crate::queue::lock;
 use crate::session::Transfer;
+use crate::storage::beneath::open_beneath;
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Directory, FileKind};
 
@@ -282,43 +286,24 @@ impl Backups {
         })
     }
 
-    /// Renames what is deleted; where its backup is then. As [`Backups::keep`].
-    pub(super) fn take_away(
-        &self,
-        side: &ReceiveSide,
-        from: &Arc<Folder>,
-        path: &TreePath,
-    ) -> io::Result<Arc<Folder>> {
-        // What has the name was just looked at: what is missing is the directory of backups.
-        let gone = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                io::Error::other("the directory for its backup was removed: run it again")
-            }
-            _ => with_remedy(error),
+    /// Makes durable what a killed copy renamed into the directory of backups. To be called before
+    /// this session changes a name: its syncs may make the old names' end durable alone.
+    ///
+    /// # Errors
+    ///
+    /// As `syncfs`, if that is not refused.
+    pub(super) fn settle(&self, anchor: &Arc<dyn Directory>) -> io::Result<()> {
+        let opened = match self.place.as_ref().map(|place| &place.opening) {
+            // A file that is renamed within its directory has one of both names.
+            None => return Ok(()),
+            Some(Opening::Apart(open, path)) => open.open_root(path),
+            Some(Opening::Beneath(path)) => open_beneath(&**anchor, path),
         };
-        let folder = match &self.place {
-            None => Arc::clone(from),
-            Some(place) => place.folder(side, path.parent().as_ref()).map_err(gone)?,
-        };
-        let mut known = lock(&self.known);
-        let target = self.target(&known, &folder, path)?;
-        let name = target.name();
-        let was_there = folder.directory().status_of(name).is_ok();
-        let renamed = from
-            .directory()
-            .rename(path.name(), &**folder.directory(), name);
-        renamed.map_err(gone)?;
-        // Of two names of one inode the kernel renames none: a killed copy has linked it, and had
-        // not given the new file its name.
-        if was_there && from.directory().status_of(path.name()).is_ok() {
-            from.directory().remove_file(path.name())?;
+        match opened {
+            Ok(directory) => or_without(directory.sync_file_system()),
+            // Nothing is in it, or this session cannot make a backup in it either.
+            Err(_) => Ok(()),
         }
-        if was_there {
-            known.renewed.add(target.clone());
-        }
-        self.remember(&mut known, target);
-        drop(known);
-        Ok(folder)
     }
 
     /// What is a backup of the copy's own name, or took the place of that, is no less dear.
@@ -476,115 +461,4 @@ impl ReceiveSide {
             backups.note(&self.destination.path_of(&entry.path));
         }
     }
-
-    /// Keeps what these names are taken from, and makes that durable: one result for each, as
-    /// [`Backups::keep`] gives it.
-    pub(super) fn keep_replaced(
-        &self,
-        transfer: &Transfer,
-        names: &[(&Arc<Folder>, &TreePath)],
-    ) -> Vec<Result<Option<Kept>, Failure>> {
-        let Some(backups) = &self.destination.backups else {
-            return names.iter().map(|_| Ok(None)).collect();
-        };
-        let failed = |path: &TreePath, error: &io::Error| {
-            failure_of("keep a backup of", &path.to_string(), error)
-        };
-        let opened = names.iter().map(|(from, path)| {
-            backups.note(path);
-            let folder =
-                descriptors::patiently_around(|_| backups.folder((transfer, self), from, path));
-            folder.map_err(|error| failed(path, &with_remedy(error)))
-        });
-        let opened: Vec<_> = opened.collect();
-        let kept = self.destination.while_owned(|| {
-            let keep = |((from, path), folder): (&(&Arc<Folder>, &TreePath), _)| {
-                let folder: Result<Option<Arc<Folder>>, Failure> = folder;
-                let Some(folder) = folder? else {
-                    return Ok(None);
-                };
-                let kept = backups.keep(self, (from, path), folder);
-                kept.map(Some).map_err(|error| failed(path, &error))
-            };
-            names.iter().zip(opened).map(keep).collect::<Vec<_>>()
-        });
-        let mut kept = match kept {
-            Ok(kept) => kept,
-            Err(error) => {
-                let failed =
-                    |(_, path): &(_, &TreePath)| Err(journal_failure(&path.to_string(), &error));
-                return names.iter().map(failed).collect();
-            }
-        };
-        let mut synced: Vec<(Arc<Folder>, io::Result<()>)> = Vec::new();
-        for ((_, path), result) in names.iter().zip(&mut kept) {
-            let Ok(Some(of)) = result else { continue };
-            let mut known = synced.iter();
-            let known = known.position(|(done, _)| Arc::ptr_eq(done, &of.folder));
-            let at = known.unwrap_or_else(|| {
-                synced.push((Arc::clone(&of.folder), of.folder.sync()));
-                synced.len() - 1
-            });
-            if let Err(error) = &synced[at].1 {
-                *result = Err(failed(path, error));
-            }
-        }
-        kept
-    }
-
-    /// Just before a new file gets a name: what the name is of, without a further one, is renamed.
-    /// True if it was. To be called while the session owns the anchor.
-    pub(super) fn make_way(
-        &self,
-        directory: &dyn Directory,
-        (name, kept): (&[u8], Option<&Kept>),
-    ) -> io::Result<bool> {
-        let Some(kept) = kept.filter(|kept| kept.moves) else {
-            return Ok(false);
-        };
-        let moved = {
-            // Whoever notes a name meanwhile finds what is there afterwards.
-            let known = self
-                .destination
-                .backups
-                .as_ref()
-                .map(|all| lock(&all.known));
-            let is_of_copy = |known: &Known| {
-                let target = kept.target.as_ref();
-                target.is_some_and(|target| known.brought.contains(target))
-            };
-            if known.as_deref().is_some_and(is_of_copy) {
-                let text = "the copy has the name of its backup, too: run it again";
-                return Err(io::Error::other(text));
-            }
-            directory.rename(name, &**kept.folder.directory(), &kept.name)
-        };
-        match moved {
-            Ok(()) => match kept.folder.sync() {
-                Ok(()) => Ok(true),
-                Err(error) => {
-                    self.move_back(directory, (name, kept));
-                    Err(error)
-                }
-            },
-            // Somebody else removed it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(with_remedy(error)),
-        }
-    }
-
-    /// The new file did not get the name: what made way gets it again, unless something else did.
-    pub(super) fn move_back(&self, directory: &dyn Directory, (name, kept): (&[u8], &Kept)) {
-        if is_free(directory, name) {
-            let there = kept.folder.directory();
-            // Where that fails it is what the backup is. A power cut may undo it alone until then.
-            let _ = there.rename(&kept.name, directory, name);
-            let _ = directory.sync();
-        }
-    }
-}
-
-fn is_free(directory: &dyn Directory, name: &[u8]) -> bool {
-    let status = directory.status_of(name);
-    status.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

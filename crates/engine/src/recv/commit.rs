@@ -23,7 +23,7 @@ use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use super::replacing::{Way, is_obstructed};
-use crate::failure::failure_of;
+use crate::failure::{again, failure_of};
 use crate::file_data::digest_of;
 use crate::flows::Flow;
 use crate::journal::digests::FileState;
@@ -334,7 +334,7 @@ impl Transfer {
         self.await_commands(side, &[(&path, entry)])
             .map_err(failed)?;
         let committed = side.destination.while_owned(|| {
-            let moved = side.make_way(directory, (path.name(), kept))?;
+            let moved = side.make_way(&part.folder, (path.name(), kept))?;
             let committed = finalised.commit(name);
             if let (Err(_), true, Some(kept)) = (&committed, moved, kept) {
                 side.move_back(directory, (path.name(), kept));
@@ -405,7 +405,8 @@ impl Transfer {
         let mut results = self.sync_staged(side, staged);
         if !side.destination.is_sink {
             self.name_staged(side, staged, &mut results);
-            let failed = sync_folders(side.renames.is_slow(), staged, &mut results);
+            let mut failed = sync_folders(side.renames.is_slow(), staged, &mut results);
+            failed.extend(sync_inodes(staged, &mut results));
             side.fail_what_is_down(staged, failed, &mut results);
             remove_failed(staged, &results);
         }
@@ -729,7 +730,7 @@ fn rename_over(side: &ReceiveSide, staged: &Staged, kept: Option<&Kept>) -> Resu
     }
     let directory = &**staged.file.folder.directory();
     let name = staged.file.name.name();
-    let moved = side.make_way(directory, (name, kept));
+    let moved = side.make_way(&staged.file.folder, (name, kept));
     let moved = moved
         .map_err(|error| failure_of("keep a backup of", &staged.entry.path.to_string(), &error))?;
     let renamed = rename_staged(side, staged);
@@ -824,6 +825,39 @@ fn sync_folders(
             }
         }
         failed.extend(places.first().map(|&place| (place, error)));
+    }
+    failed
+}
+
+/// Makes links, special files and further names of a batch durable: without a journal the sync of
+/// their directory leaves out their inodes. Each file system is synced once. Gives one entry of
+/// each that failed.
+fn sync_inodes(staged: &[Staged], results: &mut [Result<(), Failure>]) -> Vec<(usize, io::Error)> {
+    let mut synced: Vec<(Option<u64>, io::Result<()>)> = Vec::new();
+    let mut failed = Vec::new();
+    for (place, result) in results.iter_mut().enumerate() {
+        let StagedFile { folder, file, .. } = &staged[place].file;
+        if file.is_some() || result.is_err() {
+            continue;
+        }
+        let device = folder.device().ok();
+        let known = synced.iter().position(|(other, _)| *other == device);
+        let at = known.unwrap_or_else(|| {
+            let directory = folder.directory();
+            let done = match directory.syncs_inodes() {
+                true => Ok(()),
+                false => directory.sync_file_system(),
+            };
+            synced.push((device, done));
+            synced.len() - 1
+        });
+        if let Err(error) = &synced[at].1 {
+            let shown = staged[place].entry.path.to_string();
+            *result = Err(failure_of("make durable", &shown, error));
+            if known.is_none() {
+                failed.push((place, again(error)));
+            }
+        }
     }
     failed
 }

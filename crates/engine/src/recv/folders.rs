@@ -102,6 +102,11 @@ impl Folder {
         self.shared.ensure_spelled(name)
     }
 
+    /// Does something while no other thread of the session syncs this directory.
+    pub fn while_unsynced<T>(&self, what: impl FnOnce() -> T) -> T {
+        self.shared.while_unsynced(what)
+    }
+
     /// Makes the names in it durable, and its own name, and so on upwards.
     ///
     /// # Errors
@@ -121,6 +126,20 @@ impl Folder {
                 Above::Apart { refused, .. } => !refused,
                 Above::None => true,
             }
+    }
+
+    /// As [`Folder::sync`], and makes the links and special files in it durable: without a journal
+    /// their names may lead nowhere after a power cut.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::sync`].
+    pub fn sync_with_inodes(&self) -> io::Result<()> {
+        self.sync()?;
+        match self.directory.syncs_inodes() {
+            true => Ok(()),
+            false => self.directory.sync_file_system(),
+        }
     }
 
     /// For a copy, which gives it its mode when everything in it is done: a

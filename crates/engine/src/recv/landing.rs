@@ -505,6 +505,10 @@ impl Destination {
             // Without them files are read again, no more.
             Err(_) => {}
         }
+        if let Some(backups) = &self.backups {
+            let settled = backups.settle(&self.anchor);
+            settled.map_err(|error| self.not_taken(&error))?;
+        }
         *lock(&self.session) = Some(Arc::new(partial));
         Ok(epoch)
     }

@@ -332,7 +332,7 @@ fn make_way_for_directory(
         }
     };
     let made = side.destination.while_owned(|| {
-        if side.make_way(directory, (name, kept.as_ref()))? {
+        if side.make_way(folder, (name, kept.as_ref()))? {
             return directory.make_directory(name, TEMPORARY_MODE);
         }
         directory.make_directory(&between, TEMPORARY_MODE)?;
@@ -365,7 +365,7 @@ pub(super) fn take_place(side: &ReceiveSide, folder: &Folder, path: &TreePath) -
         }
         Err(error) => return Err(error),
     }
-    folder.sync()?;
+    folder.sync_with_inodes()?;
     side.ensure_up(folder)
 }
 

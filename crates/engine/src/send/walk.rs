@@ -23,7 +23,7 @@ use super::mounted::Mounted;
 use super::origin::Origins;
 use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
-use crate::failure::failure_of;
+use crate::failure::{again, failure_of};
 use crate::looks::Pace;
 use crate::session::events::from_omitted;
 use crate::session::{Counters, Reporting, Transfer};
@@ -794,14 +794,6 @@ fn unread(shown: &str, levels: &[Level], error: &io::Error) -> Failure {
 fn uncount(levels: &mut [Level]) {
     if let Some(level) = levels.last_mut() {
         level.children -= 1;
-    }
-}
-
-/// The same error once more.
-fn again(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(error.kind(), error.to_string()),
     }
 }
 

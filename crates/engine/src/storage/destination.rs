@@ -25,7 +25,7 @@ use super::attributes::Inode;
 use super::spelling::Spelling;
 use super::{Creation, DataMode, Directory, NameList, Special, Status, StoredFile};
 use crate::descriptors;
-use crate::notices::Notices;
+use crate::notices::{Notices, is_refusal};
 use crate::queue::lock;
 
 /// What the owner needs to write into a directory.
@@ -127,6 +127,13 @@ impl DestinationDirectory {
         descriptors::patiently_around(|_| self.permitting(check))
     }
 
+    /// Does something while no other thread syncs this directory: what is done in it cannot become
+    /// durable by this process before that.
+    pub fn while_unsynced<T>(&self, what: impl FnOnce() -> T) -> T {
+        let _last = lock(&self.last);
+        what()
+    }
+
     /// From here on its mode is changed where the owner's rights are missing for
     /// what is to be done in it.
     pub fn allow_permitting(&self) {
@@ -180,6 +187,25 @@ impl Directory for DestinationDirectory {
             Err(error) => last.failed = Some(error.raw_os_error().unwrap_or(libc::EIO)),
         }
         synced.map(drop)
+    }
+
+    /// After one that failed every further sync of it fails, as after [`Directory::sync`].
+    fn sync_file_system(&self) -> io::Result<()> {
+        let mut last = lock(&self.last);
+        if let Some(number) = last.failed {
+            return Err(io::Error::from_raw_os_error(number));
+        }
+        let synced = self.inner.sync_file_system();
+        if let Err(error) = &synced
+            && !is_refusal(error)
+        {
+            last.failed = Some(error.raw_os_error().unwrap_or(libc::EIO));
+        }
+        synced
+    }
+
+    fn syncs_inodes(&self) -> bool {
+        self.inner.syncs_inodes()
     }
 
     fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {

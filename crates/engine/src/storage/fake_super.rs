@@ -251,6 +251,14 @@ impl Directory for FakeDirectory {
         self.0.sync()
     }
 
+    fn sync_file_system(&self) -> io::Result<()> {
+        self.0.sync_file_system()
+    }
+
+    fn syncs_inodes(&self) -> bool {
+        self.0.syncs_inodes()
+    }
+
     fn uuid(&self) -> Option<super::origin::Uuid> {
         self.0.uuid()
     }

@@ -13,6 +13,8 @@
 //!   directory shows its own half, as POSIX allows;
 //! - nothing orders a name before or after the data of its file: a renamed file
 //!   whose data was not synced may be short, zero, or garbage;
+//! - all of it is durable after `sync_file_system`. Without a journal, so is a link's inode: after
+//!   the sync of its directory alone, its name may be gone;
 //! - a sync that failed has lost what it should have kept: a later success
 //!   does not bring it back (so does Linux);
 //! - a file system that went down keeps nothing more and takes no change, whatever its
@@ -24,6 +26,7 @@
 
 mod disk;
 mod handles;
+mod name_change;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -174,6 +177,11 @@ impl ForgettingStorage {
     /// From now on an inode may have several names; before, no further one can be made.
     pub fn allow_links(&self) {
         self.lock().has_links = true;
+    }
+
+    /// From now on links are durable only after a sync of the whole file system.
+    pub fn remove_journal(&self) {
+        self.lock().lacks_journal = true;
     }
 
     /// Runs something just before the next `sync_all` of a file: what another

@@ -527,6 +527,21 @@ pub trait Directory: Send + Sync {
     /// As `fsync`.
     fn sync(&self) -> io::Result<()>;
 
+    /// Makes everything on its file system durable (`syncfs`).
+    ///
+    /// # Errors
+    ///
+    /// As `syncfs`; `Unsupported` if the system does not have it.
+    fn sync_file_system(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether [`Directory::sync`] makes links and special files in it durable, and not their names
+    /// alone. Without a journal only [`Directory::sync_file_system`] does.
+    fn syncs_inodes(&self) -> bool {
+        true
+    }
+
     /// As [`Directory::status_of`], with the size of a file that does not tell it: such a one is
     /// read to its end.
     ///

@@ -2,6 +2,7 @@
 
 mod file;
 mod inode;
+mod journal;
 mod names;
 mod promise;
 mod status;
@@ -377,6 +378,16 @@ impl Directory for PosixDirectory {
 
     fn sync(&self) -> io::Result<()> {
         file::sync_all(self.descriptor.as_fd())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_file_system(&self) -> io::Result<()> {
+        retry_on_intr(|| rustix::fs::syncfs(&self.descriptor))?;
+        Ok(())
+    }
+
+    fn syncs_inodes(&self) -> bool {
+        !journal::is_missing(self.descriptor.as_fd())
     }
 
     fn uuid(&self) -> Option<super::origin::Uuid> {

@@ -53,6 +53,8 @@ struct Scene {
     content: Tree,
     older: Tree,
     settings: TransferSettings,
+    /// The destination's file system has no journal.
+    lacks_journal: bool,
 }
 
 impl Scene {
@@ -64,7 +66,17 @@ impl Scene {
             content,
             older,
             settings,
+            lacks_journal: false,
         }
+    }
+
+    /// The destination before the copy.
+    fn disk(&self) -> ForgettingStorage {
+        let disk = disk_with(&self.older);
+        if self.lacks_journal {
+            disk.remove_journal();
+        }
+        disk
     }
 
     /// What a crash left is what the promises say.
@@ -121,7 +133,7 @@ impl Scene {
     /// Runs until power is lost at `step`; true where it was.
     fn lose_power_at(&self, step: u64, seeds: std::ops::Range<u64>) -> bool {
         let context = format!("power lost at step {step}, seeds {seeds:?}");
-        let disk = disk_with(&self.older);
+        let disk = self.disk();
         let before = disk.steps();
         disk.fail_after(before + step);
         let told = match copy(self.settings.clone(), &self.source, &disk.root(), &context) {
@@ -142,7 +154,7 @@ impl Scene {
     /// not all of it durable; then power is lost in the second run.
     fn kill_at(&self, step: u64, seed: u64) {
         let context = format!("killed at step {step}, seed {seed}");
-        let disk = disk_with(&self.older);
+        let disk = self.disk();
         let before = disk.steps();
         disk.fail_after(before + step);
         let first = copy(self.settings.clone(), &self.source, &disk.root(), &context);
@@ -174,7 +186,7 @@ impl Scene {
 
 /// Steps of a whole run of a scene.
 fn steps_of(scene: &Scene) -> u64 {
-    let disk = disk_with(&scene.older);
+    let disk = scene.disk();
     let before = disk.steps();
     let ended = copy(
         scene.settings.clone(),
@@ -222,6 +234,19 @@ fn power_is_lost_at_every_step_of_a_copy_over_older_files() {
     let content = small_tree(2);
     let older = older(&content, 2);
     at_every_step(&Scene::new(content, older), times("LONGHAUL_CRASHES", 200));
+}
+
+/// Without a journal the sync of a directory does not write the inodes of links in it.
+#[test]
+fn links_are_durable_before_they_are_called_so_without_a_journal() {
+    let mut content = small_tree(7);
+    for number in 0..6 {
+        let path = format!("top/sub/link{number}");
+        content.insert(path.into_bytes(), Node::Link(b"target".into()));
+    }
+    let mut scene = Scene::new(content, Tree::new());
+    scene.lacks_journal = true;
+    at_every_step(&scene, times("LONGHAUL_CRASHES", 100));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
         }
         let moved = side.destination.while_owned(|| {
             let place = (file.name(), kept.as_ref());
-            side.make_way(&**side.folders.anchor().directory(), place)
+            side.make_way(side.folders.anchor(), place)
         });
         let moved = moved.unwrap();
         match is_noted {

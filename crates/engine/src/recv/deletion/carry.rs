@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::super::ReceiveSide;
 use super::super::apart::{For, MOST_TOPS};
+use super::super::backup::{Deleted, Kept, sync_deleted};
 use super::super::folders::Folder;
 use super::super::parts::journal_failure;
 use super::super::replacing::take_place;
@@ -29,13 +30,20 @@ pub(super) struct Carry {
     within: Option<Within>,
     /// The directory in which something was removed last, which was where its path leads.
     checked: Option<Option<TreePath>>,
-    /// Directories with backups that are not durable yet.
-    unsynced: Vec<Arc<Folder>>,
-    /// Why some of them are not.
-    unkept: Option<Failure>,
     /// The directories that hold all others of the copy, until they are known to be no sources;
     /// `None` if nothing is to be removed.
     unproved: Option<Vec<Option<TreePath>>>,
+    /// What has a backup that is not durable yet.
+    leaving: Vec<Leaving>,
+}
+
+/// What is removed once its backup is durable.
+struct Leaving {
+    folder: Arc<Folder>,
+    path: TreePath,
+    seen: Seen,
+    kept: Kept,
+    removal: Removal,
 }
 
 /// Most bytes of paths and texts in one message of removals.
@@ -60,8 +68,7 @@ impl Carry {
             void,
             within: None,
             checked: None,
-            unsynced: Vec::new(),
-            unkept: None,
+            leaving: Vec::new(),
         }
     }
 
@@ -73,63 +80,119 @@ impl Carry {
         {
             return (vec![stayed(None, failure)], true);
         }
-        let (mut removed, ended) = self.remove_some(transfer, side);
-        self.sync_backups();
-        // One message has so many, and the reason is the same.
-        let failure = self.unkept.take();
-        removed.extend(failure.map(|failure| stayed(None, failure)));
+        let mut removed = Vec::new();
+        let ended = self.remove_some(transfer, side, &mut removed);
+        self.let_leave(side, &mut removed);
         (removed, ended)
     }
 
-    fn sync_backups(&mut self) {
-        for folder in self.unsynced.drain(..) {
-            if let Err(error) = folder.sync() {
-                let what = "backups of what was deleted";
-                self.unkept = Some(failure_of("make durable", what, &error));
+    /// Makes backups durable, and removes what they are backups of.
+    fn let_leave(&mut self, side: &ReceiveSide, removed: &mut Vec<Removal>) {
+        let leaving = std::mem::take(&mut self.leaving);
+        if leaving.is_empty() {
+            return;
+        }
+        let kept = leaving.iter().map(|one| Deleted {
+            from: &one.folder,
+            name: one.path.name(),
+            kept: &one.kept,
+        });
+        let kept: Vec<Deleted<'_>> = kept.collect();
+        let synced = sync_deleted(&kept);
+        let mut restored = Vec::new();
+        let done = side.destination.while_owned(|| {
+            let all = kept.iter().zip(&leaving).zip(synced);
+            let all = all.map(|((of, one), synced)| match synced {
+                Ok(()) => leave(of, &one.seen),
+                Err(error) => {
+                    restored.extend(of.stays().then_some(of.from));
+                    Err(error)
+                }
+            });
+            all.collect::<Vec<io::Result<()>>>()
+        });
+        // Only once all of them have their old names: it may make the end of others durable.
+        for folder in restored {
+            // A failure is reported again by the next sync of that directory.
+            let _ = folder.directory().sync();
+        }
+        match done {
+            Ok(done) => {
+                for (one, done) in leaving.into_iter().zip(done) {
+                    removed.extend(told(one.removal, done));
+                }
             }
+            Err(error) => removed.extend(leaving.into_iter().map(|one| {
+                let failure = journal_failure(&one.path.to_string(), &error);
+                stayed(Some(one.path), failure)
+            })),
         }
     }
 
-    fn remove_some(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
-        let mut removed = Vec::new();
-        let (mut weighed, mut bytes) = (0, 0);
-        // Room for what backups may have to say.
-        while removed.len() + 1 < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
+    /// True if all is done.
+    fn remove_some(
+        &mut self,
+        transfer: &Transfer,
+        side: &ReceiveSide,
+        removed: &mut Vec<Removal>,
+    ) -> bool {
+        let mut bytes = 0;
+        // Room for an error of the list.
+        while removed.len() + self.leaving.len() + 1 < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
             if transfer.is_over() {
-                return (removed, true);
+                return true;
             }
             let (group, step) = match self.planned.next() {
                 Ok(Some(next)) => next,
                 Ok(None) => {
-                    self.restore(side);
-                    return (removed, true);
+                    self.restore(side, removed);
+                    return true;
                 }
                 Err(error) => {
                     let failure = failure_of("read the list of what is deleted", "", &error);
                     removed.push(stayed(None, failure));
-                    self.restore(side);
-                    return (removed, true);
+                    self.restore(side, removed);
+                    return true;
                 }
             };
-            match step {
+            bytes += match step {
                 // It was said why its directory could not be listed.
-                _ if self.void.contains(&group) => {}
+                _ if self.void.contains(&group) => 0,
                 Step::Within(path) => {
-                    self.restore(side);
+                    self.restore(side, removed);
                     self.enter(transfer, side, path);
+                    0
                 }
-                Step::Stays(path, failure) => removed.push(stayed(Some(path), failure)),
+                Step::Stays(path, failure) => {
+                    let stays = stayed(Some(path), failure);
+                    let bytes = weight(&stays);
+                    removed.push(stays);
+                    bytes
+                }
                 Step::Remove(path, seen) => {
-                    removed.extend(self.remove(transfer, side, path, seen));
+                    if seen.directory {
+                        self.let_leave(side, removed);
+                    }
+                    let bytes = path.as_bytes().len();
+                    let one = self.remove(transfer, side, path, seen);
+                    let text = one.as_ref().and_then(|one| one.failure.as_ref());
+                    let bytes = bytes + text.map_or(0, |failure| failure.text.len());
+                    removed.extend(one);
+                    bytes
                 }
                 Step::Replace(path, seen) => {
-                    removed.extend(self.replace(transfer, side, path, seen));
+                    // What the directory held is gone by then.
+                    self.let_leave(side, removed);
+                    let bytes = path.as_bytes().len();
+                    let one = self.replace(transfer, side, path, seen);
+                    let text = one.as_ref().and_then(|one| one.failure.as_ref());
+                    let bytes = bytes + text.map_or(0, |failure| failure.text.len());
+                    removed.extend(one);
+                    bytes
                 }
-            }
-            bytes += removed[weighed..].iter().map(weight).sum::<usize>();
-            weighed = removed.len();
+            };
         }
-        (removed, false)
+        false
     }
 
     fn enter(&mut self, transfer: &Transfer, side: &ReceiveSide, path: Option<TreePath>) {
@@ -152,9 +215,9 @@ impl Carry {
     }
 
     /// The directory that something was removed in has its mode and time again.
-    fn restore(&mut self, side: &ReceiveSide) {
+    fn restore(&mut self, side: &ReceiveSide, removed: &mut Vec<Removal>) {
         // First what came, then what went.
-        self.sync_backups();
+        self.let_leave(side, removed);
         let Some(within) = self.within.take().filter(|within| within.changed) else {
             return;
         };
@@ -247,13 +310,18 @@ impl Carry {
             within.changed = true;
         }
         match removed {
-            Ok(kept) => {
-                let known = |kept: &Arc<Folder>| self.unsynced.iter().any(|k| Arc::ptr_eq(k, kept));
-                self.unsynced.extend(kept.filter(|kept| !known(kept)));
-                Some(removal)
+            Ok(Some((folder, kept))) => {
+                self.leaving.push(Leaving {
+                    folder,
+                    path,
+                    seen,
+                    kept,
+                    removal,
+                });
+                None
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => Some(stayed(Some(path), not_removed(&shown, &error))),
+            Ok(None) => told(removal, Ok(())),
+            Err(error) => told(removal, Err(error)),
         }
     }
 }
@@ -270,9 +338,7 @@ fn replace_seen(
     *checked = Some(parent);
     let status = folder.directory().status_of(path.name())?;
     if Seen::of(&status) != *seen {
-        return Err(io::Error::other(
-            "it was changed since it was listed, and stays",
-        ));
+        return Err(changed());
     }
     take_place(side, &folder, path)
 }
@@ -311,12 +377,41 @@ fn prove(
     }
 }
 
-/// Removes a name that still is what was seen; where its backup is, if one is kept.
+/// What is told of a removal. `None` if somebody else was faster.
+fn told(removal: Removal, done: io::Result<()>) -> Option<Removal> {
+    match done {
+        Ok(()) => Some(removal),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let shown = removal.path.as_ref().map(ToString::to_string);
+            let failure = not_removed(&shown.unwrap_or_default(), &error);
+            Some(stayed(removal.path, failure))
+        }
+    }
+}
+
+/// Removes the old name of what has a durable backup, if the name still is what was seen.
+fn leave(of: &Deleted<'_>, seen: &Seen) -> io::Result<()> {
+    let directory = of.from.directory();
+    if !of.has_both_names() {
+        return Ok(());
+    }
+    match Seen::of(&directory.status_of(of.name)?) == *seen {
+        true => directory.remove_file(of.name),
+        false => Err(changed()),
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("it was changed since it was listed, and stays")
+}
+
+/// Removes a name that still is what was seen, or gives it its backup's name.
 fn remove_seen(
     side: &ReceiveSide,
     (path, seen): (&TreePath, &Seen),
     checked: &mut Option<Option<TreePath>>,
-) -> io::Result<Option<Arc<Folder>>> {
+) -> io::Result<Option<(Arc<Folder>, Kept)>> {
     let parent = path.parent();
     let folder = side.folders.find_in_copy(parent.as_ref())?;
     let directory = folder.directory();
@@ -330,14 +425,13 @@ fn remove_seen(
         if backups.is_some_and(|backups| backups.is_renewed(path)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        return Err(io::Error::other(
-            "it was changed since it was listed, and stays",
-        ));
+        return Err(changed());
     }
     match backups {
         _ if seen.directory => directory.remove_directory(path.name())?,
         Some(backups) if !backups.is_backup(path.name()) => {
-            return backups.take_away(side, &folder, path).map(Some);
+            let kept = backups.keep_deleted(side, &folder, path)?;
+            return Ok(Some((folder, kept)));
         }
         _ => directory.remove_file(path.name())?,
     }

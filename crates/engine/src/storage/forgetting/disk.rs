@@ -1,12 +1,13 @@
 //! The disk: inodes, names in two states, faults, and what a crash leaves.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 
 use longhaul_proto::manifest::Timestamp;
 use longhaul_units::Random;
 use rustix::io::Errno;
 
+use super::name_change::{NameChange, NameMap};
 use super::pages::Pages;
 use super::{Down, power_lost, system_error};
 use crate::storage::{FileKind, Status};
@@ -31,8 +32,6 @@ pub(super) enum Body {
     Symlink(Box<[u8]>),
 }
 
-type NameMap = BTreeMap<Box<[u8]>, u64>;
-
 /// The names of a directory: what a running system sees, and the disk's.
 #[derive(Default)]
 pub(super) struct Names {
@@ -45,16 +44,8 @@ pub(super) struct Node {
     pub(super) metadata: Metadata,
     durable_metadata: Metadata,
     changed: Timestamp,
-}
-
-/// Half of a change of names: what happens to one name of one directory.
-#[derive(Clone)]
-struct NameChange {
-    directory: u64,
-    name: Box<[u8]>,
-    inode: u64,
-    /// The name comes to be, rather than to go.
-    appears: bool,
+    /// Its inode is on the disk. Only links have this apart from their names.
+    is_written: bool,
 }
 
 /// Faults to come.
@@ -86,6 +77,8 @@ pub(super) struct Disk {
     pub(super) folds_case: bool,
     /// An inode may have several names.
     pub(super) has_links: bool,
+    /// There is no journal: a sync of a directory does not write the inodes of links in it.
+    pub(super) lacks_journal: bool,
     /// By inode: the open file that holds its lock.
     pub(super) locks: HashMap<u64, u64>,
     pub(super) next_handle: u64,
@@ -106,6 +99,7 @@ impl Disk {
             refuses_direct: false,
             folds_case: false,
             has_links: false,
+            lacks_journal: false,
             locks: HashMap::new(),
             next_handle: 0,
         };
@@ -253,6 +247,7 @@ impl Disk {
             metadata,
             durable_metadata: metadata,
             changed: modified,
+            is_written: false,
         };
         self.nodes.insert(inode, node);
         inode
@@ -412,6 +407,33 @@ impl Disk {
         self.keep_metadata(inode)
     }
 
+    /// All names, data and metadata become durable. If that fails, the changes of names are lost.
+    pub(super) fn sync_all(&mut self) -> io::Result<()> {
+        match self.down {
+            Some(Down::Journal) => return Ok(()),
+            Some(Down::ShutDown) => return Err(system_error(Errno::IO)),
+            None => {}
+        }
+        let kept = self.sync_succeeds();
+        let pending = std::mem::take(&mut self.pending);
+        if !kept {
+            return Err(system_error(Errno::IO));
+        }
+        for change in pending.iter().flatten() {
+            if let Body::Directory(names) = &mut self.node_mut(change.directory)?.body {
+                change.apply(&mut names.durable);
+            }
+        }
+        for node in self.nodes.values_mut() {
+            node.durable_metadata = node.metadata;
+            node.is_written = true;
+            if let Body::File(pages) = &mut node.body {
+                pages.keep();
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn sync_file(&mut self, inode: u64, metadata_too: bool) -> io::Result<()> {
         match self.down {
             Some(Down::Journal) => return Ok(()),
@@ -469,6 +491,7 @@ impl Disk {
         let mut after = Disk::new();
         after.folds_case = self.folds_case;
         after.has_links = self.has_links;
+        after.lacks_journal = self.lacks_journal;
         after.next_inode = self.next_inode;
         after.steps = self.steps;
         // In the order of inodes, so that one seed gives one outcome.
@@ -488,7 +511,28 @@ impl Disk {
                 }
             }
         }
+        if self.lacks_journal {
+            after.lose_unwritten(&mut chance);
+        }
         after
+    }
+
+    /// The check of a file system removes names of inodes that were not written.
+    fn lose_unwritten(&mut self, chance: &mut Random) {
+        let inodes: std::collections::BTreeSet<u64> = self.nodes.keys().copied().collect();
+        let lost = inodes.into_iter().filter(|inode| {
+            let node = self.nodes.get(inode);
+            let is_link = |node: &&Node| node.kind() == FileKind::Symlink && !node.is_written;
+            node.filter(is_link).is_some() && chance.below(2) == 0
+        });
+        let lost: Vec<u64> = lost.collect();
+        for node in self.nodes.values_mut() {
+            if let Body::Directory(names) = &mut node.body {
+                names.seen.retain(|_, inode| !lost.contains(inode));
+                names.durable.retain(|_, inode| !lost.contains(inode));
+            }
+            node.is_written = true;
+        }
     }
 }
 
@@ -520,33 +564,7 @@ impl Node {
             metadata,
             durable_metadata: metadata,
             changed: self.changed,
-        }
-    }
-}
-
-impl NameChange {
-    fn appears(directory: u64, name: &[u8], inode: u64) -> NameChange {
-        NameChange {
-            directory,
-            name: name.into(),
-            inode,
-            appears: true,
-        }
-    }
-
-    fn goes(directory: u64, name: &[u8], inode: u64) -> NameChange {
-        NameChange {
-            appears: false,
-            ..NameChange::appears(directory, name, inode)
-        }
-    }
-
-    fn apply(&self, names: &mut NameMap) {
-        if self.appears {
-            names.insert(self.name.clone(), self.inode);
-        } else if names.get(&self.name) == Some(&self.inode) {
-            // Where an earlier change was lost, the name may be another's.
-            names.remove(&self.name);
+            is_written: self.is_written,
         }
     }
 }

@@ -242,6 +242,17 @@ impl Directory for OpenDirectory {
         disk.sync_directory(self.inode)
     }
 
+    fn sync_file_system(&self) -> io::Result<()> {
+        let mut disk = self.storage.lock();
+        disk.check_power()?;
+        disk.step()?;
+        disk.sync_all()
+    }
+
+    fn syncs_inodes(&self) -> bool {
+        !self.storage.lock().lacks_journal
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -1,0 +1,43 @@
+//! A change of a directory's names, of which a crash may leave any part.
+
+use std::collections::BTreeMap;
+
+/// The inodes that a directory names.
+pub(super) type NameMap = BTreeMap<Box<[u8]>, u64>;
+
+/// Half of a change of names: what happens to one name of one directory.
+#[derive(Clone)]
+pub(super) struct NameChange {
+    pub(super) directory: u64,
+    name: Box<[u8]>,
+    inode: u64,
+    /// The name comes to be, rather than to go.
+    appears: bool,
+}
+
+impl NameChange {
+    pub(super) fn appears(directory: u64, name: &[u8], inode: u64) -> NameChange {
+        NameChange {
+            directory,
+            name: name.into(),
+            inode,
+            appears: true,
+        }
+    }
+
+    pub(super) fn goes(directory: u64, name: &[u8], inode: u64) -> NameChange {
+        NameChange {
+            appears: false,
+            ..NameChange::appears(directory, name, inode)
+        }
+    }
+
+    pub(super) fn apply(&self, names: &mut NameMap) {
+        if self.appears {
+            names.insert(self.name.clone(), self.inode);
+        } else if names.get(&self.name) == Some(&self.inode) {
+            // Where an earlier change was lost, the name may be another's.
+            names.remove(&self.name);
+        }
+    }
+}
