@@ -36,7 +36,7 @@ pub mod keeper;
 pub mod keeping;
 pub mod landing;
 mod links;
-mod mend;
+mod mending;
 mod open;
 pub mod parts;
 mod probes;
@@ -85,6 +85,7 @@ use extras::Extras;
 use filter::Unfiltered;
 use folders::Folders;
 use landing::Destination;
+use mending::Mending;
 use parts::Parts;
 use probes::Probes;
 use replacing::Replacements;
@@ -133,6 +134,7 @@ pub struct ReceiveSide {
     pub(crate) words: Words,
     /// Directories that are done, and have something of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
+    pub(crate) mending: Mutex<Mending>,
     direct: AtomicBool,
     decompressors: OnceLock<FlowGroup>,
     writers: OnceLock<FlowGroup>,
@@ -182,6 +184,7 @@ impl ReceiveSide {
             filtering: Queue::bounded(filter::most_waiting()),
             words: Words::default(),
             unswept: Mutex::default(),
+            mending: Mutex::default(),
             direct: AtomicBool::new(false),
             decompressors: OnceLock::new(),
             writers: OnceLock::new(),

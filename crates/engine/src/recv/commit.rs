@@ -589,6 +589,7 @@ impl Transfer {
             side.destination.bound_kept_digests(done.sum());
         }
         self.finish_anchor(side)?;
+        side.sync_mended()?;
         side.folders.anchor().sync()
     }
 

@@ -17,6 +17,7 @@ use super::commit::missing;
 use super::contents::ToRead;
 use super::folders::Folder;
 use super::keeper::Doing;
+use super::mending::look;
 use super::replacing::{Way, is_obstructed};
 use super::write::differs;
 use crate::failure::failure_of;
@@ -243,11 +244,7 @@ impl Transfer {
             EntryKind::Symlink { target } if status.kind == FileKind::Symlink => {
                 let there = folder.directory().read_symlink(path.name());
                 if there.is_ok_and(|there| *there == target[..]) {
-                    let same = self.same_name(side, folder, entry, status);
-                    if self.copies() && self.settings.moves_away && folder.sync().is_err() {
-                        return Compared::Send;
-                    }
-                    return same;
+                    return self.same_name(side, folder, entry, status);
                 }
             }
             EntryKind::Special { kind, major, minor } if status.special.is_some() => {
@@ -280,59 +277,6 @@ impl Transfer {
             Operation::DryRun => Compared::Planned(Change::Changed),
             Operation::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
         }
-    }
-
-    /// A link or special file is there: owner, mode and time may have to follow.
-    fn same_name(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        entry: &Entry,
-        status: &Status,
-    ) -> Compared {
-        if !self.copies() {
-            return self.planned(side, folder, entry, status);
-        }
-        let path = side.destination.path_of(&entry.path);
-        let directory = &**folder.directory();
-        let destination = &side.destination;
-        let looked = look(side, folder, entry, status);
-        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
-        let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
-        if is_dressed && same_mode && entry.modified == status.modified {
-            destination.notices.merge(looked.notices);
-            return Compared::Same(None);
-        }
-        let inode = directory.inode_of(path.name());
-        let now = inode.as_ref().map(|inode| inode.status());
-        let place = |status: &Status| (status.device, status.inode);
-        if now.is_some_and(|now| now.is_ok_and(|now| place(&now) != place(status))) {
-            // It is something else by now.
-            return Compared::Send;
-        }
-        // One that a later session fenced changes nothing. None of it is worth a failure.
-        let mended = destination.while_owned(|| -> io::Result<bool> {
-            let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
-            let mut changed = dressed.changed;
-            let existing = Some(status.mode);
-            let mode = destination.mode_for(entry, dressed.owner, existing);
-            if status.kind == FileKind::Special
-                && (changed || status.mode != mode)
-                && let Some(inode) = &inode
-            {
-                let set = inode.set_mode(mode);
-                let kind = NoticeKind::ModeRefused;
-                changed |= destination.notices.wish(kind, &entry.path, set)?.is_some();
-            }
-            if entry.modified != status.modified {
-                destination.date_link(directory, path.name(), entry)?;
-            }
-            Ok(changed)
-        });
-        if let Ok(Ok(true)) = mended {
-            self.tell_receiver(|receiver| receiver.handle_mended());
-        }
-        Compared::Same(None)
     }
 
     /// What the criteria of the copy say of a file that is at both ends.
@@ -385,6 +329,7 @@ impl Transfer {
         });
         let late = self.is_late(side, entry, status);
         if !dresses && !late && status.mode == mode {
+            side.note_inode(entry, status);
             destination.notices.merge(notices);
         } else {
             let file = folder
@@ -436,36 +381,6 @@ impl Transfer {
             Ok(None) => Compared::Send,
             Err(failure) => Compared::Refused(failure),
         }
-    }
-}
-
-/// What a look at something that is there found.
-pub(super) struct Looked {
-    /// What it does not keep.
-    notices: Notices,
-    /// Whether its owner, lists or attributes would change.
-    pub dresses: io::Result<bool>,
-    /// The mode that it should have.
-    pub mode: u32,
-}
-
-/// Looks at what is there, and changes nothing.
-pub(super) fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
-    let destination = &side.destination;
-    let path = destination.path_of(&entry.path);
-    let notices = Notices::default();
-    let inode = folder.directory().inode_of(path.name());
-    let dressed = destination.dress_noting(
-        inode.as_deref(),
-        entry,
-        (status.owner, Doing::Look, &notices),
-    );
-    let existing = (Some(status.mode), &notices);
-    let mode = destination.mode_noting(entry, status.owner, existing);
-    Looked {
-        notices,
-        dresses: dressed.map(|dressed| dressed.changed),
-        mode,
     }
 }
 

@@ -10,9 +10,9 @@ use longhaul_proto::message::Change;
 use longhaul_proto::receiver::Compared;
 
 use super::ReceiveSide;
-use super::compare::look;
 use super::folders::Folder;
 use super::keeper::Doing;
+use super::mending::look;
 use super::replacing::{Way, is_obstructed};
 use crate::failure::failure_of;
 use crate::notices::Notices;

@@ -531,7 +531,7 @@ pub trait Directory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As `syncfs`; `Unsupported` if the system does not have it.
+    /// As `syncfs`; `Unsupported` if the system does not support it.
     fn sync_file_system(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -1,5 +1,5 @@
-//! Backups of what is deleted: each gets its other name, that is made durable, and then the old name
-//! is removed.
+//! Backups of what is deleted: each gets its other name, that is made durable, and then the old
+//! name is removed.
 
 use std::io;
 use std::sync::Arc;

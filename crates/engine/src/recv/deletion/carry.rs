@@ -377,7 +377,7 @@ fn prove(
     }
 }
 
-/// What is told of a removal. `None` if somebody else was faster.
+/// The report of a removal. `None` if another process was faster.
 fn told(removal: Removal, done: io::Result<()>) -> Option<Removal> {
     match done {
         Ok(()) => Some(removal),

@@ -1,0 +1,281 @@
+//! Gives what is there already its owner, attributes, mode and time, without its data.
+//!
+//! An inode may have several names that are different entries of the copy. The first entry that is
+//! compared decides what the inode gets. An entry that needs something else is sent, and so gets
+//! an inode of its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::manifest::{Entry, EntryId};
+use longhaul_proto::notice::NoticeKind;
+use longhaul_proto::receiver::Compared;
+
+use super::ReceiveSide;
+use super::folders::Folder;
+use super::keeper::Doing;
+use super::keeping::note_mode;
+use crate::notices::{Notices, or_without};
+use crate::queue::lock;
+use crate::session::Transfer;
+use crate::storage::{FileKind, Status, StoredFile};
+
+/// Most inodes with several names that are remembered. Others count as changed by another entry.
+const MOST_SHARED: usize = 65_536;
+
+/// What the entries that are there already have of inodes.
+#[derive(Default)]
+pub(crate) struct Mending {
+    /// Inodes with several names, by device and number, and the entry that decided what they get.
+    shared: HashMap<(u64, u64), EntryId>,
+    /// By file system: the directory of a link or special file that was changed, and is not
+    /// durable yet.
+    unsynced: BTreeMap<u64, Arc<Folder>>,
+}
+
+impl Mending {
+    /// Whether an entry decides what its inode gets.
+    fn decides(&mut self, entry: &Entry, status: &Status) -> bool {
+        if status.names <= 1 {
+            return true;
+        }
+        let inode = (status.device, status.inode);
+        match self.shared.get(&inode) {
+            Some(first) => *first == entry.id,
+            None if self.shared.len() >= MOST_SHARED => false,
+            None => {
+                self.shared.insert(inode, entry.id);
+                true
+            }
+        }
+    }
+}
+
+impl ReceiveSide {
+    /// An entry has an inode as it needs it: no other entry changes that.
+    pub(super) fn note_inode(&self, entry: &Entry, status: &Status) {
+        lock(&self.mending).decides(entry, status);
+    }
+
+    /// Makes changes of links and special files durable. Only a sync of their file system does.
+    pub(super) fn sync_mended(&self) -> io::Result<()> {
+        let unsynced = std::mem::take(&mut lock(&self.mending).unsynced);
+        let mut folders = unsynced.into_values();
+        folders.try_for_each(|folder| or_without(folder.directory().sync_file_system()))
+    }
+}
+
+impl Transfer {
+    /// A link or special file is there: owner, mode and time may have to follow.
+    pub(super) fn same_name(
+        &self,
+        side: &ReceiveSide,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        status: &Status,
+    ) -> Compared {
+        if !self.copies() {
+            return self.planned(side, folder, entry, status);
+        }
+        let same = self.mend_name(side, folder, entry, status);
+        // Its source is removed for it.
+        let durable = || folder.sync_with_inodes().and_then(|()| side.sync_mended());
+        match self.settings.moves_away && durable().is_err() {
+            true => Compared::Send,
+            false => same,
+        }
+    }
+
+    fn mend_name(
+        &self,
+        side: &ReceiveSide,
+        folder: &Arc<Folder>,
+        entry: &Entry,
+        status: &Status,
+    ) -> Compared {
+        let path = side.destination.path_of(&entry.path);
+        let directory = &**folder.directory();
+        let destination = &side.destination;
+        let looked = look(side, folder, entry, status);
+        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
+        let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
+        let decides = lock(&side.mending).decides(entry, status);
+        if is_dressed && same_mode && entry.modified == status.modified {
+            destination.notices.merge(looked.notices);
+            return Compared::Same(None);
+        }
+        if !decides {
+            return Compared::Send;
+        }
+        let inode = directory.inode_of(path.name());
+        let now = inode.as_ref().map(|inode| inode.status());
+        let place = |status: &Status| (status.device, status.inode);
+        if now.is_some_and(|now| now.is_ok_and(|now| place(&now) != place(status))) {
+            // It is something else by now.
+            return Compared::Send;
+        }
+        // One that a later session fenced changes nothing. None of it is worth a failure.
+        let mended = destination.while_owned(|| -> io::Result<bool> {
+            let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
+            let mut changed = dressed.changed;
+            let existing = Some(status.mode);
+            let mode = destination.mode_for(entry, dressed.owner, existing);
+            if status.kind == FileKind::Special
+                && (changed || status.mode != mode)
+                && let Some(inode) = &inode
+            {
+                let set = inode.set_mode(mode);
+                let kind = NoticeKind::ModeRefused;
+                changed |= destination.notices.wish(kind, &entry.path, set)?.is_some();
+            }
+            if entry.modified != status.modified {
+                destination.date_link(directory, path.name(), entry)?;
+            }
+            Ok(changed)
+        });
+        if let Ok(device) = folder.device() {
+            let mut mending = lock(&side.mending);
+            mending.unsynced.entry(device).or_insert(Arc::clone(folder));
+        }
+        if let Ok(Ok(true)) = mended {
+            self.tell_receiver(|receiver| receiver.handle_mended());
+        }
+        Compared::Same(None)
+    }
+
+    /// Whether its time should follow: one within the window is right.
+    pub(super) fn is_late(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> bool {
+        let criteria = &self.settings.criteria;
+        let (wanted, there) = (entry.modified, status.modified);
+        !criteria.is_near(wanted, there)
+            && (criteria.checksum || criteria.size_only)
+            && !side
+                .destination
+                .keeps_as(wanted, status, self.settings.operation)
+    }
+
+    /// Gives a file that is there its owner, attributes, mode and time. False if that failed, or
+    /// another entry of the copy is the same inode and needs it as it is.
+    pub(super) fn mend(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        (entry, status): (&Entry, &Status),
+        file: &dyn StoredFile,
+    ) -> bool {
+        let late = self.is_late(side, entry, status);
+        if !lock(&side.mending).decides(entry, status) {
+            let looked = look(side, folder, entry, status);
+            let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
+            return is_dressed && !late && looked.mode == status.mode;
+        }
+        let mended = mend(side, file, entry, status);
+        if late || mended == Some(true) {
+            self.tell_receiver(|receiver| receiver.handle_mended());
+        }
+        let has_time = || !late || mend_time(side, file, entry);
+        mended.is_some() && has_time() && side.ensure_up(folder).is_ok()
+    }
+}
+
+/// What a look at something that is there found.
+pub(super) struct Looked {
+    /// What it does not keep.
+    pub notices: Notices,
+    /// Whether its owner, lists or attributes would change.
+    pub dresses: io::Result<bool>,
+    /// The mode that it should have.
+    pub mode: u32,
+}
+
+/// Looks at what is there, and changes nothing.
+pub(super) fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
+    let destination = &side.destination;
+    let path = destination.path_of(&entry.path);
+    let notices = Notices::default();
+    let inode = folder.directory().inode_of(path.name());
+    let dressed = destination.dress_noting(
+        inode.as_deref(),
+        entry,
+        (status.owner, Doing::Look, &notices),
+    );
+    let existing = (Some(status.mode), &notices);
+    let mode = destination.mode_noting(entry, status.owner, existing);
+    Looked {
+        notices,
+        dresses: dressed.map(|dressed| dressed.changed),
+        mode,
+    }
+}
+
+/// Gives a file that is there its owner, attributes and mode; whether anything changed, `None`
+/// where that failed. Another user's, who alone can set it, keeps the mode that it has.
+fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Status) -> Option<bool> {
+    let destination = &side.destination;
+    let owner = status.owner;
+    // One that a later session fenced changes nothing.
+    let set = destination.while_owned(|| -> io::Result<Option<u32>> {
+        let dressed = destination.dress(file.inode().as_deref(), entry, (owner, Doing::Set))?;
+        let mode = destination.mode_for(entry, dressed.owner, Some(status.mode));
+        if !dressed.changed && mode == status.mode {
+            return Ok(None);
+        }
+        let set = file.set_mode(mode);
+        let kind = NoticeKind::ModeRefused;
+        let set = destination.notices.wish(kind, &entry.path, set)?;
+        Ok(set.map(|()| mode))
+    });
+    let mode = match set {
+        Ok(Ok(Some(mode))) => mode,
+        Ok(Ok(None)) => return Some(false),
+        Ok(Err(_)) | Err(_) => return None,
+    };
+    let kept = file.status().ok()?;
+    note_mode(&destination.notices, &entry.path, mode, kept.mode);
+    let changed = kept.changed != status.changed;
+    (!changed || file.sync_all().is_ok()).then_some(changed)
+}
+
+/// Gives a file that is there its time; false where that failed. Another user's keeps its own.
+fn mend_time(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry) -> bool {
+    let destination = &side.destination;
+    let Ok(set) = destination.while_owned(|| file.set_modified(entry.modified)) else {
+        return false;
+    };
+    let set = destination
+        .notices
+        .wish(NoticeKind::TimeRefused, &entry.path, set);
+    set.is_ok() && file.sync_all().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::manifest::{EntryKind, TreePath};
+
+    use super::*;
+
+    fn entry(number: u64) -> Entry {
+        Entry {
+            id: EntryId(number),
+            parent: None,
+            path: TreePath::new(b"x").unwrap(),
+            kind: EntryKind::Directory,
+            mode: 0o644,
+            modified: Default::default(),
+            owner: None,
+        }
+    }
+
+    #[test]
+    fn one_entry_decides_what_an_inode_with_several_names_gets() {
+        let mut mending = Mending::default();
+        let mut status = Status::on_no_disk(FileKind::File, 0o644, 1);
+        assert!(mending.decides(&entry(1), &status) && mending.decides(&entry(2), &status));
+        status.names = 2;
+        assert!(mending.decides(&entry(1), &status) && mending.decides(&entry(1), &status));
+        assert!(!mending.decides(&entry(2), &status));
+        status.inode = 9;
+        assert!(mending.decides(&entry(2), &status));
+    }
+}
