@@ -2,6 +2,7 @@
 //! directories or other files alone: `Dg+s,ug+w,Fo-w,+X`, `D2775,F664`.
 
 use super::KeepingError;
+use crate::manifest::SET_ID_BITS;
 
 const ALL_BITS: u32 = 0o7777;
 const EXECUTE: u32 = 0o111;
@@ -34,6 +35,21 @@ struct Change {
     /// The execute bits among them that are meant only for directories, and for files that
     /// somebody can execute (`X`).
     conditional: u32,
+    /// Bits that the mode has already are added, removed or set (`g=u`).
+    copied: Option<Copied>,
+    /// It is a number, which sets all bits.
+    is_octal: bool,
+}
+
+/// Bits of the user, the group or others that a change copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Copied {
+    /// Position of the lowest of the three bits: 6, 3 or 0.
+    from: u32,
+    /// The factor of three bits for those who get them.
+    places: u32,
+    /// Bits that may be changed: all but the umask's, if the change names nobody.
+    mask: u32,
 }
 
 /// Changes, one after the other.
@@ -83,14 +99,26 @@ impl ModeChanges {
 impl Change {
     fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         let executes = is_directory || mode & EXECUTE != 0;
-        let bits = match executes {
+        let mut bits = match executes {
             true => self.bits | self.conditional,
             false => self.bits,
         };
+        if let Some(copied) = self.copied {
+            bits |= (((mode >> copied.from) & 7) * copied.places) & copied.mask;
+        }
         match self.operator {
             Operator::Add => mode | bits,
             Operator::Remove => mode & !bits,
-            Operator::Set => mode & !self.reach | bits,
+            Operator::Set => mode & !self.reach_in(is_directory) | bits,
+        }
+    }
+
+    /// Bits that a change sets or clears. A directory keeps set-ID bits that it does not name: what
+    /// is made in it may rely on them.
+    fn reach_in(&self, is_directory: bool) -> u32 {
+        match is_directory && !self.is_octal {
+            true => self.reach & !(SET_ID_BITS & !self.bits),
+            false => self.reach,
         }
     }
 }
@@ -110,6 +138,8 @@ fn parse_part(part: &str, umask: u32) -> Option<Vec<Change>> {
             bits,
             reach: ALL_BITS,
             conditional: 0,
+            copied: None,
+            is_octal: true,
         };
         return (bits <= ALL_BITS).then(|| vec![set]);
     }
@@ -149,7 +179,8 @@ fn parse_part(part: &str, umask: u32) -> Option<Vec<Change>> {
         let (letters, after) = rest.split_at(end);
         rest = after;
         let (mut bits, mut conditional) = (0, 0);
-        for letter in letters.chars() {
+        let copied = copied_from(letters).map(|from| Copied { from, places, mask });
+        for letter in letters.chars().filter(|_| copied.is_none()) {
             match letter {
                 'r' => bits |= (4 * places) & mask,
                 'w' => bits |= (2 * places) & mask,
@@ -166,9 +197,21 @@ fn parse_part(part: &str, umask: u32) -> Option<Vec<Change>> {
             bits,
             reach: (7 * places) | special,
             conditional,
+            copied,
+            is_octal: false,
         });
     }
     (!changes.is_empty()).then_some(changes)
+}
+
+/// The position of the bits that are copied, if a change names whose and nothing else.
+fn copied_from(letters: &str) -> Option<u32> {
+    match letters {
+        "u" => Some(6),
+        "g" => Some(3),
+        "o" => Some(0),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +242,13 @@ mod tests {
             ("u-s", 0o6755, 0o2755),
             ("u=rwx", 0o4755, 0o755),
             ("u+r-w", 0o200, 0o400),
+            ("g=u", 0o750, 0o770),
+            ("go=u", 0o2750, 0o777),
+            ("o+g", 0o750, 0o755),
+            ("g-o", 0o775, 0o725),
+            ("u=g,g=o", 0o640, 0o400),
+            // As with chmod, the umask counts if no one is named.
+            ("=u", 0o600, 0o644),
         ] {
             assert_eq!(apply(text, before, false), after, "{text} {before:o}");
         }
@@ -215,8 +265,28 @@ mod tests {
     }
 
     #[test]
+    fn directories_keep_set_id_bits_that_a_change_does_not_name() {
+        for (text, before, after) in [
+            ("g=rwx", 0o2755, 0o2775),
+            ("ug=rwx,o=", 0o6755, 0o6770),
+            ("a=rx", 0o2777, 0o2555),
+            ("g=rxs", 0o755, 0o2755),
+            ("u=rwxs", 0o2700, 0o6700),
+            ("g=u", 0o2750, 0o2770),
+            ("g-s", 0o2755, 0o755),
+            // As with rsync, a number is the whole mode.
+            ("755", 0o2755, 0o755),
+        ] {
+            assert_eq!(apply(text, before, true), after, "{text} {before:o}");
+        }
+        assert_eq!(apply("g=rwx", 0o2755, false), 0o775);
+    }
+
+    #[test]
     fn what_is_no_change_is_refused() {
-        for text in ["q", "8", "77777", "D", "u", "u+q", "z=r", "rwx", "F", "é"] {
+        for text in [
+            "q", "8", "77777", "D", "u", "u+q", "z=r", "rwx", "F", "é", "g=ur", "g=uo",
+        ] {
             assert!(ModeChanges::parse(text, 0).is_err(), "{text}");
         }
     }
