@@ -280,6 +280,10 @@ pub struct AnchorState {
     /// Who owns it, and what else was asked for.
     #[n(2)]
     pub owner: Option<Box<Attributes>>,
+    /// The directory gets nothing of this. If the copy made it, others get no rights beyond `mode`.
+    #[n(3)]
+    #[cbor(default)]
+    pub is_limit: bool,
 }
 
 impl AnchorState {

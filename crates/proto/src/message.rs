@@ -60,7 +60,8 @@ pub enum Message {
         #[n(1)]
         #[cbor(default)]
         left_out: LeftOut,
-        /// What the first source that fills the destination gives it, where that was asked for.
+        /// What the first source that fills the destination gives it, if that was asked for.
+        /// Otherwise a limit: its mode has the bits that all sources have that fill it.
         #[n(2)]
         anchor: Option<Box<AnchorState>>,
     },

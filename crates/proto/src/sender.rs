@@ -217,6 +217,19 @@ impl Sender {
         self.anchor.get_or_insert_with(|| Box::new(anchor));
     }
 
+    /// A source with these permission bits fills the destination. Of several, all count.
+    pub fn handle_filling(&mut self, mode: u32) {
+        let state = || {
+            Box::new(AnchorState {
+                mode,
+                modified: Default::default(),
+                owner: None,
+                is_limit: true,
+            })
+        };
+        self.anchor.get_or_insert_with(state).mode &= mode;
+    }
+
     /// The walk left so much out on purpose.
     pub fn handle_left_out(&mut self, left_out: LeftOut) {
         self.left_out = left_out;

@@ -260,6 +260,7 @@ mod tests {
                 mode: 0o777,
                 modified: Timestamp::default(),
                 owner: None,
+                is_limit: false,
             })),
         };
         assert!(asked(true, &["/data"]).check_message(&end).is_err());

@@ -39,7 +39,7 @@ use crate::journal::temporary;
 use crate::notices::or_without;
 use crate::queue::lock;
 use crate::session::Transfer;
-use crate::storage::beneath::open_beneath;
+use crate::storage::beneath::{is_filling, open_beneath};
 use crate::storage::roots::OpenRoot;
 use crate::storage::{Directory, FileKind};
 
@@ -363,7 +363,11 @@ impl Place {
             return Ok(Arc::clone(folders));
         }
         let root = match &self.opening {
-            Opening::Apart(open, path) => side.destination.faking(open.make_root(path)?),
+            Opening::Apart(open, path) => {
+                let root = side.destination.faking(open.make_root(path)?);
+                open_as_anchor(side, &*root)?;
+                root
+            }
             Opening::Beneath(path) => make_beneath(&side.destination.anchor, path, &self.unsynced)?,
         };
         let notices = Arc::clone(&side.destination.notices);
@@ -425,6 +429,21 @@ fn link(
         }
     }
     Err(io::ErrorKind::NotFound.into())
+}
+
+/// Gives a new directory of backups the mode that a new directory has there, but no rights that the
+/// destination does not give.
+fn open_as_anchor(side: &ReceiveSide, root: &dyn Directory) -> io::Result<()> {
+    let mode = root.status()?.mode;
+    if !is_filling(mode) {
+        return Ok(());
+    }
+    let destination = &side.destination;
+    let anchor = destination.anchor.status()?.mode;
+    let mode = destination.keeper.opened_mode(root, anchor, mode);
+    // What it cannot have, only its owner misses.
+    let _ = root.set_mode(mode);
+    Ok(())
 }
 
 fn with_remedy(error: io::Error) -> io::Error {

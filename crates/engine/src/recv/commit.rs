@@ -589,6 +589,9 @@ impl Transfer {
             side.destination.bound_kept_digests(done.sum());
         }
         self.finish_anchor(side)?;
+        // If entries failed, they say how the copy ended, and the anchor stays closed.
+        self.open_anchor(side)
+            .or_else(|error| if failed { Ok(()) } else { Err(error) })?;
         side.sync_mended()?;
         side.folders.anchor().sync()
     }
@@ -600,11 +603,22 @@ impl Transfer {
             return Ok(());
         }
         let state = self.tell_receiver(|receiver| receiver.anchor().cloned());
-        let Some(state) = state.flatten() else {
+        let Some(state) = state.flatten().filter(|state| !state.is_limit) else {
             return Ok(());
         };
         let anchor = side.folders.anchor().directory();
         let set = destination.while_owned(|| destination.finish_anchor(&**anchor, &state));
+        // One that a later session fenced changes nothing.
+        set.unwrap_or(Ok(()))
+    }
+
+    /// The destination, if this copy made it, gets the mode that a new directory has there.
+    fn open_anchor(&self, side: &ReceiveSide) -> io::Result<()> {
+        let destination = &side.destination;
+        let state = self.tell_receiver(|receiver| receiver.anchor().cloned());
+        let filling = state.flatten().map(|state| state.mode);
+        let anchor = side.folders.anchor().directory();
+        let set = destination.while_owned(|| destination.open_anchor(&**anchor, filling));
         // One that a later session fenced changes nothing.
         set.unwrap_or(Ok(()))
     }

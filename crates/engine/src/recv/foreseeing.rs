@@ -11,7 +11,7 @@ use longhaul_proto::receiver::Compared;
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use super::keeper::Doing;
+use super::keeper::{Before, Doing};
 use super::mending::look;
 use super::replacing::{Way, is_obstructed};
 use crate::failure::failure_of;
@@ -81,7 +81,8 @@ impl Transfer {
         let doing = (status.owner, Doing::Look, &notices);
         let looked = destination.dress_noting(directory.inode().as_deref(), entry, doing);
         let keeping = destination.keeper.keeping();
-        let mode = destination.mode_noting(entry, status.owner, (None, &notices));
+        let before = (Before::There(status.mode), &notices);
+        let mode = destination.mode_noting(entry, status.owner, before);
         let same_mode = keeping.leaves_modes || mode == status.mode;
         let same_time = keeping.omits_directory_times
             || destination.keeps_as(entry.modified, &status, Operation::DryRun);

@@ -3,17 +3,22 @@
 
 use std::io;
 
-use longhaul_proto::attributes::{Acl, AclTag, Attributes, ExtendedKind, extended_kind};
+use longhaul_proto::attributes::{Acl, AclTag, Attributes, Extended, ExtendedKind, extended_kind};
 use longhaul_proto::keeping::owners::{Owner, OwnerMap};
 use longhaul_proto::keeping::{Keeping, KeepingError, Kept};
-use longhaul_proto::manifest::{Entry, EntryKind, Ownership};
+use longhaul_proto::manifest::{Entry, EntryKind, Ownership, SET_ID_BITS};
 use longhaul_proto::notice::NoticeKind;
+use rustix::io::Errno;
 
 use crate::notices::Notices;
 use crate::owners::{OwnerKind, Owners};
+use crate::storage::Directory;
 use crate::storage::attributes::{
     ACCESS_LIST, DEFAULT_LIST, Inode, KernelAclEntry, read_list, write_list,
 };
+
+/// Attributes that say what an entry is at a destination that has that in attributes.
+const FAKED_PREFIX: &[u8] = b"user.rsync.";
 
 /// What the owner of an inode needs to write to it.
 const OWNER_WRITES: u32 = 0o200;
@@ -74,6 +79,20 @@ pub(super) struct Dressed {
     pub owner: Ownership,
     /// Something changed, or would.
     pub changed: bool,
+}
+
+/// What a mode depends on besides the source's, if modes are left alone.
+#[derive(Clone, Copy)]
+pub(super) enum Before {
+    /// Something has the name already, with these permission bits.
+    There(u32),
+    /// Nothing has the name yet.
+    New {
+        /// Bits of the source that the entry may have.
+        allowed: u32,
+        /// Bits that it has from its directory.
+        inherited: u32,
+    },
 }
 
 /// Whether an inode is changed, or only looked at.
@@ -167,17 +186,44 @@ impl Keeper {
 
     /// Permission bits as the copy changes them, before it is seen whose the entry is. What is
     /// there keeps its own where modes are left alone.
-    pub(super) fn mode_of(&self, entry: &Entry, existing: Option<u32>) -> u32 {
+    pub(super) fn mode_of(&self, entry: &Entry, before: Before) -> u32 {
         let is_directory = entry.kind == EntryKind::Directory;
         let mode = self.kept.modes.apply(entry.mode, is_directory);
-        match (self.kept.keeping.leaves_modes, existing) {
+        match (self.kept.keeping.leaves_modes, before) {
             (false, _) => mode,
-            (true, None) => mode & 0o777 & !self.umask,
-            (true, Some(existing)) => match self.kept.keeping.executability {
+            (true, Before::New { allowed, inherited }) => mode & 0o777 & allowed | inherited,
+            (true, Before::There(existing)) => match self.kept.keeping.executability {
                 true => executable_as(existing, mode),
                 false => existing,
             },
         }
+    }
+
+    /// Set-ID bits that the copy's changes of modes give an entry, whatever it has at the source.
+    pub(super) fn named_set_ids(&self, entry: &Entry) -> u32 {
+        let is_directory = entry.kind == EntryKind::Directory;
+        let without = entry.mode & !SET_ID_BITS;
+        self.kept.modes.apply(without, is_directory) & SET_ID_BITS
+    }
+
+    /// Permission bits that something new in a directory may have: those of its default list, or
+    /// else all but the umask's.
+    pub(super) fn allowed_in(&self, directory: &dyn Directory) -> u32 {
+        let inode = directory.inode();
+        let list = inode.and_then(|inode| inode.get(DEFAULT_LIST).ok().flatten());
+        let list = list.and_then(|list| read_list(&list));
+        match list.filter(|list| !list.is_empty()) {
+            Some(list) => bits_of(&list),
+            None => 0o777 & !self.umask,
+        }
+    }
+
+    /// The mode of a directory that was made for the copy, and is done: no source that fills it is
+    /// more closed to group and others.
+    pub(super) fn opened_mode(&self, directory: &dyn Directory, filling: u32, mode: u32) -> u32 {
+        let filling = self.kept.modes.apply(filling, true);
+        let allowed = self.allowed_in(directory) & filling & 0o777;
+        allowed | 0o700 | mode & 0o2000
     }
 
     /// Who is to own an entry; `None`: the owner that it has.
@@ -334,48 +380,91 @@ impl Keeper {
         }
     }
 
+    /// Sets the attributes of an entry, and removes others. Old and new ones together may need more
+    /// room than an inode has: those that found none are set again once the others are as they
+    /// should be. Those that find none then are reported, and the data stay.
     fn set_extended(&self, of: &Dressing<'_>, attributes: &Attributes) -> io::Result<bool> {
         let (path, kind) = (&of.entry.path, NoticeKind::AttributeNotKept);
-        let mut changed = false;
         let listed = of.notices.wish(kind, path, of.inode.names())?;
         let there = listed.unwrap_or_default();
         let wanted = attributes.extended.as_deref().unwrap_or_default();
-        for extended in wanted {
-            if !self.keeps(of, &extended.name) {
-                if self.is_root {
-                    of.notices.note(kind, path, || {
-                        let name = extended.name.escape_ascii();
-                        format!("{name} needs rights that are missing here")
-                    });
-                }
-                continue;
-            }
-            let known = there.iter().any(|name| *name == extended.name[..]);
-            if known && of.inode.get(&extended.name)?.as_deref() == Some(&extended.value[..]) {
-                continue;
-            }
-            if of.doing == Doing::Look {
-                return Ok(true);
-            }
-            let set = || of.inode.set(&extended.name, &extended.value);
-            let set = self.while_writable(of.inode, set);
-            changed |= of.notices.wish(kind, path, set)?.is_some();
-        }
+        let missing = self.missing_extended(of, wanted, &there)?;
         let is_wanted = |name: &[u8]| wanted.iter().any(|extended| extended.name[..] == *name);
         // A source that did not see them cannot tell that they are not there.
         let sees_all = attributes.superuser == Some(true);
         let is_seen = |name: &[u8]| sees_all || extended_kind(name) == Some(ExtendedKind::User);
-        for name in there
+        let surplus = there
             .iter()
-            .filter(|name| self.keeps(of, name) && is_seen(name) && !is_wanted(name))
-        {
-            if of.doing == Doing::Look {
-                return Ok(true);
+            .filter(|name| self.keeps(of, name) && is_seen(name) && !is_wanted(name));
+        let surplus: Vec<&Vec<u8>> = surplus.collect();
+        if of.doing == Doing::Look {
+            return Ok(!missing.is_empty() || !surplus.is_empty());
+        }
+        let mut changed = false;
+        let mut without_room = Vec::new();
+        for extended in missing {
+            match self.set_one(of, extended) {
+                Err(error) if lacks_room(&error) => without_room.push(extended),
+                set => changed |= of.notices.wish(kind, path, set)?.is_some(),
             }
+        }
+        for name in surplus {
             let removed = self.while_writable(of.inode, || of.inode.remove(name));
             changed |= of.notices.wish(kind, path, removed)?.is_some();
         }
+        // Their old values take room, too.
+        for extended in &without_room {
+            let removed = self.while_writable(of.inode, || of.inode.remove(&extended.name));
+            of.notices.wish(kind, path, removed)?;
+        }
+        for extended in without_room {
+            changed |= match self.set_one(of, extended) {
+                Err(error) if lacks_room(&error) => {
+                    let (name, bytes) = (extended.name.escape_ascii(), extended.value.len());
+                    let why = || format!("{name} ({bytes} bytes) does not fit: {error}");
+                    of.notices.note(kind, path, why);
+                    false
+                }
+                set => of.notices.wish(kind, path, set)?.is_some(),
+            };
+        }
         Ok(changed)
+    }
+
+    /// Attributes that an inode is to have, and has not, or with another value.
+    fn missing_extended<'a>(
+        &self,
+        of: &Dressing<'_>,
+        wanted: &'a [Extended],
+        there: &[Vec<u8>],
+    ) -> io::Result<Vec<&'a Extended>> {
+        let mut missing = Vec::new();
+        for extended in wanted {
+            // They say what a file of the source stands for at another destination.
+            if self.fakes() && extended.name.starts_with(FAKED_PREFIX) {
+                continue;
+            }
+            if !self.keeps(of, &extended.name) {
+                if self.is_root {
+                    of.notices
+                        .note(NoticeKind::AttributeNotKept, &of.entry.path, || {
+                            let name = extended.name.escape_ascii();
+                            format!("{name} needs rights that are missing here")
+                        });
+                }
+                continue;
+            }
+            let known = there.iter().any(|name| *name == extended.name[..]);
+            if !known || of.inode.get(&extended.name)?.as_deref() != Some(&extended.value[..]) {
+                missing.push(extended);
+            }
+        }
+        Ok(missing)
+    }
+
+    fn set_one(&self, of: &Dressing<'_>, extended: &Extended) -> io::Result<()> {
+        let set = || of.inode.set(&extended.name, &extended.value);
+        self.while_writable(of.inode, set)
     }
 
     /// Does something that its owner may do only with what has a mode to write it.
@@ -414,6 +503,13 @@ impl Keeper {
             Some(list) => of.inode.set(name, &list),
             None => of.inode.remove(name),
         };
+        if let Err(error) = &set
+            && lacks_room(error)
+        {
+            of.notices
+                .note(kind, path, || format!("the list does not fit: {error}"));
+            return Ok(false);
+        }
         Ok(of.notices.wish(kind, path, set)?.is_some())
     }
 
@@ -440,6 +536,23 @@ impl Keeper {
     }
 }
 
+/// Whether an attribute has no room in the inode, or in the block that it has for attributes.
+fn lacks_room(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::NOSPC | Errno::TOOBIG))
+}
+
+/// The permission bits that a default list gives to the owner, the group and others.
+fn bits_of(list: &[KernelAclEntry]) -> u32 {
+    let of = |tag| list.iter().find(|entry| entry.tag == tag);
+    let bits = |tag| of(tag).map_or(0, |entry| u32::from(entry.permissions & 7));
+    let group = match of(AclTag::Mask) {
+        Some(mask) => u32::from(mask.permissions & 7),
+        None => bits(AclTag::OwningGroup),
+    };
+    bits(AclTag::Owner) << 6 | group << 3 | bits(AclTag::Other)
+}
+
 /// Permission bits of a file that can be executed where another one can, by those who may read it.
 fn executable_as(existing: u32, source: u32) -> u32 {
     match (source & 0o111, existing & 0o111) {
@@ -458,7 +571,13 @@ pub fn umask() -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use longhaul_proto::manifest::{EntryId, TreePath};
+
     use super::*;
+    use crate::storage::{FileKind, Status};
 
     fn keeper(keeping: Keeping) -> Keeper {
         Keeper::new(keeping, May::ANYTHING).unwrap()
@@ -504,6 +623,162 @@ mod tests {
         };
         let unknown = keeper(unknown).unknown_owner();
         assert_eq!(unknown.unwrap(), "user nobody-has-this");
+    }
+
+    /// An inode with a limited number of bytes for attributes.
+    struct Small {
+        room: usize,
+        has: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    }
+
+    impl Inode for Small {
+        fn status(&self) -> io::Result<Status> {
+            Ok(Status::on_no_disk(FileKind::File, 0o644, 0))
+        }
+
+        fn set_owner(&self, _: Option<u32>, _: Option<u32>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_mode(&self, _: u32) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+            Ok(self.has.borrow().keys().cloned().collect())
+        }
+
+        fn get(&self, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+            Ok(self.has.borrow().get(name).cloned())
+        }
+
+        fn set(&self, name: &[u8], value: &[u8]) -> io::Result<()> {
+            let mut has = self.has.borrow_mut();
+            let others = has.iter().filter(|(other, _)| *other != name);
+            let others: usize = others.map(|(_, value)| value.len()).sum();
+            if others + value.len() > self.room {
+                return Err(Errno::NOSPC.into());
+            }
+            has.insert(name.to_vec(), value.to_vec());
+            Ok(())
+        }
+
+        fn remove(&self, name: &[u8]) -> io::Result<()> {
+            self.has.borrow_mut().remove(name);
+            Ok(())
+        }
+    }
+
+    /// Gives an inode that has some attributes others, twice: what it has then, whether the second
+    /// time changed anything, and how many were reported.
+    fn given(
+        keeper: &Keeper,
+        there: &[(&str, usize)],
+        wanted: &[(&str, usize)],
+    ) -> (Vec<(String, usize)>, bool, u64) {
+        let has = there
+            .iter()
+            .map(|(name, bytes)| (name.as_bytes().to_vec(), vec![1; *bytes]));
+        let inode = Small {
+            room: 4000,
+            has: RefCell::new(has.collect()),
+        };
+        let extended = wanted.iter().map(|(name, bytes)| Extended {
+            name: name.as_bytes().to_vec().into(),
+            value: vec![2; *bytes].into(),
+        });
+        let entry = Entry {
+            id: EntryId(0),
+            parent: None,
+            path: TreePath::new(b"x").unwrap(),
+            kind: EntryKind::Directory,
+            mode: 0o755,
+            modified: Default::default(),
+            owner: Some(Box::new(Attributes {
+                extended: Some(extended.collect()),
+                ..Attributes::default()
+            })),
+        };
+        let notices = Notices::default();
+        let dressing = Dressing {
+            inode: &inode,
+            entry: &entry,
+            notices: &notices,
+            doing: Doing::Set,
+            capabilities: true,
+        };
+        keeper.dress(&dressing, Ownership::default()).unwrap();
+        let told = notices.list().iter().map(|notice| notice.count).sum();
+        let again = keeper.dress(&dressing, Ownership::default()).unwrap();
+        let has = inode.has.borrow();
+        let has = has
+            .iter()
+            .map(|(name, value)| (String::from_utf8_lossy(name).into(), value.len()));
+        (has.collect(), again.changed, told)
+    }
+
+    #[test]
+    fn attributes_that_have_room_once_others_are_gone_are_kept() {
+        let keeper = keeper(Keeping {
+            extended: true,
+            ..Keeping::default()
+        });
+        let kept = |there: &[_], wanted: &[(&str, usize)]| {
+            let (has, changed, told) = given(&keeper, there, wanted);
+            let wanted: Vec<_> = wanted
+                .iter()
+                .map(|(name, bytes)| ((*name).to_owned(), *bytes))
+                .collect();
+            assert_eq!((has, changed, told), (wanted, false, 0));
+        };
+        kept(&[("user.o", 2000), ("user.p", 1500)], &[("user.n", 2000)]);
+        kept(
+            &[("user.a", 100), ("user.b", 3800)],
+            &[("user.a", 3800), ("user.b", 100)],
+        );
+    }
+
+    #[test]
+    fn attributes_without_room_are_reported_and_the_others_are_kept() {
+        let keeper = keeper(Keeping {
+            extended: true,
+            ..Keeping::default()
+        });
+        let (has, changed, told) = given(&keeper, &[], &[("user.big", 5000), ("user.small", 9)]);
+        assert_eq!((has, changed), (vec![("user.small".to_owned(), 9)], false));
+        assert_eq!(told, 1);
+    }
+
+    #[test]
+    fn what_a_file_stands_for_is_not_copied_where_attributes_say_that() {
+        let keeper = keeper(Keeping {
+            extended: true,
+            as_attribute: true,
+            ..Keeping::default()
+        });
+        let wanted = [("user.a", 1), ("user.rsync.%stat", 20)];
+        let (has, changed, told) = given(&keeper, &[], &wanted);
+        assert_eq!(
+            (has, changed, told),
+            (vec![("user.a".to_owned(), 1)], false, 0)
+        );
+    }
+
+    #[test]
+    fn a_default_list_gives_permission_bits() {
+        let entry = |tag, permissions| KernelAclEntry {
+            tag,
+            id: 0,
+            permissions,
+        };
+        let mut list = vec![
+            entry(AclTag::Owner, 7),
+            entry(AclTag::OwningGroup, 5),
+            entry(AclTag::Other, 0),
+        ];
+        assert_eq!(bits_of(&list), 0o750);
+        list.push(entry(AclTag::Mask, 6));
+        assert_eq!(bits_of(&list), 0o760);
     }
 
     #[test]

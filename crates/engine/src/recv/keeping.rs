@@ -13,11 +13,12 @@ use longhaul_proto::notice::NoticeKind;
 use longhaul_units::rfc3339;
 
 use super::commit::is_gone;
-use super::keeper::{Doing, Dressed, Dressing};
+use super::keeper::{Before, Doing, Dressed, Dressing};
 use super::landing::Destination;
 use super::times::is_rounded;
 use crate::notices::Notices;
 use crate::storage::attributes::Inode;
+use crate::storage::beneath::is_filling;
 use crate::storage::{Directory, FileKind, Special, Status, StoredFile};
 
 /// When a file keeps a set-user-ID or set-group-ID bit.
@@ -64,8 +65,8 @@ impl Destination {
     }
 
     /// The mode that an entry of this owner gets here, where something may have one already.
-    pub(super) fn mode_for(&self, entry: &Entry, here: Ownership, existing: Option<u32>) -> u32 {
-        self.mode_noting(entry, here, (existing, &self.notices))
+    pub(super) fn mode_for(&self, entry: &Entry, here: Ownership, before: Before) -> u32 {
+        self.mode_noting(entry, here, (before, &self.notices))
     }
 
     /// The same, with what is dropped noted there.
@@ -73,16 +74,19 @@ impl Destination {
         &self,
         entry: &Entry,
         here: Ownership,
-        (existing, notices): (Option<u32>, &Notices),
+        (before, notices): (Before, &Notices),
     ) -> u32 {
-        let mode = self.keeper.mode_of(entry, existing);
+        let mode = self.keeper.mode_of(entry, before);
         let bits = mode & SET_ID_BITS;
         if entry.kind == EntryKind::Directory || bits == 0 || self.set_ids == SetIds::Keep {
             return mode;
         }
         let trusted = self.set_ids == SetIds::SameOwner;
         let there = self.wanted_owner(entry).filter(|_| trusted);
-        let mut kept = 0;
+        let mut kept = match trusted {
+            true => self.keeper.named_set_ids(entry),
+            false => 0,
+        };
         if there.is_some_and(|there| there.user == here.user) {
             kept |= 0o4000;
         }
@@ -107,13 +111,26 @@ impl Destination {
         })
     }
 
-    /// The mode of what has a name already, where that counts.
-    fn existing(&self, directory: &dyn Directory, entry: &Entry) -> Option<u32> {
+    /// What a file of a directory gets its mode by, where modes are left alone.
+    fn before(&self, directory: &dyn Directory, entry: &Entry) -> Before {
         if !self.keeper.keeping().leaves_modes {
-            return None;
+            return Before::There(0);
         }
-        let status = directory.status_of(self.path_of(&entry.path).name()).ok()?;
-        (status.kind == FileKind::File).then_some(status.mode)
+        match directory.status_of(self.path_of(&entry.path).name()) {
+            Ok(status) if status.kind == FileKind::File => Before::There(status.mode),
+            _ => self.before_new(directory, 0),
+        }
+    }
+
+    /// The same of what is new in a directory, and has these bits from it.
+    fn before_new(&self, directory: &dyn Directory, inherited: u32) -> Before {
+        match self.keeper.keeping().leaves_modes {
+            true => Before::New {
+                allowed: self.keeper.allowed_in(directory),
+                inherited,
+            },
+            false => Before::There(0),
+        }
     }
 
     /// Gives an inode its owner, lists and attributes, or sees whether it has them.
@@ -177,7 +194,7 @@ impl Destination {
         file: &dyn StoredFile,
         entry: &Entry,
     ) -> io::Result<()> {
-        let existing = self.existing(directory, entry);
+        let before = self.before(directory, entry);
         let plain = entry.mode & SET_ID_BITS == 0 && !self.keeper.dresses();
         let owner = match plain && self.keeper.keeping().modes.is_empty() {
             true => Ownership::default(),
@@ -187,7 +204,7 @@ impl Destination {
                     .owner
             }
         };
-        let mode = self.mode_for(entry, owner, existing);
+        let mode = self.mode_for(entry, owner, before);
         let path = &entry.path;
         let set = file.set_mode(mode);
         let mode_set = self.notices.wish(NoticeKind::ModeRefused, path, set)?;
@@ -222,12 +239,14 @@ impl Destination {
         let status = directory.status()?;
         let path = &entry.path;
         let keeping = self.keeper.keeping();
+        // It has the default list of the directory that it is in until it gets its own.
+        let before = self.before_new(directory, status.mode & 0o2000);
         let dressed = self.dress(
             directory.inode().as_deref(),
             entry,
             (status.owner, Doing::Set),
         )?;
-        let mode = self.mode_for(entry, dressed.owner, None);
+        let mode = self.mode_for(entry, dressed.owner, before);
         // A change of the owner or of a list may have changed it.
         let sets_mode = made || !keeping.leaves_modes;
         let changes_mode = sets_mode && (dressed.changed || status.mode != mode);
@@ -277,6 +296,26 @@ impl Destination {
         self.finish_folder(directory, &entry, false)
     }
 
+    /// Opens the destination to others once everything in it is done, if the copy made it.
+    /// `filling` are the permission bits that all sources have that fill it; `None` if none does.
+    pub(super) fn open_anchor(
+        &self,
+        directory: &dyn Directory,
+        filling: Option<u32>,
+    ) -> io::Result<()> {
+        let status = directory.status()?;
+        if !self.is_made() || !is_filling(status.mode) {
+            return Ok(());
+        }
+        let filling = filling.unwrap_or(0o777);
+        let mode = self.keeper.opened_mode(directory, filling, status.mode);
+        let set = directory.set_mode(mode);
+        let shown = &"destination";
+        self.notices
+            .wish(NoticeKind::ModeRefused, shown, set)
+            .map(drop)
+    }
+
     /// Makes a device, socket or FIFO under its temporary name.
     pub(super) fn make_special(
         &self,
@@ -289,7 +328,8 @@ impl Destination {
         let is_made = |status: &Status| status.special == Some(special);
         let here = made(directory, temporary, (inode.as_deref(), is_made))?.owner;
         let dressed = self.dress(inode.as_deref(), entry, (here, Doing::Set))?;
-        let mode = self.mode_for(entry, dressed.owner, None);
+        let before = self.before_new(directory, 0);
+        let mode = self.mode_for(entry, dressed.owner, before);
         let set = inode.map_or(Ok(()), |inode| inode.set_mode(mode));
         self.notices
             .wish(NoticeKind::ModeRefused, &entry.path, set)?;

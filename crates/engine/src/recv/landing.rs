@@ -52,6 +52,8 @@ pub struct Destination {
     pub rename: Option<TreePath>,
     /// Nothing is kept, but what a stream takes.
     pub is_sink: bool,
+    /// The anchor was made for this copy.
+    is_new: bool,
     /// How messages name it.
     shown: String,
     /// Takes the data instead of files.
@@ -271,6 +273,7 @@ impl Destination {
             anchor,
             rename: None,
             is_sink: true,
+            is_new: false,
             shown: "null:".to_owned(),
             stream: None,
             principal,
@@ -326,6 +329,7 @@ impl Destination {
             Landing::As => Err(io::ErrorKind::NotFound.into()),
             Landing::Within | Landing::WithinOrAs => root.open_root(&as_path(path)),
         };
+        let is_new = opened.is_err() && within && missing == Missing::Make;
         let (anchor, rename) = match opened {
             Ok(anchor) => (anchor, None),
             Err(error) if error.kind() == io::ErrorKind::NotFound && within => {
@@ -361,6 +365,7 @@ impl Destination {
         Ok(Destination {
             rename,
             is_sink: false,
+            is_new,
             shown,
             ..Destination::sink(anchor, arrival)
         })
@@ -373,6 +378,11 @@ impl Destination {
             backups: Some(backups),
             ..self
         }
+    }
+
+    /// Whether this session, or one before it of the same transfer, may have made the anchor.
+    pub(super) fn is_made(&self) -> bool {
+        self.is_new || !self.former_sessions().is_empty()
     }
 
     /// A directory of which attributes say what is in it, if the destination's do.

@@ -14,7 +14,7 @@ use longhaul_proto::receiver::Compared;
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use super::keeper::Doing;
+use super::keeper::{Before, Doing};
 use super::keeping::note_mode;
 use crate::notices::{Notices, or_without};
 use crate::queue::lock;
@@ -119,8 +119,8 @@ impl Transfer {
         let mended = destination.while_owned(|| -> io::Result<bool> {
             let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
             let mut changed = dressed.changed;
-            let existing = Some(status.mode);
-            let mode = destination.mode_for(entry, dressed.owner, existing);
+            let before = Before::There(status.mode);
+            let mode = destination.mode_for(entry, dressed.owner, before);
             if status.kind == FileKind::Special
                 && (changed || status.mode != mode)
                 && let Some(inode) = &inode
@@ -200,8 +200,8 @@ pub(super) fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &
         entry,
         (status.owner, Doing::Look, &notices),
     );
-    let existing = (Some(status.mode), &notices);
-    let mode = destination.mode_noting(entry, status.owner, existing);
+    let before = (Before::There(status.mode), &notices);
+    let mode = destination.mode_noting(entry, status.owner, before);
     Looked {
         notices,
         dresses: dressed.map(|dressed| dressed.changed),
@@ -217,7 +217,8 @@ fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Statu
     // One that a later session fenced changes nothing.
     let set = destination.while_owned(|| -> io::Result<Option<u32>> {
         let dressed = destination.dress(file.inode().as_deref(), entry, (owner, Doing::Set))?;
-        let mode = destination.mode_for(entry, dressed.owner, Some(status.mode));
+        let before = Before::There(status.mode);
+        let mode = destination.mode_for(entry, dressed.owner, before);
         if !dressed.changed && mode == status.mode {
             return Ok(None);
         }

@@ -258,18 +258,25 @@ impl Walk<'_, '_> {
 
     /// What the destination gets of a source that fills it.
     fn tell_anchor(&mut self, directory: &dyn Directory) -> Result<(), Over> {
+        let status = directory.status();
         // With a list only if that names the source itself.
         if !self.gathering.keeping().anchor || !self.source.takes_itself() {
-            return Ok(());
+            // What a source that cannot be looked at allows is unknown.
+            let mode = status.map_or(0, |status| status.mode);
+            let told = self
+                .transfer
+                .tell_sender(|sender| sender.handle_filling(mode));
+            return told.ok_or(Over);
         }
         // One that cannot be looked at is reported by its listing.
-        let Ok(status) = directory.status() else {
+        let Ok(status) = status else {
             return Ok(());
         };
         let anchor = AnchorState {
             mode: status.mode,
             modified: status.modified,
             owner: self.gathering.of(status.owner, directory.inode()),
+            is_limit: false,
         };
         let told = self
             .transfer

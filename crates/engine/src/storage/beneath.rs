@@ -58,8 +58,19 @@ impl Resolution {
 /// NUL); a [`TreePath`] may have more.
 const CALL_PATH_MAXIMUM: usize = 4095;
 
-/// Mode of directories that are made for a destination or for backups, before the umask.
+/// Mode of directories that are made above a destination or a directory of backups, before the
+/// umask.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
+
+/// Mode of a directory that is made to be filled: what a source hides from others is not seen by
+/// them meanwhile. The sticky bit, which means nothing without rights for others, tells a later
+/// session that it was made so, and is not done.
+pub const FILLING_MODE: u32 = 0o1700;
+
+/// Whether a mode is [`FILLING_MODE`], except for what it has from the directory above.
+pub fn is_filling(mode: u32) -> bool {
+    mode & 0o1777 == FILLING_MODE
+}
 
 /// Opens a directory at a path of any number of names beneath `root`,
 /// following no link on the way.
@@ -80,7 +91,7 @@ pub fn open_beneath(root: &dyn Directory, path: &TreePath) -> io::Result<Arc<dyn
 }
 
 /// Makes a directory beneath `root`, and those above it, each from the one above; follows no link
-/// on the way. Opens it, also where it is there.
+/// on the way. Opens it, also where it is there. A new one has [`FILLING_MODE`].
 ///
 /// # Errors
 ///
@@ -88,10 +99,15 @@ pub fn open_beneath(root: &dyn Directory, path: &TreePath) -> io::Result<Arc<dyn
 /// name.
 pub fn make_beneath(root: &Arc<dyn Directory>, path: &TreePath) -> io::Result<Arc<dyn Directory>> {
     let mut directory = Arc::clone(root);
-    for name in path.names() {
+    let mut names = path.names().peekable();
+    while let Some(name) = names.next() {
         directory = match directory.open_directory(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                match directory.make_directory(name, NEW_DIRECTORY_MODE) {
+                let mode = match names.peek() {
+                    Some(_) => NEW_DIRECTORY_MODE,
+                    None => FILLING_MODE,
+                };
+                match directory.make_directory(name, mode) {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                         return Err(error);
                     }

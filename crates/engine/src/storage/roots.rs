@@ -3,13 +3,14 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_proto::manifest::TreePath;
 
 use super::Directory;
-use super::beneath::{make_beneath, open_beneath};
+use super::beneath::{FILLING_MODE, make_beneath, open_beneath};
 use super::following::{FollowingDirectory, Reach};
 use super::posix::PosixDirectory;
 use crate::notices::or_without;
@@ -30,7 +31,8 @@ pub trait OpenRoot: Send + Sync {
     /// As `open`, or a [`LinkError`](super::following::LinkError).
     fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
 
-    /// Makes a directory and those above it, and opens it.
+    /// Makes a directory and those above it, and opens it. A new one has
+    /// [`FILLING_MODE`](super::beneath::FILLING_MODE), until everything in it is done.
     ///
     /// # Errors
     ///
@@ -61,7 +63,15 @@ impl OpenRoot for Anywhere {
         let above = path.ancestors().skip(1);
         let missing: Vec<&Path> = above.take_while(|above| !above.exists()).collect();
         let kept = missing.last().map_or(path.parent(), |first| first.parent());
-        std::fs::create_dir_all(path)?;
+        if let Some(above) = missing.first() {
+            std::fs::create_dir_all(above)?;
+        }
+        let made = std::fs::DirBuilder::new().mode(FILLING_MODE).create(path);
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            // Another process may have made it; what is no directory cannot be opened as one.
+            _ => {}
+        }
         for changed in missing.into_iter().chain(kept) {
             let changed = if changed.as_os_str().is_empty() {
                 Path::new(".")

@@ -69,6 +69,7 @@ fn what_nobody_asked_for_is_not_made() {
         mode: 0o777,
         modified: Timestamp::default(),
         owner: Some(Box::new(owned)),
+        is_limit: false,
     };
     peer.say(&Message::WalkEnd {
         entries: 4,
