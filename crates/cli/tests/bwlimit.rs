@@ -66,6 +66,9 @@ fn what_is_no_rate_is_explained() {
         .expect(1)
         .says(&["is not a rate", "100Mbit/s"]);
     run(longhaul().args(["cp", "--bwlimit", "100m", "zero:1kB", "null:"]))
+        .expect(0)
+        .says(&["--bwlimit 105 MB/s"]);
+    run(longhaul().args(["cp", "--bwlimit", "100mb", "zero:1kB", "null:"]))
         .expect(1)
         .says(&[
             "bits or bytes",
