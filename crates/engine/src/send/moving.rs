@@ -211,10 +211,10 @@ impl Sending<'_> {
         let (directory, _) = self.open_removal(entry)?;
         let now = directory.status()?.modified;
         directory.remove_file(&temporary(own.probe.session, own.probe.number))?;
-        if now == own.after {
-            // Nothing else changed it, and perhaps nothing is removed from it.
-            let _ = directory.set_modified(own.before);
-        }
+        // The directory keeps the time that others gave it meanwhile: perhaps no source is removed
+        // from it, and the other end may have finished it as the directory of the copy.
+        let modified = if now == own.after { own.before } else { now };
+        let _ = directory.set_modified(modified);
         Ok(())
     }
 
