@@ -236,7 +236,9 @@ fn count_threads(wanted: usize) -> usize {
     let before = own_threads();
     let counted = std::thread::scope(|scope| {
         let mut waiting = Vec::new();
-        while waiting.len() < wanted {
+        // A thread that starts maps more than its stack. If that fails, the process aborts.
+        let has_room = || address_space_left().is_none_or(|left| left >= 2 * STACK_BYTES);
+        while waiting.len() < wanted && has_room() {
             let (go, wait) = channel::<()>();
             let thread = std::thread::Builder::new().name("count".into());
             // It ends when `go` is dropped.
