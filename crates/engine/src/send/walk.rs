@@ -1,5 +1,5 @@
 //! The walk: lists the sources depth first, each directory in byte order, and tells the state
-//! machine. What the state machine does not take yet waits in the [`Backlog`].
+//! machine. What the state machine does not take yet waits in the `Backlog`.
 
 use std::io;
 use std::sync::Arc;

@@ -32,7 +32,7 @@ pub trait OpenRoot: Send + Sync {
     fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
 
     /// Makes a directory and those above it, and opens it. A new one has
-    /// [`FILLING_MODE`](super::beneath::FILLING_MODE), until everything in it is done.
+    /// [`FILLING_MODE`], until everything in it is done.
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@
 //! file system, and waits for them. So it is used only if little is dirty, on file systems where
 //! it was measured to be faster, and for enough files to pay off.
 //!
-//! The kernel writes many small files at a lower price if it may choose when. So files below
-//! [`LEAST_STARTED_BYTES`] stay dirty until the sync, which writes them all.
+//! The kernel writes many small files at a lower price if it may choose when. So files of less than
+//! 16 KiB stay dirty until the sync, which writes them all.
 //!
 //! Errors of data are still found file by file: after the sync each open file reports its own.
 //! `syncfs` reports those of the whole file system only since Linux 5.8.

@@ -14,7 +14,7 @@ pub const MAXIMUM_SELECTION_BYTES: usize = 32 << 10;
 /// What one rule or file takes beside its own bytes.
 const OVERHEAD: usize = 5;
 
-/// Most bytes of a list of files for another host, each file with [`LISTED_OVERHEAD`] more.
+/// Most bytes of a list of files for another host, each file with 64 more.
 pub const MAXIMUM_LIST_BYTES: usize = 32 << 20;
 
 /// About the memory that a listed file takes at the sending end, beside its name.
