@@ -74,7 +74,8 @@ fn what_is_no_rate_is_explained() {
             "bits or bytes",
             "100Mbit/s",
             "100MiB/s",
-            "KiB/s, as in rsync",
+            "a number alone is in KiB/s",
+            "k, M and G alone are KiB/s, MiB/s and GiB/s, as in rsync",
         ]);
 }
 
