@@ -20,9 +20,10 @@ pub fn shuffle(bytes: &[u8]) {
     // Inputs are shorter than a chunk: repeated, they reach over its end.
     let is_long = choices.flag();
     let rest = choices.rest();
-    let times = match is_long {
-        false => 1,
-        true => 3 * CHUNK_BYTES / 2 / rest.len().max(1) + 1,
+    let times = if !is_long {
+        1
+    } else {
+        3 * CHUNK_BYTES / 2 / rest.len().max(1) + 1
     };
     let block = rest.repeat(times);
     let mut room = Room::default();

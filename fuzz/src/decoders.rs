@@ -202,9 +202,10 @@ pub fn control(bytes: &[u8]) {
                 let _ = channel.handle_acknowledged(choices.number());
             }
             _ => {
-                let number = match choices.flag() {
-                    true => channel.received() + 1,
-                    false => choices.number(),
+                let number = if choices.flag() {
+                    channel.received() + 1
+                } else {
+                    choices.number()
                 };
                 let length = choices.below(32);
                 let numbered = Numbered {
@@ -231,9 +232,10 @@ pub fn digest(bytes: &[u8]) {
     let mut tree = DigestTree::new(tree_size);
     while !choices.is_empty() {
         let (offset, length) = (choices.number(), choices.number());
-        let integrity = match choices.flag() {
-            true => Integrity::Digest,
-            false => Integrity::Checksum,
+        let integrity = if choices.flag() {
+            Integrity::Digest
+        } else {
+            Integrity::Checksum
         };
         let valid = is_block(offset, length, size);
         if let Some(mut hasher) = BlockHasher::new(integrity, offset, length, size) {

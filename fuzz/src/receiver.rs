@@ -53,9 +53,10 @@ pub fn receiver(bytes: &[u8]) {
 }
 
 fn integrity(choices: &mut Choices<'_>) -> Integrity {
-    match choices.flag() {
-        true => Integrity::Digest,
-        false => Integrity::Checksum,
+    if choices.flag() {
+        Integrity::Digest
+    } else {
+        Integrity::Checksum
     }
 }
 
@@ -246,21 +247,20 @@ impl Play<'_> {
     }
 
     fn header(&mut self) -> Option<BlockHeader> {
-        let content = match self.choices.flag() {
-            true => Content::Piece(self.piece()?),
-            false => {
-                let count = 1 + self.choices.below(MAXIMUM_PACK_ENTRIES.min(6));
-                let entries: Option<Vec<PackedEntry>> = (0..count)
-                    .map(|_| {
-                        Some(PackedEntry {
-                            entry: self.entry()?,
-                            generation: self.generation(),
-                            checksum: Some(self.checksum()),
-                        })
+        let content = if self.choices.flag() {
+            Content::Piece(self.piece()?)
+        } else {
+            let count = 1 + self.choices.below(MAXIMUM_PACK_ENTRIES.min(6));
+            let entries: Option<Vec<PackedEntry>> = (0..count)
+                .map(|_| {
+                    Some(PackedEntry {
+                        entry: self.entry()?,
+                        generation: self.generation(),
+                        checksum: Some(self.checksum()),
                     })
-                    .collect();
-                Content::Pack(entries?)
-            }
+                })
+                .collect();
+            Content::Pack(entries?)
         };
         let data = match &content {
             Content::Piece(piece) => piece.data_bytes(),
@@ -292,9 +292,10 @@ impl Play<'_> {
             0 => 0,
             blocks => self.choices.number() % blocks * limit,
         };
-        let length = match size > offset {
-            true => longest_block(offset, size, size, limit),
-            false => self.choices.number(),
+        let length = if size > offset {
+            longest_block(offset, size, size, limit)
+        } else {
+            self.choices.number()
         };
         Some(Piece {
             generation: self.generation(),
@@ -382,9 +383,10 @@ impl Play<'_> {
                 self.receiver.handle_compared(found);
             }
             StorageJob::CompareContents(entry, digest) => {
-                let compared = match self.choices.flag() {
-                    true => Compared::Same(Some(digest)),
-                    false => Compared::Send,
+                let compared = if self.choices.flag() {
+                    Compared::Same(Some(digest))
+                } else {
+                    Compared::Send
                 };
                 self.receiver.handle_contents_compared(entry, compared);
             }

@@ -33,9 +33,10 @@ pub fn sender(bytes: &[u8]) {
         window_bytes: 4 << 20,
         unacknowledged_entries: 1 + choices.below(16),
         unacknowledged_blocks: 1 + choices.below(32),
-        integrity: match choices.flag() {
-            true => Integrity::Digest,
-            false => Integrity::Checksum,
+        integrity: if choices.flag() {
+            Integrity::Digest
+        } else {
+            Integrity::Checksum
         },
         large_files: 4,
         asks: choices.flag(),
@@ -225,12 +226,11 @@ impl Play<'_> {
     }
 
     fn content(&mut self) -> ContentName {
-        match self.choices.flag() {
-            true => ContentName::Piece(self.piece()),
-            false => {
-                let count = self.choices.below(6);
-                ContentName::Pack((0..count).map(|_| self.id()).collect())
-            }
+        if self.choices.flag() {
+            ContentName::Piece(self.piece())
+        } else {
+            let count = self.choices.below(6);
+            ContentName::Pack((0..count).map(|_| self.id()).collect())
         }
     }
 
@@ -248,9 +248,10 @@ impl Play<'_> {
                 Message::Durable { epoch: 1, pieces }
             }
             4 => {
-                let outcome = match self.choices.flag() {
-                    true => Outcome::Committed { digest: None },
-                    false => Outcome::Failed(failure()),
+                let outcome = if self.choices.flag() {
+                    Outcome::Committed { digest: None }
+                } else {
+                    Outcome::Failed(failure())
                 };
                 Message::Done {
                     epoch: 1,

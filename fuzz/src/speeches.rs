@@ -27,9 +27,10 @@ fn both<T: JobMessage + Debug + PartialEq>(bytes: &[u8]) {
         again(&heard);
     }
     if let Ok(decoded) = minicbor::decode::<T>(bytes) {
-        match decoded.is_valid() {
-            true => again(&decoded),
-            false => assert!(frame_of(&decoded).is_err()),
+        if decoded.is_valid() {
+            again(&decoded);
+        } else {
+            assert!(frame_of(&decoded).is_err());
         }
     }
 }

@@ -732,9 +732,10 @@ fn parse_command(text: &str) -> Result<(String, String), String> {
 }
 
 fn parse_principal(text: &str) -> Result<String, String> {
-    match longhaul_engine::net::principals::is_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err(Fault::Name.to_string()),
+    if longhaul_engine::net::principals::is_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(Fault::Name.to_string())
     }
 }
 

@@ -71,9 +71,10 @@ fn given(memory: *mut u8, size: usize, before: usize) -> *mut u8 {
 fn end_without_memory(size: usize) -> ! {
     let mut digits = [0; 20];
     let address_space = getrlimit(Resource::As).current.is_some();
-    let limit = match address_space {
-        true => "the limit of this process's memory (`ulimit -v`, RLIMIT_AS)",
-        false => "the system, or a limit of this process or its control group,",
+    let limit = if address_space {
+        "the limit of this process's memory (`ulimit -v`, RLIMIT_AS)"
+    } else {
+        "the system, or a limit of this process or its control group,"
     };
     let words = [
         "longhaul: out of memory: ",

@@ -53,9 +53,10 @@ pub fn start(format: LogFormat, level: LogLevel) {
 /// The same for the far side of SSH and for jobs: their lines have no time of their own.
 pub fn start_far_side() {
     let is_json = std::env::var_os(longhaul_transfer::daemon::JSON_LOG).is_some_and(|is| is == "1");
-    let format = match is_json {
-        true => LogFormat::Json,
-        false => LogFormat::Text,
+    let format = if is_json {
+        LogFormat::Json
+    } else {
+        LogFormat::Text
     };
     install(format, LogLevel::Info, false);
 }

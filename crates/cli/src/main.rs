@@ -23,9 +23,10 @@ fn main() -> ExitCode {
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let exit = match error.use_stderr() {
-                true => messages::Exit::Usage,
-                false => messages::Exit::Done,
+            let exit = if error.use_stderr() {
+                messages::Exit::Usage
+            } else {
+                messages::Exit::Done
             };
             let text = error.render().to_string();
             match messages::harmless(&text) {

@@ -50,9 +50,10 @@ pub fn print_json(json: &impl std::fmt::Display) {
 
 /// Writes names to standard output: to programs as they are.
 pub fn write_names(names: &[u8]) {
-    match std::io::stdout().is_terminal() {
-        true => write_output(&String::from_utf8_lossy(names)),
-        false => write_bytes(names),
+    if std::io::stdout().is_terminal() {
+        write_output(&String::from_utf8_lossy(names));
+    } else {
+        write_bytes(names);
     }
 }
 
@@ -129,9 +130,10 @@ pub fn leave(exit: Exit) -> ! {
 pub fn say(text: &str) {
     clear_line();
     // Where there is a log, everything is one of its events.
-    match tracing::dispatcher::has_been_set() {
-        true => tracing::info!("{text}"),
-        false => write_error_line(&format!("longhaul: {text}")),
+    if tracing::dispatcher::has_been_set() {
+        tracing::info!("{text}");
+    } else {
+        write_error_line(&format!("longhaul: {text}"));
     }
 }
 

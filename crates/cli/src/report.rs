@@ -211,9 +211,10 @@ impl Observer for Report {
             // Whoever began the job need not wait for the next try.
             outlet.begun();
         }
-        match self.shown.json {
-            true => print_json(&json::again(again)),
-            false => say(&again.line()),
+        if self.shown.json {
+            print_json(&json::again(again));
+        } else {
+            say(&again.line());
         }
     }
 
@@ -275,8 +276,9 @@ fn with_heap(mut value: Value) -> Value {
 /// move a terminal's cursor.
 fn name(what: &[u8], path: &TreePath, end: &[u8]) {
     clear_line();
-    match std::io::stdout().is_terminal() {
-        true => write_names(&[what, path.to_string().as_bytes(), end, b"\n"].concat()),
-        false => write_names(&[what, path.as_bytes(), end, b"\n"].concat()),
+    if std::io::stdout().is_terminal() {
+        write_names(&[what, path.to_string().as_bytes(), end, b"\n"].concat());
+    } else {
+        write_names(&[what, path.as_bytes(), end, b"\n"].concat());
     }
 }

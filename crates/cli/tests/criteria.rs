@@ -25,14 +25,16 @@ fn state(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
         .map(|path| {
             let whole = root.join(&path);
             let status = whole.symlink_metadata().unwrap();
-            let text = match status.is_file() {
-                true => std::fs::read(&whole).unwrap(),
-                false => Vec::new(),
+            let text = if status.is_file() {
+                std::fs::read(&whole).unwrap()
+            } else {
+                Vec::new()
             };
             // A directory's time is set by each, whatever changed in it.
-            let time = match status.is_dir() {
-                true => (0, 0),
-                false => (status.mtime(), status.mtime_nsec()),
+            let time = if status.is_dir() {
+                (0, 0)
+            } else {
+                (status.mtime(), status.mtime_nsec())
             };
             (path, (text, time.0, time.1))
         })
@@ -163,13 +165,14 @@ fn what_is_held_back_is_counted_and_no_failure() {
                 let _ = std::fs::remove_dir_all(place.path().join("to/absent"));
                 let mut command = daemon.command("cp");
                 command.args(["-r", "--json"]).args(flags).args(dry);
-                match pulls {
-                    true => command
+                if pulls {
+                    command
                         .arg(daemon.url("from/"))
-                        .arg(place.path().join("to")),
-                    false => command
+                        .arg(place.path().join("to"))
+                } else {
+                    command
                         .arg(slashed(&place.path().join("from")))
-                        .arg(daemon.url("to")),
+                        .arg(daemon.url("to"))
                 };
                 let summary = summary(&mut command);
                 assert_eq!(summary["left_out"][field], count, "{flags:?} {summary}");

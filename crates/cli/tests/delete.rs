@@ -306,12 +306,11 @@ fn what_is_deleted_is_counted_and_named() {
             write(&to.join("gone/one"), b"12345");
             let mut command = daemon.command("cp");
             command.args(["-r", "--delete", "--json"]).args(flags);
-            match pulls {
-                true => command.arg(daemon.url("from/")).arg(&to),
-                false => {
-                    let url = daemon.url(to.file_name().unwrap());
-                    command.arg(slashed(&from)).arg(url)
-                }
+            if pulls {
+                command.arg(daemon.url("from/")).arg(&to)
+            } else {
+                let url = daemon.url(to.file_name().unwrap());
+                command.arg(slashed(&from)).arg(url)
             };
             let output = String::from_utf8(run(&mut command).expect(0).output).unwrap();
             let events: Vec<Value> = output

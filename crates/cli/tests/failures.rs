@@ -1058,9 +1058,10 @@ fn damaged(pushes: bool, security: &str, pieces: u64) -> (Pushing, Finished) {
     let proxy = pushing.proxy.handle();
     pushing.proxy.after(1 << 20, move || proxy.damage(pieces));
     let url = |path: &str| daemon::url(pushing.proxy.address, path);
-    let mut command = match pushes {
-        true => pushing.command(),
-        false => pushing.command_with(&[&url("source")], pushing.directory.path().as_os_str()),
+    let mut command = if pushes {
+        pushing.command()
+    } else {
+        pushing.command_with(&[&url("source")], pushing.directory.path().as_os_str())
     };
     command.args(["--data-security", security]);
     let finished = run(&mut command);
@@ -1094,13 +1095,12 @@ fn an_encrypted_connection_that_is_damaged_is_told_of_and_replaced() {
         assert_no_leftovers(pushing.directory.path());
         // Whoever receives notices.
         let text = "what came on it was damaged on its way";
-        match pushes {
-            true => {
-                let Pushing { daemon, .. } = pushing;
-                daemon.running().signal(Signal::TERM);
-                daemon.wait().expect(0).says(&[text]);
-            }
-            false => drop(finished.says(&[text])),
+        if pushes {
+            let Pushing { daemon, .. } = pushing;
+            daemon.running().signal(Signal::TERM);
+            daemon.wait().expect(0).says(&[text]);
+        } else {
+            drop(finished.says(&[text]));
         }
     }
 }

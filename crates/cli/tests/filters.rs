@@ -39,12 +39,11 @@ fn files(root: &Path) -> Vec<String> {
     fn walk(root: &Path, at: &Path, all: &mut Vec<String>) {
         for entry in std::fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => walk(root, &path, all),
-                false => {
-                    let inner = path.strip_prefix(root).unwrap();
-                    all.push(inner.to_str().unwrap().to_owned());
-                }
+            if path.is_dir() {
+                walk(root, &path, all);
+            } else {
+                let inner = path.strip_prefix(root).unwrap();
+                all.push(inner.to_str().unwrap().to_owned());
             }
         }
     }

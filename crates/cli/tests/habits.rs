@@ -110,10 +110,11 @@ fn state(root: &Path) -> State {
                 false if status.is_file() => fs::read(&whole).unwrap(),
                 false => Vec::new(),
             };
-            let time = match status.is_dir() {
-                // What was deleted or left out in it may have changed it.
-                true => (0, 0),
-                false => (status.mtime(), status.mtime_nsec()),
+            let time = if status.is_dir() {
+                // A deletion in the directory, or a file left out of it, may have changed its time.
+                (0, 0)
+            } else {
+                (status.mtime(), status.mtime_nsec())
             };
             (path, (status.mode(), time, text))
         })

@@ -123,9 +123,10 @@ impl Hostile {
             names
         };
         let found = names(&to);
-        let expected = match found.contains(&"src".to_owned()) {
-            true => vec!["kept", "src"],
-            false => vec!["kept"],
+        let expected = if found.contains(&"src".to_owned()) {
+            vec!["kept", "src"]
+        } else {
+            vec!["kept"]
         };
         assert_eq!(found, expected, "{shown}");
         assert_eq!(std::fs::read(to.join("kept")).unwrap(), b"mine", "{shown}");
@@ -307,9 +308,10 @@ fn a_daemon_that_lets_streams_join_and_says_nothing_is_left() {
     tree::write(&hostile.path("from/a"), b"a");
     for pulls in [true, false] {
         let mut command = hostile.command("cp", &["-r", "--timeout", "1"]);
-        match pulls {
-            true => command.arg(hostile.url("src")).arg(hostile.path("to")),
-            false => command.arg(hostile.path("from")).arg(hostile.url("to")),
+        if pulls {
+            command.arg(hostile.url("src")).arg(hostile.path("to"))
+        } else {
+            command.arg(hostile.path("from")).arg(hostile.url("to"))
         };
         run(&mut command).expect(3).says(&["said nothing on them"]);
     }

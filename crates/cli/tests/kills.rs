@@ -84,9 +84,10 @@ fn kills_per_copy(bytes: u64) -> u64 {
 
 /// Every way with and without `--checkpoint`.
 fn plans(bytes: u64) -> Vec<Plan> {
-    let (checkpoint, memory) = match bytes < LARGE_BYTES {
-        true => ("1MiB", 8 * MIB),
-        false => ("16MiB", 64 * MIB),
+    let (checkpoint, memory) = if bytes < LARGE_BYTES {
+        ("1MiB", 8 * MIB)
+    } else {
+        ("16MiB", 64 * MIB)
     };
     let plan = |way, often: bool| Plan {
         way,

@@ -153,9 +153,10 @@ fn what_fails_is_a_failure_of_its_file_and_runs_again() {
         assert!(failed.iter().all(|event| event["kind"] == "Other"));
         let report = fs::read_to_string(report).unwrap();
         assert_eq!(report.matches("\"kind\":\"Other\"").count(), 2, "{report}");
-        let ran = match again {
-            false => all_once(),
-            true => ["large", "plain"].map(|name| (name.to_owned(), 1)).into(),
+        let ran = if !again {
+            all_once()
+        } else {
+            ["large", "plain"].map(|name| (name.to_owned(), 1)).into()
         };
         assert_eq!(logged(&log), ran);
         fs::remove_file(&log).unwrap();

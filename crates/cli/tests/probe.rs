@@ -133,9 +133,10 @@ fn check_records(records: &Path) {
         }
         let names = ends.map(|end| end["name"].as_str().unwrap());
         let path = record["path"]["name"].as_str().unwrap();
-        match record["knobs"]["direction"] == "to" {
-            true => assert_eq!(names, ["here", "daemon"]),
-            false => assert_eq!(names, ["daemon", "here"]),
+        if record["knobs"]["direction"] == "to" {
+            assert_eq!(names, ["here", "daemon"]);
+        } else {
+            assert_eq!(names, ["daemon", "here"]);
         }
         assert_eq!(
             path.starts_with("back from"),

@@ -126,9 +126,10 @@ impl Route {
         let ends = [place.path().join("a"), place.path().join("b")];
         let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
         Route {
-            hosts: match pulls {
-                true => Hosts::Pull(daemon),
-                false => Hosts::Push(daemon),
+            hosts: if pulls {
+                Hosts::Pull(daemon)
+            } else {
+                Hosts::Push(daemon)
             },
             ends,
             _place: Some(place),
@@ -139,9 +140,10 @@ impl Route {
         let (place, sshd) = (tempfile::tempdir().unwrap(), Sshd::start());
         let (here, far) = (place.path().to_owned(), sshd.home());
         Route {
-            hosts: match pulls {
-                true => Hosts::SshPull(sshd),
-                false => Hosts::SshPush(sshd),
+            hosts: if pulls {
+                Hosts::SshPull(sshd)
+            } else {
+                Hosts::SshPush(sshd)
             },
             ends: if pulls { [far, here] } else { [here, far] },
             _place: Some(place),

@@ -123,9 +123,10 @@ struct Blocks {
 impl Blocks {
     fn measure(&self, directory: &Path, name: &str) -> Outcome<()> {
         let root = PosixDirectory::open_root(directory)?;
-        let file = match self.write {
-            true => root.create_file(name.as_bytes(), Creation::New, self.mode)?,
-            false => root.open_file(name.as_bytes(), self.mode)?,
+        let file = if self.write {
+            root.create_file(name.as_bytes(), Creation::New, self.mode)?
+        } else {
+            root.open_file(name.as_bytes(), self.mode)?
         };
         if self.write {
             file.preallocate(self.bytes)?;
@@ -167,9 +168,10 @@ impl Blocks {
             if offset >= self.bytes {
                 return Ok(());
             }
-            match self.write {
-                true => file.write_at(&buffer[..self.block], offset)?,
-                false => drop(file.read_at(&mut buffer[..self.block], offset)?),
+            if self.write {
+                file.write_at(&buffer[..self.block], offset)?;
+            } else {
+                file.read_at(&mut buffer[..self.block], offset)?;
             }
         }
     }

@@ -389,9 +389,10 @@ mod tests {
             Arc::new(move |flow: &Flow| {
                 while flow.is_wanted() {
                     let pause = || std::thread::sleep(Duration::from_millis(1));
-                    match busy.load(Ordering::Relaxed) {
-                        true => flow.busy(pause),
-                        false => pause(),
+                    if busy.load(Ordering::Relaxed) {
+                        flow.busy(pause);
+                    } else {
+                        pause();
                     }
                 }
             }),

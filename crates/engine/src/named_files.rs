@@ -48,9 +48,10 @@ pub fn kept(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     let found = file.metadata()?;
-    match found.is_file() {
-        true => Ok(file),
-        false => Err(not_regular(found.file_type())),
+    if found.is_file() {
+        Ok(file)
+    } else {
+        Err(not_regular(found.file_type()))
     }
 }
 
@@ -129,9 +130,10 @@ pub fn to_write(path: &Path, older: Older) -> io::Result<File> {
 ///
 /// As [`to_write`].
 pub fn to_change(path: &Path, anywhere: bool) -> io::Result<File> {
-    let appends = match anywhere {
-        true => OFlags::empty(),
-        false => OFlags::APPEND,
+    let appends = if anywhere {
+        OFlags::empty()
+    } else {
+        OFlags::APPEND
     };
     Walk::new(OFlags::RDWR | appends, path).open(path)
 }
@@ -218,14 +220,16 @@ impl Walk {
     fn link(&mut self, directory: &OwnedFd, name: &OsStr, is_last: bool) -> io::Result<Step> {
         if fstatfs(directory)?.f_type == PROC_SUPER_MAGIC {
             // What such a link leads to has no path: a pipe of this process, for example.
-            let flags = match is_last {
-                true => self.flags,
-                false => OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            let flags = if is_last {
+                self.flags
+            } else {
+                OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
             };
             let opened = openat(directory, name, flags, Mode::empty())?;
-            return Ok(match is_last {
-                true => Step::Opened(opened.into()),
-                false => Step::Into(opened),
+            return Ok(if is_last {
+                Step::Opened(opened.into())
+            } else {
+                Step::Into(opened)
             });
         }
         self.links += 1;
@@ -275,9 +279,10 @@ impl Walk {
         };
         let now = fstat(&opened)?;
         // Another one may have the name by now.
-        match (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino) {
-            true => Ok(Step::Opened(opened.into())),
-            false => Ok(Step::Again),
+        if (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino) {
+            Ok(Step::Opened(opened.into()))
+        } else {
+            Ok(Step::Again)
         }
     }
 }

@@ -405,9 +405,12 @@ impl Stages for ReceiveSide {
 
     fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
         let open = transfer.wire_use("open");
-        let usage = |group: &FlowGroup| match transfer.is_paired() {
-            true => group.usage_of(open.flows),
-            false => group.usage(),
+        let usage = |group: &FlowGroup| {
+            if transfer.is_paired() {
+                group.usage_of(open.flows)
+            } else {
+                group.usage()
+            }
         };
         let of_blocks = [&self.decompressors, &self.writers].into_iter();
         let mut layers: Vec<LayerUse> = of_blocks

@@ -332,9 +332,12 @@ impl Stages for SendSide {
 
     fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
         let wire = transfer.wire_use("wire");
-        let usage = |group: &FlowGroup| match transfer.is_paired() {
-            true => group.usage_of(wire.flows),
-            false => group.usage(),
+        let usage = |group: &FlowGroup| {
+            if transfer.is_paired() {
+                group.usage_of(wire.flows)
+            } else {
+                group.usage()
+            }
         };
         let mut layers: Vec<LayerUse> = [&self.readers, &self.compressors]
             .into_iter()

@@ -271,18 +271,20 @@ const MOST_DIGESTERS: usize = 4;
 impl TransferSettings {
     /// Threads of a sending end that read files for their digests, which keep a core busy each.
     pub(crate) fn digesters(&self) -> usize {
-        match self.compares_contents() {
-            true => self.cores.clamp(1, MOST_DIGESTERS),
-            false => 0,
+        if self.compares_contents() {
+            self.cores.clamp(1, MOST_DIGESTERS)
+        } else {
+            0
         }
     }
 
     /// Threads of a receiving end that read what is there: to compare it, and what an earlier run
     /// left of large files.
     pub(crate) fn content_comparers(&self) -> usize {
-        match self.asks && (self.operation == Operation::Copy || self.compares_contents()) {
-            true => self.digesters().max(1),
-            false => 0,
+        if self.asks && (self.operation == Operation::Copy || self.compares_contents()) {
+            self.digesters().max(1)
+        } else {
+            0
         }
     }
 

@@ -238,9 +238,10 @@ impl Running<'_> {
         let is_ended = self.groups.are_ended();
         let status = self.reap()?;
         // What it says of its success counts only if nobody asked it to end.
-        let own = match is_ended {
-            true => Ended::Unwanted,
-            false => Ended::Itself(status),
+        let own = if is_ended {
+            Ended::Unwanted
+        } else {
+            Ended::Itself(status)
         };
         Ok(ended?.unwrap_or(own))
     }

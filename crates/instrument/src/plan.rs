@@ -156,9 +156,10 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Sampled, PlanE
     }
     // A profile of the source host has codecs that were measured on files that the user named.
     let has_codecs = |model: &HostModel| !model.codecs.is_empty();
-    let samples = match input.source_model.as_ref().is_some_and(has_codecs) {
-        true => 0,
-        false => SAMPLES,
+    let samples = if input.source_model.as_ref().is_some_and(has_codecs) {
+        0
+    } else {
+        SAMPLES
     };
     let sampled = sample(&paths, SurveyLimits::default(), samples, |_| true);
     let sampled = sampled.map_err(PlanError::Survey)?;

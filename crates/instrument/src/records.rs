@@ -69,9 +69,10 @@ pub fn each_record(
     skip_faults: bool,
     mut add: impl FnMut(usize, RunRecord) -> Result<(), Fault>,
 ) -> Result<u64, Stop> {
-    let on_fault = match skip_faults {
-        true => OnFault::Skip,
-        false => OnFault::Refuse,
+    let on_fault = if skip_faults {
+        OnFault::Skip
+    } else {
+        OnFault::Refuse
     };
     let mut skipped = 0;
     for (file, path) in paths.iter().enumerate() {

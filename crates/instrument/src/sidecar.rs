@@ -95,12 +95,13 @@ impl HostsFile {
             opened => opened.map_err(|error| wrong(&error))?,
         };
         // Where one may only append, hosts may stand there twice.
-        let read = match is_readable {
-            true => match read_hosts(BufReader::new(&file)) {
+        let read = if is_readable {
+            match read_hosts(BufReader::new(&file)) {
                 Err(error @ HostError::TooMany) => return Ok(Hosts::LeftOut(wrong(&error))),
                 read => read.map_err(|error| wrong(&error))?,
-            },
-            false => Vec::new(),
+            }
+        } else {
+            Vec::new()
         };
         let known = read.into_iter().map(|host| host.digest).collect();
         Ok(Hosts::Kept(HostsFile {
@@ -128,9 +129,10 @@ impl HostsFile {
             host: host.clone(),
         };
         let line = described.to_line().map_err(wrong)?;
-        let begin = match self.is_readable && !ends_with_a_line(&mut self.file) {
-            true => "\n",
-            false => "",
+        let begin = if self.is_readable && !ends_with_a_line(&mut self.file) {
+            "\n"
+        } else {
+            ""
         };
         let written = self.file.write_all(format!("{begin}{line}\n").as_bytes());
         let durable = written.and_then(|()| self.file.sync_data());
@@ -147,14 +149,15 @@ impl HostsFile {
 ///
 /// Where the name says that it is compressed.
 pub fn refuse_compressed(records: &Path) -> Result<(), String> {
-    match is_compressed(records) {
-        false => Ok(()),
-        true => Err(format!(
+    if !is_compressed(records) {
+        Ok(())
+    } else {
+        Err(format!(
             "{}: records are appended to a plain file: name {}, and compress it when it is \
-             complete (longhaul records compress)",
+         complete (longhaul records compress)",
             records.display(),
             plain_name(records).display()
-        )),
+        ))
     }
 }
 

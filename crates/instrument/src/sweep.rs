@@ -269,9 +269,10 @@ impl<'a> Sweep<'a> {
         let mut next = 0;
         loop {
             let Some(run) = self.runs.get(next).copied() else {
-                match self.add_best_again() {
-                    true => continue,
-                    false => break,
+                if self.add_best_again() {
+                    continue;
+                } else {
+                    break;
                 }
             };
             let place = next;
@@ -441,9 +442,10 @@ impl<'a> Sweep<'a> {
         is_local: bool,
     ) -> Result<(), String> {
         self.prepare_set(&place.sets, shape)?;
-        match is_local {
-            true => dataset::check_room(&place.destinations, shape.bytes()),
-            false => Ok(()),
+        if is_local {
+            dataset::check_room(&place.destinations, shape.bytes())
+        } else {
+            Ok(())
         }
     }
 

@@ -261,9 +261,10 @@ impl Lead {
     /// A wake-up came so long after it was asked for.
     fn learn(&mut self, took: Duration) {
         let wanted = (took + Lead::MARGIN).min(LONGEST_LEAD);
-        self.0 = match wanted > self.0 {
-            true => wanted,
-            false => self.0 - (self.0 - wanted) / Lead::FORGET,
+        self.0 = if wanted > self.0 {
+            wanted
+        } else {
+            self.0 - (self.0 - wanted) / Lead::FORGET
         };
     }
 }

@@ -411,11 +411,10 @@ fn may_allow() -> bool {
 pub fn congestion_here(wanted: &str) -> String {
     let allowed = netns::sysctl(ALLOWED_CONGESTION).unwrap_or_default();
     let has = allowed.split_whitespace().any(|name| name == wanted);
-    match has || may_allow() {
-        true => wanted.to_owned(),
-        false => {
-            netns::sysctl("net.ipv4.tcp_congestion_control").unwrap_or_else(|_| wanted.to_owned())
-        }
+    if has || may_allow() {
+        wanted.to_owned()
+    } else {
+        netns::sysctl("net.ipv4.tcp_congestion_control").unwrap_or_else(|_| wanted.to_owned())
     }
 }
 

@@ -670,9 +670,10 @@ impl Scenario {
 
     /// The path as `--lab` reads it; that there is a cable.
     pub fn shown_path(&self) -> String {
-        match self.veth {
-            true => "veth".to_owned(),
-            false => self.path.to_string(),
+        if self.veth {
+            "veth".to_owned()
+        } else {
+            self.path.to_string()
         }
     }
 

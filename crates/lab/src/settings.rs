@@ -48,7 +48,7 @@ impl LabSettings {
             }
             match key {
                 "background-on-off" => {
-                    pause = Some(parse_on_off(value).map_err(wrong(key, value))?)
+                    pause = Some(parse_on_off(value).map_err(wrong(key, value))?);
                 }
                 _ => read.apply(key, value)?,
             }

@@ -359,9 +359,10 @@ fn common(
     let has = |rtt| second.cells().iter().any(|cell| cell.rtt == rtt);
     let cells = first.cells().iter().filter(|cell| has(cell.rtt));
     let cells: Vec<Cell> = cells.cloned().collect();
-    match cells.is_empty() {
-        true => Ok(None),
-        false => ProfileSample::new(cells).map(Some),
+    if cells.is_empty() {
+        Ok(None)
+    } else {
+        ProfileSample::new(cells).map(Some)
     }
 }
 

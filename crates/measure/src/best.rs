@@ -114,9 +114,10 @@ impl Candidate {
 
     /// What it is compared by: when measured again, or else in the sweep.
     fn deciding(&self) -> &Repetitions {
-        match self.again.values.is_empty() {
-            true => &self.swept,
-            false => &self.again,
+        if self.again.values.is_empty() {
+            &self.swept
+        } else {
+            &self.again
         }
     }
 }

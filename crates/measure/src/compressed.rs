@@ -66,9 +66,10 @@ pub fn compressed_name(path: &Path) -> PathBuf {
 
 /// The name before compression: `runs.jsonl` for `runs.jsonl.zst`, other names as they are.
 pub fn plain_name(path: &Path) -> PathBuf {
-    match is_compressed(path) {
-        true => path.with_extension(""),
-        false => path.to_owned(),
+    if is_compressed(path) {
+        path.with_extension("")
+    } else {
+        path.to_owned()
     }
 }
 

@@ -244,9 +244,10 @@ pub fn read_hosts(mut input: impl BufRead) -> Result<Vec<DescribedHost>, HostErr
         let limit = LONGEST_LINE as u64 + 1;
         Read::take(&mut input, limit).read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
-            return match line.len() > LONGEST_LINE {
-                true => Err(HostError::TooLong),
-                false => Ok(hosts),
+            return if line.len() > LONGEST_LINE {
+                Err(HostError::TooLong)
+            } else {
+                Ok(hosts)
             };
         }
         hosts.extend(parse(&line)?);

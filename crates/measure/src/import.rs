@@ -199,9 +199,10 @@ fn round_trip(run: &ExternalRun, steps: &[Duration]) -> Option<Duration> {
 fn name_of(hosts: &Hosts, run: &ExternalRun, given: &Given) -> String {
     let is_back = run.direction == Some(Direction::From);
     if let Some(path) = &given.path {
-        return match is_back {
-            true => format!("back from {path}"),
-            false => path.clone(),
+        return if is_back {
+            format!("back from {path}")
+        } else {
+            path.clone()
         };
     }
     let [from, to] = match (hosts, is_back) {
@@ -219,9 +220,10 @@ fn name_of(hosts: &Hosts, run: &ExternalRun, given: &Given) -> String {
 
 /// What a run that failed said, before what else is wrong with it.
 fn said(run: &ExternalRun) -> String {
-    match run.error.is_empty() {
-        true => String::new(),
-        false => format!("{} failed: {}; ", run.tool, run.error),
+    if run.error.is_empty() {
+        String::new()
+    } else {
+        format!("{} failed: {}; ", run.tool, run.error)
     }
 }
 

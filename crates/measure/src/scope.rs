@@ -112,9 +112,10 @@ impl Scope {
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let began = self.began.map(|(first, last)| {
             let [first, last] = [first, last].map(minute);
-            match first == last {
-                true => format!("{first} UTC"),
-                false => format!("{first} to {last} UTC"),
+            if first == last {
+                format!("{first} UTC")
+            } else {
+                format!("{first} to {last} UTC")
             }
         });
         let paths = self.paths.iter().map(|(name, path)| path.line(name));
@@ -196,9 +197,10 @@ impl PathScope {
 
 impl DataScope {
     fn line(&self, name: &str) -> String {
-        let size = match self.least == self.most {
-            true => self.least.to_string(),
-            false => format!("{} to {}", self.least, self.most),
+        let size = if self.least == self.most {
+            self.least.to_string()
+        } else {
+            format!("{} to {}", self.least, self.most)
         };
         match (self.fewest, self.most_files) {
             (_, 0) => format!("{name}: {size}"),

@@ -192,12 +192,13 @@ impl ExternalRun {
     ///
     /// What the instrument said, where it failed.
     pub fn done(self) -> Result<ExternalRun, SourceError> {
-        match self.error.is_empty() {
-            true => Ok(self),
-            false => Err(SourceError::Failed {
+        if self.error.is_empty() {
+            Ok(self)
+        } else {
+            Err(SourceError::Failed {
                 tool: self.tool,
                 cause: self.error,
-            }),
+            })
         }
     }
 

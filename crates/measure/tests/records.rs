@@ -319,7 +319,7 @@ fn configurations_are_named_by_what_distinguishes_them() {
         variant("1", |_| {}),
         variant("2", |r| r.path.rtt = Duration::ZERO),
         variant("3", |r| {
-            drop(r.knobs.insert("streams".into(), Knob::Count(1)))
+            drop(r.knobs.insert("streams".into(), Knob::Count(1)));
         }),
         variant("4", |r| {
             r.method.name = "scp".into();

@@ -125,9 +125,10 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     let share = window.0 as f64 / limit as f64;
     // What one stream had goes before what buffers usually allow.
     let had = facts.one_stream.map_or(0.0, |one| one * seconds);
-    let (window, carries) = match had > NOTABLY_MORE * window.0 as f64 {
-        true => (ByteCount(had as u64), "carried"),
-        false => (window, "carries at most"),
+    let (window, carries) = if had > NOTABLY_MORE * window.0 as f64 {
+        (ByteCount(had as u64), "carried")
+    } else {
+        (window, "carries at most")
     };
     if seconds <= 0.0 || window.0 as f64 >= wanted {
         return None;
@@ -148,14 +149,15 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     let alone = window.0 as f64 / seconds;
     let then = (value as f64 * share / seconds).min(facts.bytes_per_second);
     let together = window.0 as f64 * f64::from(facts.streams);
-    let verdict = match together < wanted {
-        true => format!(
+    let verdict = if together < wanted {
+        format!(
             "even the windows of {} streams together are less than 1.5 times what is on its way: \
-             use {} or more",
+         use {} or more",
             facts.streams,
             (wanted / window.0 as f64).ceil()
-        ),
-        false => format!("{} streams make up for it", facts.streams),
+        )
+    } else {
+        format!("{} streams make up for it", facts.streams)
     };
     let text = format!(
         "{sysctl} ends at {} on the {host} host, so that one stream's window ends at about {} and \
@@ -189,23 +191,22 @@ fn loss(facts: &PathFacts) -> Option<Advice> {
     }
     let segments = facts.bytes_per_second / f64::from(facts.segment.max(1));
     let streams = streams_for_loss(&facts.congestion, facts.loss, facts.rtt, segments);
-    let (way, remedies) = match facts.congestions.iter().any(|name| name == "bbr") {
-        true => {
-            let remedy = Remedy {
-                host: "sending",
-                sysctl: "net.ipv4.tcp_congestion_control",
-                value: "bbr".to_owned(),
-                one_stream: Some(facts.bytes_per_second),
-            };
-            let way = "bbr, which the sending host has, takes loss without a queue for what it is: \
-                       `--congestion bbr`, or `sysctl -w net.ipv4.tcp_congestion_control=bbr` there";
-            (way, vec![remedy])
-        }
-        false => (
+    let (way, remedies) = if facts.congestions.iter().any(|name| name == "bbr") {
+        let remedy = Remedy {
+            host: "sending",
+            sysctl: "net.ipv4.tcp_congestion_control",
+            value: "bbr".to_owned(),
+            one_stream: Some(facts.bytes_per_second),
+        };
+        let way = "bbr, which the sending host has, takes loss without a queue for what it is: \
+                   `--congestion bbr`, or `sysctl -w net.ipv4.tcp_congestion_control=bbr` there";
+        (way, vec![remedy])
+    } else {
+        (
             "the sending host lets nobody choose bbr: `modprobe tcp_bbr` and `sysctl -w \
-             net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"` there would",
+         net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"` there would",
             Vec::new(),
-        ),
+        )
     };
     let text = format!(
         "{:.4} % of the segments were lost though no queue stood: random loss. {} then \
@@ -244,9 +245,10 @@ fn queue(facts: &PathFacts) -> Option<Advice> {
 
 fn processor(facts: &PathFacts) -> Option<Advice> {
     let busy = facts.processor.filter(|busy| *busy > BUSY)?;
-    let large = match facts.segment < 2000 {
-        true => "; larger packets (an MTU of 9000 on the whole path) cost less",
-        false => "",
+    let large = if facts.segment < 2000 {
+        "; larger packets (an MTU of 9000 on the whole path) cost less"
+    } else {
+        ""
     };
     Some(Advice {
         topic: "processor",

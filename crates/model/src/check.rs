@@ -253,9 +253,10 @@ fn path_of(record: &RunRecord) -> PathFacts {
         ..BufferLimits::default()
     };
     // Hosts of one machine have one record of settings.
-    let far = match record.destination.settings.is_empty() && record.is_one_machine() {
-        true => &record.source,
-        false => &record.destination,
+    let far = if record.destination.settings.is_empty() && record.is_one_machine() {
+        &record.source
+    } else {
+        &record.destination
     };
     PathFacts {
         payload: Some(record.path.capacity.bits_per_second() / 8.0),

@@ -32,13 +32,14 @@ impl Chosen {
             Ok(value) if value["kind"] == "plan" => Chosen::of_plan(&value)?,
             _ => Chosen::of_graph(text)?,
         };
-        match chosen.flows.is_empty() {
-            true => Err(
+        if chosen.flows.is_empty() {
+            Err(
                 "it has no flows of a copy: name its nodes read, compress, path, decompress and \
-                 write, as `longhaul plan SRC DST` does"
+             write, as `longhaul plan SRC DST` does"
                     .to_owned(),
-            ),
-            false => Ok(chosen),
+            )
+        } else {
+            Ok(chosen)
         }
     }
 

@@ -169,18 +169,20 @@ impl Part {
 
     /// Figures that a plan may use: none before a candidate was found to make it smaller.
     fn usable(&self) -> &[Option<Figures>] {
-        match self.pays.contains(&Some(true)) {
-            true => &self.figures,
-            false => &[],
+        if self.pays.contains(&Some(true)) {
+            &self.figures
+        } else {
+            &[]
         }
     }
 
     /// Takes what a trial found, or what became of a block.
     fn handle_encoded(&mut self, codec: usize, guess: f64, observed: Observed, was_trial: bool) {
         let figures = self.figures[codec].get_or_insert(Figures::new(guess));
-        match was_trial {
-            true => figures.add_trial(observed),
-            false => figures.add_encoded(observed),
+        if was_trial {
+            figures.add_trial(observed);
+        } else {
+            figures.add_encoded(observed);
         }
         let shrank = observed.bytes as f64 >= LEAST_RATIO * observed.encoded as f64;
         match (shrank, was_trial) {
@@ -203,9 +205,10 @@ impl Part {
         let shares = self.shares.iter().copied().chain([plain]);
         for (owed, share) in self.owed.iter_mut().zip(shares) {
             // Nothing is owed to what the plan no longer uses.
-            *owed = match share > SMALLEST_SHARE {
-                true => *owed + share,
-                false => f64::NEG_INFINITY,
+            *owed = if share > SMALLEST_SHARE {
+                *owed + share
+            } else {
+                f64::NEG_INFINITY
             };
         }
         let most = self
@@ -300,9 +303,10 @@ impl Compression {
             owed.for_each(|owed| *owed = 0.0);
         }
         // Before there are data the plan takes no time.
-        self.expected_rate = match self.parts.is_empty() {
-            true => plain_rate,
-            false => solved.rate,
+        self.expected_rate = if self.parts.is_empty() {
+            plain_rate
+        } else {
+            solved.rate
         };
         Some(Expectation {
             rate: solved.rate,

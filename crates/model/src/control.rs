@@ -408,9 +408,10 @@ impl Controller {
             self.losses.add(measure);
         }
         self.filled |= measure.is_queued();
-        self.by_chance = match bound == Bound::Loss && measure.has_no_queue() {
-            true => self.by_chance + 1,
-            false => 0,
+        self.by_chance = if bound == Bound::Loss && measure.has_no_queue() {
+            self.by_chance + 1
+        } else {
+            0
         };
         self.notice_change(rate);
     }
@@ -577,9 +578,10 @@ impl Controller {
     fn asked_by_law(&self, measure: &Measure, now: Moment) -> Option<u32> {
         let streams = self.decision.streams;
         let known = self.streams_for_loss(measure)?;
-        let more = match self.by_law.has_paused(now) {
-            true => 1,
-            false => streams.div_ceil(16).max(2),
+        let more = if self.by_law.has_paused(now) {
+            1
+        } else {
+            streams.div_ceil(16).max(2)
         };
         (known >= streams.saturating_add(more)).then_some(known)
     }
@@ -644,9 +646,10 @@ impl Controller {
             return None;
         }
         // A congestion control's start is no part of what it carries.
-        let rate = match trial.young || trial.congestion.is_some() {
-            true => rate,
-            false => self.period.rate(),
+        let rate = if trial.young || trial.congestion.is_some() {
+            rate
+        } else {
+            self.period.rate()
         };
         let gain = rate / trial.rate.max(1.0);
         if trial.congestion.is_some() && gain < WORSE && trial.waited < PATIENCE {
@@ -682,9 +685,10 @@ impl Controller {
             // later tries find says nothing of a way that was filled before.
             self.least.undo_reroutes(now);
         }
-        let enough = match gain >= NOTHING && trial.young {
-            true => (f64::from(trial.streams) * gain * SPARE).ceil() as u32,
-            false => trial.streams,
+        let enough = if gain >= NOTHING && trial.young {
+            (f64::from(trial.streams) * gain * SPARE).ceil() as u32
+        } else {
+            trial.streams
         };
         let known = self
             .measure
@@ -752,12 +756,11 @@ impl Controller {
         let rate = measure.bytes_per_second;
         let bytes_per_second = self.yielding.handle(rate, measure.queued)?;
         self.decision.pace = Some(bytes_per_second / f64::from(self.decision.streams));
-        Some(
-            match before.is_some_and(|before| bytes_per_second > before) {
-                true => Reason::Resume { bytes_per_second },
-                false => Reason::Yield { bytes_per_second },
-            },
-        )
+        Some(if before.is_some_and(|before| bytes_per_second > before) {
+            Reason::Resume { bytes_per_second }
+        } else {
+            Reason::Yield { bytes_per_second }
+        })
     }
 
     fn set_congestion(&mut self, congestion: Congestion) {

@@ -303,10 +303,11 @@ fn one(form: Form, observations: &[Observation], spread: Option<f64>) -> Option<
     let count = observations.len() as f64;
     // The spread is a parameter as well.
     let k = (parameters + 1) as f64;
-    let correction = match count > k + 1.0 {
-        true => 2.0 * k * (k + 1.0) / (count - k - 1.0),
-        // Too few to correct: of those the form with the fewest parameters is taken.
-        false => 1e6 * k,
+    let correction = if count > k + 1.0 {
+        2.0 * k * (k + 1.0) / (count - k - 1.0)
+    } else {
+        // Too few outcomes for the correction: the form with the fewest parameters is taken.
+        1e6 * k
     };
     let size = (cost / count).max(LEAST_SPREAD.powi(2));
     let typical = median(&residuals.iter().map(|it| it.abs()).collect::<Vec<_>>());

@@ -350,14 +350,16 @@ fn split(worked: &[Worked]) -> (f64, f64) {
                 .map(|it| ((a * it.bytes + b * it.files) / it.seconds - 1.0).powi(2));
             off.sum()
         };
-        return match left(all_bytes, 0.0) <= left(0.0, all_files) {
-            true => (all_bytes, 0.0),
-            false => (0.0, all_files),
+        return if left(all_bytes, 0.0) <= left(0.0, all_files) {
+            (all_bytes, 0.0)
+        } else {
+            (0.0, all_files)
         };
     }
-    match (least * most).sqrt() >= LARGE_MEAN {
-        true => (all_bytes, 0.0),
-        false => (0.0, all_files),
+    if (least * most).sqrt() >= LARGE_MEAN {
+        (all_bytes, 0.0)
+    } else {
+        (0.0, all_files)
     }
 }
 

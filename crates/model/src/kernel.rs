@@ -147,9 +147,10 @@ impl WindowAdvice {
         let product = self.bytes_per_second * self.rtt.as_secs_f64();
         let needed = (product / share) as u64;
         let limit = self.limit.unwrap_or(0);
-        let least = match self.fixed {
-            true => limit.saturating_mul(2),
-            false => limit,
+        let least = if self.fixed {
+            limit.saturating_mul(2)
+        } else {
+            limit
         };
         // A power of two says that it is no measurement. A limit is another host's
         // word, and may be beyond all.

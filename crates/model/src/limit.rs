@@ -142,9 +142,10 @@ fn of_path(path: &PathCapacity, streams: u32) -> Limit {
         loss: 0.0,
         ..path.clone()
     };
-    match without_loss.of_one_stream() > path.of_one_stream() {
-        true => Limit::Loss,
-        false => Limit::Window,
+    if without_loss.of_one_stream() > path.of_one_stream() {
+        Limit::Loss
+    } else {
+        Limit::Window
     }
 }
 

@@ -161,9 +161,10 @@ impl Gathered {
 /// What a run carried, as a share of what its path can; 0 where that is not known.
 fn path_share(record: &RunRecord) -> f64 {
     let capacity = record.path.capacity.bits_per_second();
-    match capacity > 0.0 {
-        true => record.outcome.goodput.bits_per_second() / capacity,
-        false => 0.0,
+    if capacity > 0.0 {
+        record.outcome.goodput.bits_per_second() / capacity
+    } else {
+        0.0
     }
 }
 

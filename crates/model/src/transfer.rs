@@ -181,15 +181,17 @@ impl TransferGraph {
     pub fn add_filter(&mut self, filter: Filter) {
         let graph = &mut self.graph;
         let of_name = |name: &str| graph.nodes.iter().position(|node| node.name == name);
-        let place = match filter.at_source {
-            true => of_name("read").map(|at| at + 1),
-            false => of_name("write"),
+        let place = if filter.at_source {
+            of_name("read").map(|at| at + 1)
+        } else {
+            of_name("write")
         };
         let Some(place) = place else { return };
         let mut node = Node::new("filter", NodeKind::Computation, unlimited());
-        node.host = match filter.at_source {
-            true => Some(0),
-            false => graph.hosts.len().checked_sub(1),
+        node.host = if filter.at_source {
+            Some(0)
+        } else {
+            graph.hosts.len().checked_sub(1)
         };
         node.most_flows = filter.flows.max(1);
         let mut doubts = vec!["the filter is taken to write as many bytes as it reads".to_owned()];
@@ -438,9 +440,10 @@ mod tests {
             let (names, rate, doubts) = rate_with(Some(filter(Some(1e7))));
             assert!((rate / 4e7 - 1.0).abs() < 0.01, "{rate:.3e}");
             let at = names.iter().position(|name| name == "filter").unwrap();
-            match at_source {
-                true => assert_eq!(names[at - 1], "read"),
-                false => assert_eq!(names[at + 1], "write"),
+            if at_source {
+                assert_eq!(names[at - 1], "read");
+            } else {
+                assert_eq!(names[at + 1], "write");
             }
             assert_eq!(doubts.len(), 1, "{doubts:?}");
             let (_, rate, doubts) = rate_with(Some(filter(None)));

@@ -114,9 +114,10 @@ impl Criteria {
         if self.update && self.is_newer(there, source, same_time) {
             let same = file.sizes.0 == file.sizes.1 && same_time;
             // What is the same but for the window gets its mode, as without.
-            return match same && !self.checksum && !self.ignore_times {
-                true => Verdict::Same,
-                false => Verdict::Left(Held::Newer),
+            return if same && !self.checksum && !self.ignore_times {
+                Verdict::Same
+            } else {
+                Verdict::Left(Held::Newer)
             };
         }
         if file.sizes.0 != file.sizes.1 {

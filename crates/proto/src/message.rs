@@ -435,9 +435,10 @@ pub(crate) fn bounded_text<C>(
     _: &mut C,
 ) -> Result<String, minicbor::decode::Error> {
     let text = decoder.str()?;
-    match text.len() > MAXIMUM_TEXT_BYTES {
-        true => Err(minicbor::decode::Error::message("too long a text")),
-        false => Ok(text.to_owned()),
+    if text.len() > MAXIMUM_TEXT_BYTES {
+        Err(minicbor::decode::Error::message("too long a text"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -315,7 +315,7 @@ impl Sender {
     pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
         let (plan, mut races) = (&mut self.plan, Vec::new());
         let bytes = self.streams.handle_arrived(stream, blocks, now, |block| {
-            races.extend(plan.end_race(block))
+            races.extend(plan.end_race(block));
         });
         self.account.arrived_bytes = self.account.arrived_bytes.saturating_add(bytes);
         for twin_won in races {

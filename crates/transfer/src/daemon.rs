@@ -423,12 +423,11 @@ impl Daemon {
             return;
         }
         let clear = self.terms.allow_clear && is_clear(&socket);
-        let stream = match clear {
-            true => clear::over_tcp(socket).map_err(|error| error.to_string()),
-            false => {
-                let accepted = self.tls().accept_within(socket, left());
-                accepted.map_err(|error| error.to_string())
-            }
+        let stream = if clear {
+            clear::over_tcp(socket).map_err(|error| error.to_string())
+        } else {
+            let accepted = self.tls().accept_within(socket, left());
+            accepted.map_err(|error| error.to_string())
         };
         match stream {
             Ok(stream) if self.may_come(&stream) => {
@@ -451,9 +450,10 @@ impl Daemon {
 
 /// What went wrong, and with which client; many errors name the client already.
 fn naming(peer: &HostPort, error: &str) -> String {
-    match error.contains(&peer.to_string()) {
-        true => error.to_owned(),
-        false => format!("{peer}: {error}"),
+    if error.contains(&peer.to_string()) {
+        error.to_owned()
+    } else {
+        format!("{peer}: {error}")
     }
 }
 

@@ -268,9 +268,10 @@ impl SshRemote {
             Some((user, host)) => (format!("{user}@"), host),
             None => (String::new(), self.destination.as_str()),
         };
-        match host.contains(':') {
-            true => format!("{user}[{host}]"),
-            false => format!("{user}{host}"),
+        if host.contains(':') {
+            format!("{user}[{host}]")
+        } else {
+            format!("{user}{host}")
         }
     }
 }
@@ -376,9 +377,10 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
     let start = text[..start].iter().rposition(|&byte| byte == b'@');
     let start = start.map_or(0, |at| at + 1);
     let bracket = text.get(start) == Some(&b'[');
-    let from = match bracket {
-        true => first(text, b']').ok_or_else(bad)?,
-        false => 0,
+    let from = if bracket {
+        first(text, b']').ok_or_else(bad)?
+    } else {
+        0
     };
     let colon = from + first(text.get(from..).unwrap_or_default(), b':').ok_or_else(bad)?;
     let destination = std::str::from_utf8(&text[..colon]).map_err(|_| bad())?;
@@ -386,11 +388,11 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
         Some((user, host)) => (Some(user), host),
         None => (None, destination),
     };
-    let bare = match bracket {
-        true => host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']')),
-        false => Some(host),
+    let bare = if bracket {
+        host.strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+    } else {
+        Some(host)
     };
     let bare = bare.ok_or_else(bad)?;
     // What begins with a hyphen would be an option of ssh.
@@ -443,9 +445,10 @@ fn from_home(path: &[u8], shown: &str) -> Result<Vec<u8>, EndpointError> {
     };
     // `~//x` is in the home as well.
     let absolute = path.starts_with(b"~") && rest.starts_with(b"/");
-    Ok(match absolute {
-        true => [b".", rest].concat(),
-        false => rest.to_vec(),
+    Ok(if absolute {
+        [b".", rest].concat()
+    } else {
+        rest.to_vec()
     })
 }
 

@@ -82,10 +82,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
     )?;
     // Who was introduced is not where the login came from.
     let first = ssh_connection().filter(|_| !introduced);
-    let allowed = match other.bound {
-        true => Some(allowed()?),
-        false => None,
-    };
+    let allowed = if other.bound { Some(allowed()?) } else { None };
     let client = client_of(other, first.map(|(client, _)| client))?.allowed(allowed);
     let (input, output) = detach().map_err(local)?;
     let (channel, outward) = relay::join(input, output).map_err(local)?;
@@ -107,9 +104,10 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
         let thread = std::thread::Builder::new().name("accept".into());
         thread.spawn(accept).map_err(local)?;
     }
-    match introduced {
-        true => meet(&daemon, channel)?,
-        false => daemon.serve_channel(clear::over_local(channel, PROTECTION)),
+    if introduced {
+        meet(&daemon, channel)?;
+    } else {
+        daemon.serve_channel(clear::over_local(channel, PROTECTION));
     }
     outward.drain(LAST_WORDS);
     Ok(Exit::Done)

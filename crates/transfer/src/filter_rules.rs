@@ -77,12 +77,13 @@ fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
             file.take(limit).read_to_end(&mut text)?
         }
     };
-    match text.len() > most {
-        true => Err(io::Error::other(format!(
+    if text.len() > most {
+        Err(io::Error::other(format!(
             "it has more than {} KiB: split it",
             most >> 10
-        ))),
-        false => Ok(text),
+        )))
+    } else {
+        Ok(text)
     }
 }
 

@@ -52,9 +52,10 @@ pub fn list(
 /// wildcards match and in that.
 fn levels(path: &[u8]) -> usize {
     let matched = &path[above_wildcards(path).len()..];
-    match matched.iter().any(|byte| b"*?[".contains(byte)) {
-        true => matched.split(|&byte| byte == b'/').count() + 1,
-        false => 1,
+    if matched.iter().any(|byte| b"*?[".contains(byte)) {
+        matched.split(|&byte| byte == b'/').count() + 1
+    } else {
+        1
     }
 }
 

@@ -55,13 +55,14 @@ impl LogWriter {
     ///
     /// The system has no thread for it.
     pub fn install(is_json: bool) -> io::Result<Arc<LogWriter>> {
-        let lost: Lost = match is_json {
-            true => |count| {
+        let lost: Lost = if is_json {
+            |count| {
                 let (timestamp, message) = (clock::now(), lost(count));
                 let event = json!({ "timestamp": timestamp, "level": "WARN", "message": message });
                 format!("{event}\n")
-            },
-            false => |count| format!("{} longhaul: {}\n", clock::now(), lost(count)),
+            }
+        } else {
+            |count| format!("{} longhaul: {}\n", clock::now(), lost(count))
         };
         let writer = LogWriter::start(io::stderr(), (is_json, lost))?;
         let _ = INSTALLED.set(Arc::clone(&writer));
@@ -167,10 +168,11 @@ pub fn flush(within: Duration) {
 
 impl Write for &LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match self.is_json {
-            // Names, and what other hosts say of themselves, are part of it.
-            true => self.push(escaped_json(&String::from_utf8_lossy(line)).as_bytes()),
-            false => self.push(line),
+        if self.is_json {
+            // The line holds file names and text that other hosts sent.
+            self.push(escaped_json(&String::from_utf8_lossy(line)).as_bytes());
+        } else {
+            self.push(line);
         }
         Ok(line.len())
     }

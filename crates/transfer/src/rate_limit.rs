@@ -110,11 +110,12 @@ impl FromStr for BandwidthLimit {
     /// is in KiB/s, and a prefix alone is in bytes with powers of 1024: `1m`, `100k`.
     fn from_str(text: &str) -> Result<BandwidthLimit, String> {
         let bytes = read_rate(text)? as u64;
-        match bytes >= LEAST_RATE {
-            true => Ok(BandwidthLimit(bytes)),
-            false => Err(format!(
+        if bytes >= LEAST_RATE {
+            Ok(BandwidthLimit(bytes))
+        } else {
+            Err(format!(
                 "\"{text}\": the least rate is 1kB/s; write none for no limit"
-            )),
+            ))
         }
     }
 }

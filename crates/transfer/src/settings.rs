@@ -132,9 +132,10 @@ impl Persist {
 
     /// From 0 to a week.
     pub const fn of_seconds(seconds: u32) -> Persist {
-        match seconds > Persist::MAXIMUM_SECONDS {
-            true => Persist(Persist::MAXIMUM_SECONDS),
-            false => Persist(seconds),
+        if seconds > Persist::MAXIMUM_SECONDS {
+            Persist(Persist::MAXIMUM_SECONDS)
+        } else {
+            Persist(seconds)
         }
     }
 
@@ -166,10 +167,11 @@ impl std::str::FromStr for Persist {
         }
         let span = longhaul_units::parse_span(text);
         let span = span.map_err(|error| format!("{error}, or \"off\""))?;
-        match span > Duration::from_secs(Persist::MAXIMUM_SECONDS.into()) {
-            true => Err("a login is kept for 7d at most".to_owned()),
-            // A part of a second is more than nothing.
-            false => Ok(Persist::of_seconds(span.as_secs_f64().ceil() as u32)),
+        if span > Duration::from_secs(Persist::MAXIMUM_SECONDS.into()) {
+            Err("a login is kept for 7d at most".to_owned())
+        } else {
+            // A part of a second counts as a second: zero means "off".
+            Ok(Persist::of_seconds(span.as_secs_f64().ceil() as u32))
         }
     }
 }

@@ -98,9 +98,10 @@ impl FromStr for ByteCount {
         }
         let bytes = written.value * factor as f64;
         // 2^64 is the first value that does not fit.
-        match bytes < 18_446_744_073_709_551_616.0 {
-            true => Ok(ByteCount(bytes.round() as u64)),
-            false => Err(error(false)),
+        if bytes < 18_446_744_073_709_551_616.0 {
+            Ok(ByteCount(bytes.round() as u64))
+        } else {
+            Err(error(false))
         }
     }
 }

@@ -147,9 +147,10 @@ pub(crate) fn parse_bits(text: &str) -> Result<f64, ParseRateError> {
     };
     let factor = factor_of(&prefix).ok_or_else(|| error(RateFault::None))?;
     let rate = written.value * factor * bits;
-    match rate.is_finite() {
-        true => Ok(rate),
-        false => Err(error(RateFault::None)),
+    if rate.is_finite() {
+        Ok(rate)
+    } else {
+        Err(error(RateFault::None))
     }
 }
 

@@ -58,9 +58,10 @@ pub fn parse_share(text: &str) -> Result<f64, ParseShareError> {
 
 /// A share, 0 to 1, as [`parse_share`] reads it, without loss.
 pub fn share_text(share: f64) -> String {
-    match share >= 1.0 {
-        true => "100%".to_owned(),
-        false => format!("{share:e}"),
+    if share >= 1.0 {
+        "100%".to_owned()
+    } else {
+        format!("{share:e}")
     }
 }
 

@@ -28,9 +28,10 @@ impl Kept {
         let head = json!({ "commit": about.commit }).to_string();
         let text = fs::read_to_string(path).unwrap_or_default();
         let mut old = text.lines();
-        let lines = match old.next() == Some(&head) && !again {
-            true => old.map_while(parse_line).collect(),
-            false => Vec::new(),
+        let lines = if old.next() == Some(&head) && !again {
+            old.map_while(parse_line).collect()
+        } else {
+            Vec::new()
         };
         if lines.is_empty() {
             fs::write(path, format!("{head}\n")).map_err(error)?;

@@ -147,9 +147,10 @@ pub fn run(again: bool) -> Result<(), String> {
         Samples::open(&kept, &about, true)?;
     }
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = match places::may_mount() {
-        true => Command::new("unshare"),
-        false => Command::new("env"),
+    let mut command = if places::may_mount() {
+        Command::new("unshare")
+    } else {
+        Command::new("env")
     };
     if places::may_mount() {
         command.args(["--mount", "--propagation", "private", "--"]);
@@ -171,9 +172,10 @@ pub fn run(again: bool) -> Result<(), String> {
 pub fn run_inside(directory: &Path, kept: &Path) -> Result<(), String> {
     let mut samples = Samples::open(kept, &super::about()?, false)?;
     let places = Places::prepare(directory)?;
-    match measure(&places, directory, &mut samples)? {
-        true => Ok(()),
-        false => Err("time is up: the same command resumes".to_owned()),
+    if measure(&places, directory, &mut samples)? {
+        Ok(())
+    } else {
+        Err("time is up: the same command resumes".to_owned())
     }
 }
 

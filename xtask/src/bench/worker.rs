@@ -98,9 +98,10 @@ fn read_file(path: &Path, bytes: u64) -> std::io::Result<()> {
             count => found += count as u64,
         }
     }
-    match found == bytes {
-        true => Ok(()),
-        false => Err(std::io::Error::other(format!("{found} bytes of {bytes}"))),
+    if found == bytes {
+        Ok(())
+    } else {
+        Err(std::io::Error::other(format!("{found} bytes of {bytes}")))
     }
 }
 

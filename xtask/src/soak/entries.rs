@@ -119,9 +119,10 @@ fn make_blocks(root: &Path, thread: u64) -> Result<(), String> {
         let pool = root.join(format!("files-{}-{thread}", end.name()));
         let mut files = Files::new(pool)?;
         for block in (thread..BLOCKS).step_by(THREADS as usize) {
-            let directory = match block < WIDE_BLOCKS {
-                true => "wide".to_owned(),
-                false => format!("{:02}/{:02}", block / 100, block % 100),
+            let directory = if block < WIDE_BLOCKS {
+                "wide".to_owned()
+            } else {
+                format!("{:02}/{:02}", block / 100, block % 100)
             };
             let directory = root.join(end.name()).join(directory);
             make(&directory)?;
@@ -191,9 +192,10 @@ fn check(summary: &Value) -> Result<(), String> {
             return Err(format!("{name} is not {count}: {summary}"));
         }
     }
-    match summary["left_out"]["rules"] == FILTERED * BLOCKS {
-        true => Ok(()),
-        false => Err(format!("not as much was left out by rules: {summary}")),
+    if summary["left_out"]["rules"] == FILTERED * BLOCKS {
+        Ok(())
+    } else {
+        Err(format!("not as much was left out by rules: {summary}"))
     }
 }
 

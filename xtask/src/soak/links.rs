@@ -90,9 +90,10 @@ fn compare(root: &Path, copy: &Path, files: u64) -> Result<(), String> {
             }
         }
     }
-    match firsts.len() as u64 == files {
-        true => Ok(()),
-        false => Err(format!("there are {} files, not {files}", firsts.len())),
+    if firsts.len() as u64 == files {
+        Ok(())
+    } else {
+        Err(format!("there are {} files, not {files}", firsts.len()))
     }
 }
 

@@ -161,9 +161,10 @@ fn heap(soak: &Soak, way: Way) -> Outcome {
 
 /// Passed, unless there are failures.
 pub fn verdict(notes: Vec<String>, failures: Vec<String>) -> Outcome {
-    match failures.is_empty() {
-        true => Ok(notes),
-        false => Err(format!("too much:\n{}", failures.join("\n"))),
+    if failures.is_empty() {
+        Ok(notes)
+    } else {
+        Err(format!("too much:\n{}", failures.join("\n")))
     }
 }
 

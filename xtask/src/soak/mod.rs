@@ -109,9 +109,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         failed.extend(run_part(&soak, part, &state)?);
         record::write(&lock(&state))?;
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(format!("failed: {}", failed.join(", "))),
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("failed: {}", failed.join(", ")))
     }
 }
 

@@ -89,8 +89,9 @@ fn compare(copy: &Path, listed: &str) -> Result<String, String> {
     tool.args(["--no-mmap", "--no-names"]).arg(copy);
     let found = workspace::output_of(&mut tool)?;
     let seconds = began.elapsed().as_secs();
-    match listed.starts_with(found.trim()) {
-        true => Ok(format!("b3sum of the copy agrees, after {seconds} s")),
-        false => Err(format!("b3sum says {found}, the manifest {listed}")),
+    if listed.starts_with(found.trim()) {
+        Ok(format!("b3sum of the copy agrees, after {seconds} s"))
+    } else {
+        Err(format!("b3sum says {found}, the manifest {listed}"))
     }
 }

@@ -29,9 +29,10 @@ pub fn check_repository() -> Result<Vec<Finding>, String> {
         .output()
         .map_err(|error| format!("cargo deny: {error}"))?;
     let text = String::from_utf8_lossy(&output.stderr);
-    Ok(match output.status.success() {
-        true => Vec::new(),
-        false => vec![Finding::new("deny.toml", 1, RULE, text.trim())],
+    Ok(if output.status.success() {
+        Vec::new()
+    } else {
+        vec![Finding::new("deny.toml", 1, RULE, text.trim())]
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use longhaul_units::BitRate;
 
-use super::probe::capacity;
+use super::probe::positive_rate;
 
 /// Which records, and how intervals are drawn.
 #[derive(Clone, Debug, Args)]
@@ -131,7 +131,7 @@ pub struct ImportArguments {
     pub rtt: Option<Duration>,
     /// Capacity of the path for TCP payload [default: the most that was measured; a share of that
     /// means nothing beyond these runs]
-    #[arg(long, value_name = "RATE", value_parser = capacity)]
+    #[arg(long, value_name = "RATE", value_parser = positive_rate)]
     pub capacity: Option<BitRate>,
     /// Name of the path of all runs [default: from the hosts in their files]
     #[arg(long, value_name = "NAME")]

@@ -134,9 +134,10 @@ fn in_order(options: &FilterOptions, matches: &ArgMatches) -> Vec<StatedRule> {
 
 impl FilterArguments {
     fn ends(&self) -> Ends {
-        match self.options.from0 {
-            true => Ends::Zeros,
-            false => Ends::Lines,
+        if self.options.from0 {
+            Ends::Zeros
+        } else {
+            Ends::Lines
         }
     }
 

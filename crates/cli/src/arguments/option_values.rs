@@ -54,9 +54,12 @@ fn takes_value(argument: &Arg) -> bool {
 
 /// A command that reads leniently: what else it requires does not matter here.
 fn lenient(command: &Command) -> Command {
-    let any = |argument: Arg| match takes_value(&argument) {
-        true => argument.value_parser(OsStringValueParser::new()),
-        false => argument,
+    let any = |argument: Arg| {
+        if takes_value(&argument) {
+            argument.value_parser(OsStringValueParser::new())
+        } else {
+            argument
+        }
     };
     let command = command.clone().no_binary_name(true).ignore_errors(true);
     command.mut_args(any)

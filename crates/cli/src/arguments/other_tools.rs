@@ -48,10 +48,11 @@ fn argument(name: &'static str, options: &Options) -> Arg {
         _ => argument.long(name),
     };
     let argument = argument.value_parser(OsStringValueParser::new());
-    match options.takes_value {
-        true => argument,
+    if options.takes_value {
+        argument
+    } else {
         // The empty value makes clap keep the place of each occurrence.
-        false => argument.num_args(0).default_missing_value(""),
+        argument.num_args(0).default_missing_value("")
     }
 }
 
@@ -93,9 +94,10 @@ fn negation(line: &'static str) -> Arg {
 pub fn take_any_value(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         let takes = argument.get_action().takes_values() && !argument.is_positional();
-        match takes && !argument.is_require_equals_set() && takes_one(&argument) {
-            true => argument.allow_hyphen_values(true),
-            false => argument,
+        if takes && !argument.is_require_equals_set() && takes_one(&argument) {
+            argument.allow_hyphen_values(true)
+        } else {
+            argument
         }
     });
     command.mut_subcommands(take_any_value)

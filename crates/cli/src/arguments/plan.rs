@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use longhaul_model::policy::Policy;
-use longhaul_units::{BitRate, ByteCount, ParseRateError};
+use longhaul_units::{BitRate, ByteCount};
 
 use super::commands::FilterEnd;
+use super::probe::positive_rate;
 
 /// What to plan, and what to make of it.
 #[derive(Clone, Debug, Args)]
@@ -31,7 +32,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span, conflicts_with = "graph")]
     pub rtt: Option<Duration>,
     /// The path's rate on the line, of which headers take 6 %.
-    #[arg(long, value_name = "RATE", conflicts_with = "graph", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", conflicts_with = "graph", value_parser = positive_rate)]
     pub rate: Option<BitRate>,
     /// The share of packets that the path loses at random.
     #[arg(long, value_name = "SHARE", value_parser = longhaul_units::parse_share, conflicts_with = "graph")]
@@ -70,7 +71,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "N", default_value = "4", requires = "filter_cmd", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub filter_flows: u32,
     /// What one of them reads [default: no limit, since it is not known]
-    #[arg(long, value_name = "RATE", requires = "filter_cmd", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", requires = "filter_cmd", value_parser = positive_rate)]
     pub filter_rate: Option<BitRate>,
     /// Plan for other hardware: nic, rate, rtt, loss, window, cores, memory, disks, nics; and of
     /// one host or node, cores.HOST, memory.HOST, members.NODE, flows.NODE.
@@ -113,17 +114,6 @@ impl PlanArguments {
     }
 }
 
-/// Reads a rate of more than 0: nothing can be planned with another one.
-fn parse_rate(text: &str) -> Result<BitRate, String> {
-    let rate: BitRate = text
-        .parse()
-        .map_err(|error: ParseRateError| error.to_string())?;
-    match rate.bits_per_second() > 0.0 {
-        true => Ok(rate),
-        false => Err("a rate is more than 0: leave the option out if it is not known".to_owned()),
-    }
-}
-
 fn parse_policy(text: &str) -> Result<PolicyArgument, String> {
     match text {
         "all" => Ok(PolicyArgument::All),
@@ -137,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_rate_is_more_than_zero() {
-        assert!(parse_rate("1Mbit/s").is_ok());
+        assert!(positive_rate("1Mbit/s").is_ok());
         for text in ["0", "0Mbit/s", "-1Mbit/s", "nan", "inf"] {
-            assert!(parse_rate(text).is_err(), "{text}");
+            assert!(positive_rate(text).is_err(), "{text}");
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct ProbeArguments {
     #[arg(long, value_name = "FILE", requires = "records")]
     pub sweep: Option<PathBuf>,
     /// Capacity of the path for TCP payload, for the records [default: the most that was measured]
-    #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = capacity)]
+    #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = positive_rate)]
     pub capacity: Option<BitRate>,
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -68,12 +68,13 @@ pub struct ProbeArguments {
     pub connection: ConnectionArguments,
 }
 
-/// A rate above zero.
-pub(super) fn capacity(text: &str) -> Result<BitRate, String> {
+/// Parses a rate above zero.
+pub(super) fn positive_rate(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = text.parse().map_err(|error| format!("{error}"))?;
-    match rate.bits_per_second() > 0.0 {
-        true => Ok(rate),
-        false => Err("a capacity is above zero".to_owned()),
+    if rate.bits_per_second() > 0.0 {
+        Ok(rate)
+    } else {
+        Err("the rate must be above zero: leave the option out if it is not known".to_owned())
     }
 }
 

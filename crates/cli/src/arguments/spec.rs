@@ -50,9 +50,10 @@ impl CopyArguments {
             .keep_at(self.recursive, [sources.first(), Some(&destination)]);
         let keep = keep.map_err(|error| Stop::because(Exit::Usage, error))?;
         let spec = TransferSpec {
-            operation: match self.dry_run {
-                true => Operation::DryRun,
-                false => Operation::Copy,
+            operation: if self.dry_run {
+                Operation::DryRun
+            } else {
+                Operation::Copy
             },
             selection: Selection {
                 recursive: self.recursive
@@ -72,9 +73,10 @@ impl CopyArguments {
             filter_command: self.commands.filter(),
             filter_at: self.commands.filter_at(),
             verification: Verification {
-                integrity: match digest {
-                    true => spec::Integrity::Digest,
-                    false => spec::Integrity::Checksum,
+                integrity: if digest {
+                    spec::Integrity::Digest
+                } else {
+                    spec::Integrity::Checksum
                 },
                 read_back: self.verify,
                 digests: match (&self.manifest, self.json && digest) {

@@ -34,12 +34,11 @@ fn bench(command: &BenchCommand) -> Result<Exit, Stop> {
         BenchError::Interrupted => Stop::because(Exit::Interrupted, error),
     })?;
     clear_line();
-    match options.json {
-        true => print_json(&measured.profile.to_json()),
-        false => {
-            write_output(&text::text(&measured.profile, &measured.sections));
-            print_line!("host profile: {}", options.output.display());
-        }
+    if options.json {
+        print_json(&measured.profile.to_json());
+    } else {
+        write_output(&text::text(&measured.profile, &measured.sections));
+        print_line!("host profile: {}", options.output.display());
     }
     if let Some(unfinished) = measured.unfinished {
         say(&unfinished);

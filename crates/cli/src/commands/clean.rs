@@ -23,9 +23,10 @@ fn clean(arguments: &CleanArguments) -> Result<Exit, Stop> {
         failure: &mut |line| say(line),
     };
     let cleaned = clean::clean(&cleaning, told)?;
-    let (verb, done) = match arguments.remove {
-        true => ("removed", cleaned.removed),
-        false => ("found", cleaned.found),
+    let (verb, done) = if arguments.remove {
+        ("removed", cleaned.removed)
+    } else {
+        ("found", cleaned.found)
     };
     print_line!("{done} {verb}, {}", ByteCount(cleaned.bytes));
     Ok(match cleaned.failed {

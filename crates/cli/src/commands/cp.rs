@@ -112,9 +112,10 @@ impl Command<'_> {
     /// Has one of two remote hosts run it, or this one, as a job.
     fn start(&self, is_between: bool) -> Result<Exit, Stop> {
         let screen = Screen::new(self.shown);
-        let run = match is_between {
-            true => starting::run,
-            false => own_job::run,
+        let run = if is_between {
+            starting::run
+        } else {
+            own_job::run
         };
         run(&JobRequest {
             spec: self.spec,

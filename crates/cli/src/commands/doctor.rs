@@ -23,9 +23,10 @@ fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
     let endpoint = endpoint.map_err(|error| Stop::because(Exit::Usage, error))?;
     let gathered = gather(&endpoint, &arguments.connection.settings())?;
     let found = findings(&gathered.facts);
-    match arguments.json {
-        true => print_json(&object(&arguments.endpoint.to_string_lossy(), &found)),
-        false => write_output(&text(&found)),
+    if arguments.json {
+        print_json(&object(&arguments.endpoint.to_string_lossy(), &found));
+    } else {
+        write_output(&text(&found));
     }
     let problems = found.iter().any(|one| one.weight() == Weight::Problem);
     Ok(match (gathered.failed, problems) {

@@ -33,9 +33,10 @@ fn show(arguments: &HistoryArguments) -> Result<Exit, Stop> {
     let is_wanted =
         |past: &&PastTransfer| arguments.host.as_ref().is_none_or(|it| *it == past.host);
     for past in found.transfers.iter().filter(is_wanted) {
-        match arguments.json {
-            true => print_json(&json!(past)),
-            false => print_line!("{past}"),
+        if arguments.json {
+            print_json(&json!(past));
+        } else {
+            print_line!("{past}");
         }
     }
     Ok(Exit::Done)

@@ -73,9 +73,10 @@ fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
         say("no copies of yours run here");
     }
     for copy in running {
-        match arguments.json {
-            true => print_json(&json::running(&copy)),
-            false => print_line!("{}", copy.line()),
+        if arguments.json {
+            print_json(&json::running(&copy));
+        } else {
+            print_line!("{}", copy.line());
         }
     }
     Ok(Exit::Done)
@@ -154,11 +155,12 @@ fn nothing(any: bool, exit: Exit) -> Option<&'static str> {
 }
 
 fn print(lines: &[(String, Listed)], is_json: bool) {
-    match is_json {
-        true => lines
+    if is_json {
+        lines
             .iter()
-            .for_each(|(host, job)| print_json(&json::job(host, job))),
-        false => table(lines).iter().for_each(|line| print_line!("{line}")),
+            .for_each(|(host, job)| print_json(&json::job(host, job)));
+    } else {
+        table(lines).iter().for_each(|line| print_line!("{line}"));
     }
 }
 

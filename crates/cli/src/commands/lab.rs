@@ -87,9 +87,10 @@ fn status(arguments: &LabStatusArguments) -> Result<u8, Stop> {
         }
         return Ok(0);
     };
-    let text = match arguments.json {
-        true => client::request(name, &Request::Report).map(|report| report.to_string()),
-        false => client::status(name),
+    let text = if arguments.json {
+        client::request(name, &Request::Report).map(|report| report.to_string())
+    } else {
+        client::status(name)
     };
     print_line!("{}", text.map_err(not_done)?);
     Ok(0)

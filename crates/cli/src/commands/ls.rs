@@ -80,12 +80,11 @@ impl Printer {
                     self.print(entry)?;
                 }
                 // What came is shown while the rest is on its way.
-                match self.flushes {
-                    true => {
-                        let flushed = self.output.flush();
-                        self.check(flushed)
-                    }
-                    false => Ok(()),
+                if self.flushes {
+                    let flushed = self.output.flush();
+                    self.check(flushed)
+                } else {
+                    Ok(())
                 }
             }
             Listed::Failed(failure) => {

@@ -38,9 +38,10 @@ fn fit_records(arguments: &FitArguments) -> Result<Exit, Stop> {
     if let Some(path) = &arguments.output {
         write(path, format!("{document:#}\n").as_bytes())?;
     }
-    match arguments.json {
-        true => print_json(&format!("{document:#}")),
-        false => print_line!("{}", fits.text().trim_end()),
+    if arguments.json {
+        print_json(&format!("{document:#}"));
+    } else {
+        print_line!("{}", fits.text().trim_end());
     }
     Ok(Exit::Done)
 }

@@ -68,9 +68,10 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     if let Some(path) = &arguments.plot {
         let figures = explained.figures(&graph, bound);
         let is_page = path.extension().is_some_and(|ending| ending == "html");
-        let drawn = match is_page {
-            true => page(&explained.text(&graph), &figures),
-            false => one_figure(&figures),
+        let drawn = if is_page {
+            page(&explained.text(&graph), &figures)
+        } else {
+            one_figure(&figures)
         };
         write(path, drawn.as_bytes())?;
     }

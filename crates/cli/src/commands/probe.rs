@@ -54,9 +54,10 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
         })?;
     }
     clear_line();
-    match arguments.json {
-        true => print_json(&json::json(&probe)),
-        false => write_output(&text::text(&probe)),
+    if arguments.json {
+        print_json(&json::json(&probe));
+    } else {
+        write_output(&text::text(&probe));
     }
     if let Some(records) = records {
         records.append(&probe, &mut say)?;

@@ -19,9 +19,10 @@ pub fn profile(arguments: &ProfileArguments) -> Exit {
 
 fn print_profile(arguments: &ProfileArguments) -> Result<Exit, Stop> {
     let (_, analysis) = read(&arguments.analysis)?;
-    match arguments.json {
-        true => print_json(&analysis::to_json(&analysis)),
-        false => write_output(&analysis::to_text(&analysis)),
+    if arguments.json {
+        print_json(&analysis::to_json(&analysis));
+    } else {
+        write_output(&analysis::to_text(&analysis));
     }
     Ok(Exit::Done)
 }

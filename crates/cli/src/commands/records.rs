@@ -97,12 +97,13 @@ fn print_imported(arguments: &ImportArguments, imported: &Imported) {
     for ((name, rtt), path) in imported.paths.iter().take(MOST_PATHS) {
         let name = if name.is_empty() { "unnamed" } else { name };
         let least = milliseconds(*rtt);
-        let rtt = match path.greatest > *rtt {
-            true => format!(
+        let rtt = if path.greatest > *rtt {
+            format!(
                 "{least} ms, the least of {least} to {}",
                 milliseconds(path.greatest)
-            ),
-            false => format!("{least} ms"),
+            )
+        } else {
+            format!("{least} ms")
         };
         print_line!(
             "  {name}: {}, round trip {rtt}",

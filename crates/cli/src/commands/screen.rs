@@ -79,9 +79,10 @@ impl Viewer for Screen {
     }
 
     fn progress(&self, text: &str) {
-        match self.shown.json {
-            true => output(format!("{text}\n").as_bytes()),
-            false => progress_line(&harmless(text)),
+        if self.shown.json {
+            output(format!("{text}\n").as_bytes());
+        } else {
+            progress_line(&harmless(text));
         }
     }
 
@@ -148,9 +149,10 @@ fn heed_signals(what: impl FnMut() + Send + 'static) {
 fn output(bytes: &[u8]) {
     let mut output = io::stdout().lock();
     // A reader that went away is no reason to stop.
-    let _ = match output.is_terminal() {
-        true => output.write_all(harmless(&String::from_utf8_lossy(bytes)).as_bytes()),
-        false => output.write_all(bytes),
+    let _ = if output.is_terminal() {
+        output.write_all(harmless(&String::from_utf8_lossy(bytes)).as_bytes())
+    } else {
+        output.write_all(bytes)
     };
     let _ = output.flush();
 }

@@ -19,9 +19,10 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     let daemon = Listening::new(settings(arguments))?;
     log::start(log_format, log_level);
     let announcement = daemon.announcement()?;
-    match print_ready {
-        true => print_ready_line(&announcement),
-        false => announce(&announcement),
+    if print_ready {
+        print_ready_line(&announcement);
+    } else {
+        announce(&announcement);
     }
     let ended = daemon.serve()?;
     tracing::info!("stopped by a signal; sessions that were ended: {ended}");

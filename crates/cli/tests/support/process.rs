@@ -268,9 +268,10 @@ impl Finished {
         let whole = self.code.is_some();
         let text = std::str::from_utf8(&self.output).unwrap();
         let parsed = text.lines().map(serde_json::from_str);
-        match whole {
-            true => parsed.map(Result::unwrap).collect(),
-            false => parsed.filter_map(Result::ok).collect(),
+        if whole {
+            parsed.map(Result::unwrap).collect()
+        } else {
+            parsed.filter_map(Result::ok).collect()
         }
     }
 

@@ -68,10 +68,7 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
         head.get(*at..).is_some_and(|rest| rest.starts_with(magic))
     };
     if let Some((name, _, _)) = COMPRESSED.iter().find(stands) {
-        let name = match is_blocked_gzip(head) {
-            true => "bgzf",
-            false => name,
-        };
+        let name = if is_blocked_gzip(head) { "bgzf" } else { name };
         return Some(Format::Compressed(name));
     }
     if is_bzip2(head) {
@@ -119,9 +116,10 @@ fn numpy(head: &[u8]) -> Option<Format> {
         (Err(_), _) => 0,
     };
     // Texts are no numbers: their characters have four bytes.
-    let element = match described.contains('U') {
-        true => Some(ElementSize::Four),
-        false => ElementSize::of_bytes(bytes),
+    let element = if described.contains('U') {
+        Some(ElementSize::Four)
+    } else {
+        ElementSize::of_bytes(bytes)
     };
     element.map_or(container, |element| Some(Format::Numbers("NumPy", element)))
 }

@@ -50,9 +50,10 @@ impl Adapting {
         let at_work = worked.saturating_sub(self.worked).as_secs_f64() / span.as_secs_f64();
         (self.at, self.worked) = (now, worked);
         let enough = (at_work / ENOUGH).ceil().max(1.0) as usize;
-        self.flows = match at_work > TOO_FEW * self.flows as f64 {
-            true => self.flows.saturating_mul(2).min(self.most),
-            false => self.flows.min(enough),
+        self.flows = if at_work > TOO_FEW * self.flows as f64 {
+            self.flows.saturating_mul(2).min(self.most)
+        } else {
+            self.flows.min(enough)
         };
         self.flows
     }

@@ -150,13 +150,10 @@ pub fn missing_lock(file: &dyn StoredFile) -> Option<io::Error> {
 ///
 /// As `flock`; where there are no locks what to do about it.
 pub(super) fn is_free(file: &dyn StoredFile) -> io::Result<bool> {
-    file.try_lock().map_err(|error| match lacks_locks(&error) {
-        true => io::Error::other(format!(
-            "its file system has no locks ({error}), which tell whether a copy uses it: mount it \
-             with them (Lustre: -o flock), or remove it by hand when no copy runs"
-        )),
-        false => error,
-    })
+    file.try_lock().map_err(|error| if lacks_locks(&error) { io::Error::other(format!(
+        "its file system has no locks ({error}), which tell whether a copy uses it: mount it \
+         with them (Lustre: -o flock), or remove it by hand when no copy runs"
+    )) } else { error })
 }
 
 fn wait_for_lock(file: &dyn StoredFile, deadline: Instant) -> io::Result<()> {

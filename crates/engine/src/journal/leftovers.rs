@@ -291,14 +291,15 @@ impl Expiry<'_> {
 
     fn temporary(&mut self, name: &[u8]) -> io::Result<()> {
         match if_there(self.directory.status_of(name))? {
-            Some(status) if status.kind != FileKind::File => match self.is_old(status.changed) {
-                true => {
+            Some(status) if status.kind != FileKind::File => {
+                if self.is_old(status.changed) {
                     remove_temporary(self.directory, name)?;
                     (self.report)(name, Ok(status.size));
                     Ok(())
+                } else {
+                    Ok(())
                 }
-                false => Ok(()),
-            },
+            }
             _ => self.file(name),
         }
     }

@@ -159,9 +159,10 @@ impl Partial {
         let mut state = self.state();
         self.check(&mut state)?;
         let there = name_is(&*self.directory, &self.journal_name, state.writer.inode());
-        match there.map_err(doing("looking at the journal's name"))? {
-            true => Ok(()),
-            false => Err(self.gone(&state)),
+        if there.map_err(doing("looking at the journal's name"))? {
+            Ok(())
+        } else {
+            Err(self.gone(&state))
         }
     }
 
@@ -290,9 +291,10 @@ impl Partial {
             other => other.map_err(doing("waiting for the journal"))?,
         };
         let state = self.state();
-        match gate.inode() == state.writer.inode() {
-            true => Ok(gate),
-            false => Err(self.gone(&state)),
+        if gate.inode() == state.writer.inode() {
+            Ok(gate)
+        } else {
+            Err(self.gone(&state))
         }
     }
 

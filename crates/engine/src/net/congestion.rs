@@ -47,9 +47,10 @@ pub fn by_distance(socket: &TcpStream, least_rtt: Option<Duration>) -> Option<&'
     if !began || own(socket).is_none_or(|own| own != PACES) {
         return None;
     }
-    match least_rtt.is_some_and(|rtt| rtt <= NEAR) {
-        true => Some(NEARBY),
-        false => Some(PACES),
+    if least_rtt.is_some_and(|rtt| rtt <= NEAR) {
+        Some(NEARBY)
+    } else {
+        Some(PACES)
     }
 }
 

@@ -35,9 +35,10 @@ impl HostLimits {
             let text = text(name);
             text.split_ascii_whitespace().nth(place)?.parse().ok()
         };
-        let names = match privileged {
-            true => "ipv4/tcp_available_congestion_control",
-            false => "ipv4/tcp_allowed_congestion_control",
+        let names = if privileged {
+            "ipv4/tcp_available_congestion_control"
+        } else {
+            "ipv4/tcp_allowed_congestion_control"
         };
         HostLimits {
             tcp_send: number("ipv4/tcp_wmem", 2),

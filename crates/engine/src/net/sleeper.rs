@@ -127,12 +127,11 @@ impl Sleeper {
     ) -> io::Result<usize> {
         let more = self.expected.saturating_sub(held);
         // Whatever comes next: what is read between two blocks is acknowledged as well.
-        let gathers = match self.longest > 0 {
-            true => {
-                self.gathering.look(wire);
-                self.gathering.pause(self.longest)
-            }
-            false => None,
+        let gathers = if self.longest > 0 {
+            self.gathering.look(wire);
+            self.gathering.pause(self.longest)
+        } else {
+            None
         };
         let due = more.min(self.longest);
         let due = if due < SHORTEST_SLEEP || gathers.is_some() {

@@ -494,9 +494,10 @@ pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, 
 }
 
 fn listen_socket(address: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
-    let multipath = match multipath::is_available() {
-        true => listen_as(Protocol::MPTCP, address, options),
-        false => Err(io::ErrorKind::Unsupported.into()),
+    let multipath = if multipath::is_available() {
+        listen_as(Protocol::MPTCP, address, options)
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
     };
     multipath.or_else(|_| listen_as(Protocol::TCP, address, options))
 }

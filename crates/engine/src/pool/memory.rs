@@ -40,10 +40,7 @@ pub(super) fn reserve(bytes: usize, wanted: usize, needed: bool) -> Vec<Memory> 
             return pieces;
         }
     }
-    match needed {
-        true => vec![own(bytes)],
-        false => Vec::new(),
-    }
+    if needed { vec![own(bytes)] } else { Vec::new() }
 }
 
 fn own(bytes: usize) -> Memory {

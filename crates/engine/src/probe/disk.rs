@@ -72,17 +72,17 @@ impl Disk {
             buffer[..job.block].copy_from_slice(&data);
         }
         let made;
-        let nameless = match job.write {
-            true => {
-                made = self.nameless(job.file_bytes)?;
-                made.buffered.preallocate(job.file_bytes)?;
-                &made
-            }
-            false => self.written(job.file_bytes, limit)?,
+        let nameless = if job.write {
+            made = self.nameless(job.file_bytes)?;
+            made.buffered.preallocate(job.file_bytes)?;
+            &made
+        } else {
+            self.written(job.file_bytes, limit)?
         };
-        let file = match job.direct {
-            true => &nameless.direct,
-            false => &nameless.buffered,
+        let file = if job.direct {
+            &nameless.direct
+        } else {
+            &nameless.buffered
         };
         if !job.write {
             file.advise(Advice::DropCache, 0, 0);
@@ -175,13 +175,12 @@ fn move_blocks(
                 return Ok(());
             }
             let length = (job.file_bytes - offset).min(job.block as u64) as usize;
-            match job.write {
-                true => file.write_at(&buffer[..length], offset)?,
-                false => {
-                    let count = file.read_at(&mut buffer[..length], offset)?;
-                    if count < length {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
+            if job.write {
+                file.write_at(&buffer[..length], offset)?;
+            } else {
+                let count = file.read_at(&mut buffer[..length], offset)?;
+                if count < length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
         }

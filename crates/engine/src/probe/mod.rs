@@ -87,9 +87,10 @@ impl Limit<'_> {
             // Not `Interrupted`: that would be tried again.
             return Err(io::Error::other("interrupted"));
         }
-        match self.left().is_zero() {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(()),
+        if self.left().is_zero() {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -78,9 +78,10 @@ impl Announced {
                 _ => digest,
             };
             self.memory.insert(entry.id.0, digest);
-            match self.memory.len() > self.most {
-                true => self.spill(),
-                false => Ok(()),
+            if self.memory.len() > self.most {
+                self.spill()
+            } else {
+                Ok(())
             }
         });
         self.failed = noted.err();

@@ -89,11 +89,10 @@ struct Names {
 
 impl Names {
     fn add(&mut self, path: TreePath) {
-        match self.known.len() < MOST_BROUGHT {
-            true => {
-                self.known.insert(path);
-            }
-            false => self.overflowed |= !self.known.contains(&path),
+        if self.known.len() < MOST_BROUGHT {
+            self.known.insert(path);
+        } else {
+            self.overflowed |= !self.known.contains(&path);
         }
     }
 

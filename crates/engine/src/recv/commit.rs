@@ -204,9 +204,10 @@ impl Transfer {
                 generation,
                 stays,
             } => {
-                match stays {
-                    true => side.parts.leave_behind(file, generation),
-                    false => side.parts.discard(file, generation),
+                if stays {
+                    side.parts.leave_behind(file, generation);
+                } else {
+                    side.parts.discard(file, generation);
                 }
                 side.discarding.end();
             }
@@ -427,9 +428,10 @@ impl Transfer {
             synced.map_err(|error| {
                 failure_of("make durable", &staged.entry.path.to_string(), &error)
             })?;
-            match self.settings.verify_written {
-                true => read_back(self, file, &staged.entry, staged.digest),
-                false => Ok(()),
+            if self.settings.verify_written {
+                read_back(self, file, &staged.entry, staged.digest)
+            } else {
+                Ok(())
             }
         });
         results.collect()
@@ -526,9 +528,10 @@ impl Transfer {
             .map_err(failed)?;
         let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
         synced.map_err(failed)?;
-        Ok(match made || !self.settings.tells_there {
-            true => Folded::Done,
-            false => Folded::There,
+        Ok(if made || !self.settings.tells_there {
+            Folded::Done
+        } else {
+            Folded::There
         })
     }
 
@@ -561,9 +564,10 @@ impl Transfer {
         }
         let anchor = side.folders.anchor().directory();
         let failed = self.have_failed();
-        let stays = match self.settings.asks {
-            true => side.destination.sweep_always(&**anchor, failed),
-            false => side.destination.sweep(&**anchor, failed),
+        let stays = if self.settings.asks {
+            side.destination.sweep_always(&**anchor, failed)
+        } else {
+            side.destination.sweep(&**anchor, failed)
         };
         if stays {
             side.parts.note_left_behind();
@@ -859,9 +863,10 @@ fn sync_inodes(staged: &[Staged], results: &mut [Result<(), Failure>]) -> Vec<(u
         let known = synced.iter().position(|(other, _)| *other == device);
         let at = known.unwrap_or_else(|| {
             let directory = folder.directory();
-            let done = match directory.syncs_inodes() {
-                true => Ok(()),
-                false => directory.sync_file_system(),
+            let done = if directory.syncs_inodes() {
+                Ok(())
+            } else {
+                directory.sync_file_system()
             };
             synced.push((device, done));
             synced.len() - 1
@@ -904,9 +909,10 @@ fn read_back(
     let corrupt = |text| Failure::new(FailureKind::Corrupt, text);
     let failed = |error: io::Error| {
         let failure = failure_of("read back", &shown, &error);
-        match error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) {
-            true => corrupt(failure.text),
-            false => failure,
+        if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) {
+            corrupt(failure.text)
+        } else {
+            failure
         }
     };
     file.sync_data()

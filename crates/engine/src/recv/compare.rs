@@ -129,9 +129,10 @@ impl Transfer {
         let backups = side.destination.backups.as_ref();
         let is_backup = backups.is_some_and(|backups| backups.note(&path));
         let above = path.parent();
-        let found = match self.copies() {
-            true => side.folders.find_in_copy(above.as_ref()),
-            false => side.folders.find(above.as_ref()),
+        let found = if self.copies() {
+            side.folders.find_in_copy(above.as_ref())
+        } else {
+            side.folders.find(above.as_ref())
         };
         let folder = match found {
             Ok(folder) => folder,
@@ -216,9 +217,10 @@ impl Transfer {
         match &entry.kind {
             EntryKind::File { identity, .. } if status.kind == FileKind::File => {
                 if self.settings.operation == Operation::Verify {
-                    return match identity.size == status.size {
-                        true => Compared::Send,
-                        false => Compared::Refused(differs(&shown, "the sizes differ")),
+                    return if identity.size == status.size {
+                        Compared::Send
+                    } else {
+                        Compared::Refused(differs(&shown, "the sizes differ"))
                     };
                 }
                 match self.judge(side, entry, status) {
@@ -255,9 +257,10 @@ impl Transfer {
                 {
                     // Who may make no device changes none.
                     let keeper = &side.destination.keeper;
-                    return match kind.is_device() && keeper.may_make_devices().is_err() {
-                        true => Compared::Same(None),
-                        false => self.same_name(side, folder, entry, status),
+                    return if kind.is_device() && keeper.may_make_devices().is_err() {
+                        Compared::Same(None)
+                    } else {
+                        self.same_name(side, folder, entry, status)
                     };
                 }
             }
@@ -280,9 +283,10 @@ impl Transfer {
     /// What the criteria of the copy say of a file that is at both ends.
     fn judge(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> Verdict {
         // Nothing tells what size the output of a filter has.
-        let there = match side.destination.has_filter() {
-            true => entry.size(),
-            false => status.size,
+        let there = if side.destination.has_filter() {
+            entry.size()
+        } else {
+            status.size
         };
         let sizes = (entry.size(), there);
         let keeps_as = || {

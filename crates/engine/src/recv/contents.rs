@@ -108,9 +108,10 @@ impl Transfer {
             hasher.update(&room[..read]);
             offset += read as u64;
         }
-        match hasher.finish() == block.checksum {
-            true => Ok(()),
-            false => Err(altered()),
+        if hasher.finish() == block.checksum {
+            Ok(())
+        } else {
+            Err(altered())
         }
     }
 
@@ -118,9 +119,10 @@ impl Transfer {
     fn compare_contents(&self, side: &ReceiveSide, entry: &Entry, digest: Checksum) -> Compared {
         let path = side.destination.path_of(&entry.path);
         let above = path.parent();
-        let folder = match self.copies() {
-            true => side.folders.find_in_copy(above.as_ref()),
-            false => side.folders.find(above.as_ref()),
+        let folder = if self.copies() {
+            side.folders.find_in_copy(above.as_ref())
+        } else {
+            side.folders.find(above.as_ref())
         };
         let read = folder.and_then(|folder| {
             let mode = read_mode_for(self.settings.direct, entry.size());
@@ -134,9 +136,10 @@ impl Transfer {
         Counters::add(&self.counters.read_bytes, entry.size());
         self.tell_receiver(|receiver| receiver.handle_digest_read(entry.size()));
         if found != digest {
-            return match self.copies() {
-                true => Compared::Differs,
-                false => self.unlike(),
+            return if self.copies() {
+                Compared::Differs
+            } else {
+                self.unlike()
             };
         }
         if !self.copies() {
@@ -162,9 +165,10 @@ impl Transfer {
 
     /// What has to come, or would.
     pub(super) fn unlike(&self) -> Compared {
-        match self.copies() {
-            true => Compared::Send,
-            false => Compared::Planned(Change::Changed),
+        if self.copies() {
+            Compared::Send
+        } else {
+            Compared::Planned(Change::Changed)
         }
     }
 

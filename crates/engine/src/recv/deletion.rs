@@ -118,9 +118,10 @@ impl Transfer {
 /// Why the source could not be listed, and what that means.
 fn as_undeleted(failure: Failure) -> Failure {
     const MEANS: &str = "nothing was deleted at the destination";
-    match failure.text.contains(MEANS) {
-        true => failure,
-        false => Failure::new(failure.kind, format!("{}; {MEANS}", failure.text)),
+    if failure.text.contains(MEANS) {
+        failure
+    } else {
+        Failure::new(failure.kind, format!("{}; {MEANS}", failure.text))
     }
 }
 

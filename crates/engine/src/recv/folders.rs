@@ -136,9 +136,10 @@ impl Folder {
     /// As [`Folder::sync`].
     pub fn sync_with_inodes(&self) -> io::Result<()> {
         self.sync()?;
-        match self.directory.syncs_inodes() {
-            true => Ok(()),
-            false => self.directory.sync_file_system(),
+        if self.directory.syncs_inodes() {
+            Ok(())
+        } else {
+            self.directory.sync_file_system()
         }
     }
 
@@ -416,22 +417,22 @@ impl Folders {
             }
             other => (other?, false),
         };
-        match made {
-            true => self.note_made(path),
-            // Else what has another name would merge with it.
-            false => above.ensure_spelled(name)?,
+        if made {
+            self.note_made(path);
+        } else {
+            // Without this check a directory with another spelling would be merged into.
+            above.ensure_spelled(name)?;
         }
         let parent = above;
-        let above = match apart {
-            true => {
-                let durable = want != Want::Look;
-                if durable {
-                    above.sync()?;
-                }
-                let refused = !above.has_durable_names();
-                Above::Apart { durable, refused }
+        let above = if apart {
+            let durable = want != Want::Look;
+            if durable {
+                above.sync()?;
             }
-            false => Above::Folder(Arc::clone(above)),
+            let refused = !above.has_durable_names();
+            Above::Apart { durable, refused }
+        } else {
+            Above::Folder(Arc::clone(above))
         };
         let mut open = lock(&self.open);
         // Somebody else may have been faster.

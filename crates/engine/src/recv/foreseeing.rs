@@ -103,9 +103,10 @@ impl Transfer {
             return Compared::Same(None);
         }
         if side.destination.hides_attributes() {
-            return match side.destination.keeper.keeping().is_usual() {
-                true => Compared::Same(None),
-                false => Compared::Planned(Change::Attributes),
+            return if side.destination.keeper.keeping().is_usual() {
+                Compared::Same(None)
+            } else {
+                Compared::Planned(Change::Attributes)
             };
         }
         // What is not kept is noted by the copy.
@@ -118,9 +119,10 @@ impl Transfer {
                 side.destination.keeps_as(entry.modified, status, operation)
             }
         };
-        match same_mode && same_time && looked.dresses.is_ok_and(|dresses| !dresses) {
-            true => Compared::Same(None),
-            false => Compared::Planned(Change::Attributes),
+        if same_mode && same_time && looked.dresses.is_ok_and(|dresses| !dresses) {
+            Compared::Same(None)
+        } else {
+            Compared::Planned(Change::Attributes)
         }
     }
 }

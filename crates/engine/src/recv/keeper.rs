@@ -192,10 +192,13 @@ impl Keeper {
         match (self.kept.keeping.leaves_modes, before) {
             (false, _) => mode,
             (true, Before::New { allowed, inherited }) => mode & 0o777 & allowed | inherited,
-            (true, Before::There(existing)) => match self.kept.keeping.executability {
-                true => executable_as(existing, mode),
-                false => existing,
-            },
+            (true, Before::There(existing)) => {
+                if self.kept.keeping.executability {
+                    executable_as(existing, mode)
+                } else {
+                    existing
+                }
+            }
         }
     }
 
@@ -334,16 +337,18 @@ impl Keeper {
         let set_user = user.filter(|_| may_user);
         let set_group = group.filter(|group| self.may.owners && is_own(group));
         if let Some(user) = user.filter(|_| set_user.is_none()) {
-            let why = match self.may.owners {
-                true => format!("it would belong to user {user}: only root gives files away"),
-                false => "the principal has no right \"owners\"".to_owned(),
+            let why = if self.may.owners {
+                format!("it would belong to user {user}: only root gives files away")
+            } else {
+                "the principal has no right \"owners\"".to_owned()
             };
             note(NoticeKind::OwnerNotKept, why);
         }
         if let Some(group) = group.filter(|_| set_group.is_none()) {
-            let why = match self.may.owners {
-                true => format!("it would belong to group {group}, of which this user is none"),
-                false => "the principal has no right \"owners\"".to_owned(),
+            let why = if self.may.owners {
+                format!("it would belong to group {group}, of which this user is none")
+            } else {
+                "the principal has no right \"owners\"".to_owned()
             };
             note(NoticeKind::GroupNotKept, why);
         }

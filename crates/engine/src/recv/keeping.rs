@@ -83,9 +83,10 @@ impl Destination {
         }
         let trusted = self.set_ids == SetIds::SameOwner;
         let there = self.wanted_owner(entry).filter(|_| trusted);
-        let mut kept = match trusted {
-            true => self.keeper.named_set_ids(entry),
-            false => 0,
+        let mut kept = if trusted {
+            self.keeper.named_set_ids(entry)
+        } else {
+            0
         };
         if there.is_some_and(|there| there.user == here.user) {
             kept |= 0o4000;
@@ -124,12 +125,13 @@ impl Destination {
 
     /// The same of what is new in a directory, and has these bits from it.
     fn before_new(&self, directory: &dyn Directory, inherited: u32) -> Before {
-        match self.keeper.keeping().leaves_modes {
-            true => Before::New {
+        if self.keeper.keeping().leaves_modes {
+            Before::New {
                 allowed: self.keeper.allowed_in(directory),
                 inherited,
-            },
-            false => Before::There(0),
+            }
+        } else {
+            Before::There(0)
         }
     }
 
@@ -196,13 +198,12 @@ impl Destination {
     ) -> io::Result<()> {
         let before = self.before(directory, entry);
         let plain = entry.mode & SET_ID_BITS == 0 && !self.keeper.dresses();
-        let owner = match plain && self.keeper.keeping().modes.is_empty() {
-            true => Ownership::default(),
-            false => {
-                let here = file.status()?.owner;
-                self.dress(file.inode().as_deref(), entry, (here, Doing::Set))?
-                    .owner
-            }
+        let owner = if plain && self.keeper.keeping().modes.is_empty() {
+            Ownership::default()
+        } else {
+            let here = file.status()?.owner;
+            self.dress(file.inode().as_deref(), entry, (here, Doing::Set))?
+                .owner
         };
         let mode = self.mode_for(entry, owner, before);
         let path = &entry.path;
@@ -402,11 +403,12 @@ fn made(
         None => directory.status_of(temporary)?,
     };
     // Some file systems count none.
-    match is_made(&status) && status.names <= 1 {
-        true => Ok(status),
-        false => Err(io::Error::other(
+    if is_made(&status) && status.names <= 1 {
+        Ok(status)
+    } else {
+        Err(io::Error::other(
             "something else was given its temporary name meanwhile",
-        )),
+        ))
     }
 }
 
@@ -415,9 +417,10 @@ pub(super) fn note_mode(notices: &Notices, example: &dyn Display, set: u32, kept
     if kept == set {
         return;
     }
-    let kind = match kept == set & !SET_ID_BITS {
-        true => NoticeKind::SetIdDropped,
-        false => NoticeKind::ModeNotKept,
+    let kind = if kept == set & !SET_ID_BITS {
+        NoticeKind::SetIdDropped
+    } else {
+        NoticeKind::ModeNotKept
     };
     notices.note(kind, example, || {
         format!("set to {set:o}, the file system has {kept:o}")

@@ -81,9 +81,10 @@ impl Transfer {
         let same = self.mend_name(side, folder, entry, status);
         // Its source is removed for it.
         let durable = || folder.sync_with_inodes().and_then(|()| side.sync_mended());
-        match self.settings.moves_away && durable().is_err() {
-            true => Compared::Send,
-            false => same,
+        if self.settings.moves_away && durable().is_err() {
+            Compared::Send
+        } else {
+            same
         }
     }
 

@@ -41,9 +41,10 @@ impl ReceiveSide {
         if !block.is_valid(payload) || data > transfer.pool.buffer_bytes() {
             let error = FrameError::Unexpected("a block whose lengths contradict each other");
             // The frame's own length is nobody's word in clear: the header alone is proved.
-            return Err(match transfer.is_clear() {
-                true => Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned())),
-                false => error.into(),
+            return Err(if transfer.is_clear() {
+                Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned()))
+            } else {
+                error.into()
             });
         }
         if block.trailer.is_some() && transfer.is_clear() {

@@ -248,7 +248,7 @@ impl ReceiveSide {
                 // free, whatever the file has already: writing will tell.
                 Err(error) if resumed && error.kind() == std::io::ErrorKind::StorageFull => (),
                 reserved => {
-                    reserved.map_err(|error| failure_of("reserve room for it", &shown, &error))?
+                    reserved.map_err(|error| failure_of("reserve room for it", &shown, &error))?;
                 }
             }
         }

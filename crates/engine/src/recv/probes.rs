@@ -143,15 +143,14 @@ fn conclude(side: &ReceiveSide, made: Result<Made, Failure>, seen: bool) -> Resu
     if seen {
         return Err(is_source(&shown));
     }
-    match has_durable_names(side, &folder) {
-        true => Ok(()),
-        false => {
-            let text = format!(
-                "{shown}: its file system does not make names durable, and the copy may not survive \
-                 a power cut"
-            );
-            Err(Failure::new(FailureKind::Other, text))
-        }
+    if has_durable_names(side, &folder) {
+        Ok(())
+    } else {
+        let text = format!(
+            "{shown}: its file system does not make names durable, and the copy may not survive \
+             a power cut"
+        );
+        Err(Failure::new(FailureKind::Other, text))
     }
 }
 
@@ -242,13 +241,15 @@ fn remove_from(side: &ReceiveSide, directory: &dyn Directory, made: &Made) -> io
 
 /// Gives a directory the mode and time that it had, unless it got others since the probe was made.
 fn restore(directory: &dyn Directory, made: &Made, now: Kept) {
-    let mode = match now.mode == made.after.mode {
-        true => made.before.mode,
-        false => now.mode,
+    let mode = if now.mode == made.after.mode {
+        made.before.mode
+    } else {
+        now.mode
     };
-    let modified = match now.modified == made.after.modified {
-        true => made.before.modified,
-        false => now.modified,
+    let modified = if now.modified == made.after.modified {
+        made.before.modified
+    } else {
+        now.modified
     };
     // What a file system refuses here it refused before, which was noted.
     if directory.status().is_ok_and(|status| status.mode != mode) {

@@ -199,9 +199,10 @@ impl Transfer {
         {
             return conflict("too many directories are to be replaced: move it away");
         }
-        match self.copies() {
-            true => self.compare_part(side, entry, folder),
-            false => Compared::Planned(Change::Changed),
+        if self.copies() {
+            self.compare_part(side, entry, folder)
+        } else {
+            Compared::Planned(Change::Changed)
         }
     }
 

@@ -195,9 +195,10 @@ impl DataStream for FileStream {
         );
         let mut state = lock(&self.state);
         state.there.insert(offset, end);
-        match state.there.fragments() > MOST_FRAGMENTS {
-            true => Err(scattered()),
-            false => Ok(()),
+        if state.there.fragments() > MOST_FRAGMENTS {
+            Err(scattered())
+        } else {
+            Ok(())
         }
     }
 
@@ -348,20 +349,17 @@ impl<W: Write> Ordered<W> {
         if self.held.len() >= MOST_FRAGMENTS {
             return Err(scattered());
         }
-        let held = match self.in_memory + data.len() <= self.most_in_memory {
-            true => {
-                self.in_memory += data.len();
-                Held::Memory(data.to_vec())
-            }
-            false => {
-                let file = match &mut self.file {
-                    Some(file) => file,
-                    none => none.insert(nameless_file(&self.temporary)?),
-                };
-                let written = file.write_all_at(data, offset);
-                written.map_err(|error| TemporaryError::wrap(error, &self.temporary))?;
-                Held::File(data.len() as u64)
-            }
+        let held = if self.in_memory + data.len() <= self.most_in_memory {
+            self.in_memory += data.len();
+            Held::Memory(data.to_vec())
+        } else {
+            let file = match &mut self.file {
+                Some(file) => file,
+                none => none.insert(nameless_file(&self.temporary)?),
+            };
+            let written = file.write_all_at(data, offset);
+            written.map_err(|error| TemporaryError::wrap(error, &self.temporary))?;
+            Held::File(data.len() as u64)
         };
         self.held.insert(offset, held);
         Ok(())
@@ -417,9 +415,10 @@ impl<W: Write + Send> DataStream for OrderedStream<W> {
 
     fn finish(&self, _mode: u32, _notices: &Notices) -> io::Result<()> {
         let mut state = lock(&self.state);
-        match state.total == Some(state.next) {
-            true => state.output.flush(),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if state.total == Some(state.next) {
+            state.output.flush()
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
 

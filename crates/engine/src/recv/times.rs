@@ -132,9 +132,10 @@ pub(super) fn seems_kept(wanted: Timestamp, there: &Status) -> bool {
     let is_kept =
         |unit: &u32| changed == truncated(changed, *unit) && kept == truncated(wanted, *unit);
     let is_limit = kept.nanoseconds == 0
-        && match kept < wanted {
-            true => LAST_SECONDS.contains(&kept.seconds),
-            false => FIRST_SECONDS.contains(&kept.seconds),
+        && if kept < wanted {
+            LAST_SECONDS.contains(&kept.seconds)
+        } else {
+            FIRST_SECONDS.contains(&kept.seconds)
         };
     kept == wanted || is_limit || TIME_UNITS.iter().any(is_kept)
 }

@@ -285,14 +285,14 @@ impl Transfer {
             return Err(AgainReason::Corrupt);
         }
         let omitted = codec == Codec::Omitted;
-        let buffer = match compresses(codec) {
-            true => match self.decode((side, decoder), (codec, shuffle), decoded as usize, &buffer)
-            {
+        let buffer = if compresses(codec) {
+            match self.decode((side, decoder), (codec, shuffle), decoded as usize, &buffer) {
                 Ok(Some(plain)) => plain,
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(AgainReason::Undecodable),
-            },
-            false => buffer,
+            }
+        } else {
+            buffer
         };
         let integrity = self.settings.integrity;
         let agrees = omitted
@@ -300,14 +300,15 @@ impl Transfer {
                 Content::Piece(piece) => piece_agrees(integrity, piece, buffer.filled()),
                 Content::Pack(entries) => pack_agrees(integrity, entries, buffer.filled()),
             };
-        match agrees {
-            true => Ok(Some(VerifiedBlock {
+        if agrees {
+            Ok(Some(VerifiedBlock {
                 content,
                 keeps,
                 buffer,
                 omitted,
-            })),
-            false => Err(AgainReason::Corrupt),
+            }))
+        } else {
+            Err(AgainReason::Corrupt)
         }
     }
 

@@ -84,9 +84,10 @@ impl Transfer {
         } = block;
         match content {
             Content::Piece(piece) => {
-                let written = match omitted {
-                    true => self.compare_piece(side, &piece, buffer),
-                    false => self.write_piece(side, &piece, buffer.filled()),
+                let written = if omitted {
+                    self.compare_piece(side, &piece, buffer)
+                } else {
+                    self.write_piece(side, &piece, buffer.filled())
                 };
                 self.report_piece(side, &piece, written);
             }
@@ -285,10 +286,13 @@ impl Transfer {
             None => (data, DataMode::Buffered),
         };
         let destination = &side.destination;
-        let finish = |file: &dyn StoredFile| match self.filters_entry(side, entry) {
-            // What comes of it gets mode and time: the command reads it, whatever mode that is.
-            true => Ok(()),
-            false => destination.finish_file(&**folder.directory(), file, entry),
+        let finish = |file: &dyn StoredFile| {
+            if self.filters_entry(side, entry) {
+                // The command's output gets mode and time; its input needs neither.
+                Ok(())
+            } else {
+                destination.finish_file(&**folder.directory(), file, entry)
+            }
         };
         let into = (destination, &*folder, &*name);
         let staged = stage_file(into, entry, (data, mode), &finish);
@@ -523,9 +527,10 @@ fn stage_file(
     }
     // Its lock tells `longhaul clean` that somebody is at work.
     let file = create_held(&**directory, name, mode)?;
-    let put = match entry.is_sparse() {
-        true => write_around_holes(&*file, data),
-        false => file.write_at(data, 0),
+    let put = if entry.is_sparse() {
+        write_around_holes(&*file, data)
+    } else {
+        file.write_at(data, 0)
     };
     let finished = put.and_then(|()| finish(&*file));
     if let Err(error) = finished {

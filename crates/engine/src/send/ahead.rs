@@ -29,9 +29,10 @@ impl Looked {
     /// A directory, which may be about to be entered, is looked at as late as can be.
     fn fresh(self, above: &dyn Directory) -> Looked {
         let enters = |status: &Status| status.kind == FileKind::Directory;
-        let status = match self.status.as_ref().is_ok_and(enters) {
-            true => above.status_of(&self.name),
-            false => self.status,
+        let status = if self.status.as_ref().is_ok_and(enters) {
+            above.status_of(&self.name)
+        } else {
+            self.status
         };
         Looked { status, ..self }
     }

@@ -336,9 +336,10 @@ impl Sending<'_> {
     /// Cores that codecs can use at once here: one for each flow, and for each buffer that the half
     /// after a codec has.
     fn usable_cores(&self, streams: usize) -> f64 {
-        let flows = match self.transfer.is_paired() {
-            true => streams,
-            false => self.transfer.settings.flows.compressors,
+        let flows = if self.transfer.is_paired() {
+            streams
+        } else {
+            self.transfer.settings.flows.compressors
         };
         let pool = &self.transfer.pool;
         let half = pool.all_buffers() / 2;

@@ -16,10 +16,7 @@ use crate::storage::Advice;
 impl Sending<'_> {
     /// A digester's thread.
     pub(crate) fn run_digester(&self, flow: &Flow) {
-        let poll = |sender: &mut Sender, is_over| match is_over {
-            true => None,
-            false => sender.poll_digest(),
-        };
+        let poll = |sender: &mut Sender, is_over| if is_over { None } else { sender.poll_digest() };
         while let Some(entry) = self.next_step(flow, poll) {
             let read = flow.busy(|| self.read_digest(&entry));
             self.transfer

@@ -55,9 +55,10 @@ impl Earlier {
             return;
         }
         let hash = self.hash(path);
-        match self.told.len() < MOST_REMEMBERED {
-            true => drop(self.told.insert(hash)),
-            false => self.overflowed |= !self.told.contains(&hash),
+        if self.told.len() < MOST_REMEMBERED {
+            self.told.insert(hash);
+        } else {
+            self.overflowed |= !self.told.contains(&hash);
         }
     }
 

@@ -103,10 +103,7 @@ impl Sending<'_> {
         let Some(asked) = &self.side.filter else {
             return;
         };
-        let poll = |sender: &mut Sender, is_over| match is_over {
-            true => None,
-            false => sender.poll_filter(),
-        };
+        let poll = |sender: &mut Sender, is_over| if is_over { None } else { sender.poll_filter() };
         while let Some(step) = self.next_step(flow, poll) {
             let entry = match step {
                 FilterStep::Filter(entry) => entry,

@@ -95,9 +95,10 @@ impl Sending<'_> {
                 file
             }
         };
-        match file.status().map_err(failed)?.size < entry.size() {
-            true => Err(self.changed(entry)),
-            false => Ok(file),
+        if file.status().map_err(failed)?.size < entry.size() {
+            Err(self.changed(entry))
+        } else {
+            Ok(file)
         }
     }
 }

@@ -272,15 +272,17 @@ impl Sending<'_> {
             let (above, target) = target.map_err(failed)?;
             let same = known.is_same(origins, (&*above, &target), entry);
             let same = same.and_then(|same| Ok(same && is_link(&*parent, link)?));
-            return match same.map_err(failed)? {
-                true => parent.remove_file(&name).map_err(failed),
-                false => Err(changed()),
+            return if same.map_err(failed)? {
+                parent.remove_file(&name).map_err(failed)
+            } else {
+                Err(changed())
             };
         }
         let same = known.is_same(origins, (&*parent, &name), entry);
-        match same.map_err(failed)? {
-            true => known.remove((&*parent, &name), entry).map_err(failed),
-            false => Err(changed()),
+        if same.map_err(failed)? {
+            known.remove((&*parent, &name), entry).map_err(failed)
+        } else {
+            Err(changed())
         }
     }
 }

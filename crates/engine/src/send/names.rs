@@ -310,19 +310,19 @@ impl Naming<'_> {
             let whole = join(path, &file.name);
             let is_told = file.is_excluded
                 || whole.is_ok_and(|whole| !self.selected.excludes(place, whole.as_bytes(), false));
-            let text = match is_told {
-                true => text_at((self.source, path), directory, &file.name),
-                false => Ok(None),
+            let text = if is_told {
+                text_at((self.source, path), directory, &file.name)
+            } else {
+                Ok(None)
             };
             let text = text.map_err(|error| self.failed("read the filters in", path, &error))?;
             bytes += text.as_ref().map_or(0, Vec::len);
             told.push(text.map(Into::into));
         }
-        match bytes > MAXIMUM_TOLD_RULES {
-            true => {
-                Err(self.undeleted("a directory has files of rules that are too large together"))
-            }
-            false => Ok(told),
+        if bytes > MAXIMUM_TOLD_RULES {
+            Err(self.undeleted("a directory has files of rules that are too large together"))
+        } else {
+            Ok(told)
         }
     }
 
@@ -386,9 +386,10 @@ impl Naming<'_> {
     }
 
     fn undeleted(&self, why: &str) -> Failure {
-        let means = match self.is_comparison() {
-            true => "",
-            false => "; nothing was deleted",
+        let means = if self.is_comparison() {
+            ""
+        } else {
+            "; nothing was deleted"
         };
         let text = format!("{}: {why}{means}", self.source.shown);
         Failure::new(FailureKind::Other, text)

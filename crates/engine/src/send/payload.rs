@@ -205,9 +205,10 @@ impl LatePiece {
         let offset = self.piece.offset + self.done as u64;
         let there = self.file.read_cached_at(part, offset);
         let rest = &mut part[there..];
-        let read = match rest.is_empty() {
-            true => Ok(0),
-            false => self.file.read_at(rest, offset + there as u64),
+        let read = if rest.is_empty() {
+            Ok(0)
+        } else {
+            self.file.read_at(rest, offset + there as u64)
         };
         if !read.is_ok_and(|read| read == rest.len()) {
             rest.fill(0);

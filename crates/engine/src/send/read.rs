@@ -256,16 +256,18 @@ impl Sending<'_> {
         };
         let mut hasher = new_hasher()?;
         let whole = extents.is_none();
-        let (late, sends_pages) = match whole && !self.transfer.is_clear() {
-            true => (self.reads_late(piece), false),
-            false => (
+        let (late, sends_pages) = if whole && !self.transfer.is_clear() {
+            (self.reads_late(piece), false)
+        } else {
+            (
                 false,
                 whole && self.sends_pages() && file.descriptor().is_some(),
-            ),
+            )
         };
-        let mut held = match late || sends_pages {
-            true => self.hold_cached(&file, piece),
-            false => None,
+        let mut held = if late || sends_pages {
+            self.hold_cached(&file, piece)
+        } else {
+            None
         };
         let dealt = match held {
             Some(_) => self.deal_in_cache(&*file, piece, buffer),
@@ -318,9 +320,10 @@ impl Sending<'_> {
             .and_then(|(parent, name)| {
                 let status = parent.content_status_of(&name)?;
                 // It says that it is what it was, and has not as much.
-                match self.side.origins.kind_of(&status) == entry.kind {
-                    true => parent.open_whole(&name)?.status(),
-                    false => Ok(status),
+                if self.side.origins.kind_of(&status) == entry.kind {
+                    parent.open_whole(&name)?.status()
+                } else {
+                    Ok(status)
                 }
             });
         match status {

@@ -97,9 +97,12 @@ impl Selected {
 
     /// Whether what has neither data nor names is copied.
     pub(super) fn takes(&self, special: Option<Special>) -> bool {
-        special.is_some_and(|special| match special.kind.is_device() {
-            true => self.devices,
-            false => self.specials,
+        special.is_some_and(|special| {
+            if special.kind.is_device() {
+                self.devices
+            } else {
+                self.specials
+            }
         })
     }
 
@@ -247,11 +250,11 @@ impl Selected {
     ) -> Option<Reason> {
         let elsewhere = device.is_some_and(|device| device != status.device);
         let most = self.selection.maximum_depth;
-        match elsewhere && self.selection.one_file_system {
-            true => Some(Reason::FileSystem),
-            false => most
-                .is_some_and(|most| place.depth + 1 >= most)
-                .then_some(Reason::Depth),
+        if elsewhere && self.selection.one_file_system {
+            Some(Reason::FileSystem)
+        } else {
+            most.is_some_and(|most| place.depth + 1 >= most)
+                .then_some(Reason::Depth)
         }
     }
 

@@ -65,10 +65,11 @@ struct Named {
 impl Named {
     fn open(&self) -> io::Result<Arc<dyn Directory>> {
         let directory = open_named(&*self.root, &self.path, self.follows)?;
-        match place_of(&*directory)? == self.place {
-            true => Ok(directory),
-            // Another one took its place.
-            false => Err(rustix::io::Errno::NOENT.into()),
+        if place_of(&*directory)? == self.place {
+            Ok(directory)
+        } else {
+            // Another directory took the place of the one that was listed.
+            Err(rustix::io::Errno::NOENT.into())
         }
     }
 
@@ -127,9 +128,10 @@ pub(super) fn open_named(
 ) -> io::Result<Arc<dyn Directory>> {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
-    match follows {
-        true => root.open_following(path),
-        false => root.open_root(path),
+    if follows {
+        root.open_following(path)
+    } else {
+        root.open_root(path)
     }
 }
 
@@ -294,9 +296,10 @@ impl Sources {
                 Ok(mut source) => {
                     let before = list.last().map(|before| &before.directory);
                     if source.directory.holds_own(before) {
-                        match held < most {
-                            true => held += 1,
-                            false => source.directory.held = None,
+                        if held < most {
+                            held += 1;
+                        } else {
+                            source.directory.held = None;
                         }
                     }
                     list.push(source);
@@ -310,9 +313,10 @@ impl Sources {
                 },
             }
         }
-        match errors.len() == list.len() && !errors.is_empty() {
-            true => Err(errors),
-            false => Ok(Sources::new(list)),
+        if errors.len() == list.len() && !errors.is_empty() {
+            Err(errors)
+        } else {
+            Ok(Sources::new(list))
         }
     }
 
@@ -455,9 +459,12 @@ pub fn open_source(
     let (parent, name) = split(trimmed);
     let contents = last_name(path).is_none();
     let held = |path: &[u8]| held_directory(open, path, follows);
-    let tree = |directory: SourceDirectory, what: What| match recursive {
-        true => Ok(Source::new(directory, what, shown.clone())),
-        false => Err(SourceError::Directory(shown.clone())),
+    let tree = |directory: SourceDirectory, what: What| {
+        if recursive {
+            Ok(Source::new(directory, what, shown.clone()))
+        } else {
+            Err(SourceError::Directory(shown.clone()))
+        }
     };
     if contents {
         let (_, directory) = held(path).map_err(failed)?;

@@ -244,9 +244,10 @@ impl Walk<'_, '_> {
             What::Contents => {
                 self.device = self.selected.device_of(&*directory);
                 self.tell_anchor(&*directory)?;
-                match self.bars_source() {
-                    true => Ok(()),
-                    false => self.walk_tree(directory, (None, None)),
+                if self.bars_source() {
+                    Ok(())
+                } else {
+                    self.walk_tree(directory, (None, None))
                 }
             }
             What::Tree(name) => match TreePath::new(name) {
@@ -308,9 +309,10 @@ impl Walk<'_, '_> {
                 let mut entry = entry_of(self.take_id(), None, path, kind, &status);
                 self.gather(&mut entry, status.owner, || directory.inode());
                 self.hand_over(entry.clone())?;
-                match self.bars_source() {
-                    true => self.tell_directory_end(entry, 0),
-                    false => self.walk_tree(directory, (Some(entry), None)),
+                if self.bars_source() {
+                    self.tell_directory_end(entry, 0)
+                } else {
+                    self.walk_tree(directory, (Some(entry), None))
                 }
             }
         }

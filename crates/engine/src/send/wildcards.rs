@@ -112,9 +112,12 @@ pub fn expand(
     }
     let slash = trimmed.len() < path.len();
     let listed = names.last().is_some_and(|(_, pattern)| pattern.is_some());
-    found.retain(|path| match slash {
-        true => open.directory(path).is_ok(),
-        false => listed || open.has(path),
+    found.retain(|path| {
+        if slash {
+            open.directory(path).is_ok()
+        } else {
+            listed || open.has(path)
+        }
     });
     if found.is_empty() {
         return alone();
@@ -283,9 +286,10 @@ fn has_no_names(error: &io::Error) -> bool {
 }
 
 fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
-    match above.is_empty() || above.ends_with(b"/") {
-        true => [above, name].concat(),
-        false => [above, b"/", name].concat(),
+    if above.is_empty() || above.ends_with(b"/") {
+        [above, name].concat()
+    } else {
+        [above, b"/", name].concat()
     }
 }
 

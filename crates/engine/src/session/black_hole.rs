@@ -116,9 +116,10 @@ impl Passage {
                 "the other end accepted connections, but said nothing on them for {seconds} s"
             ));
         }
-        let cause = match self.tried > 0 {
-            true => ADVICE,
-            false => "the path drops data or resets connections; `longhaul doctor` looks into it",
+        let cause = if self.tried > 0 {
+            ADVICE
+        } else {
+            "the path drops data or resets connections; `longhaul doctor` looks into it"
         };
         Some(format!(
             "no data arrived for {seconds} s, while {lost} connections opened and were lost: {cause}"

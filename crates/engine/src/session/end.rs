@@ -68,12 +68,13 @@ impl Transfer {
             }
             // Done, but the other end may not know yet.
             let comes_back = shared.dialer.is_none() && !self.settings.local;
-            let span = match comes_back {
-                // A sender whose path was cut notices after the silence, and then
-                // looks for a way for as long as it lingers. With no stream left the
-                // session ends after the latter anyhow.
-                true => GOODBYE_WAIT.max(self.settings.silence + self.settings.linger),
-                false => GOODBYE_WAIT,
+            let span = if comes_back {
+                // A sender on a cut path notices the cut after `silence` and searches
+                // for a path during `linger`. Without a stream the session ends after
+                // `linger` in any case.
+                GOODBYE_WAIT.max(self.settings.silence + self.settings.linger)
+            } else {
+                GOODBYE_WAIT
             };
             let until = *patience.get_or_insert(self.now() + span);
             let left = until - self.now();
@@ -159,9 +160,10 @@ impl Transfer {
             (true, true) => "direct I/O",
             (true, false) => "buffered I/O (this file system does no direct I/O)",
         };
-        let stack = match self.is_paired() {
-            true => "; each stream has one thread for all its work",
-            false => "",
+        let stack = if self.is_paired() {
+            "; each stream has one thread for all its work"
+        } else {
+            ""
         };
         format!("{}; {disk} at this end{stack}", self.describe_briefly())
     }

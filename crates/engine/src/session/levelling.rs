@@ -493,9 +493,10 @@ impl Leveller {
         let mut left = self.peak.0 * by_queue(FILLING, queue);
         let mut among = 0_u32;
         for (flow, rate) in now.flows.iter().zip(rates) {
-            match flow.first_slow_start {
-                true => among += u32::from(!is_old(flow) || rate * LITTLE >= fair),
-                false => left -= rate,
+            if flow.first_slow_start {
+                among += u32::from(!is_old(flow) || rate * LITTLE >= fair);
+            } else {
+                left -= rate;
             }
         }
         (left / f64::from(among.max(1))).max(fair)
@@ -515,9 +516,10 @@ impl Leveller {
             .map_or(middle, |usual| usual.min(middle))
             .max(rtt);
         self.usual = Some(usual);
-        match middle >= usual + usual.mul_f64(QUEUED_PART).min(QUEUED_MOST) {
-            true => middle - usual,
-            false => Duration::ZERO,
+        if middle >= usual + usual.mul_f64(QUEUED_PART).min(QUEUED_MOST) {
+            middle - usual
+        } else {
+            Duration::ZERO
         }
     }
 
@@ -798,9 +800,10 @@ mod tests {
             sent = sent.min(bound).min(acknowledged * 2.0);
             on_their_way.push_back(sent);
             // What was sent a round trip ago is acknowledged now, as fast as the path is.
-            let arrives = match on_their_way.len() > 4 {
-                true => on_their_way.pop_front().unwrap(),
-                false => sent,
+            let arrives = if on_their_way.len() > 4 {
+                on_their_way.pop_front().unwrap()
+            } else {
+                sent
             };
             let grows = (arrives / capacity - 1.0) * step;
             let waits = (queue.as_secs_f64() + grows).max(0.0);

@@ -13,9 +13,10 @@ impl Transfer {
         if bytes <= LEAST_REMEMBERED {
             return Ok(());
         }
-        match bytes <= self.seat().remembered_bytes(MAXIMUM_REMEMBERED_BYTES) {
-            true => Ok(()),
-            false => Err(SessionError::Memory { bytes }),
+        if bytes <= self.seat().remembered_bytes(MAXIMUM_REMEMBERED_BYTES) {
+            Ok(())
+        } else {
+            Err(SessionError::Memory { bytes })
         }
     }
 

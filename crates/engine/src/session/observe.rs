@@ -88,9 +88,10 @@ impl Transfer {
         let mut told = handles
             .iter()
             .filter_map(|(_, handle)| handle.congestion().ok());
-        let congestion = match self.lock().led.is_empty() {
-            false => ENDS_BY_ITSELF.to_owned(),
-            true => told.next().unwrap_or_default(),
+        let congestion = if !self.lock().led.is_empty() {
+            ENDS_BY_ITSELF.to_owned()
+        } else {
+            told.next().unwrap_or_default()
         };
         let streams = self.look_at_paths();
         let streams = streams.iter().map(observe_path).collect();
@@ -444,11 +445,10 @@ impl Transfer {
             Message::Goodbye(farewell) => {
                 // A sender that was told the end has nothing to add to it.
                 let complete = *farewell == Farewell::Complete && shared.finished.is_none();
-                shared.life.end(match complete {
-                    true => {
-                        Farewell::Broken("the other end left before everything was done".into())
-                    }
-                    false => farewell.clone(),
+                shared.life.end(if complete {
+                    Farewell::Broken("the other end left before everything was done".into())
+                } else {
+                    farewell.clone()
                 });
                 self.wake_everybody(shared);
             }

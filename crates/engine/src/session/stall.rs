@@ -104,9 +104,10 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     let still: Vec<usize> = (0..pulses.len())
         .filter(|&at| is_still(&pulses[at]))
         .collect();
-    match still.is_empty() {
-        true => Verdict::Fine,
-        false => Verdict::Still(still),
+    if still.is_empty() {
+        Verdict::Fine
+    } else {
+        Verdict::Still(still)
     }
 }
 
@@ -120,9 +121,10 @@ pub(super) fn slow_menders(
     let long = |rtt: Duration| MENDING.max(rtt.saturating_mul(MENDING_ROUND_TRIPS));
     let rtt = pulses.iter().map(|pulse| pulse.rtt).max();
     let span = long(rtt.unwrap_or_default());
-    let patience = match pulses.len() < there {
-        true => span.saturating_mul(REPLACED_PATIENCE),
-        false => span,
+    let patience = if pulses.len() < there {
+        span.saturating_mul(REPLACED_PATIENCE)
+    } else {
+        span
     };
     if now - before < patience {
         return Vec::new();

@@ -141,9 +141,10 @@ impl Transfer {
             ..Flows::default()
         };
         let sends = matches!(self.lock().machine, Machine::Sending(_));
-        let (own, others) = match sends {
-            true => (of_sender, of_receiver),
-            false => (of_receiver, of_sender),
+        let (own, others) = if sends {
+            (of_sender, of_receiver)
+        } else {
+            (of_receiver, of_sender)
         };
         if own != Flows::default() {
             self.set_flows(own);
@@ -286,9 +287,10 @@ fn is_on_its_way(handle: &StreamHandle) -> bool {
 
 /// The pace of a stream that nothing bounds, by the least round trip it has seen.
 pub(super) fn fastest(round_trip: Option<Duration>) -> u64 {
-    match round_trip.is_some_and(|rtt| rtt >= SPREAD_FROM) {
-        true => SPREAD,
-        false => UNBOUND,
+    if round_trip.is_some_and(|rtt| rtt >= SPREAD_FROM) {
+        SPREAD
+    } else {
+        UNBOUND
     }
 }
 

@@ -303,9 +303,10 @@ impl Transfer {
         // What was said in clear may be anybody's.
         let received = if clear { 0 } else { received };
         // Whoever dials decides itself how many it opens.
-        let most = match shared.dialer.is_none() && !self.settings.local {
-            true => self.seat().streams(MOST_STREAMS),
-            false => MOST_STREAMS,
+        let most = if shared.dialer.is_none() && !self.settings.local {
+            self.seat().streams(MOST_STREAMS)
+        } else {
+            MOST_STREAMS
         };
         let was_alone = *shared.life.life() != Life::Active;
         if shared.streams.len() >= most
@@ -347,10 +348,10 @@ impl Transfer {
         // A new path shows by its windows what it may carry: before the first block is read.
         self.look_for_codecs();
         self.start_half("receive", id, move |transfer| {
-            transfer.read_stream(id, reader)
+            transfer.read_stream(id, reader);
         });
         self.start_half("send", id, move |transfer| {
-            transfer.write_stream(id, writer)
+            transfer.write_stream(id, writer);
         });
         self.living.notify_all();
         true

@@ -79,15 +79,17 @@ impl FlowCounts {
             // More come where there is work for them, and there are threads.
             Count::UpTo(_) => 1,
         };
-        let compressors = match compresses(settings.codec) {
-            true => self.compressors,
-            false => 0,
+        let compressors = if compresses(settings.codec) {
+            self.compressors
+        } else {
+            0
         };
         let sender =
             settings.digesters() + OF_A_SENDER + if layered { readers + compressors } else { 0 };
-        let verifiers_and_writers = match layered {
-            true => self.decompressors + self.writers,
-            false => 0,
+        let verifiers_and_writers = if layered {
+            self.decompressors + self.writers
+        } else {
+            0
         };
         let reading = settings.content_comparers();
         let receiver = OF_A_RECEIVER + reading + self.committers + verifiers_and_writers;

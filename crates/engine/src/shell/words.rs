@@ -57,9 +57,10 @@ impl Words {
         let all = ran.wrote <= ran.said.len() as u64
             && shown.len() == line.len()
             && String::from_utf8_lossy(&ran.said).trim() == line;
-        Some(match all {
-            true => format!("{how}: {shown}"),
-            false => format!("{how}: {shown} (cut: it wrote {})", ByteCount(ran.wrote)),
+        Some(if all {
+            format!("{how}: {shown}")
+        } else {
+            format!("{how}: {shown} (cut: it wrote {})", ByteCount(ran.wrote))
         })
     }
 }

@@ -206,9 +206,12 @@ mod tests {
         let error = path.transfer(8192, |_| Err(Errno::IO)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
         let mut interrupted = false;
-        let done = path.transfer(4096, |_| match std::mem::replace(&mut interrupted, true) {
-            false => Err(Errno::INTR),
-            true => Ok(4096),
+        let done = path.transfer(4096, |_| {
+            if !std::mem::replace(&mut interrupted, true) {
+                Err(Errno::INTR)
+            } else {
+                Ok(4096)
+            }
         });
         assert_eq!(done.unwrap(), 4096);
         assert!(path.works());

@@ -54,9 +54,10 @@ pub struct FakeDirectory(Arc<dyn Directory>);
 impl FakeDirectory {
     /// This one, where it `fakes` with all beneath it.
     pub fn around_if(fakes: bool, inner: Arc<dyn Directory>) -> Arc<dyn Directory> {
-        match fakes {
-            true => FakeDirectory::around(inner),
-            false => inner,
+        if fakes {
+            FakeDirectory::around(inner)
+        } else {
+            inner
         }
     }
 
@@ -85,10 +86,11 @@ impl FakeDirectory {
             };
             // Else it would be what it is itself.
             inode.set(STAT, &faked.write())?;
-            match data.is_empty() {
-                true => Ok(()),
-                // A link's name is made durable alone.
-                false => file.write_at(data, 0).and_then(|()| file.sync_all()),
+            if data.is_empty() {
+                Ok(())
+            } else {
+                // No later sync covers the data of a link.
+                file.write_at(data, 0).and_then(|()| file.sync_all())
             }
         };
         stand().inspect_err(|_| {
@@ -134,9 +136,10 @@ impl Directory for FakeDirectory {
     }
 
     fn make_symlink(&self, name: &[u8], target: &[u8]) -> io::Result<()> {
-        match target.is_empty() || target.len() as u64 > MOST_TARGET_BYTES {
-            true => Err(rustix::io::Errno::NAMETOOLONG.into()),
-            false => self.make(name, Kind::Symlink, ((0, 0), target)),
+        if target.is_empty() || target.len() as u64 > MOST_TARGET_BYTES {
+            Err(rustix::io::Errno::NAMETOOLONG.into())
+        } else {
+            self.make(name, Kind::Symlink, ((0, 0), target))
         }
     }
 

@@ -236,9 +236,10 @@ impl Directory for FollowingDirectory {
 
     /// Of what a link leads to it is not known.
     fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
-        match self.is_link(name) {
-            true => None,
-            false => self.inner.inode_of(name),
+        if self.is_link(name) {
+            None
+        } else {
+            self.inner.inode_of(name)
         }
     }
 

@@ -63,12 +63,13 @@ const SHARED: [u32; 8] = [
 ///
 /// Where there is no such directory.
 pub fn known_everywhere(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let directory = match path.metadata()?.is_dir() {
-        true => path,
-        false => match path.parent() {
+    let directory = if path.metadata()?.is_dir() {
+        path
+    } else {
+        match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
-        },
+        }
     };
     let opened = File::open(directory)?;
     if let Some(uuid) = uuid(opened.as_fd()) {

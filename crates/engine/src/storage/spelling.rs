@@ -260,9 +260,12 @@ fn is_odd(name: &[u8]) -> bool {
 
 /// The same name with the case of its ASCII letters changed.
 fn other_case(name: &[u8]) -> Vec<u8> {
-    let changed = name.iter().map(|byte| match byte.is_ascii_lowercase() {
-        true => byte.to_ascii_uppercase(),
-        false => byte.to_ascii_lowercase(),
+    let changed = name.iter().map(|byte| {
+        if byte.is_ascii_lowercase() {
+            byte.to_ascii_uppercase()
+        } else {
+            byte.to_ascii_lowercase()
+        }
     });
     changed.collect()
 }

@@ -57,13 +57,12 @@ impl Case {
             suffix: b"~".to_vec().into(),
             directory: self.apart.then(|| b"old".to_vec().into()),
         };
-        let backups = match self.apart {
-            false => Backups::beside(&asked),
-            true => {
-                let open = Box::new(OnlyRoot(root.clone()));
-                let (anchor, place) = (Path::new("/anchor"), Path::new("/anchor/old"));
-                Backups::within(&asked, (open, PathBuf::from("old")), (anchor, place)).unwrap()
-            }
+        let backups = if !self.apart {
+            Backups::beside(&asked)
+        } else {
+            let open = Box::new(OnlyRoot(root.clone()));
+            let (anchor, place) = (Path::new("/anchor"), Path::new("/anchor/old"));
+            Backups::within(&asked, (open, PathBuf::from("old")), (anchor, place)).unwrap()
         };
         let rules = asked.protection().into_iter().map(Into::into).collect();
         let deletion = Deletion {

@@ -95,12 +95,11 @@ fn state(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
             {
                 continue;
             }
-            match path.is_dir() {
-                true => {
-                    found.insert(name.to_vec(), None);
-                    walk(root, &path, found);
-                }
-                false => drop(found.insert(name.to_vec(), Some(std::fs::read(&path).unwrap()))),
+            if path.is_dir() {
+                found.insert(name.to_vec(), None);
+                walk(root, &path, found);
+            } else {
+                drop(found.insert(name.to_vec(), Some(std::fs::read(&path).unwrap())));
             }
         }
     }

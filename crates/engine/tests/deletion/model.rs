@@ -16,9 +16,10 @@ const NAMES: [&str; 8] = ["a", "b", "c", "a.o", "d.o", "x", "y", "z"];
 pub struct Tree(pub BTreeMap<Vec<u8>, Option<Vec<u8>>>);
 
 pub fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
-    match above.is_empty() {
-        true => name.to_vec(),
-        false => [above, b"/", name].concat(),
+    if above.is_empty() {
+        name.to_vec()
+    } else {
+        [above, b"/", name].concat()
     }
 }
 
@@ -129,16 +130,18 @@ impl Kept<'_> {
 
     /// The text of a file at the destination once all is copied.
     fn copied(&self, path: &[u8]) -> Option<Vec<u8>> {
-        match self.shows(path) {
-            true => self.source.0.get(path).cloned().flatten(),
-            false => self.there.0.get(path).cloned().flatten(),
+        if self.shows(path) {
+            self.source.0.get(path).cloned().flatten()
+        } else {
+            self.there.0.get(path).cloned().flatten()
         }
     }
 
     fn protects(&self, path: &[u8], directory: bool) -> bool {
-        let end = match self.excluded {
-            true => End::ReceivingOnly,
-            false => End::Receiving,
+        let end = if self.excluded {
+            End::ReceivingOnly
+        } else {
+            End::Receiving
         };
         let files = |path: &[u8]| self.copied(path);
         let force = self.force(&files, Self::parent(path));

@@ -189,9 +189,10 @@ fn a_backup_takes_no_name_under_another_spelling() {
     // What is compared and what is committed have threads of their own.
     let backup_was_first = failed == [b"top/RUN.old"];
     assert!(backup_was_first || failed == [b"top/run"], "{failed:?}");
-    let (run, old) = match backup_was_first {
-        true => (&content, "top/run"),
-        false => (&there, "top/RUN.old"),
+    let (run, old) = if backup_was_first {
+        (&content, "top/run")
+    } else {
+        (&there, "top/RUN.old")
     };
     let root = storage.root();
     let data = |tree: &Tree, path: &str| match &tree[path.as_bytes()] {

@@ -29,9 +29,10 @@ pub fn copy(root: &Path, selection: &Selection, contents: bool) -> Copied {
     let mut settings = settings();
     settings.epoch = to.take().unwrap();
     settings.asks = false;
-    let what = match contents {
-        true => What::Contents,
-        false => What::Tree(root.file_name().unwrap().as_bytes().into()),
+    let what = if contents {
+        What::Contents
+    } else {
+        What::Tree(root.file_name().unwrap().as_bytes().into())
     };
     let from = sources(PosixDirectory::open_root(root).unwrap(), what);
     let ends = Ends::start_selecting(settings, (from, selection), to);
@@ -59,12 +60,11 @@ fn list(place: &Path, above: &[u8], names: &mut BTreeSet<Vec<u8>>) {
             continue;
         }
         let path = super::tree::joined(above, name.as_bytes());
-        match entry.file_type().unwrap().is_dir() {
-            true => {
-                names.insert([&path[..], b"/"].concat());
-                list(&entry.path(), &path, names);
-            }
-            false => drop(names.insert(path)),
+        if entry.file_type().unwrap().is_dir() {
+            names.insert([&path[..], b"/"].concat());
+            list(&entry.path(), &path, names);
+        } else {
+            names.insert(path);
         }
     }
 }

@@ -38,15 +38,16 @@ fn by_rsync(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec
     command.current_dir(tree.beside("."));
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    match output.status.success() {
-        true => Ok(output
+    if output.status.success() {
+        Ok(output
             .stdout
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty() && *line != b"./")
             .filter(|line| !line.starts_with(b"created directory"))
             .map(<[u8]>::to_vec)
-            .collect()),
-        false => Err(said),
+            .collect())
+    } else {
+        Err(said)
     }
 }
 
@@ -88,13 +89,12 @@ fn select(
         if verdict == Some(Action::Exclude) {
             continue;
         }
-        match is_directory {
-            true => {
-                selected.insert([&path[..], b"/"].concat());
-                let inner = tree::joined(inner, &name);
-                select((tree, rules), (&force, &path, &inner), selected)?;
-            }
-            false => drop(selected.insert(path)),
+        if is_directory {
+            selected.insert([&path[..], b"/"].concat());
+            let inner = tree::joined(inner, &name);
+            select((tree, rules), (&force, &path, &inner), selected)?;
+        } else {
+            selected.insert(path);
         }
     }
     Ok(())
@@ -114,10 +114,11 @@ fn by_copy(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec<
     };
     selection.parse().map_err(|error| error.to_string())?;
     let copied = copied::copy(&tree.root(), &selection, contents);
-    match copied.failed.is_empty() {
-        true => Ok(copied.names),
-        // As a run of rsync's fails.
-        false => Err(format!("{:?}", copied.failed)),
+    if copied.failed.is_empty() {
+        Ok(copied.names)
+    } else {
+        // rsync refuses the same rules.
+        Err(format!("{:?}", copied.failed))
     }
 }
 

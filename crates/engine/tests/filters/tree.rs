@@ -23,9 +23,10 @@ pub struct Tree {
 }
 
 pub fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
-    match above.is_empty() {
-        true => name.to_vec(),
-        false => [above, b"/", name].concat(),
+    if above.is_empty() {
+        name.to_vec()
+    } else {
+        [above, b"/", name].concat()
     }
 }
 

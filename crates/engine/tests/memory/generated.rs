@@ -163,9 +163,10 @@ impl Directory for Generated {
         Ok(status(FileKind::Directory, 1))
     }
     fn list(&self) -> io::Result<Box<dyn NameList>> {
-        let (end, kind) = match self.root {
-            true => (self.files.div_ceil(PER_DIRECTORY), FileKind::Directory),
-            false => (self.files, FileKind::File),
+        let (end, kind) = if self.root {
+            (self.files.div_ceil(PER_DIRECTORY), FileKind::Directory)
+        } else {
+            (self.files, FileKind::File)
         };
         Ok(Box::new(Names { next: 0, end, kind }))
     }
@@ -245,12 +246,13 @@ impl Directory for Swallowing {
         creation: Creation,
         mode: DataMode,
     ) -> io::Result<Arc<dyn StoredFile>> {
-        match Self::is_session(name) {
-            true => self.session.create_file(name, creation, mode),
-            false => Ok(Arc::new(Same {
+        if Self::is_session(name) {
+            self.session.create_file(name, creation, mode)
+        } else {
+            Ok(Arc::new(Same {
                 inode: 1,
                 length: AtomicU64::new(0),
-            })),
+            }))
         }
     }
     fn make_symlink(&self, _: &[u8], _: &[u8]) -> io::Result<()> {
@@ -263,9 +265,10 @@ impl Directory for Swallowing {
         Ok(())
     }
     fn remove_file(&self, name: &[u8]) -> io::Result<()> {
-        match Self::is_session(name) {
-            true => self.session.remove_file(name),
-            false => Ok(()),
+        if Self::is_session(name) {
+            self.session.remove_file(name)
+        } else {
+            Ok(())
         }
     }
     fn remove_directory(&self, _: &[u8]) -> io::Result<()> {

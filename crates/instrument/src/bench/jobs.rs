@@ -276,9 +276,10 @@ fn codec_job(
             "decode_cpu_seconds": sample.decode.cpu,
         }))
     };
-    let name = match shuffled {
-        true => format!("{name} shuffled"),
-        false => name.to_owned(),
+    let name = if shuffled {
+        format!("{name} shuffled")
+    } else {
+        name.to_owned()
     };
     let effort = name.clone();
     Job {

@@ -86,9 +86,10 @@ fn ratios(samples: &[Value], above: &str, below: &str) -> Vec<f64> {
 fn figures(job: &Value) -> String {
     let samples = counted(job);
     let files = samples.iter().any(|s| s["files"].as_u64().unwrap_or(0) > 0);
-    let (what, unit, scale) = match files {
-        true => ("files", "files/s", 1.0),
-        false => ("bytes", "GB/s", 1e9),
+    let (what, unit, scale) = if files {
+        ("files", "files/s", 1.0)
+    } else {
+        ("bytes", "GB/s", 1e9)
     };
     let rates: Vec<f64> = ratios(samples, what, "wall_seconds");
     let ascending = sorted(&rates);
@@ -106,9 +107,10 @@ fn figures(job: &Value) -> String {
     }
     let _ = write!(text, " {unit}");
     let cost = median(&ratios(samples, "cpu_seconds", what)).unwrap_or(0.0);
-    let _ = match files {
-        true => write!(text, ", CPU {:.0} µs a file", cost * 1e6),
-        false => write!(text, ", CPU {:.3} s/GB", cost * 1e9),
+    let _ = if files {
+        write!(text, ", CPU {:.0} µs a file", cost * 1e6)
+    } else {
+        write!(text, ", CPU {:.3} s/GB", cost * 1e9)
     };
     if let Some(ratio) = median(&ratios(samples, "bytes", "encoded_bytes")) {
         let back = median(&ratios(samples, "bytes", "decode_wall_seconds")).unwrap_or(0.0);

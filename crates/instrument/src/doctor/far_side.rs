@@ -143,12 +143,13 @@ impl FarSide<'_> {
         facts.inward = inward;
         let opened = far.route().map(|route| route.way);
         let direct = matches!(opened, Some(Way::Outward(_) | Way::Inward));
-        facts.measured = match direct {
-            true => self.measure(session),
-            false => vec![Err(
+        facts.measured = if direct {
+            self.measure(session)
+        } else {
+            vec![Err(
                 "the data went through ssh, of whose connection no kernel tells longhaul"
                     .to_owned(),
-            )],
+            )]
         };
         Ok(())
     }

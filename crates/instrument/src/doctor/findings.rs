@@ -284,16 +284,18 @@ fn clock(known: &Known<Lead>) -> Finding {
         Err(why) => return not_checked("clock", why.clone()),
     };
     let Lead { ahead, uncertainty } = *lead;
-    let text = match ahead >= 0.0 {
-        true => format!("the far clock is {ahead:.3} s ahead, ± {uncertainty:.3} s"),
-        false => format!(
+    let text = if ahead >= 0.0 {
+        format!("the far clock is {ahead:.3} s ahead, ± {uncertainty:.3} s")
+    } else {
+        format!(
             "the far clock is {:.3} s behind, ± {uncertainty:.3} s",
             -ahead
-        ),
+        )
     };
-    match ahead.abs() > CLOCK_SECONDS + uncertainty {
-        true => advice("clock", text, "have chrony or ntpd set both"),
-        false => good("clock", text),
+    if ahead.abs() > CLOCK_SECONDS + uncertainty {
+        advice("clock", text, "have chrony or ntpd set both")
+    } else {
+        good("clock", text)
     }
 }
 
@@ -417,9 +419,10 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
                 )
             })
             .collect();
-        let remedy = match remedies.is_empty() {
-            true => without_sysctl(one.topic).to_owned(),
-            false => remedies.join("; "),
+        let remedy = if remedies.is_empty() {
+            without_sysctl(one.topic).to_owned()
+        } else {
+            remedies.join("; ")
         };
         found.push(advice(one.topic, one.text.clone(), remedy));
     }

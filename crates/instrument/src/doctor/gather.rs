@@ -125,8 +125,9 @@ fn at_daemon(
 }
 
 fn software_said(said: &str) -> Software {
-    match said == format!("longhaul {RELEASE}") {
-        true => Software::Same,
-        false => Software::Other(said.to_owned()),
+    if said == format!("longhaul {RELEASE}") {
+        Software::Same
+    } else {
+        Software::Other(said.to_owned())
     }
 }

@@ -238,19 +238,21 @@ impl Prober<'_> {
                 });
                 let Session { seen, .. } = self.ask(direction, streams, time).run(daemon)?;
                 let trial: Trial = seen.trial(streams).ok_or_else(|| {
-                    let text = match seen.saw_data() {
-                        true => "too little was seen while it was measured",
-                        false => "nothing arrived while it was measured",
+                    let text = if seen.saw_data() {
+                        "too little was seen while it was measured"
+                    } else {
+                        "nothing arrived while it was measured"
                     };
                     let text = format!("{text}: give it more --time");
                     Stop::new(Exit::Connection, text)
                 })?;
                 let kept: usize = way.trials.iter().map(|trial| trial.samples.len()).sum();
                 way.trials.push(Trial {
-                    samples: match self.settings.keep_samples {
-                        // All of a way's, of which each has a file, as many as one file.
-                        true => seen.stream_samples(MOST_SAMPLES.saturating_sub(kept)),
-                        false => Vec::new(),
+                    samples: if self.settings.keep_samples {
+                        // Each way has one file: the bound of one file holds for all of its trials.
+                        seen.stream_samples(MOST_SAMPLES.saturating_sub(kept))
+                    } else {
+                        Vec::new()
                     },
                     ..trial
                 });

@@ -243,9 +243,10 @@ impl Way {
         };
         let few = pooled(fewest);
         let is_free = self.median(fewest, |trial| trial.settled) < FAR_LESS * best;
-        match is_free && few.intervals >= LEAST_OF_FEWEST {
-            true => few.and(pooled(best_streams)).loss(),
-            false => 0.0,
+        if is_free && few.intervals >= LEAST_OF_FEWEST {
+            few.and(pooled(best_streams)).loss()
+        } else {
+            0.0
         }
     }
 

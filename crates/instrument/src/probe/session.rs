@@ -140,9 +140,10 @@ impl Ask<'_> {
         let dialer = far.dialer(&opened, &transfer);
         let (watcher, seen) = Watcher::new(self.streams, self.congestion.clone());
         transfer.steer_by(Box::new(watcher));
-        let protection = match self.clear {
-            true => "clear",
-            false => opened.stream.handle.protection(),
+        let protection = if self.clear {
+            "clear"
+        } else {
+            opened.stream.handle.protection()
         };
         let software = opened.welcome.software.clone();
         let host = opened.welcome.host.as_deref().filter(|_| self.wants_host);

@@ -73,9 +73,10 @@ impl Unqueued {
 
     /// The share of the segments that was lost, 0 to 1; 0 if the losses may be one event.
     pub fn loss(self) -> f64 {
-        match self.intervals < LEAST_INTERVALS {
-            true => 0.0,
-            false => (self.lost as f64 / self.sent.max(1) as f64).min(1.0),
+        if self.intervals < LEAST_INTERVALS {
+            0.0
+        } else {
+            (self.lost as f64 / self.sent.max(1) as f64).min(1.0)
         }
     }
 

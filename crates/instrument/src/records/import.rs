@@ -68,9 +68,10 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
         return Err(Stop::new(Exit::Local, text));
     }
     if imported.records.is_empty() {
-        let text = match left.is_empty() {
-            true => "there are no runs in these files",
-            false => "nothing is imported: none of the runs can be used",
+        let text = if left.is_empty() {
+            "there are no runs in these files"
+        } else {
+            "nothing is imported: none of the runs can be used"
         };
         return Err(Stop::new(Exit::Local, text));
     }
@@ -81,9 +82,10 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
 /// The exit code of an import: partial if some runs are not among its records, unless that was
 /// asked for.
 pub fn exit_of(imported: &Imported, skip_faults: bool) -> Exit {
-    match imported.left.is_empty() || skip_faults {
-        true => Exit::Done,
-        false => Exit::Partial,
+    if imported.left.is_empty() || skip_faults {
+        Exit::Done
+    } else {
+        Exit::Partial
     }
 }
 
@@ -108,16 +110,15 @@ pub fn check_output(path: &Path) -> Result<(), Stop> {
         });
         faults.ok()
     });
-    match faults.is_some_and(|faults| faults.count == 0) && is_imported {
-        true => Ok(()),
-        false => {
-            let text = format!(
-                "{}: it has something else than what an import wrote: name another file with -o; \
-                 profile and report take several",
-                path.display()
-            );
-            Err(Stop::new(Exit::Usage, text))
-        }
+    if faults.is_some_and(|faults| faults.count == 0) && is_imported {
+        Ok(())
+    } else {
+        let text = format!(
+            "{}: it has something else than what an import wrote: name another file with -o; \
+             profile and report take several",
+            path.display()
+        );
+        Err(Stop::new(Exit::Usage, text))
     }
 }
 

@@ -88,9 +88,10 @@ fn is_of(run: &Run, records: &[PathBuf], path: &Path) -> bool {
 /// A file, or its compressed form where only that is there.
 fn present(path: PathBuf) -> PathBuf {
     let compressed = compressed_name(&path);
-    match !path.exists() && compressed.exists() {
-        true => compressed,
-        false => path,
+    if !path.exists() && compressed.exists() {
+        compressed
+    } else {
+        path
     }
 }
 

@@ -45,9 +45,10 @@ pub struct Sides {
 impl Sides {
     fn of(&self, pid: i32, parents: &BTreeMap<i32, i32>) -> Option<Side> {
         let ancestors = || std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        let (here, there) = match self.servers_send {
-            false => (Side::Source, Side::Destination),
-            true => (Side::Destination, Side::Source),
+        let (here, there) = if !self.servers_send {
+            (Side::Source, Side::Destination)
+        } else {
+            (Side::Destination, Side::Source)
         };
         if ancestors().any(|pid| self.servers.contains(&pid)) {
             return Some(there);

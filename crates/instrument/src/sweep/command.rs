@@ -206,9 +206,10 @@ pub fn step(
 fn mounted(settings: &[(String, String)], destinations: &Path) -> Vec<(String, String)> {
     let at = |(key, value): &(String, String)| {
         let is_made = key == "storage" && value.starts_with(LAB_FILE_SYSTEM);
-        let value = match is_made {
-            true => format!("{value},at={}", destinations.display()),
-            false => value.clone(),
+        let value = if is_made {
+            format!("{value},at={}", destinations.display())
+        } else {
+            value.clone()
         };
         (key.clone(), value)
     };
@@ -229,9 +230,10 @@ pub fn host_of(endpoint: &str) -> String {
         None => (false, endpoint),
     };
     let rest = rest.split('/').next().unwrap_or_default();
-    let (user, host) = match url {
-        true => rest.rsplit_once('@'),
-        false => rest.split_once('@'),
+    let (user, host) = if url {
+        rest.rsplit_once('@')
+    } else {
+        rest.split_once('@')
     }
     .unwrap_or(("", rest));
     // After a host's colon an @ is its path's.
@@ -251,12 +253,13 @@ impl Made<'_> {
     fn client(&self, number: usize, method: &Method, knobs: &BTreeMap<String, Knob>) -> Client {
         let logs = self.place.logs(number);
         let port = self.port(number);
-        let (command, server) = match method.longhaul {
-            true => self.longhaul(method, knobs),
-            false => (
+        let (command, server) = if method.longhaul {
+            self.longhaul(method, knobs)
+        } else {
+            (
                 method.command.clone().unwrap_or_default(),
                 method.server.clone(),
-            ),
+            )
         };
         let is_local = self.cell.path.is_local();
         let server = server.filter(|_| is_local);
@@ -390,9 +393,10 @@ impl Made<'_> {
 /// For a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

@@ -271,14 +271,15 @@ pub fn check_room(directory: &Path, bytes: u64) -> Result<(), String> {
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     // A tenth more: file systems keep lists of their own.
     let needed = bytes.saturating_add(bytes / 10);
-    match free < needed {
-        false => Ok(()),
-        true => Err(format!(
+    if free >= needed {
+        Ok(())
+    } else {
+        Err(format!(
             "{} has {} free and {} are needed: name another directory with --work, or move less",
             directory.display(),
             ByteCount(free),
             ByteCount(needed)
-        )),
+        ))
     }
 }
 

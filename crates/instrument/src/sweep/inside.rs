@@ -132,9 +132,10 @@ impl Place<'_> {
             None => sides.root = i32::try_from(std::process::id()).ok(),
             Some(lab) => {
                 for host in lab.hosts() {
-                    let side = match host.addresses.name.starts_with('a') {
-                        true => &mut sides.source,
-                        false => &mut sides.destination,
+                    let side = if host.addresses.name.starts_with('a') {
+                        &mut sides.source
+                    } else {
+                        &mut sides.destination
                     };
                     side.extend(inode(host.namespace().descriptor()));
                 }

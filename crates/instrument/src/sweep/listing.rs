@@ -143,12 +143,11 @@ impl Listing<'_> {
             (false, done, rest) => format!(": {rest} of {} runs left", done + rest),
         };
         self.counts.done += done.len();
-        match self.is_skipped(cell) {
-            true => self.counts.skipped += rest.len(),
-            false => {
-                self.counts.open += rest.len();
-                self.counts.time += self.estimate.of(cell) * rest.len() as u32;
-            }
+        if self.is_skipped(cell) {
+            self.counts.skipped += rest.len();
+        } else {
+            self.counts.open += rest.len();
+            self.counts.time += self.estimate.of(cell) * rest.len() as u32;
         }
         format!("{prefix}{}{state}\n", cell.title())
     }

@@ -284,12 +284,13 @@ impl Cell {
             || self.path.change.is_some()
             || self.storage.as_ref().is_some_and(|s| s.lab.is_some());
         let Some((scenario, settings)) = &mut self.path.lab else {
-            return match foreign {
-                true => Err(
+            return if foreign {
+                Err(
                     "a real path has no sysctls, cross traffic, cuts, changes or lab storage"
                         .to_owned(),
-                ),
-                false => Ok(()),
+                )
+            } else {
+                Ok(())
             };
         };
         let mut add = |key: &str, value: &str| settings.push((key.to_owned(), value.to_owned()));

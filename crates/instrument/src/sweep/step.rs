@@ -126,9 +126,10 @@ impl Client {
 
     /// Which end its command is at.
     pub fn side(&self) -> Side {
-        match self.pulls {
-            true => Side::Destination,
-            false => Side::Source,
+        if self.pulls {
+            Side::Destination
+        } else {
+            Side::Source
         }
     }
 }

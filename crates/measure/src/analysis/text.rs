@@ -164,9 +164,10 @@ fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
             )?;
         }
     }
-    match analysis.over_loss.is_empty() {
-        true => Ok(()),
-        false => writeln!(out, "\n{}", super::loss_laws()),
+    if analysis.over_loss.is_empty() {
+        Ok(())
+    } else {
+        writeln!(out, "\n{}", super::loss_laws())
     }
 }
 
@@ -179,9 +180,10 @@ fn shown(figure: &Figure) -> String {
 fn to_digits(figure: &Figure, digits: usize) -> String {
     let Interval { low, high } = figure.interval;
     let estimate = figure.estimate;
-    match low == high {
-        true => format!("{estimate:.digits$}"),
-        false => format!("{estimate:.digits$} [{low:.digits$}, {high:.digits$}]"),
+    if low == high {
+        format!("{estimate:.digits$}")
+    } else {
+        format!("{estimate:.digits$} [{low:.digits$}, {high:.digits$}]")
     }
 }
 
@@ -256,12 +258,13 @@ fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> s
         "RTT ms", "runs", "share", "C_UC"
     )?;
     for (point, coefficients) in figures.rows() {
-        let (runs, rate) = match capacity > 0.0 {
-            true => (
+        let (runs, rate) = if capacity > 0.0 {
+            (
                 point.summary.count.to_string(),
                 format!("{:.1}", point.mean.estimate * capacity / 1e6),
-            ),
-            false => (String::new(), String::new()),
+            )
+        } else {
+            (String::new(), String::new())
         };
         let line = format!(
             "  {:>8} {runs:>4} {rate:>9} {:>24} {:>24}",
@@ -312,9 +315,10 @@ pub fn shape_sentence(figures: &ProfileFigures) -> String {
         })
         .collect();
     let Some((before, after)) = figures.shape.transition else {
-        return match regions.is_empty() {
-            true => "too few round-trip times to tell a shape".to_owned(),
-            false => regions.join(", "),
+        return if regions.is_empty() {
+            "too few round-trip times to tell a shape".to_owned()
+        } else {
+            regions.join(", ")
         };
     };
     let share = figures
@@ -361,12 +365,13 @@ pub fn confidence_sentences(analysis: &Analysis, figures: &ProfileFigures) -> Ve
             bound.half_width
         ));
     }
-    let mut advice = match figures.points.iter().all(|point| point.summary.count > 1) {
-        true => format!(
+    let mut advice = if figures.points.iter().all(|point| point.summary.count > 1) {
+        format!(
             "{} more repetitions at each RTT would halve the intervals",
             figures.more_to_halve
-        ),
-        false => "one repetition has no interval: what stands there is no certainty".to_owned(),
+        )
+    } else {
+        "one repetition has no interval: what stands there is no certainty".to_owned()
     };
     if let Some((rtt, share)) = figures.least_certain {
         advice.push_str(&format!(
@@ -454,9 +459,10 @@ fn signed(difference: &Difference) -> String {
 fn signed_to_digits(difference: &Difference, digits: usize) -> String {
     let Interval { low, high } = difference.interval;
     let estimate = difference.estimate;
-    match difference.repetitions < 2 {
-        true => format!("{estimate:+.digits$}"),
-        false => format!("{estimate:+.digits$} [{low:+.digits$}, {high:+.digits$}]"),
+    if difference.repetitions < 2 {
+        format!("{estimate:+.digits$}")
+    } else {
+        format!("{estimate:+.digits$} [{low:+.digits$}, {high:+.digits$}]")
     }
 }
 

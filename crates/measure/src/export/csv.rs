@@ -40,17 +40,19 @@ fn text_cell(text: &str) -> String {
         .chars()
         .next();
     let formula = first.is_some_and(|first| "=+-@\u{ff1d}\u{ff0b}\u{ff0d}\u{ff20}".contains(first));
-    match formula && text.parse::<f64>().is_err() {
-        true => quoted(&format!("'{text}")),
-        false => quoted(text),
+    if formula && text.parse::<f64>().is_err() {
+        quoted(&format!("'{text}"))
+    } else {
+        quoted(text)
     }
 }
 
 /// In quotes where it needs them: a name of a column or a value may hold anything.
 fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }
 

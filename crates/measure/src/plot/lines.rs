@@ -94,17 +94,16 @@ pub fn line_plot(plot: &LinePlot) -> String {
     let mut svg = Svg::new(frame.bottom + 52.0 + rows * LEGEND_LINE, &plot.title);
     let (x, y) = scales(plot, shown, &frame);
     frame.draw_vertical(&mut svg, &y, &plot.y_title);
-    let labels = match plot.x_labels.is_empty() {
-        false => plot
-            .x_labels
+    let labels = if !plot.x_labels.is_empty() {
+        plot.x_labels
             .iter()
             .map(|(value, label)| (x.place(*value), label.clone()))
-            .collect(),
-        true => x
-            .ticks()
+            .collect()
+    } else {
+        x.ticks()
             .iter()
             .map(|tick| (x.place(*tick), super::short_number(*tick)))
-            .collect::<Vec<_>>(),
+            .collect::<Vec<_>>()
     };
     frame.draw_labels(&mut svg, &labels, &plot.x_title);
     for (level, name) in &plot.levels {
@@ -193,12 +192,13 @@ fn draw_series(
         .iter()
         .map(|point| (x.place(point.x), y.place(point.y)))
         .collect();
-    let stroke = match has_markers {
-        true => Stroke::wide(colour, dash),
-        false => Stroke {
+    let stroke = if has_markers {
+        Stroke::wide(colour, dash)
+    } else {
+        Stroke {
             width: 1.5,
             ..Stroke::thin(colour)
-        },
+        }
     };
     let curve = series.curve.as_ref().map(|curve| {
         let places = curve

@@ -83,9 +83,10 @@ impl fmt::Display for FaultLines {
         if self.count > 1 {
             let mut before = "lines ";
             for (first, last) in &self.stretches {
-                match first == last {
-                    true => write!(f, "{before}{first}")?,
-                    false => write!(f, "{before}{first}–{last}")?,
+                if first == last {
+                    write!(f, "{before}{first}")?;
+                } else {
+                    write!(f, "{before}{first}–{last}")?;
                 }
                 before = ", ";
             }

@@ -32,9 +32,10 @@ impl Seen {
         }
         let id = &record.run.id;
         let is_new = !self.in_file.contains(id) && self.runs.insert(digest(record));
-        match is_new && self.in_file.insert(id.clone()) {
-            true => Ok(()),
-            false => Err(Fault::Repeated(id.clone())),
+        if is_new && self.in_file.insert(id.clone()) {
+            Ok(())
+        } else {
+            Err(Fault::Repeated(id.clone()))
         }
     }
 }

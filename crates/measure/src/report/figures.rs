@@ -355,9 +355,12 @@ pub(super) fn box_row(of: [&str; 2], figures: &BoxFigures, point: MeasuredPoint)
     let [name, place] = of.map(str::to_owned);
     let short = precise_number;
     // Of few runs these would be made up between them.
-    let quartile = |value| match figures.runs.is_empty() {
-        true => short(value),
-        false => "–".to_owned(),
+    let quartile = |value| {
+        if figures.runs.is_empty() {
+            short(value)
+        } else {
+            "–".to_owned()
+        }
     };
     vec![
         name,

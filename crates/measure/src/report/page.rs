@@ -141,9 +141,12 @@ fn write_scope(out: &mut String, heading: &Heading) -> std::fmt::Result {
 /// What a figure draws, in numbers: folded, as it is long.
 fn numbers(table: &Table) -> String {
     let row = |cells: &[String], tag: &str| {
-        let cell = |(place, text): (usize, &String)| match place < table.words {
-            true => format!("<{tag} class=\"word\">{}</{tag}>", typeset(text)),
-            false => format!("<{tag}>{}</{tag}>", typeset(text).replace('-', "−")),
+        let cell = |(place, text): (usize, &String)| {
+            if place < table.words {
+                format!("<{tag} class=\"word\">{}</{tag}>", typeset(text))
+            } else {
+                format!("<{tag}>{}</{tag}>", typeset(text).replace('-', "−"))
+            }
         };
         let cells: String = cells.iter().enumerate().map(cell).collect();
         format!("<tr>{cells}</tr>\n")
@@ -220,9 +223,10 @@ fn typeset(text: &str) -> String {
 
 /// A figure with its interval, which that of one run does not have.
 fn cell(figure: &Figure, digits: usize) -> String {
-    match figure.interval.low == figure.interval.high {
-        true => number(figure.estimate, digits),
-        false => with_range(figure, digits),
+    if figure.interval.low == figure.interval.high {
+        number(figure.estimate, digits)
+    } else {
+        with_range(figure, digits)
     }
 }
 
@@ -232,9 +236,10 @@ fn difference_cell(difference: &Difference, digits: usize) -> String {
         estimate: difference.estimate,
         interval: difference.interval,
     };
-    match difference.repetitions < 2 {
-        true => number(figure.estimate, digits),
-        false => with_range(&figure, digits),
+    if difference.repetitions < 2 {
+        number(figure.estimate, digits)
+    } else {
+        with_range(&figure, digits)
     }
 }
 
@@ -248,9 +253,10 @@ fn with_range(figure: &Figure, digits: usize) -> String {
 /// What rounds to zero has no sign.
 fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
-    match text.trim_matches(|c| "-0.".contains(c)).is_empty() {
-        true => format!("{:.digits$}", 0.0),
-        false => text.replace('-', "−"),
+    if text.trim_matches(|c| "-0.".contains(c)).is_empty() {
+        format!("{:.digits$}", 0.0)
+    } else {
+        text.replace('-', "−")
     }
 }
 
@@ -400,9 +406,10 @@ fn write_profile(
         return Ok(());
     };
     let tcp = method.tcp.map_or("", |index| &analysis.memory[index].label);
-    let case = match method.host_limited {
-        true => "(b): the slower host limits, so that it is divided out too",
-        false => "(a): the hosts are no limit",
+    let case = if method.host_limited {
+        "(b): the slower host limits, so that it is divided out too"
+    } else {
+        "(a): the hosts are no limit"
     };
     writeln!(
         out,

@@ -201,9 +201,10 @@ pub(super) fn runs(text: &str) -> Result<Vec<ExternalRun>, SourceError> {
         let run = finish(run, rate).map_err(|cause| not_a_table(format!("line {line}: {cause}")));
         runs.push(run?);
     }
-    match runs.is_empty() {
-        true => Err(not_a_table("it has no line below its column names")),
-        false => Ok(runs),
+    if runs.is_empty() {
+        Err(not_a_table("it has no line below its column names"))
+    } else {
+        Ok(runs)
     }
 }
 
@@ -318,9 +319,10 @@ fn finish(mut run: ExternalRun, rate: Option<BitRate>) -> Result<ExternalRun, St
         std::mem::swap(&mut run.near, &mut run.far);
     }
     let lacks = run.error.is_empty() && run.throughput.bits_per_second() <= 0.0;
-    match lacks {
-        true => Err("it says neither a throughput above zero nor an error".to_owned()),
-        false => Ok(run),
+    if lacks {
+        Err("it says neither a throughput above zero nor an error".to_owned())
+    } else {
+        Ok(run)
     }
 }
 

@@ -148,9 +148,10 @@ pub(super) fn runs(bytes: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
             runs.extend(output.runs()?);
         }
     }
-    match runs.is_empty() {
-        true => Err(not_a_result("it has no test in it")),
-        false => Ok(runs),
+    if runs.is_empty() {
+        Err(not_a_result("it has no test in it"))
+    } else {
+        Ok(runs)
     }
 }
 
@@ -298,9 +299,10 @@ impl Output {
                     said
                 }
             }),
-            doubts: match measured.was_sent {
-                true => vec![only_sent(TOOL)],
-                false => Vec::new(),
+            doubts: if measured.was_sent {
+                vec![only_sent(TOOL)]
+            } else {
+                Vec::new()
             },
         }
         .checked(TOOL)
@@ -308,11 +310,10 @@ impl Output {
 
     fn sums(&self, is_back: bool) -> [Option<&Figures>; 2] {
         let end = &self.end;
-        match is_back {
-            false => [&end.sum_sent, &end.sum_received].map(Option::as_ref),
-            true => {
-                [&end.sum_sent_bidir_reverse, &end.sum_received_bidir_reverse].map(Option::as_ref)
-            }
+        if !is_back {
+            [&end.sum_sent, &end.sum_received].map(Option::as_ref)
+        } else {
+            [&end.sum_sent_bidir_reverse, &end.sum_received_bidir_reverse].map(Option::as_ref)
         }
     }
 
@@ -333,9 +334,12 @@ impl Output {
         if let Some(sent) = sent.filter(has_some) {
             return measured(sent, true);
         }
-        let sums = self.intervals.iter().filter_map(|interval| match is_back {
-            false => interval.sum.as_ref(),
-            true => interval.sum_bidir_reverse.as_ref(),
+        let sums = self.intervals.iter().filter_map(|interval| {
+            if !is_back {
+                interval.sum.as_ref()
+            } else {
+                interval.sum_bidir_reverse.as_ref()
+            }
         });
         let mut total = Measured::default();
         let (mut seconds, mut bytes) = (0.0, 0.0);

@@ -58,9 +58,10 @@ impl<'a> DrawnMedians<'a> {
         let (mut below, mut up_to) = (f64::NEG_INFINITY, self.greatest());
         // Down to neighbours: what remains is the median itself, not something near it.
         loop {
-            let between = match below.is_finite() {
-                true => f64::midpoint(below, up_to),
-                false => self.ascending[0],
+            let between = if below.is_finite() {
+                f64::midpoint(below, up_to)
+            } else {
+                self.ascending[0]
             };
             if below.is_finite() && (between <= below || between >= up_to) {
                 return up_to;

@@ -37,9 +37,10 @@ fn share_within(theta: f64, freedom: usize) -> f64 {
         power += 2;
         term *= cosine * cosine * (power - 1) as f64 / power as f64;
     }
-    match is_odd {
-        true => FRAC_2_PI * (theta + sine * sum),
-        false => sine * sum,
+    if is_odd {
+        FRAC_2_PI * (theta + sine * sum)
+    } else {
+        sine * sum
     }
 }
 

@@ -96,9 +96,10 @@ impl Figures {
 
     /// Bytes before over bytes after, at least 1; 1 where nothing was seen.
     pub fn ratio(&self) -> f64 {
-        match self.encoded > 0.0 {
-            true => (self.bytes / self.encoded).clamp(1.0, MOST_RATIO),
-            false => 1.0,
+        if self.encoded > 0.0 {
+            (self.bytes / self.encoded).clamp(1.0, MOST_RATIO)
+        } else {
+            1.0
         }
     }
 }

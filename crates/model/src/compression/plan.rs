@@ -78,9 +78,10 @@ impl Resources {
         let usual = Resources::default();
         let or = |value: f64, other: f64| if value.is_nan() { other } else { value };
         Resources {
-            wire_rate: match or(self.wire_rate, 0.0) > 0.0 {
-                true => self.wire_rate.clamp(SLOWEST, FASTEST),
-                false => 0.0,
+            wire_rate: if or(self.wire_rate, 0.0) > 0.0 {
+                self.wire_rate.clamp(SLOWEST, FASTEST)
+            } else {
+                0.0
             },
             supply_rate: or(self.supply_rate, usual.supply_rate).max(SLOWEST),
             sender_cores: or(self.sender_cores, 0.0).clamp(LEAST_CORES, MOST_CORES),

@@ -157,9 +157,10 @@ struct Rates {
 
 /// A number within bounds; what is none is 0.
 fn bounded(value: f64, most: f64) -> f64 {
-    match value.is_nan() {
-        true => 0.0,
-        false => value.clamp(0.0, most),
+    if value.is_nan() {
+        0.0
+    } else {
+        value.clamp(0.0, most)
     }
 }
 
@@ -182,9 +183,10 @@ impl Free {
         let used = (codec_seconds - self.codec_seconds).max(0.0) / span;
         (self.at, self.codec_seconds) = (self.at + span, codec_seconds);
         let idle = bounded(cores.idle, all) - RESERVED_SHARE * all;
-        let least = match is_slow {
-            true => LEAST_CORES.max(used * (-span / GIVES_WAY_SECONDS).exp()),
-            false => 0.0,
+        let least = if is_slow {
+            LEAST_CORES.max(used * (-span / GIVES_WAY_SECONDS).exp())
+        } else {
+            0.0
         };
         let most = all.min(bounded(cores.usable, MOST_CORES));
         let now = (used + idle).max(least).min(most);
@@ -313,16 +315,18 @@ impl Sense {
         let lacked = if look.had_room { 0.0 } else { 1.0 };
         let weight = 1.0 - (-span / ROOM_SECONDS).exp();
         self.without_room += weight * (lacked - self.without_room);
-        self.full_seconds = match look.is_full {
-            true => self.full_seconds + span,
-            false => 0.0,
+        self.full_seconds = if look.is_full {
+            self.full_seconds + span
+        } else {
+            0.0
         };
         if self.full_seconds >= QUICK_SECONDS {
             self.without_room = 0.0;
         }
-        let bound = match self.is_receiver_slow {
-            true => QUICK_SHARE,
-            false => SLOW_SHARE,
+        let bound = if self.is_receiver_slow {
+            QUICK_SHARE
+        } else {
+            SLOW_SHARE
         };
         self.is_receiver_slow = self.without_room > bound;
         self.is_receiver_slow
@@ -335,9 +339,10 @@ impl Sense {
         let rate = rates.last.max(rates.of_two).min(FASTEST);
         if self.wire_rate <= 0.0 {
             // The first looks: what a new path may carry, or carried while it was full.
-            self.wire_rate = match is_full && rate > 0.0 {
-                true => rate.max(look.window_rate),
-                false => look.window_rate,
+            self.wire_rate = if is_full && rate > 0.0 {
+                rate.max(look.window_rate)
+            } else {
+                look.window_rate
             };
             return;
         }
@@ -383,9 +388,10 @@ impl Sense {
         if others_hold_up {
             // It could give more, nobody knows how much.
             self.supplied = (0.0, 0.0);
-            self.supply_rate = match self.supply_rate > FASTEST {
-                true => f64::INFINITY,
-                false => self.supply_rate.max(bytes / span) * 2.0,
+            self.supply_rate = if self.supply_rate > FASTEST {
+                f64::INFINITY
+            } else {
+                self.supply_rate.max(bytes / span) * 2.0
             };
             return;
         }

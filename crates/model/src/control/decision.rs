@@ -106,9 +106,10 @@ impl fmt::Display for Reason {
                 loss,
             } => {
                 write!(f, "{} at {}", bound, rate(*bytes_per_second))?;
-                match *bound == Bound::Loss {
-                    true => write!(f, " ({loss:.1e} lost)"),
-                    false => Ok(()),
+                if *bound == Bound::Loss {
+                    write!(f, " ({loss:.1e} lost)")
+                } else {
+                    Ok(())
                 }
             }
             Reason::Settle { before, after } => {

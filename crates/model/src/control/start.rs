@@ -115,9 +115,10 @@ fn block_bytes(rtt: Duration) -> u32 {
 
 /// Of an end's memory for blocks what is used for those of `block` bytes.
 pub fn used_memory(memory: ByteCount, block: u32) -> ByteCount {
-    match block >= SHORT_PATHS_BLOCK {
-        true => ByteCount(memory.0 / 2),
-        false => memory,
+    if block >= SHORT_PATHS_BLOCK {
+        ByteCount(memory.0 / 2)
+    } else {
+        memory
     }
 }
 

@@ -43,9 +43,10 @@ impl Explanation {
                 let by_host = node.host.is_some_and(|host| {
                     used.cpu > 0.0 && binding.contains(&Constraint::Cores(host))
                 });
-                let lines = match node.is_logical() {
-                    true => vec![rate_text(self.optimum.rate)],
-                    false => vec![
+                let lines = if node.is_logical() {
+                    vec![rate_text(self.optimum.rate)]
+                } else {
+                    vec![
                         flows_text(node, used),
                         rate_text(used.rate),
                         match host {
@@ -54,7 +55,7 @@ impl Explanation {
                             }
                             _ => format!("{:.0} % busy", used.utilisation * 100.0),
                         },
-                    ],
+                    ]
                 };
                 LayerBox {
                     name: node.name.clone(),
@@ -165,17 +166,21 @@ impl Explanation {
         priced.truncate(MOST_PRICES);
         let idle: Vec<&str> = idle.iter().map(|it| it.0.as_str()).collect();
         let caption = "Each is the difference of two exact optima.";
-        let caption = match idle.is_empty() {
-            true => caption.to_owned(),
-            false => format!(
+        let caption = if idle.is_empty() {
+            caption.to_owned()
+        } else {
+            format!(
                 "{caption} These give nothing by themselves: {}.",
                 idle.join(", ")
-            ),
+            )
         };
         let greatest = priced.iter().map(|it| share(it.1)).fold(1.0, f64::max);
-        let value = |gain: f64| match gain.is_finite() {
-            true => format!("+{} ({:.1} %)", rate_text(gain), share(gain)),
-            false => "no limit any more".to_owned(),
+        let value = |gain: f64| {
+            if gain.is_finite() {
+                format!("+{} ({:.1} %)", rate_text(gain), share(gain))
+            } else {
+                "no limit any more".to_owned()
+            }
         };
         let bars: Vec<StackedBar> = priced
             .iter()

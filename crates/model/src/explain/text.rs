@@ -56,9 +56,12 @@ impl Explanation {
     fn predicted(&self, graph: &Graph) -> String {
         let bytes: f64 = graph.parts.iter().map(|part| part.bytes).sum();
         let (seconds, goodput) = (self.prediction.seconds, self.prediction.goodput);
-        let between = |low: String, high: String| match low == high {
-            true => String::new(),
-            false => format!(" ({low} to {high})"),
+        let between = |low: String, high: String| {
+            if low == high {
+                String::new()
+            } else {
+                format!(" ({low} to {high})")
+            }
         };
         format!(
             "{} take {}{}, which is {}{}.",
@@ -93,9 +96,12 @@ impl Explanation {
     }
 
     fn help(&self, graph: &Graph) -> Option<String> {
-        let share = |gain: f64| match gain.is_finite() {
-            true => format!("{:.0} % more", gain / self.optimum.rate * 100.0),
-            false => "as much as anyone asks for".to_owned(),
+        let share = |gain: f64| {
+            if gain.is_finite() {
+                format!("{:.0} % more", gain / self.optimum.rate * 100.0)
+            } else {
+                "as much as anyone asks for".to_owned()
+            }
         };
         let best = self.prices.first()?;
         if best.gain >= self.optimum.rate * NOTABLE_GAIN {
@@ -108,12 +114,13 @@ impl Explanation {
         let joint = self.joint.as_ref()?;
         let names: Vec<String> = joint.changes.iter().map(|it| it.name(graph)).collect();
         let what = listed(&names, "and");
-        Some(match joint.gain >= self.optimum.rate * NOTABLE_GAIN {
-            true => format!(
+        Some(if joint.gain >= self.optimum.rate * NOTABLE_GAIN {
+            format!(
                 "No single thing would help; {what} would, together: {}.",
                 share(joint.gain)
-            ),
-            false => format!("Not even {what} together would help by themselves."),
+            )
+        } else {
+            format!("Not even {what} together would help by themselves.")
         })
     }
 
@@ -127,9 +134,10 @@ impl Explanation {
                 .flatten()
                 .map(|it| it.name(graph))
                 .collect();
-            let by = match limits.is_empty() {
-                true => String::new(),
-                false => format!(", since {} would limit it", listed(&limits, "and")),
+            let by = if limits.is_empty() {
+                String::new()
+            } else {
+                format!(", since {} would limit it", listed(&limits, "and"))
             };
             format!("is {:.1} % slower{by}", lost * 100.0)
         } else if let Some(cpu) = other.cpu.filter(|cpu| *cpu > self.optimum.cpu * 1.002) {
@@ -206,9 +214,10 @@ fn flows(graph: &Graph, optimum: &Optimum) -> String {
             ))
         })
         .collect();
-    let codecs = match codecs.is_empty() {
-        true => String::new(),
-        false => format!("; {}", codecs.join(", ")),
+    let codecs = if codecs.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", codecs.join(", "))
     };
     format!("Flows: {}{codecs}.", flows.join(", "))
 }
@@ -223,9 +232,10 @@ pub(super) fn members_text(node: &Node, used: &NodeUse) -> String {
             _ => format!("{members} × {flows}"),
         })
         .collect();
-    match members.is_empty() {
-        true => "0".to_owned(),
-        false => members.join(" + "),
+    if members.is_empty() {
+        "0".to_owned()
+    } else {
+        members.join(" + ")
     }
 }
 

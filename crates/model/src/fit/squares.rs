@@ -62,9 +62,10 @@ fn deviation(residuals: &[f64], unknowns: usize) -> f64 {
 /// Huber's loss, twice, so that it is the square within the bound.
 fn loss(residual: f64, scale: f64) -> f64 {
     let bound = HUBER * scale;
-    match residual.abs() <= bound {
-        true => residual * residual,
-        false => 2.0 * bound * residual.abs() - bound * bound,
+    if residual.abs() <= bound {
+        residual * residual
+    } else {
+        2.0 * bound * residual.abs() - bound * bound
     }
 }
 

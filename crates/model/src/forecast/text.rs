@@ -19,20 +19,21 @@ impl Forecast {
             .collect();
         let rate = self.prediction.rate;
         let mut lines = vec![
-            match self.is_dataset_known {
-                true => format!(
+            if self.is_dataset_known {
+                format!(
                     "plan: {} in {}{}, {}{}",
                     ByteCount(bytes as u64),
                     span_text(seconds.likely),
                     between(seconds, span_text),
                     rate_text(goodput.likely),
                     between(goodput, rate_text),
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "plan: large files at {}{}; the dataset is not known yet",
                     rate_text(rate.likely),
                     between(rate, rate_text)
-                ),
+                )
             },
             format!(
                 "plan: limited by {}; flows: {}",
@@ -69,9 +70,12 @@ impl Forecast {
 
     /// What was predicted next to what came of it, layer by layer.
     pub fn beside(&self, outcome: &Outcome) -> Vec<String> {
-        let off = |predicted: f64, measured: f64| match predicted > 0.0 {
-            true => format!("{:+.0} %", (measured / predicted - 1.0) * 100.0),
-            false => String::new(),
+        let off = |predicted: f64, measured: f64| {
+            if predicted > 0.0 {
+                format!("{:+.0} %", (measured / predicted - 1.0) * 100.0)
+            } else {
+                String::new()
+            }
         };
         let (seconds, goodput) = (self.prediction.seconds, self.prediction.goodput);
         let measured = outcome.goodput();
@@ -105,9 +109,12 @@ impl Forecast {
     /// As a value, in bytes, seconds and bytes per second.
     pub fn to_json(&self) -> Value {
         let range = |it: Range| json!({ "low": it.low, "likely": it.likely, "high": it.high });
-        let known = |value: Value| match self.is_dataset_known {
-            true => value,
-            false => Value::Null,
+        let known = |value: Value| {
+            if self.is_dataset_known {
+                value
+            } else {
+                Value::Null
+            }
         };
         let limits: Vec<&str> = self.limits.iter().map(|it| it.name()).collect();
         let layers: Value = self
@@ -172,17 +179,19 @@ impl Outcome {
 
 fn between(range: Range, text: fn(f64) -> String) -> String {
     let (low, high) = (text(range.low), text(range.high));
-    match low == high {
-        true => String::new(),
-        false => format!(" ({low} to {high})"),
+    if low == high {
+        String::new()
+    } else {
+        format!(" ({low} to {high})")
     }
 }
 
 fn names(limits: &[Limit]) -> String {
     let names: Vec<&str> = limits.iter().map(|limit| limit.name()).collect();
-    match names.is_empty() {
-        true => "nothing".to_owned(),
-        false => names.join(" and "),
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.join(" and ")
     }
 }
 

@@ -462,9 +462,10 @@ impl<'a> Built<'a> {
             }
             let used = self.node_use(&self.nodes[node], found).flows();
             let is_single = it.members == 1 && !self.is_linked(node);
-            let enough = match is_single && used > 0 {
-                true => self.enough(node, found, used),
-                false => used,
+            let enough = if is_single && used > 0 {
+                self.enough(node, found, used)
+            } else {
+                used
             };
             if is_single {
                 ranges.enough[node] = (it.least_flows, enough.max(it.least_flows));

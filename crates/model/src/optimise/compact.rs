@@ -127,9 +127,10 @@ impl<'a> Compact<'a> {
             let top = relaxed.score * (1.0 + 1e-9);
             let mut relaxation = Relaxation::new(problem, Goal::Rate, top, Counted::Needed);
             let counts = relaxation.counted.contains(&true);
-            let free = match counts {
-                true => None,
-                false => relaxation.fitting(&relaxed.flows, &relaxed.flow),
+            let free = if counts {
+                None
+            } else {
+                relaxation.fitting(&relaxed.flows, &relaxed.flow)
             };
             let outcome = match free {
                 Some(flows) => Outcome {

@@ -147,10 +147,13 @@ impl Program {
             .columns
             .iter()
             .zip(&factors)
-            .map(|(column, &factor)| match column.whole {
-                // A count: far below the solver's bound of 2^31.
-                true => problem.add_integer_var(factor, (0, column.most as i32)),
-                false => problem.add_var(factor, (0.0, column.most)),
+            .map(|(column, &factor)| {
+                if column.whole {
+                    // A count is far below the solver's bound of 2^31.
+                    problem.add_integer_var(factor, (0, column.most as i32))
+                } else {
+                    problem.add_var(factor, (0.0, column.most))
+                }
             })
             .collect();
         for row in &self.rows {
@@ -181,9 +184,12 @@ impl Program {
         let values = variables
             .iter()
             .zip(&self.columns)
-            .map(|(&variable, column)| match column.whole {
-                true => solution.var_value(variable).round(),
-                false => solution.var_value(variable),
+            .map(|(&variable, column)| {
+                if column.whole {
+                    solution.var_value(variable).round()
+                } else {
+                    solution.var_value(variable)
+                }
             })
             .collect();
         Ok(Found {

@@ -83,9 +83,10 @@ impl Climber {
             std::cmp::Ordering::Less => -1,
             std::cmp::Ordering::Equal => 0,
         };
-        self.step = match direction == self.direction {
-            true => (self.step + 1).min(LONGEST_STEP),
-            false => 1,
+        self.step = if direction == self.direction {
+            (self.step + 1).min(LONGEST_STEP)
+        } else {
+            1
         };
         self.direction = direction;
         self.flows = match direction {

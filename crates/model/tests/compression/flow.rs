@@ -224,9 +224,10 @@ impl Running<'_> {
 
     /// Buffers before a codec, and at the receiver: half of them while there is one in use.
     fn most_buffers(&self) -> usize {
-        match self.came.coded > 0 {
-            true => self.copy.buffers / 2,
-            false => self.copy.buffers,
+        if self.came.coded > 0 {
+            self.copy.buffers / 2
+        } else {
+            self.copy.buffers
         }
     }
 

@@ -229,9 +229,10 @@ impl World {
         let ratio = (data.truth().0[codec] * of_ratio * scatter()).max(1.0);
         Observed {
             bytes,
-            encoded: match data.truth().0[codec] > 1.0 {
-                true => (bytes as f64 / ratio) as u64,
-                false => bytes,
+            encoded: if data.truth().0[codec] > 1.0 {
+                (bytes as f64 / ratio) as u64
+            } else {
+                bytes
             },
             seconds: bytes as f64 * data.encode_seconds(codec) * scatter(),
         }

@@ -228,9 +228,12 @@ impl Run {
         let window = self.world.window / SEGMENT;
         let nobody = self.ends.len();
         let others_window = self.world.others_window / SEGMENT;
-        let window_of = |stream: &Stream| match stream.owner == nobody {
-            true => window.min(others_window),
-            false => window,
+        let window_of = |stream: &Stream| {
+            if stream.owner == nobody {
+                window.min(others_window)
+            } else {
+                window
+            }
         };
         let demands: Vec<f64> = self
             .streams
@@ -345,9 +348,10 @@ impl Run {
             stream.busy += step * (1.0 - waits);
         }
         if at_limit && supply >= 1.0 {
-            match self.world.window_is_receivers {
-                true => stream.window_limited += step,
-                false => stream.buffer_limited += step,
+            if self.world.window_is_receivers {
+                stream.window_limited += step;
+            } else {
+                stream.buffer_limited += step;
             }
         }
         // A window that the pace leaves unused does not grow.

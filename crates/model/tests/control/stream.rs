@@ -183,9 +183,10 @@ impl Stream {
             _ => 0.5,
         };
         // Fast convergence (RFC 9438, 4.7).
-        self.before_loss = match self.window < self.before_loss {
-            true => self.window * (1.0 + CUBIC_BETA) / 2.0,
-            false => self.window,
+        self.before_loss = if self.window < self.before_loss {
+            self.window * (1.0 + CUBIC_BETA) / 2.0
+        } else {
+            self.window
         };
         self.window = (self.window * kept).max(2.0);
         self.threshold = self.window;

@@ -46,9 +46,10 @@ impl Size {
     fn add(&mut self, pattern: &[u8]) -> Result<(), RuleError> {
         self.rules += 1;
         self.bytes += pattern.len();
-        match self.rules > MAXIMUM_RULES || self.bytes > MAXIMUM_RULES_BYTES {
-            true => Err(RuleError::TooMany),
-            false => Ok(()),
+        if self.rules > MAXIMUM_RULES || self.bytes > MAXIMUM_RULES_BYTES {
+            Err(RuleError::TooMany)
+        } else {
+            Ok(())
         }
     }
 }
@@ -72,10 +73,7 @@ impl Rule {
 
 impl PerDirectory {
     fn line_ends(&self) -> Ends {
-        match self.zeros {
-            true => Ends::Zeros,
-            false => Ends::Lines,
-        }
+        if self.zeros { Ends::Zeros } else { Ends::Lines }
     }
 }
 
@@ -190,14 +188,12 @@ impl InForce {
         path: &[u8],
         files: &[Option<Vec<u8>>],
     ) -> Result<InForce, BadRule> {
-        let mut size = match self.layers.is_empty() {
-            true => rules.size,
-            false => self.size,
+        let mut size = if self.layers.is_empty() {
+            rules.size
+        } else {
+            self.size
         };
-        let root = match path.is_empty() {
-            true => 0,
-            false => path.len() + 1,
-        };
+        let root = if path.is_empty() { 0 } else { path.len() + 1 };
         let mut layers = Vec::with_capacity(rules.per_directory.len());
         for (number, file) in rules.per_directory.iter().enumerate() {
             let above = self.layers.get(number).cloned().flatten();
@@ -300,9 +296,10 @@ fn git_rules(
     let rule = |(includes, pattern): (bool, &[u8])| {
         size.add(pattern)?;
         Ok(Rule {
-            action: match includes {
-                true => Action::Include,
-                false => Action::Exclude,
+            action: if includes {
+                Action::Include
+            } else {
+                Action::Exclude
             },
             negated: false,
             ends,

@@ -56,9 +56,10 @@ fn path_of(text: &[u8]) -> Result<Option<TreePath>, ListedPathError> {
             name => names.push(name),
         }
     }
-    match names.is_empty() {
-        true => Ok(None),
-        false => Ok(Some(TreePath::new(&names.join(&b'/'))?)),
+    if names.is_empty() {
+        Ok(None)
+    } else {
+        Ok(Some(TreePath::new(&names.join(&b'/'))?))
     }
 }
 

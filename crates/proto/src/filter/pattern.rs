@@ -65,9 +65,10 @@ impl Pattern {
             None if doubled => (Part::AfterSlashes, pattern),
             None => (Part::Last(slashes + 1), pattern),
         };
-        let text = match wild {
-            true => Text::Wild(Wildcard::new(pattern, Dialect::Rsync)),
-            false => Text::Literal(pattern.into()),
+        let text = if wild {
+            Text::Wild(Wildcard::new(pattern, Dialect::Rsync))
+        } else {
+            Text::Literal(pattern.into())
         };
         Ok(Pattern {
             text,
@@ -87,9 +88,10 @@ impl Pattern {
         check(written)?;
         let stripped = written.strip_suffix(b"/");
         let pattern = stripped.unwrap_or(written);
-        let part = match pattern.contains(&b'/') {
-            true => Part::FromRoot,
-            false => Part::Last(1),
+        let part = if pattern.contains(&b'/') {
+            Part::FromRoot
+        } else {
+            Part::Last(1)
         };
         let pattern = pattern.strip_prefix(b"/").unwrap_or(pattern);
         Ok(Pattern {
@@ -130,9 +132,10 @@ impl Pattern {
                 b""
             },
         );
-        match before.is_empty() && behind.is_empty() {
-            true => wild.matches(part, after_slashes),
-            false => wild.matches(&[before, part, behind].concat(), after_slashes),
+        if before.is_empty() && behind.is_empty() {
+            wild.matches(part, after_slashes)
+        } else {
+            wild.matches(&[before, part, behind].concat(), after_slashes)
         }
     }
 }

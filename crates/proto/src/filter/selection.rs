@@ -256,9 +256,10 @@ impl Selection {
         check_bytes(self.rules.iter())?;
         let files = self.files.iter().flatten();
         let bytes: usize = files.map(|file| file.len() + LISTED_OVERHEAD).sum();
-        match bytes > MAXIMUM_LIST_BYTES {
-            true => Err(SelectionError::ListTooLong),
-            false => Ok(()),
+        if bytes > MAXIMUM_LIST_BYTES {
+            Err(SelectionError::ListTooLong)
+        } else {
+            Ok(())
         }
     }
 
@@ -327,9 +328,10 @@ pub(crate) fn check_bytes<'a>(
     texts: impl Iterator<Item = &'a ByteVec>,
 ) -> Result<(), SelectionError> {
     let bytes = texts.map(|text| text.len() + OVERHEAD).sum();
-    match bytes > MAXIMUM_SELECTION_BYTES {
-        true => Err(SelectionError::TooLarge(bytes)),
-        false => Ok(()),
+    if bytes > MAXIMUM_SELECTION_BYTES {
+        Err(SelectionError::TooLarge(bytes))
+    } else {
+        Ok(())
     }
 }
 

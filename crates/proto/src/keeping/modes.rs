@@ -88,9 +88,10 @@ impl ModeChanges {
                 For::Directories => is_directory,
                 For::Others => !is_directory,
             };
-            match applies {
-                true => change.apply(mode, is_directory),
-                false => mode,
+            if applies {
+                change.apply(mode, is_directory)
+            } else {
+                mode
             }
         })
     }
@@ -99,9 +100,10 @@ impl ModeChanges {
 impl Change {
     fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         let executes = is_directory || mode & EXECUTE != 0;
-        let mut bits = match executes {
-            true => self.bits | self.conditional,
-            false => self.bits,
+        let mut bits = if executes {
+            self.bits | self.conditional
+        } else {
+            self.bits
         };
         if let Some(copied) = self.copied {
             bits |= (((mode >> copied.from) & 7) * copied.places) & copied.mask;
@@ -116,9 +118,10 @@ impl Change {
     /// Bits that a change sets or clears. A directory keeps set-ID bits that it does not name: what
     /// is made in it may rely on them.
     fn reach_in(&self, is_directory: bool) -> u32 {
-        match is_directory && !self.is_octal {
-            true => self.reach & !(SET_ID_BITS & !self.bits),
-            false => self.reach,
+        if is_directory && !self.is_octal {
+            self.reach & !(SET_ID_BITS & !self.bits)
+        } else {
+            self.reach
         }
     }
 }
@@ -159,10 +162,7 @@ fn parse_part(part: &str, umask: u32) -> Option<Vec<Change>> {
         places |= place;
         special |= own;
     }
-    let mask = match who.is_empty() {
-        true => !umask,
-        false => !0,
-    };
+    let mask = if who.is_empty() { !umask } else { !0 };
     if who.is_empty() {
         (places, special) = (0o111, 0o6000);
     }

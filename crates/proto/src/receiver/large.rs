@@ -268,9 +268,10 @@ impl Receiver {
                     self.account.complete(&mut known.share, size);
                     let digest = known.became.or_else(|| known.ledger.digest());
                     let digest = digest.filter(|_| self.settings.digests);
-                    let outcome = match known.grew {
-                        true => Outcome::Failed(Failure::grew(size)),
-                        false => Outcome::Committed { digest },
+                    let outcome = if known.grew {
+                        Outcome::Failed(Failure::grew(size))
+                    } else {
+                        Outcome::Committed { digest }
                     };
                     self.finish_entry(file, known.entry.parent, Some(known.entry), outcome);
                 }

@@ -78,9 +78,10 @@ impl Receiver {
             self.push_job(StorageJob::Link(entry));
             return;
         }
-        let which = match failed {
-            true => "which failed",
-            false => "of which is not known whether it is among the many that failed",
+        let which = if failed {
+            "which failed"
+        } else {
+            "of which is not known whether it is among the many that failed"
         };
         let text = format!(
             "{}: is another name of {target}, {which}: see why, then copy again",

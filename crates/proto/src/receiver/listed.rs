@@ -291,11 +291,12 @@ mod tests {
             let same = matches!(found, Compared::Same(_));
             let differs = found == Compared::Differs;
             receiver.handle_contents_compared(file.clone(), found);
-            let answer = match same {
-                true => Answer::Skip {
+            let answer = if same {
+                Answer::Skip {
                     digest: Some(digest),
-                },
-                false => Answer::Send,
+                }
+            } else {
+                Answer::Send
             };
             let answered = Message::Answers(vec![(file.id, answer)]);
             assert_eq!(receiver.poll_message(), Some(answered));

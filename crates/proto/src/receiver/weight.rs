@@ -75,9 +75,10 @@ impl Receiver {
         if !most.into_iter().all(|count| count <= MAXIMUM_UNDER_WAY) {
             return Err(ReceiverError::TooMany);
         }
-        match self.remembered_bytes() <= MAXIMUM_REMEMBERED_BYTES {
-            true => Ok(()),
-            false => Err(ReceiverError::TooMuch),
+        if self.remembered_bytes() <= MAXIMUM_REMEMBERED_BYTES {
+            Ok(())
+        } else {
+            Err(ReceiverError::TooMuch)
         }
     }
 }

@@ -160,9 +160,10 @@ impl Sender {
             return;
         };
         front.checking = front.checking.saturating_sub(1);
-        match same {
-            true => self.seal_if_read(piece.file),
-            false => self.give_up(piece.file),
+        if same {
+            self.seal_if_read(piece.file);
+        } else {
+            self.give_up(piece.file);
         }
     }
 

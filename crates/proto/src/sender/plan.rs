@@ -299,9 +299,10 @@ impl Plan {
     pub fn next_ready(&mut self, stream: StreamId, alone: bool) -> Option<Dispatch> {
         let at = self.first_ready(stream, alone)?;
         let block = self.ready.remove(at)?;
-        Some(match self.blocks.contains_key(&block) {
-            true => Dispatch::Send(block),
-            false => Dispatch::Discard(block),
+        Some(if self.blocks.contains_key(&block) {
+            Dispatch::Send(block)
+        } else {
+            Dispatch::Discard(block)
         })
     }
 
@@ -370,13 +371,14 @@ impl Plan {
 }
 
 fn piece_work(entry: Entry, piece: PieceName, grows: bool) -> Work {
-    match grows {
-        true => Work::Front {
+    if grows {
+        Work::Front {
             entry,
             piece,
             earlier: None,
-        },
-        false => Work::Piece { entry, piece },
+        }
+    } else {
+        Work::Piece { entry, piece }
     }
 }
 
@@ -410,9 +412,10 @@ impl Sender {
     fn next_piece_bytes(&self) -> u64 {
         let first = (self.streams.count() * FIRST_PIECES) as u64;
         let early = self.plan.next < first && !self.streams.are_proven();
-        match early {
-            true => self.full_block_bytes().min(SHORT_BLOCK_BYTES),
-            false => self.next_block_bytes(),
+        if early {
+            self.full_block_bytes().min(SHORT_BLOCK_BYTES)
+        } else {
+            self.next_block_bytes()
         }
     }
 

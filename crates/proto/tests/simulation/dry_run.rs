@@ -99,9 +99,10 @@ fn a_dry_run_and_a_copy_are_not_taken_for_each_other() {
         for moves in [true, false] {
             let mut sender = sender(moves);
             let said = Message::Answers(vec![(EntryId(0), answer.clone())]);
-            let expected = match fits == moves {
-                true => Ok(()),
-                false => Err(SenderError::DryRun),
+            let expected = if fits == moves {
+                Ok(())
+            } else {
+                Err(SenderError::DryRun)
             };
             assert_eq!(
                 sender.handle_message(said, Moment(0)),

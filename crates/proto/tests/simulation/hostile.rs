@@ -350,9 +350,10 @@ fn a_sender_survives_whatever_a_receiver_says() {
                 // the session is over then.
                 let ends = matches!(message, Message::Finished(..));
                 let done = step >= walk && sender.tracked() == 0;
-                let expected = match ends && !done {
-                    true => Err(SenderError::TooEarly),
-                    false => Ok(()),
+                let expected = if ends && !done {
+                    Err(SenderError::TooEarly)
+                } else {
+                    Ok(())
                 };
                 assert_eq!(sender.handle_message(message, now), expected, "seed {seed}");
                 assert_eq!(sender.finished().is_some(), ends && done, "seed {seed}");

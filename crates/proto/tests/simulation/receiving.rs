@@ -103,9 +103,10 @@ impl World {
         {
             self.receiving.writing += 1;
             self.receiving.most_writers = self.receiving.most_writers.max(writers);
-            match self.scenario.write.1.is_zero() {
-                true => self.handle_written(job),
-                false => self.push_within(self.scenario.write, Event::Written(job)),
+            if self.scenario.write.1.is_zero() {
+                self.handle_written(job);
+            } else {
+                self.push_within(self.scenario.write, Event::Written(job));
             }
         }
         loop {
@@ -115,9 +116,10 @@ impl World {
                 break;
             };
             assert!(foretold, "{job:?}");
-            match self.scenario.store.1.is_zero() {
-                true => self.handle_stored(job),
-                false => self.push_within(self.scenario.store, Event::Stored(job)),
+            if self.scenario.store.1.is_zero() {
+                self.handle_stored(job);
+            } else {
+                self.push_within(self.scenario.store, Event::Stored(job));
             }
         }
         let block = self.scenario.sender.block_bytes;
@@ -210,9 +212,10 @@ impl World {
 
     /// Something is durable; the process hears of it a little later.
     fn report(&mut self, report: Report) {
-        match self.scenario.store.1.is_zero() {
-            true => self.handle_report(report),
-            false => self.push_within(self.scenario.store, Event::Reported(report)),
+        if self.scenario.store.1.is_zero() {
+            self.handle_report(report);
+        } else {
+            self.push_within(self.scenario.store, Event::Reported(report));
         }
     }
 

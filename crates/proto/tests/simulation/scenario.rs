@@ -185,9 +185,12 @@ fn random_faults(scenario: &mut Scenario, random: &mut Random) {
     let kinds = random.next();
     for _ in 0..random.below(12) {
         let n = random.next();
-        let flows = |random: &mut Random, now: usize| match random.chance(500) {
-            true => now as u32 * 2,
-            false => (now as u32 / 2).max(1),
+        let flows = |random: &mut Random, now: usize| {
+            if random.chance(500) {
+                now as u32 * 2
+            } else {
+                (now as u32 / 2).max(1)
+            }
         };
         let kind = random.below(10);
         if kinds >> kind & 1 == 0 {

@@ -249,9 +249,10 @@ impl World {
             {
                 self.checks.read(&job, &self.sending);
                 self.sending.reading += 1;
-                match self.scenario.read.1.is_zero() {
-                    true => self.handle_read(job),
-                    false => self.push_within(self.scenario.read, Event::Read(job)),
+                if self.scenario.read.1.is_zero() {
+                    self.handle_read(job);
+                } else {
+                    self.push_within(self.scenario.read, Event::Read(job));
                 }
             }
             // Messages first: blocks take whatever room there is.

@@ -38,9 +38,10 @@ fn link(case: &Case, rate: f64) -> Link {
 
 fn source(case: &Case) -> Source {
     let mut source = Source::default();
-    match case.packs {
-        false => source.add_file(None, case.blocks * BLOCK),
-        true => (0..case.blocks * 2).for_each(|_| source.add_file(None, BLOCK / 2)),
+    if !case.packs {
+        source.add_file(None, case.blocks * BLOCK);
+    } else {
+        (0..case.blocks * 2).for_each(|_| source.add_file(None, BLOCK / 2));
     }
     source
 }

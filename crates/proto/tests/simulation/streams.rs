@@ -65,9 +65,10 @@ impl World {
         while up.len() + self.dialing < want {
             self.dialing += 1;
             let first = self.conns.iter().all(|conn| conn.epoch != self.epoch);
-            match first {
-                true => self.push(std::time::Duration::ZERO, Event::Dial),
-                false => self.push_within(self.scenario.redial, Event::Dial),
+            if first {
+                self.push(std::time::Duration::ZERO, Event::Dial);
+            } else {
+                self.push_within(self.scenario.redial, Event::Dial);
             }
         }
         for &conn in up.iter().skip(self.want) {

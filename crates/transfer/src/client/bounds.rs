@@ -31,19 +31,21 @@ impl Task {
         let fixed = self.flows().streams.or(by_product);
         let maximum_streams = fixed.unwrap_or(by_memory).min(maximum);
         // In a pull the other end's kernel governs the windows.
-        let governing = match self.destination.place().is_some() {
-            true => opened.stream.handle.governed_by(),
-            false => opened.welcome.congestion.clone(),
+        let governing = if self.destination.place().is_some() {
+            opened.stream.handle.governed_by()
+        } else {
+            opened.welcome.congestion.clone()
         };
         let governing = governing.filter(|name| name.len() <= MAXIMUM_CONGESTION_BYTES);
         let named = self.spec.connection.congestion.clone().or(governing);
         let congestion = named.map(|name| Congestion::of_name(&name));
-        let free = match self.spec.connection.nice {
-            true => 1,
-            false => self.or_planned(
+        let free = if self.spec.connection.nice {
+            1
+        } else {
+            self.or_planned(
                 opened.rtt,
                 initial_streams(opened.rtt, None, congestion.as_ref()),
-            ),
+            )
         };
         Bounds {
             streams: fixed,

@@ -554,9 +554,10 @@ impl Daemon {
             let messages = transfer
                 .upgrade()
                 .is_some_and(|transfer| transfer.has_message_stream());
-            match further.clear && messages {
-                true => further.dial_clear(id, received, patience, &transfer),
-                false => further.dial(id, received, patience, &transfer),
+            if further.clear && messages {
+                further.dial_clear(id, received, patience, &transfer)
+            } else {
+                further.dial(id, received, patience, &transfer)
             }
         })
     }
@@ -565,9 +566,10 @@ impl Daemon {
 impl Opened {
     /// The stream carries `transfer` from now on, and `dialer` opens the others.
     pub fn begin(self, transfer: &Arc<Transfer>, dialer: Dialer) -> Result<(), Stop> {
-        let attached = match self.bootstrap {
-            true => transfer.attach_bootstrap(self.stream),
-            false => transfer.attach(self.stream, StreamId(0), false, 0),
+        let attached = if self.bootstrap {
+            transfer.attach_bootstrap(self.stream)
+        } else {
+            transfer.attach(self.stream, StreamId(0), false, 0)
         };
         if !attached {
             return Err(Stop::new(Exit::Local, "the session did not begin"));
@@ -763,12 +765,13 @@ impl Further {
 /// Where the system has no random numbers.
 pub fn block_key(clear: bool) -> Result<Option<Secret>, Stop> {
     let mut key = [0; 32];
-    match clear {
-        false => Ok(None),
-        true => match fill_random(&mut key) {
+    if !clear {
+        Ok(None)
+    } else {
+        match fill_random(&mut key) {
             Ok(()) => Ok(Some(Secret(key))),
             Err(error) => Err(Stop::new(Exit::Local, error.to_string())),
-        },
+        }
     }
 }
 

@@ -159,9 +159,10 @@ impl LayerSteering {
         for (place, sight) in layers.iter_mut().enumerate() {
             let side = usize::from(place >= OF_SENDER);
             let seen = sight_of(place, ends[side], &self.ends[side]);
-            *sight = match self.is_fixed(place) {
-                true => UNSTEERED,
-                false => seen.unwrap_or(UNSTEERED),
+            *sight = if self.is_fixed(place) {
+                UNSTEERED
+            } else {
+                seen.unwrap_or(UNSTEERED)
             };
         }
         let span = ends[0].at.saturating_sub(self.ends[0].at) as f64 / 1e9;
@@ -321,9 +322,10 @@ mod tests {
                 at: self.at,
                 cores: 4,
                 layers: vec![(layer, flows, 0.5)],
-                worked: match self.says_worked {
-                    true => vec![worked],
-                    false => Vec::new(),
+                worked: if self.says_worked {
+                    vec![worked]
+                } else {
+                    Vec::new()
                 },
                 ..Observation::default()
             };

@@ -137,6 +137,16 @@ const MAXIMUM_NAMES_BYTES: usize = 16 << 10;
 const NAME_OVERHEAD: usize = 3;
 
 impl Task {
+    /// Returns the landing of the sources. A single file has the landing that the user named;
+    /// other sources land within the destination, unless they take its place.
+    fn landing_of(&self, is_single_file: bool) -> Landing {
+        if is_single_file || self.landing == Landing::As {
+            self.landing
+        } else {
+            Landing::Within
+        }
+    }
+
     fn run(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
         match self.spec.direction() {
             Direction::Local => self.local(caller),
@@ -307,10 +317,7 @@ impl Task {
             let text = "the source is no single file: only one goes to standard output";
             return Err(Stop::new(Exit::Usage, text));
         }
-        let landing = match opened.welcome.single_file || self.landing == Landing::As {
-            true => self.landing,
-            false => Landing::Within,
-        };
+        let landing = self.landing_of(opened.welcome.single_file);
         let asked = requested::of(self, opened.welcome.single_file)?;
         let destination = self.open_destination(landing)?;
         if settings.operation == Operation::Copy {
@@ -336,10 +343,7 @@ impl Task {
             let text = "the source is no single file: only one goes to standard output";
             return Err(Stop::new(Exit::Usage, text));
         }
-        let landing = match single_file(&sources) || self.landing == Landing::As {
-            true => self.landing,
-            false => Landing::Within,
-        };
+        let landing = self.landing_of(single_file(&sources));
         if self.here.principal().is_none() {
             let to = (&self.destination, landing);
             self_copy::refuse_backups(&self.sources, to, self.spec.backup.as_ref())?;
@@ -544,10 +548,7 @@ impl Task {
             role,
             operation: settings.operation,
             paths,
-            landing: match self.only_file() || self.landing == Landing::As {
-                true => self.landing,
-                false => Landing::Within,
-            },
+            landing: self.landing_of(self.only_file()),
             source: key.source,
             host: [0; 32],
             anywhere: key.anywhere.map(Into::into),

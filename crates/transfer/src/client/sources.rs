@@ -69,29 +69,28 @@ impl Asked for Named<'_> {
 pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
     let roots = &Roots::new(task.spec.keep.fake_source);
     let expanded;
-    let sources = match written_elsewhere {
-        true => {
-            let each = |source: &Endpoint, room| match source {
-                Endpoint::Local(path) => {
-                    let found =
-                        task.here
-                            .expand(path, task.spec.selection.copy_links, (roots, room));
-                    found.map(Some)
-                }
-                _ => Ok(None),
+    let sources = if written_elsewhere {
+        let each = |source: &Endpoint, room| match source {
+            Endpoint::Local(path) => {
+                let found = task
+                    .here
+                    .expand(path, task.spec.selection.copy_links, (roots, room));
+                found.map(Some)
+            }
+            _ => Ok(None),
+        };
+        expanded = expand_all(&task.sources, Endpoint::Local, each).map_err(|error| {
+            let exit = match &error {
+                ExpandError::TooMany(_) => Exit::Usage,
+                ExpandError::Unlisted { .. } => Exit::Local,
             };
-            expanded = expand_all(&task.sources, Endpoint::Local, each).map_err(|error| {
-                let exit = match &error {
-                    ExpandError::TooMany(_) => Exit::Usage,
-                    ExpandError::Unlisted { .. } => Exit::Local,
-                };
-                Stop::because(exit, error)
-            })?;
-            check_names(expanded.iter().filter_map(path_of))
-                .map_err(|text| Stop::new(Exit::Usage, text))?;
-            &expanded
-        }
-        false => &task.sources,
+            Stop::because(exit, error)
+        })?;
+        check_names(expanded.iter().filter_map(path_of))
+            .map_err(|text| Stop::new(Exit::Usage, text))?;
+        &expanded
+    } else {
+        &task.sources
     };
     let named = sources.iter().map(|endpoint| Named {
         task,

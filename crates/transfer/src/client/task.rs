@@ -216,9 +216,10 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
         reads_for_digests: spec.verification.digests == Digests::All,
         verify_written: spec.verification.read_back,
         criteria: spec.criteria.into(),
-        omitted: match spec.report_omitted {
-            true => Reporting::Here,
-            false => Reporting::No,
+        omitted: if spec.report_omitted {
+            Reporting::Here
+        } else {
+            Reporting::No
         },
         moves_away: spec.move_away,
         deletion: deletion.map(Arc::new),
@@ -274,10 +275,7 @@ fn match_sides(
     if !named {
         fill(left);
     }
-    match named {
-        true => Landing::As,
-        false => Landing::Within,
-    }
+    if named { Landing::As } else { Landing::Within }
 }
 
 fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {

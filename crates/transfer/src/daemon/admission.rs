@@ -203,7 +203,7 @@ impl Daemon {
                 self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
             Purpose::ControlRequest(control_request) => {
-                self.run_control_request(stream, &control_request, features, visitor)
+                self.run_control_request(stream, &control_request, features, visitor);
             }
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
                 Ok(vouched) => {
@@ -222,7 +222,7 @@ impl Daemon {
                         let welcome = self.welcome(&prepared, features);
                         match welcome {
                             Some(welcome) => {
-                                self.run_session(stream, prepared, welcome, &principal, &visitor)
+                                self.run_session(stream, prepared, welcome, &principal, &visitor);
                             }
                             None => tracing::error!(
                                 "the system has no randomness: no session can begin"
@@ -320,9 +320,12 @@ impl Daemon {
         let found = self
             .sessions
             .find(join.session)
-            .filter(|(transfer, secret)| match clear {
-                true => transfer.redeem_ticket(&join.secret),
-                false => *secret == join.secret,
+            .filter(|(transfer, secret)| {
+                if clear {
+                    transfer.redeem_ticket(&join.secret)
+                } else {
+                    *secret == join.secret
+                }
             });
         let Some((transfer, _)) = found else {
             return self.refuse(&mut stream, unknown(), &visitor.peer);
@@ -434,18 +437,20 @@ impl Daemon {
             large_files: large_files(request.large_files),
             verify_written: request.verify_written,
             criteria: request.criteria,
-            omitted: match request.tells_omitted {
-                true => Reporting::There,
-                false => Reporting::No,
+            omitted: if request.tells_omitted {
+                Reporting::There
+            } else {
+                Reporting::No
             },
             moves_away: request.moves_away,
             deletion: request.deletion.as_deref().cloned().map(Arc::new),
             expiry: self.terms.expiry,
             clear: request.header_key(),
             limit: request.limit,
-            stack: match request.paired {
-                true => Stack::Paired,
-                false => Stack::Layered,
+            stack: if request.paired {
+                Stack::Paired
+            } else {
+                Stack::Layered
             },
             ..TransferSettings::default()
         }
@@ -625,9 +630,10 @@ impl Daemon {
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed
-            && match visitor.owner {
-                true => transfer.attach_bootstrap(stream),
-                false => transfer.attach(stream, StreamId(0), false, 0),
+            && if visitor.owner {
+                transfer.attach_bootstrap(stream)
+            } else {
+                transfer.attach(stream, StreamId(0), false, 0)
             };
         if !attached {
             transfer.end(Farewell::Broken("the first stream was lost".to_owned()));
@@ -767,18 +773,20 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
 
 /// What an owner asks for. For any other principal its rights decide.
 fn set_ids_asked(request: &Request) -> SetIds {
-    match request.keep_set_ids {
-        true => SetIds::Keep,
-        false => SetIds::SameOwner,
+    if request.keep_set_ids {
+        SetIds::Keep
+    } else {
+        SetIds::SameOwner
     }
 }
 
 /// Who owns a principal's files at its own host is only the principal's claim, so such bits are a
 /// right.
 fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
-    match resolved.rights.set_id {
-        true => SetIds::Keep,
-        false => SetIds::Drop,
+    if resolved.rights.set_id {
+        SetIds::Keep
+    } else {
+        SetIds::Drop
     }
 }
 
@@ -839,9 +847,10 @@ pub fn open_destination(
     };
     if !may {
         let other = resolved.rights.read || resolved.rights.write;
-        return Err(match other {
-            true => lacks(principal, path, right),
-            false => not_permitted(right),
+        return Err(if other {
+            lacks(principal, path, right)
+        } else {
+            not_permitted(right)
         });
     }
     if deletes && !resolved.rights.delete {
@@ -913,9 +922,10 @@ fn open_stream(
         let may_not = || not_permitted("write");
         let resolved = principal.resolve(path).map_err(|_| may_not())?;
         if !resolved.rights.write {
-            return Err(match resolved.rights.read {
-                true => lacks(principal, path, "write"),
-                false => may_not(),
+            return Err(if resolved.rights.read {
+                lacks(principal, path, "write")
+            } else {
+                may_not()
             });
         }
         arrival.set_ids = set_ids_of(&resolved);

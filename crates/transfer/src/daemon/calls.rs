@@ -149,9 +149,10 @@ impl Daemon {
             let Some(daemon) = daemon.upgrade() else {
                 return;
             };
-            match calls.told {
-                false => daemon.call(calls.count),
-                true => daemon.tell_all(Weak::clone(&session)),
+            if !calls.told {
+                daemon.call(calls.count);
+            } else {
+                daemon.tell_all(Weak::clone(&session));
             }
         }));
     }
@@ -239,9 +240,10 @@ impl Daemon {
             let reasons: Vec<String> = reasons
                 .map(|(address, reason)| format!("{address}: {reason}"))
                 .collect();
-            match reasons.is_empty() {
-                true => "no answer from any of its addresses".to_owned(),
-                false => reasons.join("; "),
+            if reasons.is_empty() {
+                "no answer from any of its addresses".to_owned()
+            } else {
+                reasons.join("; ")
             }
         })?;
         client.note(Some(address));
@@ -316,9 +318,10 @@ impl Daemon {
         let socket = tcp::connect(&HostPort::from(address), left, &TcpOptions::default())?;
         connected();
         let stream = self.tls().accept(socket)?;
-        match stream.handle.peer_fingerprint() == Some(key) {
-            true => Ok(stream),
-            false => Err(CallError::Stranger),
+        if stream.handle.peer_fingerprint() == Some(key) {
+            Ok(stream)
+        } else {
+            Err(CallError::Stranger)
         }
     }
 

@@ -121,9 +121,10 @@ impl Daemon {
         mut visitor: Visitor,
     ) {
         let peer = visitor.peer.clone();
-        let came = match features.contains(&Feature::JOBS) {
-            true => self.begin_control_request(control_request, &stream, &mut visitor),
-            false => Err(refused(Refusal::Malformed, "jobs were not offered")),
+        let came = if features.contains(&Feature::JOBS) {
+            self.begin_control_request(control_request, &stream, &mut visitor)
+        } else {
+            Err(refused(Refusal::Malformed, "jobs were not offered"))
         };
         let came = match came {
             Ok(came) => came,

@@ -127,9 +127,10 @@ impl Daemon {
             Err(_) => {
                 let names = principal.steps_to_roots(&asked.path);
                 let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-                return match names.is_empty() {
-                    true => Err(not_permitted("read")),
-                    false => Ok(Opened::Roots(names)),
+                return if names.is_empty() {
+                    Err(not_permitted("read"))
+                } else {
+                    Ok(Opened::Roots(names))
                 };
             }
         };

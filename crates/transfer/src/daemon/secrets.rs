@@ -157,9 +157,10 @@ fn resolved(path: &Path) -> PathBuf {
         if let Ok(found) = above.canonicalize() {
             let missing = absolute.strip_prefix(above).unwrap_or(Path::new(""));
             // Joined with nothing it would end in a slash.
-            return match missing.as_os_str().is_empty() {
-                true => found,
-                false => found.join(missing),
+            return if missing.as_os_str().is_empty() {
+                found
+            } else {
+                found.join(missing)
             };
         }
     }

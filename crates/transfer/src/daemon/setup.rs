@@ -72,9 +72,10 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
         }
         (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
     };
-    let secrets = match arguments.unguarded {
-        true => Secrets::default(),
-        false => Secrets::new(&state, arguments),
+    let secrets = if arguments.unguarded {
+        Secrets::default()
+    } else {
+        Secrets::new(&state, arguments)
     };
     secrets.check(&principals).map_err(local)?;
     let identity = match (&arguments.certificate, &arguments.key) {
@@ -247,10 +248,11 @@ fn with_token(older: &[u8], host: &str, token: &str) -> Vec<u8> {
     let mut own = Some(format!("{host} {ONLY_PRINCIPAL} {token}\n"));
     let mut bytes = Vec::with_capacity(older.len());
     for line in older.split_inclusive(|&byte| byte == b'\n') {
-        match is_own(line) {
-            // A second one never counted.
-            true => bytes.extend(own.take().unwrap_or_default().bytes()),
-            false => bytes.extend_from_slice(line),
+        if is_own(line) {
+            // A second line of the same principal had no effect: it is dropped.
+            bytes.extend(own.take().unwrap_or_default().bytes());
+        } else {
+            bytes.extend_from_slice(line);
         }
     }
     if let Some(own) = own {

@@ -35,9 +35,10 @@ impl Files {
     /// Without files to read again SIGHUP ends the process, as one whose terminal was closed.
     pub fn heed_signals(&self) -> std::io::Result<Signals> {
         let mut heeded = vec![SIGINT, SIGTERM];
-        match self.principals.is_some() || self.identity.is_some() {
-            true => heeded.push(SIGHUP),
-            false => end_commands_at(&[SIGHUP]),
+        if self.principals.is_some() || self.identity.is_some() {
+            heeded.push(SIGHUP);
+        } else {
+            end_commands_at(&[SIGHUP]);
         }
         Signals::new(heeded)
     }

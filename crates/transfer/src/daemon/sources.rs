@@ -86,9 +86,10 @@ impl Roots {
 }
 
 fn faking(root: Arc<dyn OpenRoot>, fakes: bool) -> Arc<dyn OpenRoot> {
-    match fakes {
-        true => Arc::new(FakeRoots(root)),
-        false => root,
+    if fakes {
+        Arc::new(FakeRoots(root))
+    } else {
+        root
     }
 }
 
@@ -124,9 +125,10 @@ pub fn open_source_of(
     let may_not = || Unopened::Refused(not_permitted("read"));
     let resolved = principal.resolve(path).map_err(|_| may_not())?;
     if !resolved.rights.read {
-        return Err(match resolved.rights.write {
-            true => Unopened::Refused(lacks(principal, path, "read")),
-            false => may_not(),
+        return Err(if resolved.rights.write {
+            Unopened::Refused(lacks(principal, path, "read"))
+        } else {
+            may_not()
         });
     }
     if how.moves && !resolved.rights.delete {

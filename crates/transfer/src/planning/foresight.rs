@@ -248,10 +248,7 @@ pub(super) fn is_same_rtt(one: f64, other: f64) -> bool {
 
 /// Which way data go, as this host sees it.
 pub(super) fn way(receives: bool) -> Way {
-    match receives {
-        true => Way::From,
-        false => Way::To,
-    }
+    if receives { Way::From } else { Way::To }
 }
 
 /// Takes what profiles of the hosts say; gives the hosts that have one. A copy's codecs are known
@@ -370,9 +367,10 @@ fn dataset(facts: &Facts, doubts: &mut Vec<String>) -> (Vec<Part>, bool) {
 fn path(facts: &Facts, remembered: Option<PathFacts>) -> PathFacts {
     let own = buffer_limits(&facts.limits);
     let nothing = BufferLimits::default();
-    let window = match facts.receives {
-        true => window_between(&nothing, &own),
-        false => window_between(&own, &nothing),
+    let window = if facts.receives {
+        window_between(&nothing, &own)
+    } else {
+        window_between(&own, &nothing)
     };
     let unknown = || PathFacts {
         payload: None,
@@ -433,9 +431,10 @@ pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
         files: progress.files,
         seconds,
         layers: layers.iter().filter_map(figures).collect(),
-        limit: match ended.at_rate {
-            true => Some(Limit::Rate),
-            false => full_layer(&layers, ended.bound),
+        limit: if ended.at_rate {
+            Some(Limit::Rate)
+        } else {
+            full_layer(&layers, ended.bound)
         },
     }
 }

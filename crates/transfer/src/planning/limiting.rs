@@ -80,14 +80,16 @@ pub const USED_UP: f64 = 0.9;
 /// of are left out.
 pub fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
     let account = &progress.account;
-    let unheard = match complete {
-        true => 0,
-        false => account.moved_bytes.saturating_sub(account.arrived_bytes),
+    let unheard = if complete {
+        0
+    } else {
+        account.moved_bytes.saturating_sub(account.arrived_bytes)
     };
     let (from, to) = progress.compression;
-    let coded = match from > 0 && to > 0 {
-        true => (unheard as f64 * (to as f64 / from as f64)) as u64,
-        false => unheard,
+    let coded = if from > 0 && to > 0 {
+        (unheard as f64 * (to as f64 / from as f64)) as u64
+    } else {
+        unheard
     };
     progress.wire_bytes.saturating_sub(coded)
 }

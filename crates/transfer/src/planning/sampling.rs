@@ -170,9 +170,10 @@ fn sums(files: &[(PathBuf, u64)], samples: usize) -> io::Result<BTreeMap<Kind, S
             index += 1;
         }
         let Some(file) = files.get(index) else { break };
-        let read = match file.1 < SMALL_BYTES {
-            true => Some((None, read_small(&files[index..]))),
-            false => read_piece(file, at - before).ok(),
+        let read = if file.1 < SMALL_BYTES {
+            Some((None, read_small(&files[index..])))
+        } else {
+            read_piece(file, at - before).ok()
         };
         let Some((head, piece)) = read.filter(|(_, piece)| !piece.is_empty()) else {
             continue;

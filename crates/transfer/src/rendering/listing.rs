@@ -41,9 +41,10 @@ pub fn shown(entry: &ListedEntry, style: Style) -> Vec<u8> {
 }
 
 fn name(bytes: &[u8], escaped: bool) -> Vec<u8> {
-    match escaped {
-        true => harmless(bytes).into_bytes(),
-        false => bytes.to_vec(),
+    if escaped {
+        harmless(bytes).into_bytes()
+    } else {
+        bytes.to_vec()
     }
 }
 
@@ -52,9 +53,10 @@ pub fn harmless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            match is_hidden(character) || character == '\\' {
-                true => text.extend(character.escape_default()),
-                false => text.push(character),
+            if is_hidden(character) || character == '\\' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
             }
         }
         for byte in chunk.invalid() {

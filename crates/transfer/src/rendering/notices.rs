@@ -41,9 +41,10 @@ pub fn lines(notices: &[Notice], asked: &[NoticeKind]) -> Vec<(NoticeKind, Strin
 }
 
 fn owners(users: &Notice, groups: &Notice) -> String {
-    let count = match users.count == groups.count {
-        true => users.count.to_string(),
-        false => format!("{} and {}", users.count, groups.count),
+    let count = if users.count == groups.count {
+        users.count.to_string()
+    } else {
+        format!("{} and {}", users.count, groups.count)
     };
     one_line(
         &format!(

@@ -79,9 +79,10 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
 
 /// Instead of a rate, where nothing comes from the other end.
 fn shown_silence(silence: Silence) -> String {
-    let does = match silence.reconnecting {
-        true => "reconnecting",
-        false => "waiting",
+    let does = if silence.reconnecting {
+        "reconnecting"
+    } else {
+        "waiting"
     };
     format!("no data for {} s, {does}", silence.span.as_secs())
 }

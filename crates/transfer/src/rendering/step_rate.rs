@@ -44,9 +44,10 @@ impl Steps {
         };
         let until = last.0.max(now.saturating_sub(usual));
         let passed = until.saturating_sub(first.0).as_secs_f64();
-        match passed > 0.0 {
-            true => last.1.saturating_sub(first.1) as f64 / passed,
-            false => 0.0,
+        if passed > 0.0 {
+            last.1.saturating_sub(first.1) as f64 / passed
+        } else {
+            0.0
         }
     }
 }

@@ -211,9 +211,10 @@ fn bound_lines(progress: &Progress, heard: bool, asked: Asked) -> Vec<String> {
     if let Some(layer) = busiest(&layers).filter(|_| !bound) {
         let percent = 100.0 * layer.utilisation;
         let full = layer.utilisation >= FULL;
-        let limited = match full {
-            true => "limited by",
-            false => "no layer was full, the busiest",
+        let limited = if full {
+            "limited by"
+        } else {
+            "no layer was full, the busiest"
         };
         if detailed || full && progress.elapsed >= EXPLAINED_FROM {
             let named = Limiting::of_layer(layer.layer, asked.bound).filter(|_| full);
@@ -288,9 +289,10 @@ fn failed_lines(progress: &Progress, operation: Operation) -> Vec<String> {
 
 fn limit_line(limit: BandwidthLimit, used: f64) -> String {
     let percent = 100.0 * used;
-    match used >= USED_UP {
-        true => format!("limited by: --bwlimit {limit} ({percent:.0} % of it used)"),
-        false => format!("--bwlimit {limit} was not the limit ({percent:.0} % of it used)"),
+    if used >= USED_UP {
+        format!("limited by: --bwlimit {limit} ({percent:.0} % of it used)")
+    } else {
+        format!("--bwlimit {limit} was not the limit ({percent:.0} % of it used)")
     }
 }
 

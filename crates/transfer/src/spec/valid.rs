@@ -249,11 +249,10 @@ fn check_backup(spec: &TransferSpec) -> Result<(), SpecError> {
     if places.any(|place| pipes.contains(&place)) {
         return refused("only what is copied as files is kept: not with - and null:");
     }
-    match asked.backup().is_valid() {
-        true => Ok(()),
-        false => refused(
-            "a suffix has at most 128 bytes and no slash, and is not empty without a directory",
-        ),
+    if asked.backup().is_valid() {
+        Ok(())
+    } else {
+        refused("a suffix has at most 128 bytes and no slash, and is not empty without a directory")
     }
 }
 
@@ -481,8 +480,9 @@ fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
         .iter()
         .chain([&spec.destination])
         .all(|end| end.place().is_some());
-    match clear && one_remote && ends.any(is_ssh) {
-        true => Err(SpecError::ClearOverSsh),
-        false => Ok(()),
+    if clear && one_remote && ends.any(is_ssh) {
+        Err(SpecError::ClearOverSsh)
+    } else {
+        Ok(())
     }
 }

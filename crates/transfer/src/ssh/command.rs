@@ -242,12 +242,13 @@ pub fn ssh_words(arguments: &SshSettings) -> Result<Vec<OsString>, Stop> {
         let text = format!("--ssh, or LONGHAUL_SSH: a quote in {text} has no other: close it");
         Stop::new(Exit::Usage, text)
     })?;
-    match words.is_empty() {
-        true => Err(Stop::new(
+    if words.is_empty() {
+        Err(Stop::new(
             Exit::Usage,
             "--ssh, or LONGHAUL_SSH, is empty: name the command, as \"ssh -p 2222\"",
-        )),
-        false => Ok(words.into_iter().map(OsString::from).collect()),
+        ))
+    } else {
+        Ok(words.into_iter().map(OsString::from).collect())
     }
 }
 
@@ -301,9 +302,10 @@ fn far_command(program: Option<&str>, arguments: &str, replaces: bool) -> String
         return format!("exec {home}{} {arguments}", quoted(program));
     }
     // What another release says would come too late to replace it over this channel.
-    let is_same = match replaces {
-        true => " && runs \"$(command -v longhaul)\"",
-        false => "",
+    let is_same = if replaces {
+        " && runs \"$(command -v longhaul)\""
+    } else {
+        ""
     };
     format!(
         "exec sh -c 'a=\"{arguments}\"; c=\"{CACHE}/longhaul-{RELEASE}\"; \

@@ -107,9 +107,10 @@ fn has_spoken(said: &str) -> bool {
 /// the user has not.
 fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> String {
     let exit = code.map_or("killed".to_owned(), |code| format!("exit {code}"));
-    let above = match said.trim().is_empty() {
-        true => "it said nothing",
-        false => "what it said is above",
+    let above = if said.trim().is_empty() {
+        "it said nothing"
+    } else {
+        "what it said is above"
     };
     let last = heard.lines().rfind(|line| !line.trim().is_empty());
     let told = match last.map(|line| one_line(line.trim(), MAXIMUM_LOGGED_BYTES)) {
@@ -531,9 +532,10 @@ impl Far {
         };
         let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
         direct.set_rtt(opened.rtt);
-        let usual = match opened.rtt >= LONG_PATH {
-            true => MANY_CONNECTIONS,
-            false => FEW_CONNECTIONS,
+        let usual = if opened.rtt >= LONG_PATH {
+            MANY_CONNECTIONS
+        } else {
+            FEW_CONNECTIONS
         };
         let most = self.streams.unwrap_or(usual);
         let most = most.min(opened.welcome.maximum_streams.max(1));
@@ -553,10 +555,11 @@ impl Far {
                 received,
             };
             // Whether the session is still there later ones have to hear.
-            let joined = match begun.elapsed() < JUST_OPENED {
-                true => opening::join_at_once(stream, join)
-                    .map_err(|error| DialError::Network(error.to_string())),
-                false => join_with(stream, join, patience),
+            let joined = if begun.elapsed() < JUST_OPENED {
+                opening::join_at_once(stream, join)
+                    .map_err(|error| DialError::Network(error.to_string()))
+            } else {
+                join_with(stream, join, patience)
             }?;
             if is_direct {
                 further.abandon();

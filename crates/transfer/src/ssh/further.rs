@@ -58,10 +58,7 @@ struct State {
 impl State {
     /// This many logins at the same time.
     fn at_once(&self) -> usize {
-        match self.careful {
-            true => 1,
-            false => LOGINS_AT_ONCE,
-        }
+        if self.careful { 1 } else { LOGINS_AT_ONCE }
     }
 
     /// One that is logged in already, if any is.
@@ -320,9 +317,10 @@ pub fn log_in(
                 (true, _) => DialError::Refused(why),
                 // A master that does not serve once is left.
                 (false, Through::Master) => {
-                    DialError::Refused(match said.contains(NO_MORE_SESSIONS) {
-                        true => "MaxSessions of the host's sshd takes no more channels".to_owned(),
-                        false => why,
+                    DialError::Refused(if said.contains(NO_MORE_SESSIONS) {
+                        "MaxSessions of the host's sshd takes no more channels".to_owned()
+                    } else {
+                        why
                     })
                 }
                 // It may be sshd that had enough for the moment.

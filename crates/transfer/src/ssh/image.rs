@@ -41,9 +41,10 @@ impl Image {
         let mut header = vec![0; HEADER_BYTES];
         let filled = read_fully(&mut file, &mut header)?;
         header.truncate(filled);
-        let bytes = match filled == HEADER_BYTES && header.starts_with(&BEGINS) {
-            true => needed_bytes(&header, &mut file)?.filter(|needed| *needed <= whole),
-            false => None,
+        let bytes = if filled == HEADER_BYTES && header.starts_with(&BEGINS) {
+            needed_bytes(&header, &mut file)?.filter(|needed| *needed <= whole)
+        } else {
+            None
         };
         if bytes.is_some() {
             header[SECTIONS_AT..SECTIONS_AT + 8].fill(0);

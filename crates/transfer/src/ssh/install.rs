@@ -453,9 +453,10 @@ pub(super) fn failed(
     // Where a place is missing, that the sending end was cut off is no news.
     let sent = sent.filter(|_| code != Some(NO_PLACE));
     let sent = sent.map_or(String::new(), |error| format!(" ({error})"));
-    let above = match said.trim().is_empty() {
-        true => "",
-        false => "; what the far side said is above",
+    let above = if said.trim().is_empty() {
+        ""
+    } else {
+        "; what the far side said is above"
     };
     let places: String = unfit
         .iter()

@@ -260,12 +260,11 @@ impl Sharing {
         if self.process().is_none() || !said.contains(MASTER_FAILED) {
             return;
         }
-        let why = match said.contains(NO_MORE_SESSIONS) {
-            true => {
-                "takes no more sessions (MaxSessions in the host's sshd_config, or other commands \
-                 hold them)"
-            }
-            false => "did not serve; what ssh said is above",
+        let why = if said.contains(NO_MORE_SESSIONS) {
+            "takes no more sessions (MaxSessions in the host's sshd_config, or other commands \
+             hold them)"
+        } else {
+            "did not serve; what ssh said is above"
         };
         say(&format!(
             "the kept login to {destination} {why}: ssh logged in anew"

@@ -243,9 +243,10 @@ impl Hearing<'_> {
             self.since = now;
             self.bound = self.bound.max(AFTER_A_QUESTION);
         }
-        match now.saturating_duration_since(self.since) > self.bound {
-            true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(()),
+        if now.saturating_duration_since(self.since) > self.bound {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -36,9 +36,10 @@ pub struct Between {
 impl Between {
     /// From where to where data flow.
     pub fn flow(&self) -> (&str, &str) {
-        match self.sends {
-            true => (&self.own, &self.other),
-            false => (&self.other, &self.own),
+        if self.sends {
+            (&self.own, &self.other)
+        } else {
+            (&self.other, &self.own)
         }
     }
 }
@@ -101,9 +102,10 @@ impl Route {
         match (&self.way, self.dialled()) {
             (Way::Outward(address), Some((dialer, _))) => {
                 // A URL names the port as well.
-                let at = match between.other.contains(&address.to_string()) {
-                    true => String::new(),
-                    false => format!(" at {address}"),
+                let at = if between.other.contains(&address.to_string()) {
+                    String::new()
+                } else {
+                    format!(" at {address}")
                 };
                 format!("{opened} {dialer} dialled {}{at}, {flowed}", between.other)
             }
@@ -111,9 +113,10 @@ impl Route {
                 format!("{opened} {dialer} dialled {dialled}, {flowed}")
             }
             (_, None) => {
-                let how = match between.sealed {
-                    true => "within TLS from the one to the other",
-                    false => "over SSH",
+                let how = if between.sealed {
+                    "within TLS from the one to the other"
+                } else {
+                    "over SSH"
                 };
                 format!(
                     "{what} flowed {from} -> {to} through the user's host, {how} \

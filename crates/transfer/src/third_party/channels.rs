@@ -102,9 +102,10 @@ pub fn listen(place: &Path) -> io::Result<(String, UnixListener)> {
 /// Where none of this principal's does.
 pub fn connect(own: &Path, name: &str) -> io::Result<UnixStream> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    match plain && !name.is_empty() {
-        true => at_socket(&own.join(format!("{BEGINS}{name}")), UnixStream::connect),
-        false => Err(io::ErrorKind::NotFound.into()),
+    if plain && !name.is_empty() {
+        at_socket(&own.join(format!("{BEGINS}{name}")), UnixStream::connect)
+    } else {
+        Err(io::ErrorKind::NotFound.into())
     }
 }
 

@@ -90,9 +90,10 @@ impl Dialing {
             let own = interface_addresses().map_err(|error| unknown(&error))?;
             allowed.retain(|found| is_outside(found.ip(), &own));
         }
-        match allowed.is_empty() {
-            true => Err(not_this()),
-            false => Ok(allowed),
+        if allowed.is_empty() {
+            Err(not_this())
+        } else {
+            Ok(allowed)
         }
     }
 
@@ -141,12 +142,13 @@ pub fn parse_host(text: &str) -> Result<String, String> {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     let is_address = address.parse::<IpAddr>().is_ok() && text.bytes().all(is_scoped);
     let is_name = text.len() <= MAXIMUM_HOST_BYTES && text.split('.').all(is_label);
-    match is_address || is_name {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
+    if is_address || is_name {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
             "{text:?} is no host: write names or IP addresses without brackets, with commas \
-             between them, or --allow-dial alone for any"
-        )),
+         between them, or --allow-dial alone for any"
+        ))
     }
 }
 

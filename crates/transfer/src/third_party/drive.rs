@@ -231,12 +231,13 @@ fn carry_out(
 
 /// What is to be done for somebody at another host, who has no files here but those of the copy.
 fn spec_for_others(begin: &Begin) -> Result<ValidSpec, Stop> {
-    match begin.report.is_some() || begin.log.is_some() {
-        true => Err(Stop::new(
+    if begin.report.is_some() || begin.log.is_some() {
+        Err(Stop::new(
             Exit::Usage,
             "a job of another host writes no report and no log",
-        )),
-        false => spec_of(begin),
+        ))
+    } else {
+        spec_of(begin)
     }
 }
 

@@ -428,13 +428,12 @@ impl Job {
     pub fn conclude_manifest(&self, whole: bool) {
         for channel in [Channel::Manifest, Channel::RawManifest] {
             let file = self.place.join(file_of(channel));
-            match whole {
-                true => {
-                    let bytes = fs::metadata(file).map_or(0, |kept| kept.len());
-                    self.lock().said[index_of(channel)] = bytes;
-                }
-                // Where there was none, none is left.
-                false => drop(fs::remove_file(file)),
+            if whole {
+                let bytes = fs::metadata(file).map_or(0, |kept| kept.len());
+                self.lock().said[index_of(channel)] = bytes;
+            } else {
+                // The job had no such file before.
+                drop(fs::remove_file(file));
             }
         }
         self.changed.notify_all();

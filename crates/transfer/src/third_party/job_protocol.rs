@@ -259,10 +259,7 @@ impl Listed {
 
     /// The command that it is.
     pub fn command(&self) -> &'static str {
-        match self.compares {
-            true => "verify",
-            false => "cp",
-        }
+        if self.compares { "verify" } else { "cp" }
     }
 }
 
@@ -390,9 +387,10 @@ pub fn receive<T: JobMessage>(mut from: impl Read) -> io::Result<Option<T>> {
     let mut body = vec![0; header.body];
     from.read_exact(&mut body)?;
     let received: T = header.decode(&body).map_err(|error| invalid(&error))?;
-    match received.is_valid() {
-        true => Ok(Some(received)),
-        false => Err(invalid(&FrameError::Unexpected("a value out of its range"))),
+    if received.is_valid() {
+        Ok(Some(received))
+    } else {
+        Err(invalid(&FrameError::Unexpected("a value out of its range")))
     }
 }
 

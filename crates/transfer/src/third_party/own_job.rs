@@ -33,9 +33,10 @@ pub const HERE: &str = "this host";
 
 /// A job as `attach` and `cancel` take it.
 pub fn job_of(host: &str, name: &str) -> String {
-    match host == HERE {
-        true => name.to_owned(),
-        false => format!("{host}:{name}"),
+    if host == HERE {
+        name.to_owned()
+    } else {
+        format!("{host}:{name}")
     }
 }
 

@@ -56,9 +56,10 @@ impl JobRequest<'_> {
     /// What a job cannot do.
     pub(super) fn of_job(&self, runs_at_source: bool) -> Result<TransferSpec, Stop> {
         let mut spec = TransferSpec::clone(self.spec);
-        match runs_at_source {
-            true => spec.sources = spec.sources.iter().map(own_path).collect(),
-            false => spec.destination = own_path(&spec.destination),
+        if runs_at_source {
+            spec.sources = spec.sources.iter().map(own_path).collect();
+        } else {
+            spec.destination = own_path(&spec.destination);
         }
         spec.connection = connection_of(&spec.connection)?;
         Ok(spec)
@@ -69,16 +70,16 @@ impl JobRequest<'_> {
         let spec = self.spec;
         let sources = spec.sources.iter().filter_map(Endpoint::remote_path);
         let sources = sources.map(request_path).collect();
-        let (role, paths, sources) = match runs_at_source {
-            true => {
-                let to = spec.destination.remote_path().map(request_path);
-                (Role::Sender, to.into_iter().collect(), sources)
-            }
-            false => (Role::Receiver, sources, Vec::new()),
+        let (role, paths, sources) = if runs_at_source {
+            let to = spec.destination.remote_path().map(request_path);
+            (Role::Sender, to.into_iter().collect(), sources)
+        } else {
+            (Role::Receiver, sources, Vec::new())
         };
-        let fakes = match runs_at_source {
-            true => spec.keep.fake_destination,
-            false => spec.keep.fake_source,
+        let fakes = if runs_at_source {
+            spec.keep.fake_destination
+        } else {
+            spec.keep.fake_source
         };
         Allowed {
             role,
@@ -92,14 +93,16 @@ impl JobRequest<'_> {
             keeping: spec.keep.keeping_of(fakes).ok().flatten().map(Box::new),
             deletes: spec.deletion.is_some(),
             moves_away: spec.move_away,
-            backup: match runs_at_source {
-                true => spec.backup.as_ref().map(|asked| Box::new(asked.backup())),
-                false => None,
+            backup: if runs_at_source {
+                spec.backup.as_ref().map(|asked| Box::new(asked.backup()))
+            } else {
+                None
             },
             on_commit: spec.asked_on_commit().filter(|_| runs_at_source),
-            filter: spec.asked_filter(match runs_at_source {
-                true => FilterAt::Destination,
-                false => FilterAt::Source,
+            filter: spec.asked_filter(if runs_at_source {
+                FilterAt::Destination
+            } else {
+                FilterAt::Source
             }),
             filtered: spec.is_filtered() && runs_at_source,
         }

@@ -317,9 +317,10 @@ fn bytes_of(path: &Path) -> ByteVec {
 
 /// What to say where the host that runs a job, or was to, has gone silent.
 pub fn ended(host: &str) -> Stop {
-    let text = match host.starts_with("longhaul://") {
-        true => format!("{host}: the job's process ended; the daemon's log says why"),
-        false => format!("longhaul on {host} ended; what it said is above"),
+    let text = if host.starts_with("longhaul://") {
+        format!("{host}: the job's process ended; the daemon's log says why")
+    } else {
+        format!("longhaul on {host} ended; what it said is above")
     };
     Stop::new(Exit::Connection, text)
 }

@@ -172,9 +172,10 @@ impl Watched {
         let follow = Follow {
             output: 0,
             errors: 0,
-            progress: match begins {
-                true => ShownProgress::None,
-                false => viewer.wants(),
+            progress: if begins {
+                ShownProgress::None
+            } else {
+                viewer.wants()
             },
             manifest: self.manifest.is_some(),
             alive_seconds: ALIVE_EVERY.as_secs() as u32,
@@ -332,12 +333,11 @@ fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
 
 /// What a command needs as well that finds a job at a daemon again.
 pub fn same_options(host: &str) -> &'static str {
-    match host.starts_with("longhaul://") {
-        true => {
-            "; where this command was given --token-file, --certificate and --key, --fingerprint or \
-             --authority, that one needs them too"
-        }
-        false => "",
+    if host.starts_with("longhaul://") {
+        "; where this command was given --token-file, --certificate and --key, --fingerprint or \
+         --authority, that one needs them too"
+    } else {
+        ""
     }
 }
 

@@ -60,9 +60,10 @@ impl<'a> Hosts<'a> {
         lab.args(["lab", "run", "--quiet", "--report"]).arg(&report);
         lab.args(options).arg("--").args(command);
         lab.stdin(Stdio::null()).stdout(Stdio::piped());
-        let other = match busy {
-            true => Some(Busy::start(self.janitor)?),
-            false => None,
+        let other = if busy {
+            Some(Busy::start(self.janitor)?)
+        } else {
+            None
         };
         let started = lab.spawn();
         let child = started.map_err(|error| format!("cannot run {lab:?}: {error}"))?;

@@ -154,9 +154,10 @@ impl<E: Endpoint> Handshake<'_, E> {
                 _ => self.receive()?,
             }
         }
-        match self.session.has_protocol(PROTOCOL_NAME) {
-            true => Ok(()),
-            false => Err(Failure::Protocol),
+        if self.session.has_protocol(PROTOCOL_NAME) {
+            Ok(())
+        } else {
+            Err(Failure::Protocol)
         }
     }
 

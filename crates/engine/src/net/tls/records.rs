@@ -368,9 +368,10 @@ impl Opener {
         match (plain[length], &plain[..length]) {
             (DATA, _) => {
                 self.updates = 0;
-                Ok(match fits {
-                    true => Opened::Data(length),
-                    false => Opened::InPlace(length),
+                Ok(if fits {
+                    Opened::Data(length)
+                } else {
+                    Opened::InPlace(length)
                 })
             }
             (ALERT, message) => read_alert(message),

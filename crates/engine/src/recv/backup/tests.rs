@@ -81,17 +81,14 @@ fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
             side.make_way(side.folders.anchor(), place)
         });
         let moved = moved.unwrap();
-        match is_noted {
-            true => {
-                let error = moved.unwrap_err().to_string();
-                assert!(error.contains("run it again"), "{error}");
-                assert_eq!(read(&root, b"file").unwrap(), b"file");
-            }
-            // The next run has another name for it.
-            false => {
-                assert!(moved.unwrap());
-                assert_eq!(read(&root, b"file~~").unwrap(), b"file");
-            }
+        if is_noted {
+            let error = moved.unwrap_err().to_string();
+            assert!(error.contains("run it again"), "{error}");
+            assert_eq!(read(&root, b"file").unwrap(), b"file");
+        } else {
+            // The next run uses another name.
+            assert!(moved.unwrap());
+            assert_eq!(read(&root, b"file~~").unwrap(), b"file");
         }
         assert_eq!(read(&root, b"file~").unwrap(), b"file~");
     }

@@ -396,9 +396,10 @@ fn leave(of: &Deleted<'_>, seen: &Seen) -> io::Result<()> {
     if !of.has_both_names() {
         return Ok(());
     }
-    match Seen::of(&directory.status_of(of.name)?) == *seen {
-        true => directory.remove_file(of.name),
-        false => Err(changed()),
+    if Seen::of(&directory.status_of(of.name)?) == *seen {
+        directory.remove_file(of.name)
+    } else {
+        Err(changed())
     }
 }
 
@@ -449,11 +450,12 @@ fn check_place(side: &ReceiveSide, path: Option<&TreePath>, folder: &Folder) -> 
         now = now.open_directory(name)?;
     }
     let (now, then) = (now.status()?, folder.directory().status()?);
-    match (now.device, now.inode) == (then.device, then.inode) {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if (now.device, now.inode) == (then.device, then.inode) {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             "its directory was moved since it was listed, and it stays",
-        )),
+        ))
     }
 }
 

@@ -259,20 +259,19 @@ impl Plan {
                 None => TreePath::new(name),
             };
             let next = next.map_err(io::Error::other)?;
-            force = match depth + 1 == names.len() {
-                true => self.protection.enter(
+            force = if depth + 1 == names.len() {
+                self.protection.enter(
                     &force,
                     (&**folder.directory(), told),
                     Some(&self.at_source(&next)),
-                )?,
-                false => {
-                    let between = here.side.folders.find(Some(&next))?;
-                    self.protection.enter(
-                        &force,
-                        (&**between.directory(), &[]),
-                        Some(&self.at_source(&next)),
-                    )?
-                }
+                )?
+            } else {
+                let between = here.side.folders.find(Some(&next))?;
+                self.protection.enter(
+                    &force,
+                    (&**between.directory(), &[]),
+                    Some(&self.at_source(&next)),
+                )?
             };
             self.above.push((next.clone(), force.clone()));
             walked = Some(next);

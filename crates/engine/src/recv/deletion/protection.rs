@@ -42,9 +42,10 @@ impl Protection {
     ) -> Result<Protection, SelectionError> {
         Ok(Protection {
             rules: asked.parse()?,
-            end: Some(match asked.excluded {
-                true => End::ReceivingOnly,
-                false => End::Receiving,
+            end: Some(if asked.excluded {
+                End::ReceivingOnly
+            } else {
+                End::Receiving
             }),
             one_file_system: asked.one_file_system,
             foresees,

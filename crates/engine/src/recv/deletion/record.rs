@@ -52,9 +52,10 @@ impl Seen {
             device: status.device,
             // Removing what a directory holds changes it.
             size: if directory { 0 } else { status.size },
-            modified: match directory {
-                true => Timestamp::default(),
-                false => status.modified,
+            modified: if directory {
+                Timestamp::default()
+            } else {
+                status.modified
             },
         }
     }

@@ -212,9 +212,10 @@ impl Coupled {
             false => EXCESS.0,
         };
         self.carried = carried.supplied.then_some(total);
-        self.flat = match carried.supplied && total < carried.before * GROWS {
-            true => self.flat + 1,
-            false => 0,
+        self.flat = if carried.supplied && total < carried.before * GROWS {
+            self.flat + 1
+        } else {
+            0
         };
         let overflows = !tried && self.overflows(carried, grows);
         self.total = total;
@@ -252,10 +253,11 @@ impl Coupled {
         }
         self.overflowing = 0;
         let helped = self.lowered.is_none_or(|lost| self.lost <= lost * FEWER);
-        match helped {
-            true => self.lowered = Some(self.lost),
-            // Then it may be chance.
-            false => self.until_tried = 0,
+        if helped {
+            self.lowered = Some(self.lost);
+        } else {
+            // The loss may then be random.
+            self.until_tried = 0;
         }
         helped
     }
@@ -323,9 +325,10 @@ impl Coupled {
             self.next_apart = APART.1;
             return self.part_for_a_while(at);
         }
-        let queue = match queue >= SHORTEST {
-            true => queue.as_secs_f64() / rtt.as_secs_f64(),
-            false => 0.0,
+        let queue = if queue >= SHORTEST {
+            queue.as_secs_f64() / rtt.as_secs_f64()
+        } else {
+            0.0
         };
         self.looks.0 += 1;
         self.looks.1 += u32::from(queue > 0.0);

@@ -140,9 +140,10 @@ fn stands(status: &Status) -> bool {
 /// What an inode is, and what it would be.
 pub(super) fn look(inode: &dyn Inode) -> io::Result<(Status, Faked)> {
     let real = inode.status()?;
-    let value = match stands(&real) {
-        true => inode.get(STAT)?,
-        false => None,
+    let value = if stands(&real) {
+        inode.get(STAT)?
+    } else {
+        None
     };
     let faked = value.and_then(|value| Faked::read(&value, &real));
     Ok((real, faked.unwrap_or(Faked::of(&real))))
@@ -170,9 +171,10 @@ pub(super) fn pretend(inode: &dyn Inode, real: &Status, faked: &Faked) -> io::Re
         return inode.remove(STAT);
     }
     let value = faked.write();
-    match inode.get(STAT)?.as_deref() == Some(&value[..]) {
-        true => Ok(()),
-        false => inode.set(STAT, &value),
+    if inode.get(STAT)?.as_deref() == Some(&value[..]) {
+        Ok(())
+    } else {
+        inode.set(STAT, &value)
     }
 }
 

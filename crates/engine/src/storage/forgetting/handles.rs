@@ -161,9 +161,10 @@ impl Directory for OpenDirectory {
 
     fn rename_new(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
         let there = target.status_of(to).is_ok();
-        match there {
-            true => Err(system_error(Errno::EXIST)),
-            false => self.rename(from, target, to),
+        if there {
+            Err(system_error(Errno::EXIST))
+        } else {
+            self.rename(from, target, to)
         }
     }
 
@@ -380,9 +381,10 @@ impl StoredFile for OpenFile {
     }
 
     fn data_mode(&self) -> DataMode {
-        match self.refused.load(Ordering::Relaxed) {
-            true => DataMode::Buffered,
-            false => self.mode,
+        if self.refused.load(Ordering::Relaxed) {
+            DataMode::Buffered
+        } else {
+            self.mode
         }
     }
 }

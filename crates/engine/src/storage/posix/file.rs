@@ -183,9 +183,10 @@ impl StoredFile for PosixFile {
     }
 
     fn sync_device(&self) -> io::Result<()> {
-        match commits_together(self.descriptor.as_fd()) {
-            true => Ok(retry_on_intr(|| rustix::fs::syncfs(&self.descriptor))?),
-            false => Err(io::ErrorKind::Unsupported.into()),
+        if commits_together(self.descriptor.as_fd()) {
+            Ok(retry_on_intr(|| rustix::fs::syncfs(&self.descriptor))?)
+        } else {
+            Err(io::ErrorKind::Unsupported.into())
         }
     }
 

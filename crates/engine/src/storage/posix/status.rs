@@ -58,12 +58,13 @@ fn special_of(stat: &Stat) -> Option<Special> {
         FileType::BlockDevice => SpecialKind::Block,
         _ => return None,
     };
-    let device = match kind.is_device() {
-        true => (
+    let device = if kind.is_device() {
+        (
             rustix::fs::major(stat.st_rdev),
             rustix::fs::minor(stat.st_rdev),
-        ),
-        false => (0, 0),
+        )
+    } else {
+        (0, 0)
     };
     Some(Special { kind, device })
 }

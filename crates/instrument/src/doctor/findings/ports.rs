@@ -115,9 +115,10 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
             remedy = "forward a range to this host, and name it with --ports";
         }
         // One way is enough, and outward is the usual one.
-        match open {
-            true => good(TOPIC, format!("{text}; another address opens")),
-            false => advice(TOPIC, text, format!("if no port opens outward: {remedy}")),
+        if open {
+            good(TOPIC, format!("{text}; another address opens"))
+        } else {
+            advice(TOPIC, text, format!("if no port opens outward: {remedy}"))
         }
     });
     found.collect()

@@ -36,9 +36,10 @@ fn cache(facts: &HostFacts, is_there: bool) -> Option<Finding> {
                 .to_owned()
         }
     };
-    Some(match may_fit {
-        true => advice("programs", text, remedy),
-        false => bad("programs", text, remedy),
+    Some(if may_fit {
+        advice("programs", text, remedy)
+    } else {
+        bad("programs", text, remedy)
     })
 }
 

@@ -78,13 +78,14 @@ fn quotas(facts: &HostFacts, whose: &str, path: &str) -> Vec<Finding> {
     let files = files.map(|used| (used, format!("{} of {} files", used.used, used.limit)));
     let found = bytes.into_iter().chain(files).map(|(used, shown)| {
         let text = format!("{whose}: your quota at {path}: {shown} are used");
-        match used.used as f64 >= used.limit as f64 * FULL_SHARE {
-            true => bad(
+        if used.used as f64 >= used.limit as f64 * FULL_SHARE {
+            bad(
                 "quota",
                 text,
                 "remove some of your files there, ask for more, or name another place",
-            ),
-            false => good("quota", text),
+            )
+        } else {
+            good("quota", text)
         }
     });
     found.collect()
@@ -101,9 +102,10 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
                 ByteCount(room.free),
                 ByteCount(room.total)
             );
-            match is_little(room, LITTLE_BYTES) {
-                true => bad("space", text, "free some room, or name another place"),
-                false => good("space", text),
+            if is_little(room, LITTLE_BYTES) {
+                bad("space", text, "free some room, or name another place")
+            } else {
+                good("space", text)
             }
         }
     });
@@ -117,13 +119,14 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
                 "{whose}: {} of {} inodes are free at {path}",
                 room.free, room.total
             );
-            match is_little(room, LITTLE_INODES) {
-                true => bad(
+            if is_little(room, LITTLE_INODES) {
+                bad(
                     "inodes",
                     text,
                     "remove small files there, or pack them into archives",
-                ),
-                false => good("inodes", text),
+                )
+            } else {
+                good("inodes", text)
             }
         }
     });
@@ -183,9 +186,10 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
             None => not_checked("kernel", format!("{whose}: {sysctl} cannot be read")),
             Some(bytes) => {
                 let text = format!("{whose}: {sysctl} ends at {bytes}");
-                match bytes >= WANTED_BUFFER_BYTES {
-                    true => good("kernel", text),
-                    false => advice(
+                if bytes >= WANTED_BUFFER_BYTES {
+                    good("kernel", text)
+                } else {
+                    advice(
                         "kernel",
                         format!("{text}: long paths need many streams"),
                         format!(
@@ -196,7 +200,7 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
                                 "131072"
                             }
                         ),
-                    ),
+                    )
                 }
             }
         });
@@ -210,14 +214,15 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
         Some(control) => {
             let text = format!("{whose}: {control} governs, and there are {available}");
             let has_bbr = available.split_whitespace().any(|name| name == "bbr");
-            match has_bbr {
-                true => good("congestion control", text),
-                false => advice(
+            if has_bbr {
+                good("congestion control", text)
+            } else {
+                advice(
                     "congestion control",
                     format!("{text}: with loss, bbr carries more"),
                     "modprobe tcp_bbr; sysctl -w \
-                     net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"",
-                ),
+                 net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"",
+                )
             }
         }
     });

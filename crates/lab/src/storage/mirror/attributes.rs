@@ -66,9 +66,10 @@ pub fn kind(kind: std::fs::FileType) -> FileType {
 fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let part = Duration::from_nanos(nanoseconds.clamp(0, 999_999_999) as u64);
-    let base = match seconds >= 0 {
-        true => SystemTime::UNIX_EPOCH.checked_add(whole),
-        false => SystemTime::UNIX_EPOCH.checked_sub(whole),
+    let base = if seconds >= 0 {
+        SystemTime::UNIX_EPOCH.checked_add(whole)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_sub(whole)
     };
     base.and_then(|base| base.checked_add(part))
         .unwrap_or(SystemTime::UNIX_EPOCH)

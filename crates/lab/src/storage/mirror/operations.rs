@@ -154,9 +154,10 @@ impl Mirror {
         let bits = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
         rustix::fs::renameat_with(CWD, &old, CWD, &new, bits).map_err(io_error)?;
         let (from, to) = ((from.0.0, from.1), (to.0.0, to.1));
-        match flags.contains(RenameFlags::RENAME_EXCHANGE) {
-            true => nodes.exchanged(from, to),
-            false => nodes.renamed(from, to),
+        if flags.contains(RenameFlags::RENAME_EXCHANGE) {
+            nodes.exchanged(from, to);
+        } else {
+            nodes.renamed(from, to);
         }
         Ok(())
     }
@@ -510,9 +511,10 @@ impl Filesystem for Mirror {
     ) {
         let synced = self.operated(|| {
             let file = self.file(handle.0)?;
-            match only_data {
-                true => file.sync_data()?,
-                false => file.sync_all()?,
+            if only_data {
+                file.sync_data()?;
+            } else {
+                file.sync_all()?;
             }
             Ok(())
         });

@@ -106,9 +106,10 @@ impl Component {
 
     /// Flows of all members together at most.
     pub fn flows_at_most(&self) -> u32 {
-        match self.most >= self.least {
-            true => self.members.saturating_mul(self.most),
-            false => 0,
+        if self.most >= self.least {
+            self.members.saturating_mul(self.most)
+        } else {
+            0
         }
     }
 

@@ -107,9 +107,12 @@ impl<'a> Relaxation<'a> {
                 Counted::All => true,
             })
             .collect();
-        let table = |at: usize| match counted[at] {
-            true => problem.components[at].table(),
-            false => Vec::new(),
+        let table = |at: usize| {
+            if counted[at] {
+                problem.components[at].table()
+            } else {
+                Vec::new()
+            }
         };
         Relaxation {
             goal,
@@ -492,9 +495,12 @@ impl<'a> Relaxation<'a> {
                 }
                 Carries::Mixed { .. } => {
                     let rates = self.problem.rates(at, &point.flow);
-                    let seconds = |(commodity, rate): (usize, &f64)| match *rate > 0.0 {
-                        true => rate * self.seconds(at, commodity, bounds[at], line),
-                        false => 0.0,
+                    let seconds = |(commodity, rate): (usize, &f64)| {
+                        if *rate > 0.0 {
+                            rate * self.seconds(at, commodity, bounds[at], line)
+                        } else {
+                            0.0
+                        }
                     };
                     let asked: f64 = rates.iter().enumerate().map(seconds).sum();
                     if asked > line.at(flows) + room * 10.0 && asked.is_finite() {

@@ -18,16 +18,17 @@ use crate::stop::{Exit, Stop};
 
 /// What to say where `--mptcp` brings plain TCP.
 pub fn single_path(host: &dyn std::fmt::Display) -> String {
-    match multipath::is_available() {
-        true => format!(
+    if multipath::is_available() {
+        format!(
             "--mptcp: {host} does not answer with Multipath TCP, so that its streams are plain TCP: \
-             set net.mptcp.enabled=1 there, use the same release of longhaul on both ends, and look \
-             for a firewall that takes TCP options away"
-        ),
-        false => format!(
+         set net.mptcp.enabled=1 there, use the same release of longhaul on both ends, and look \
+         for a firewall that takes TCP options away"
+        )
+    } else {
+        format!(
             "--mptcp: this host's kernel has no Multipath TCP, so that the streams to {host} are \
-             plain TCP: set net.mptcp.enabled=1 here (Linux 6.5 or later), or leave --mptcp out"
-        ),
+         plain TCP: set net.mptcp.enabled=1 here (Linux 6.5 or later), or leave --mptcp out"
+        )
     }
 }
 
