@@ -218,7 +218,7 @@ fn profiles_are_fitted_and_records_checked() {
     );
     let runs = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../bench/runs/2026-11-22-profile.jsonl.zst"
+        "/../../bench/runs/2026-11-25-profile.jsonl.zst"
     );
     let printed = run(&["check", "--plot", "check.svg", runs]);
     let fitted = run(&["fit", runs, "-o", "records.json"]);

@@ -10,12 +10,14 @@ const RULE: &str = "sizes";
 /// compress`); time series stay where they were measured, unless a page plots them.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// Where measurements lie.
+/// The directory of measurements.
 const RUNS: &str = "bench/runs/";
 
-/// The most bytes of all measurements together: compress records, and remove what no page
-/// plots.
-const MOST_OF_RUNS: u64 = 5_000_000;
+/// The most bytes of all measurements together.
+const MOST_OF_RUNS: u64 = 1_000_000;
+
+/// The most files of measurements: each question keeps its last page and its records.
+const MOST_RUNS: usize = 80;
 
 /// Looks at every tracked file, whatever it holds.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -30,7 +32,16 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         })
         .collect();
     let runs = tree.files.iter().filter(|file| file.path.starts_with(RUNS));
-    let runs: u64 = runs.map(|file| file.bytes).sum();
+    let (count, runs) = runs.fold((0, 0), |(count, bytes), file| {
+        (count + 1, bytes + file.bytes)
+    });
+    if count > MOST_RUNS {
+        let message = format!(
+            "{count} files of measurements, more than {MOST_RUNS}: keep the last page of each \
+             question with its records, and add the earlier results to history.md"
+        );
+        findings.push(Finding::new(RUNS, 1, RULE, message));
+    }
     if runs > MOST_OF_RUNS {
         let message = format!(
             "{runs} bytes of measurements, more than {MOST_OF_RUNS}: compress records (longhaul \

@@ -16,7 +16,7 @@ pub enum ModelCommand {
     Fit(FitArguments),
     /// Compare predictions with records of runs: errors by what limits, and the worst runs.
     #[command(
-        after_help = "Example:\n  longhaul model check --plot check.svg bench/runs/2026-11-22-profile.jsonl.zst"
+        after_help = "Example:\n  longhaul model check --plot check.svg bench/runs/2026-11-25-profile.jsonl.zst"
     )]
     Check(CheckArguments),
 }
