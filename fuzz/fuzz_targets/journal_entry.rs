@@ -1,4 +1,4 @@
 //! One record of a journal.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::files::journal_entry(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::journals::journal_entry(bytes));

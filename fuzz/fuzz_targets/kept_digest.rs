@@ -1,4 +1,4 @@
 //! A digest that is kept beside the journal.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::files::kept_digest(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::journals::kept_digest(bytes));

@@ -1,11 +1,47 @@
-//! What files hold: shuffles of arrays, and what their first bytes and samples say.
+//! Payloads of blocks: codecs, shuffles of arrays, and the recognition of content.
 
 use longhaul_engine::codec::recognise::recognise;
 use longhaul_engine::codec::sample::nature_of;
 use longhaul_engine::codec::shuffle::{Room, apply, undo};
+use longhaul_engine::codec::{Decoder, Encoder, bound};
+use longhaul_proto::block::Codec;
 use longhaul_proto::shuffle::{Arrangement, CHUNK_BYTES, ElementSize, Shuffle};
 
 use crate::choices::Choices;
+
+/// Longest payload that is tried, before and after.
+const PAYLOAD_BYTES: u64 = 256 << 10;
+
+/// A payload that is decoded into a room of the announced size, which it never
+/// leaves.
+pub fn codec(bytes: &[u8]) {
+    let mut choices = Choices::new(bytes);
+    let codec = match choices.below(3) {
+        0 => Codec::Lz4,
+        _ => Codec::Zstd { level: 1 },
+    };
+    let announced = (choices.number() % PAYLOAD_BYTES) as usize;
+    let payload = choices.rest();
+    let Ok(mut decoder) = Decoder::new() else {
+        return;
+    };
+    // What is behind the room must stay as it is.
+    let mut room = vec![0xa5; announced + 64];
+    let decoded = decoder.decode(codec, payload, &mut room[..announced]);
+    assert!(room[announced..].iter().all(|&byte| byte == 0xa5));
+    if decoded.is_ok() {
+        let Ok(mut encoder) = Encoder::new() else {
+            return;
+        };
+        let mut packed = vec![0; bound(codec, announced)];
+        let length = encoder
+            .encode(codec, &room[..announced], &mut packed)
+            .expect("there is room");
+        let mut back = vec![0; announced];
+        let again = decoder.decode(codec, &packed[..length], &mut back);
+        assert!(again.is_ok() && back == room[..announced]);
+    }
+}
 
 /// A shuffle and its inverse change nothing together, in either order, at any length.
 pub fn shuffle(bytes: &[u8]) {

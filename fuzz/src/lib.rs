@@ -4,10 +4,11 @@
 
 pub mod choices;
 pub mod content;
+pub mod credentials;
 pub mod decoders;
 pub mod facts;
-pub mod files;
 pub mod greetings;
+pub mod journals;
 pub mod lab;
 pub mod receiver;
 pub mod results;

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 
 use clap::ValueEnum;
-use longhaul_engine::clock;
+use longhaul_system::clock;
 use longhaul_transfer::console::one_line;
 use longhaul_transfer::log_writer::LogWriter;
 use tracing::field::{Field, Visit};

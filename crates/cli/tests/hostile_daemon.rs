@@ -19,7 +19,6 @@ use longhaul_engine::net::token::Token;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Transfer, TransferSettings, opening};
-use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::handshake::{
     Answer, Feature, Hello, Joined, PROTOCOL_VERSION, Purpose, Refusal, Refused, Secret, SessionId,
     Welcome, negotiate,
@@ -27,6 +26,7 @@ use longhaul_proto::handshake::{
 use longhaul_proto::listing::{Gathered, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::posix::PosixDirectory;
 use support::process::{longhaul, run};
 use support::tree;
 use tempfile::TempDir;

@@ -20,7 +20,6 @@ use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Transfer, TransferSettings, opening};
-use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::backup::Backup;
 use longhaul_proto::block::Codec;
@@ -30,6 +29,7 @@ use longhaul_proto::handshake::{
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::posix::PosixDirectory;
 use rustix::process::Signal;
 use serde_json::Value;
 use support::Daemon;

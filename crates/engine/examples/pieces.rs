@@ -22,9 +22,9 @@ use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::net::tls::{TlsClient, TlsOptions, TlsServer};
 use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::pool::{Buffer, BufferPool};
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{Advice, Creation, DataMode, StoredFile};
 use longhaul_proto::digest::{BlockHasher, Integrity};
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{Advice, Creation, DataMode, StoredFile};
 use longhaul_units::ByteCount;
 use rustix::time::{ClockId, clock_gettime};
 

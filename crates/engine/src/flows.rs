@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::queue::lock;
 use adapting::Adapting;
+use longhaul_system::queue::lock;
 
 /// Most flows in a layer.
 pub const MAXIMUM_FLOWS: usize = 512;
@@ -327,7 +327,7 @@ pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::Queue;
+    use longhaul_system::queue::Queue;
     use std::sync::atomic::AtomicBool;
     use std::sync::atomic::AtomicU64;
 

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use longhaul_proto::listing::{Details, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
-
-use crate::failure::failure_of;
-use crate::storage::listing::SortedListing;
-use crate::storage::nested::Nested;
-use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{Directory, FileKind, Status};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::listing::SortedListing;
+use longhaul_storage::nested::Nested;
+use longhaul_storage::roots::{OpenRoot, split};
+use longhaul_storage::{Directory, FileKind, Status};
 
 /// How much is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -327,8 +326,8 @@ fn unlisted(path: Option<&TreePath>, error: &io::Error) -> Found {
 mod tests {
     use super::*;
     use crate::send::wildcards::{Room, above_wildcards, expand};
-    use crate::storage::posix::PosixDirectory;
-    use crate::storage::roots::{Anywhere, Confined};
+    use longhaul_storage::posix::PosixDirectory;
+    use longhaul_storage::roots::{Anywhere, Confined};
     use std::os::unix::ffi::OsStrExt;
 
     fn listed(open: &dyn OpenRoot, path: &[u8], depth: Depth) -> Vec<Found> {

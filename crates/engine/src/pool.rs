@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use longhaul_storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 use longhaul_units::ByteCount;
 use memory::Memory;
-
-use crate::storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 
 /// How often who waits for a buffer asks whether it is still needed.
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -55,13 +55,13 @@ pub use paths::PathUse;
 pub use steer::{Orders, Steer, View};
 pub use threads::Ends;
 
-use crate::allowance;
 use crate::flows::{Count, Stack};
-use crate::idle::IdleCores;
 use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
-use crate::queue::lock;
-use crate::shares::Seat;
+use longhaul_system::allowance;
+use longhaul_system::idle::IdleCores;
+use longhaul_system::queue::lock;
+use longhaul_system::shares::Seat;
 use pacing::Pacing;
 pub(crate) use stages::Side;
 use stages::WireBlock;

@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 
-use crate::descriptors::{self, until_free};
 use crate::flows::MAXIMUM_FLOWS;
 use groups::{ALL, Group, Groups};
+use longhaul_system::descriptors::{self, until_free};
 use words::Said;
 
 pub use words::Words;

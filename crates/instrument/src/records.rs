@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::named_files::{Older, to_write};
 use longhaul_measure::compressed::lines;
 use longhaul_measure::record::{Ended, Fault, OnFault, RunRecord, read_records};
+use longhaul_system::named_files::{Older, to_write};
 use longhaul_transfer::console::{one_line, say};
 use longhaul_transfer::stop::{Exit, Stop};
 

@@ -42,9 +42,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::clock;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{Ended, Measures, RunIdentity, RunRecord};
+use longhaul_system::clock;
 
 use crate::sidecar::{Hosts, HostsFile, samples_beside};
 use dataset::{Set, Shape};

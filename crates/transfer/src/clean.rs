@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::failure::failure_of;
-use longhaul_engine::journal::{Leftover, LeftoverKind, expire, leftovers};
 use longhaul_engine::recv::landing::{SESSION_NAME, file_time_now};
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{Directory, FileKind};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::{Leftover, LeftoverKind, expire, leftovers};
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 
 use crate::endpoint::Endpoint;

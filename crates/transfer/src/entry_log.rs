@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::named_files::{Older, to_write};
 use longhaul_engine::session::Event;
 use longhaul_proto::criteria::Held;
 use longhaul_proto::digest::Checksum;
@@ -15,6 +14,7 @@ use longhaul_proto::filter::Reason;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
+use longhaul_system::named_files::{Older, to_write};
 use longhaul_units::rfc3339;
 use serde_json::{Map, Value, json};
 

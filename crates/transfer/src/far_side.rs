@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::allowance;
 use longhaul_engine::net::candidates::{interface_addresses, login_ends_processes, ssh_connection};
 use longhaul_engine::net::clear;
 use longhaul_engine::net::identity::Identity;
@@ -21,6 +20,7 @@ use longhaul_engine::net::tls::{TlsOptions, TlsServer};
 use longhaul_engine::net::token::fill_random;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
+use longhaul_system::allowance;
 use longhaul_units::ByteCount;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 

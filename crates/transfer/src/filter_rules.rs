@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longhaul_engine::named_files::to_read;
 use longhaul_proto::filter::{Action, Ends, Gathered, MAXIMUM_FILE_BYTES};
+use longhaul_system::named_files::to_read;
 
 /// Most bytes of a list of files: its names are kept in memory.
 const MAXIMUM_LIST_BYTES: usize = 64 << 20;

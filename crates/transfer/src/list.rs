@@ -3,8 +3,8 @@
 use longhaul_engine::listing::{self, Depth, Found, ListError};
 use longhaul_engine::send::wildcards::above_wildcards;
 use longhaul_engine::session::TransferSettings;
-use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::listing::{ListRequest, Listed, ListedEntry};
+use longhaul_storage::roots::Anywhere;
 
 use crate::client::peer::Peer;
 use crate::endpoint::{Endpoint, RemotePath};

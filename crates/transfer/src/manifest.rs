@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::named_files::{Older, to_write};
-use longhaul_engine::storage::spill::{Sorter, SpillSettings};
+use longhaul_storage::spill::{Sorter, SpillSettings};
+use longhaul_system::named_files::{Older, to_write};
 
 use crate::console::say;
 use crate::stop::{Exit, Stop};

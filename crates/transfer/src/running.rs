@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::named_files::kept_directory;
+use longhaul_system::named_files::kept_directory;
 use serde::{Deserialize, Serialize};
 
 use crate::client::observer::Control;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::named_files::kept;
+use longhaul_system::named_files::kept;
 
 /// Where longhaul keeps what it does on the far side: `longhaul` in `XDG_STATE_HOME`, else in
 /// `.local/state` of the home.

@@ -1,6 +1,6 @@
 //! `longhaul serve`.
 
-use longhaul_engine::allowance;
+use longhaul_system::allowance;
 use longhaul_transfer::daemon::{Announcement, DaemonSettings, Listening, Terms};
 use serde_json::json;
 

@@ -4,8 +4,7 @@
 use std::sync::Mutex;
 
 use longhaul_proto::coding::{CodecUse, MAXIMUM_CODEC_USES};
-
-use crate::queue::lock;
+use longhaul_system::queue::lock;
 
 /// Sums by kind and codec.
 #[derive(Debug, Default)]

@@ -6,9 +6,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use longhaul_system::named_files::kept_to_read;
+
 use super::tcp::HostPort;
 use super::token::Token;
-use crate::named_files::kept_to_read;
 
 /// More than this is no file that a person wrote.
 const MAXIMUM_FILE_BYTES: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::descriptors;
+use longhaul_system::descriptors;
 
 /// How many unauthenticated connections there may be at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

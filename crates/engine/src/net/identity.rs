@@ -13,6 +13,8 @@ use std::time::SystemTime;
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use longhaul_system::named_files::kept_to_read;
+use longhaul_system::refusals::or_without;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
@@ -20,8 +22,6 @@ use rustls::{CertificateError, Error};
 
 use super::tls_errors::explained;
 use super::validity::{NotValid, Validity};
-use crate::named_files::kept_to_read;
-use crate::notices::or_without;
 
 /// The SHA-256 of a certificate's SubjectPublicKeyInfo in DER: the key alone,
 /// so that a renewed certificate of the same key keeps its fingerprint.

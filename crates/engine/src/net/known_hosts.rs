@@ -7,9 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_system::named_files::{kept, kept_to_read};
+
 use super::identity::Fingerprint;
 use super::tcp::HostPort;
-use crate::named_files::{kept, kept_to_read};
 
 /// More than this is no list that a person's connections made.
 const MAXIMUM_FILE_BYTES: u64 = 16 << 20;

@@ -34,12 +34,12 @@ use std::path::{Path, PathBuf};
 
 use longhaul_proto::command::is_command;
 use longhaul_proto::manifest::TreePath;
+use longhaul_system::named_files::kept_to_read;
+use longhaul_system::toml_errors;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Fingerprint;
 use super::token::{Token, TokenHash};
-use crate::failure::toml_fault;
-use crate::named_files::kept_to_read;
 
 // tidy: long file because it is one file format with all of its checks.
 
@@ -329,7 +329,7 @@ impl Principals {
     pub fn parse(text: &str, file: &Path) -> Result<Principals, PrincipalsError> {
         let raw: RawFile = toml::from_str(text).map_err(|cause| PrincipalsError::Syntax {
             file: file.into(),
-            cause: toml_fault(text, &cause),
+            cause: toml_errors::in_one_line(text, &cause),
         })?;
         let mut principals = Vec::new();
         let (mut names, mut keys) = (HashSet::new(), HashSet::new());
@@ -526,8 +526,8 @@ impl Principal {
             file: file.into(),
             cause,
         };
-        let raw: RawPrincipal =
-            toml::from_str(&text).map_err(|cause| syntax(toml_fault(&text, &cause)))?;
+        let raw: RawPrincipal = toml::from_str(&text)
+            .map_err(|cause| syntax(toml_errors::in_one_line(&text, &cause)))?;
         if !is_name(&raw.name) {
             return Err(syntax(Fault::Name.to_string()));
         }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longhaul_system::queue::lock;
 use longhaul_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
@@ -21,7 +22,6 @@ use super::multipath::{self, Subflow};
 use super::tcp;
 use super::tcp_info::TcpInfo;
 use super::validity::Validity;
-use crate::queue::lock;
 
 // tidy: long file because TLS, clear text and pipes are one type of stream.
 

@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use longhaul_system::allowance::thread_refusal;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::{congestion, multipath};
-use crate::allowance::thread_refusal;
 
 /// A host by name or address, in lower case and without brackets, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

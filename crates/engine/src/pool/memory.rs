@@ -7,9 +7,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use longhaul_storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-
-use crate::storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 
 /// A huge page of most machines, in bytes. Where they are larger, some memory
 /// is in small pages.

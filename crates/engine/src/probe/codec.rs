@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_proto::block::Codec;
 use longhaul_proto::shuffle::{ElementSize, Shuffle};
+use longhaul_system::queue::lock;
 
 use super::{Limit, Sample, in_threads, timed};
 use crate::codec::sample::{Nature, SAMPLE_BYTES, nature_of};
 use crate::codec::{Decoder, Encoder, bound};
-use crate::queue::lock;
 use crate::send::automatic::shuffle_before;
 use crate::send::kinds::middle_of;
 

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{Advice, Creation, DataMode, Directory, StoredFile};
 use longhaul_units::{ByteCount, Random};
 
 use super::{Limit, Sample, in_threads, timed};
 use crate::pool::{Buffer, BufferPool};
-use crate::storage::posix::PosixDirectory;
-use crate::storage::{Advice, Creation, DataMode, Directory, StoredFile};
 
 /// What is done once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn move_blocks(
     let next = AtomicU64::new(0);
     let buffers: Vec<_> = buffers.into_iter().map(std::sync::Mutex::new).collect();
     in_threads(buffers.len(), |number| {
-        let mut buffer = crate::queue::lock(&buffers[number]);
+        let mut buffer = longhaul_system::queue::lock(&buffers[number]);
         loop {
             limit.go_on()?;
             let offset = next.fetch_add(job.block as u64, Ordering::Relaxed);

@@ -24,9 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use longhaul_system::allowance::thread_refusal;
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::allowance::thread_refusal;
 
 /// One repetition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

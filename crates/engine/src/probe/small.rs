@@ -8,13 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_storage::looks::Pace;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::together::{SYNCS_AT_ONCE, start_writeback, sync_together};
+use longhaul_storage::{Creation, DataMode, Directory, StoredFile};
 use longhaul_units::Random;
 
 use super::{Limit, Sample, in_threads, timed};
-use crate::looks::Pace;
-use crate::storage::posix::PosixDirectory;
-use crate::storage::together::{SYNCS_AT_ONCE, start_writeback, sync_together};
-use crate::storage::{Creation, DataMode, Directory, StoredFile};
 
 /// How the name of the directory begins; what is found under such a name is not
 /// a user's.

@@ -123,7 +123,7 @@ impl Announced {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
-                let file = crate::storage::spill::nameless_file(&std::env::temp_dir())?;
+                let file = longhaul_storage::spill::nameless_file(&std::env::temp_dir())?;
                 none.insert(file)
             }
         };

@@ -9,13 +9,13 @@ use std::sync::{Arc, PoisonError};
 use longhaul_proto::distinct::Probe;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::Directory;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::mounts::points_beneath;
 
 use super::ReceiveSide;
 use super::probes::{Placed, random_number};
-use crate::failure::failure_of;
 use crate::session::{Machine, Transfer};
-use crate::storage::Directory;
-use crate::storage::mounts::points_beneath;
 
 /// Most directories in which names are deleted that no other one holds, and most file systems
 /// mounted in them.

@@ -30,18 +30,18 @@ use longhaul_proto::message::{Failure, FailureKind};
 use rustix::io::Errno;
 
 pub(super) use deleted::{Deleted, sync_deleted};
+use longhaul_storage::beneath::{is_filling, open_beneath};
+use longhaul_storage::journal::temporary;
+use longhaul_storage::roots::OpenRoot;
+use longhaul_storage::{Directory, FileKind};
+use longhaul_system::queue::lock;
+use longhaul_system::refusals::or_without;
 pub use place::real;
 use place::{beneath, downwards, make_beneath};
 
 use super::ReceiveSide;
 use super::folders::{Folder, Folders};
-use crate::journal::temporary;
-use crate::notices::or_without;
-use crate::queue::lock;
 use crate::session::Transfer;
-use crate::storage::beneath::{is_filling, open_beneath};
-use crate::storage::roots::OpenRoot;
-use crate::storage::{Directory, FileKind};
 
 /// Names of the copy that have the suffix, at most: each is remembered, so that no backup takes it.
 const MOST_BROUGHT: usize = 65_536;

@@ -14,13 +14,13 @@ use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
 use longhaul_proto::receiver::Compared;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::JournalError;
+use longhaul_storage::journal::digests::FileState;
 
 use super::ReceiveSide;
 use super::parts::journal_failure;
-use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::JournalError;
-use crate::journal::digests::FileState;
 use crate::session::Transfer;
 use crate::shell;
 

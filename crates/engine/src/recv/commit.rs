@@ -14,6 +14,15 @@ use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Checkpoint, StorageJob};
+use longhaul_storage::failure::{again, failure_of};
+use longhaul_storage::file_data::digest_of;
+use longhaul_storage::journal::digests::FileState;
+use longhaul_storage::journal::{JournalError, expire, temporary};
+use longhaul_storage::looks::each;
+use longhaul_storage::spelling::OtherSpelling;
+use longhaul_storage::together::sync_together;
+use longhaul_storage::{Advice, Directory, StoredFile};
+use longhaul_system::queue::lock;
 
 use super::ReceiveSide;
 use super::backup::Kept;
@@ -23,17 +32,8 @@ use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use super::replacing::{Way, is_obstructed};
-use crate::failure::{again, failure_of};
-use crate::file_data::digest_of;
 use crate::flows::Flow;
-use crate::journal::digests::FileState;
-use crate::journal::{JournalError, expire, temporary};
-use crate::looks::each;
-use crate::queue::lock;
 use crate::session::{Machine, Transfer};
-use crate::storage::spelling::OtherSpelling;
-use crate::storage::together::sync_together;
-use crate::storage::{Advice, Directory, StoredFile};
 
 // tidy: long file because it is the only place that may call data durable.
 

@@ -11,6 +11,10 @@ use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Compared, StorageJob};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::looks::Pace;
+use longhaul_storage::spelling::OtherSpelling;
+use longhaul_storage::{DataMode, FileKind, Special, Status, StoredFile};
 
 use super::ReceiveSide;
 use super::commit::missing;
@@ -19,12 +23,8 @@ use super::folders::Folder;
 use super::mending::look;
 use super::replacing::{Way, is_obstructed};
 use super::write::differs;
-use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::looks::Pace;
 use crate::session::Transfer;
-use crate::storage::spelling::OtherSpelling;
-use crate::storage::{DataMode, FileKind, Special, Status, StoredFile};
 
 /// What the sender listed, in its order.
 pub(crate) enum Listed {

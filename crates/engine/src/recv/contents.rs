@@ -11,14 +11,14 @@ use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::Entry;
 use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_proto::receiver::Compared;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::file_data::{CHUNK_BYTES, digest_of, read_mode_for};
+use longhaul_storage::{Advice, Status, StoredFile};
 
 use super::ReceiveSide;
 use super::parts::PartKind;
-use crate::failure::failure_of;
-use crate::file_data::{CHUNK_BYTES, digest_of, read_mode_for};
 use crate::flows::Flow;
 use crate::session::{Counters, Transfer};
-use crate::storage::{Advice, Status, StoredFile};
 
 /// What is there and is to be read.
 pub(crate) enum ToRead {

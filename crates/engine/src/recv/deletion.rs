@@ -23,9 +23,9 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::receiver::StorageJob;
 
 use super::ReceiveSide;
-use crate::queue::lock;
 use crate::session::Transfer;
 use carry::Carry;
+use longhaul_system::queue::lock;
 use plan::Plan;
 use protection::Protection;
 
@@ -151,11 +151,11 @@ mod tests {
 
     use longhaul_proto::deletion::Deletion;
     use longhaul_proto::handshake::Landing;
+    use longhaul_storage::roots::Anywhere;
 
     use super::*;
     use crate::recv::landing::{Arrival, Destination, Missing};
     use crate::session::TransferSettings;
-    use crate::storage::roots::Anywhere;
 
     /// A peer that calls something a single file may name any directory of the destination.
     #[test]

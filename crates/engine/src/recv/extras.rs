@@ -10,10 +10,10 @@ use std::sync::Mutex;
 
 use longhaul_proto::manifest::{Entry, RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::listing::SortedListing;
+use longhaul_system::queue::lock;
 
 use super::folders::Folders;
-use crate::queue::lock;
-use crate::storage::listing::SortedListing;
 
 /// Names that a message gives; more are counted.
 const SHOWN: usize = 10;
@@ -229,8 +229,8 @@ impl Extras {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::posix::PosixDirectory;
     use longhaul_proto::manifest::{EntryId, EntryKind};
+    use longhaul_storage::posix::PosixDirectory;
 
     #[test]
     fn very_many_directories_that_are_still_compared_are_known() {

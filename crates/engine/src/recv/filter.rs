@@ -11,20 +11,20 @@ use longhaul_proto::command::FileCommand;
 use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::gate::create_held;
+use longhaul_storage::journal::temporary;
+use longhaul_storage::{Advice, DataMode};
+use longhaul_system::descriptors::{self, until_free};
 
 use super::ReceiveSide;
 use super::commands::{Committed, with_variables};
 use super::commit::{Staged, StagedFile};
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
-use crate::descriptors::{self, until_free};
-use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::gate::create_held;
-use crate::journal::temporary;
 use crate::session::Transfer;
 use crate::shell;
-use crate::storage::{Advice, DataMode};
 
 /// The layer's name.
 pub(super) const LAYER: &str = "filter";
@@ -206,7 +206,7 @@ impl Transfer {
         side: &ReceiveSide,
         (asked, entry): (&FileCommand, &Entry),
         (folder, from, to): (&Folder, &[u8], &[u8]),
-    ) -> Result<(Arc<dyn crate::storage::StoredFile>, Option<Checksum>), Failure> {
+    ) -> Result<(Arc<dyn longhaul_storage::StoredFile>, Option<Checksum>), Failure> {
         let shown = entry.path.to_string();
         let failed = |error: std::io::Error| failure_of("filter", &shown, &error);
         let directory = folder.directory();

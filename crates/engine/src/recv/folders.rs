@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
-
-use crate::descriptors;
-use crate::notices::Notices;
-use crate::queue::lock;
-use crate::shares::Seat;
-use crate::storage::Directory;
-use crate::storage::destination::{DestinationDirectory, KeptSpelling};
+use longhaul_storage::Directory;
+use longhaul_storage::destination::{DestinationDirectory, KeptSpelling};
+use longhaul_storage::notices::Notices;
+use longhaul_system::descriptors;
+use longhaul_system::queue::lock;
+use longhaul_system::shares::Seat;
 
 /// Most directories kept open, and their part of the files that may be.
 const OPEN_FOLDERS: usize = 256;
@@ -460,9 +459,10 @@ impl Folders {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::forgetting::ForgettingStorage;
+    use longhaul_storage::posix::PosixDirectory;
+
     use super::*;
-    use crate::storage::forgetting::ForgettingStorage;
-    use crate::storage::posix::PosixDirectory;
 
     fn deep(depth: usize) -> TreePath {
         TreePath::new(vec!["d"; depth].join("/").as_bytes()).unwrap()

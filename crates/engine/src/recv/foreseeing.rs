@@ -8,16 +8,16 @@ use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::Entry;
 use longhaul_proto::message::Change;
 use longhaul_proto::receiver::Compared;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::notices::Notices;
+use longhaul_storage::{FileKind, Status};
 
 use super::ReceiveSide;
 use super::folders::Folder;
 use super::keeper::{Before, Doing};
 use super::mending::look;
 use super::replacing::{Way, is_obstructed};
-use crate::failure::failure_of;
-use crate::notices::Notices;
 use crate::session::Transfer;
-use crate::storage::{FileKind, Status};
 
 impl Transfer {
     /// A directory was listed to its end.

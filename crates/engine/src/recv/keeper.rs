@@ -8,14 +8,13 @@ use longhaul_proto::keeping::owners::{Owner, OwnerMap};
 use longhaul_proto::keeping::{Keeping, KeepingError, Kept};
 use longhaul_proto::manifest::{Entry, EntryKind, Ownership, SET_ID_BITS};
 use longhaul_proto::notice::NoticeKind;
-use rustix::io::Errno;
-
-use crate::notices::Notices;
-use crate::owners::{OwnerKind, Owners};
-use crate::storage::Directory;
-use crate::storage::attributes::{
+use longhaul_storage::Directory;
+use longhaul_storage::attributes::{
     ACCESS_LIST, DEFAULT_LIST, Inode, KernelAclEntry, read_list, write_list,
 };
+use longhaul_storage::notices::Notices;
+use longhaul_storage::owners::{OwnerKind, Owners};
+use rustix::io::Errno;
 
 /// Attributes that say what an entry is at a destination that has that in attributes.
 const FAKED_PREFIX: &[u8] = b"user.rsync.";
@@ -580,9 +579,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use longhaul_proto::manifest::{EntryId, TreePath};
+    use longhaul_storage::{FileKind, Status};
 
     use super::*;
-    use crate::storage::{FileKind, Status};
 
     fn keeper(keeping: Keeping) -> Keeper {
         Keeper::new(keeping, May::ANYTHING).unwrap()

@@ -10,16 +10,16 @@ use longhaul_proto::manifest::{
 };
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
+use longhaul_storage::attributes::Inode;
+use longhaul_storage::beneath::is_filling;
+use longhaul_storage::notices::Notices;
+use longhaul_storage::{Directory, FileKind, Special, Status, StoredFile};
 use longhaul_units::rfc3339;
 
 use super::commit::is_gone;
 use super::keeper::{Before, Doing, Dressed, Dressing};
 use super::landing::Destination;
 use super::times::is_rounded;
-use crate::notices::Notices;
-use crate::storage::attributes::Inode;
-use crate::storage::beneath::is_filling;
-use crate::storage::{Directory, FileKind, Special, Status, StoredFile};
 
 /// When a file keeps a set-user-ID or set-group-ID bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

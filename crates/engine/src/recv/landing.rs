@@ -16,27 +16,27 @@ use longhaul_proto::manifest::{
     Entry, EntryKind, MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath,
 };
 use longhaul_proto::notice::NoticeKind;
+use longhaul_storage::destination::DestinationDirectory;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::fake_super::FakeDirectory;
+use longhaul_storage::journal::digests::{FileState, KeptDigests};
+use longhaul_storage::journal::names::StagingName;
+use longhaul_storage::journal::{
+    self, Claim, ClaimError, JournalError, Key, Owner, Partial, StepError, claim, sweep,
+};
+use longhaul_storage::measuring::sink;
+use longhaul_storage::mounts::Place;
+use longhaul_storage::notices::Notices;
+use longhaul_storage::roots::{OpenRoot, split};
+use longhaul_storage::{DataMode, Directory, FileKind, Status, StoredFile};
+use longhaul_system::descriptors;
+use longhaul_system::queue::lock;
 
 use super::backup::Backups;
 use super::keeper::Keeper;
 use super::keeping::SetIds;
 use super::stream::DataStream;
 use super::times::{self, KeptTimes};
-use crate::descriptors;
-use crate::failure::failure_of;
-use crate::journal::digests::{FileState, KeptDigests};
-use crate::journal::names::StagingName;
-use crate::journal::{
-    self, Claim, ClaimError, JournalError, Key, Owner, Partial, StepError, claim, sweep,
-};
-use crate::notices::Notices;
-use crate::queue::lock;
-use crate::storage::destination::DestinationDirectory;
-use crate::storage::fake_super::FakeDirectory;
-use crate::storage::measuring::sink;
-use crate::storage::mounts::Place;
-use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{DataMode, Directory, FileKind, Status, StoredFile};
 
 // tidy: long file because every way to resolve a name below the destination is in one place.
 

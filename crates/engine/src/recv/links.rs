@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind, Outcome};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::temporary;
+use longhaul_storage::{Directory, FileKind};
+use longhaul_system::queue::lock;
 use rustix::io::Errno;
 
 use super::ReceiveSide;
 use super::commit::{Staged, StagedFile};
 use super::parts::journal_failure;
-use crate::failure::failure_of;
-use crate::journal::temporary;
-use crate::queue::lock;
 use crate::session::Transfer;
-use crate::storage::{Directory, FileKind};
 
 /// Makes the name in a directory another one of what a path beneath the anchor is.
 pub(super) fn make(
@@ -39,7 +39,7 @@ pub(super) fn are_one(side: &ReceiveSide, path: &TreePath, target: &TreePath) ->
         status(&side.destination.path_of(path))?,
         status(&side.destination.path_of(target))?,
     );
-    let place = |status: crate::storage::Status| (status.device, status.inode);
+    let place = |status: longhaul_storage::Status| (status.device, status.inode);
     Ok(place(own) == place(first) && own.kind != FileKind::Directory)
 }
 

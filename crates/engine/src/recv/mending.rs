@@ -11,15 +11,16 @@ use std::sync::Arc;
 use longhaul_proto::manifest::{Entry, EntryId};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::Compared;
+use longhaul_storage::notices::Notices;
+use longhaul_storage::{FileKind, Status, StoredFile};
+use longhaul_system::queue::lock;
+use longhaul_system::refusals::or_without;
 
 use super::ReceiveSide;
 use super::folders::Folder;
 use super::keeper::{Before, Doing};
 use super::keeping::note_mode;
-use crate::notices::{Notices, or_without};
-use crate::queue::lock;
 use crate::session::Transfer;
-use crate::storage::{FileKind, Status, StoredFile};
 
 /// Most inodes with several names that are remembered. Others count as changed by another entry.
 const MOST_SHARED: usize = 65_536;

@@ -8,11 +8,11 @@ use longhaul_proto::block::{BlockHeader, Codec, TRAILER_BYTES, Trailer};
 use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::file_data::PART_BYTES;
 
 use super::ReceiveSide;
 use super::verify::ArrivingHasher;
 use crate::codec::compresses;
-use crate::file_data::PART_BYTES;
 use crate::net::StreamReader;
 use crate::session::observe::thread_cpu_time;
 use crate::session::streams::{CHANGED_IN_CLEAR, Stop, read_exact};

@@ -9,17 +9,17 @@ use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{MOST_LARGE_FILES, is_large};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::file_data::write_mode_for;
+use longhaul_storage::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
+use longhaul_storage::{DataMode, StoredFile};
+use longhaul_system::descriptors;
+use longhaul_system::queue::lock;
 
 use super::ReceiveSide;
 use super::folders::Folder;
 use super::landing::Destination;
-use crate::descriptors;
-use crate::failure::failure_of;
-use crate::file_data::write_mode_for;
-use crate::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
-use crate::queue::lock;
 use crate::session::{Transfer, TransferSettings};
-use crate::storage::{DataMode, StoredFile};
 
 /// A file that is not whole.
 pub struct Part {

@@ -10,16 +10,16 @@ use longhaul_proto::manifest::{Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::StorageJob;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::names::temporary;
+use longhaul_storage::nested::place_of;
+use longhaul_storage::{Creation, DataMode, Directory, Status};
+use longhaul_system::queue::lock;
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use crate::failure::failure_of;
-use crate::journal::names::temporary;
 use crate::net::token::fill_random;
-use crate::queue::lock;
 use crate::session::Transfer;
-use crate::storage::nested::place_of;
-use crate::storage::{Creation, DataMode, Directory, Status};
 
 /// The probes that are there now, or why there are none.
 #[derive(Default)]

@@ -18,17 +18,17 @@ use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Change, Failure, FailureKind, Removal};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::Compared;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::temporary;
+use longhaul_storage::{Directory, FileKind, Status, StoredFile};
+use longhaul_system::queue::lock;
 use rustix::io::Errno;
 
 use super::ReceiveSide;
 use super::commit::is_gone;
 use super::folders::Folder;
 use super::parts::journal_failure;
-use crate::failure::failure_of;
-use crate::journal::temporary;
-use crate::queue::lock;
 use crate::session::Transfer;
-use crate::storage::{Directory, FileKind, Status, StoredFile};
 
 /// Directories that entries are to take the place of, at most: their paths are kept in memory.
 const MOST_AWAITED: usize = 16_384;

@@ -4,9 +4,10 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use longhaul_system::queue::lock;
+use longhaul_system::shares::Seat;
+
 use super::commit::Staged;
-use crate::queue::lock;
-use crate::shares::Seat;
 
 /// Files that wait at most, whatever the system allows: a quarter is at stake
 /// when a copy is killed, beside what is on its way (SEMANTICS: 5,000 in all).
@@ -190,12 +191,12 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
+    use longhaul_storage::forgetting::ForgettingStorage;
+    use longhaul_system::shares::Role;
 
     use super::super::commit::StagedFile;
     use super::super::folders::Folders;
     use super::*;
-    use crate::shares::Role;
-    use crate::storage::forgetting::ForgettingStorage;
 
     /// In which nothing is committed for its age.
     fn patient() -> Arc<Staging> {

@@ -10,13 +10,13 @@
 use std::io;
 
 use longhaul_proto::message::Failure;
+use longhaul_storage::failure::failure_of;
 use rustix::io::Errno;
 
 use super::ReceiveSide;
 use super::commit::{Staged, by_folder};
 use super::folders::Folder;
 use super::landing::file_time_now;
-use crate::failure::failure_of;
 
 impl ReceiveSide {
     /// Whether a directory's file system is up. Only to be asked after syncs succeeded.

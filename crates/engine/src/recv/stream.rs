@@ -14,18 +14,19 @@ use longhaul_proto::manifest::{Entry, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::stream::{STREAM_NAME, StreamPart};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::gate::create_held;
+use longhaul_storage::journal::temporary;
+use longhaul_storage::mounts::Place;
+use longhaul_storage::notices::Notices;
+use longhaul_storage::roots::{OpenRoot, split};
+use longhaul_storage::spill::{TemporaryError, nameless_file};
+use longhaul_storage::{Creation, DataMode, Directory, FileKind, StoredFile};
+use longhaul_system::queue::lock;
+use longhaul_system::refusals::or_without;
 
 use super::keeping::note_mode;
 use super::landing::{LandingError, no_directory};
-use crate::failure::failure_of;
-use crate::journal::gate::create_held;
-use crate::journal::temporary;
-use crate::notices::{Notices, or_without};
-use crate::queue::lock;
-use crate::storage::mounts::Place;
-use crate::storage::roots::{OpenRoot, split};
-use crate::storage::spill::{TemporaryError, nameless_file};
-use crate::storage::{Creation, DataMode, Directory, FileKind, StoredFile};
 
 /// Where the data of a stream go, in any order.
 pub trait DataStream: Send + Sync {
@@ -189,7 +190,7 @@ impl DataStream for FileStream {
         let end = end.ok_or(io::ErrorKind::InvalidInput)?;
         self.file.write_at(data, offset)?;
         self.file.advise(
-            crate::storage::Advice::StartWriteback,
+            longhaul_storage::Advice::StartWriteback,
             offset,
             data.len() as u64,
         );
@@ -431,9 +432,10 @@ impl<W: Write + Send> DataStream for OrderedStream<W> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::forgetting::ForgettingStorage;
+    use longhaul_storage::roots::Confined;
+
     use super::*;
-    use crate::storage::forgetting::ForgettingStorage;
-    use crate::storage::roots::Confined;
 
     fn holding(output: Shared, most_in_memory: usize, temporary: PathBuf) -> OrderedStream<Shared> {
         OrderedStream::holding(output, "standard output", most_in_memory, temporary)

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::{Status, StoredFile};
 
 use super::landing::file_time_now;
-use crate::storage::{Status, StoredFile};
 
 /// Units in which file systems keep times, in nanoseconds: those of Windows, of databases, of
 /// exFAT, of old ones and of FAT.
@@ -154,9 +154,10 @@ fn truncated(time: Timestamp, unit: u32) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::forgetting::ForgettingStorage;
+    use longhaul_storage::{Creation, DataMode};
+
     use super::*;
-    use crate::storage::forgetting::ForgettingStorage;
-    use crate::storage::{Creation, DataMode};
 
     #[test]
     fn times_are_cut_to_units() {

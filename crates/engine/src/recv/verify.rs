@@ -19,14 +19,14 @@ use longhaul_proto::manifest::{Entry, EntryKind, TreePath};
 use longhaul_proto::message::AgainReason;
 use longhaul_proto::receiver::Verdict;
 use longhaul_proto::shuffle::Shuffle;
+use longhaul_storage::file_data::hash_zeros;
+use longhaul_system::queue::lock;
 use twox_hash::XxHash3_64;
 
 use super::ReceiveSide;
 use crate::codec::{Decoder, compresses};
-use crate::file_data::hash_zeros;
 use crate::flows::Flow;
 use crate::pool::Buffer;
-use crate::queue::lock;
 use crate::session::observe::thread_cpu_time;
 use crate::session::{Counters, Event, Transfer};
 

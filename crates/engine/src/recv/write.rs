@@ -11,6 +11,11 @@ use longhaul_proto::message::{Failure, FailureKind, Farewell, Outcome};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::Verdict;
 use longhaul_proto::stream::StreamPart;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::gate::create_held;
+use longhaul_storage::journal::{JournalError, temporary};
+use longhaul_storage::together::start_writeback;
+use longhaul_storage::{Advice, DataMode, Special, StoredFile};
 
 use super::ReceiveSide;
 use super::commit::Staged;
@@ -20,14 +25,9 @@ use super::landing::Destination;
 use super::parts::{PartKind, journal_failure};
 use super::stream::{DataStream, part_of, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
-use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::gate::create_held;
-use crate::journal::{JournalError, temporary};
 use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Transfer};
-use crate::storage::together::start_writeback;
-use crate::storage::{Advice, DataMode, Special, StoredFile};
 
 /// Files of a pack that are larger than this are copied once more, to aligned memory for direct
 /// I/O. That is no more work than finding pages for them in the cache, and much less if the kernel

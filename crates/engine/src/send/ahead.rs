@@ -5,10 +5,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::manifest::RESERVED_PREFIX;
-
-use crate::looks::Pace;
-use crate::storage::listing::SortedListing;
-use crate::storage::{Directory, FileKind, Status};
+use longhaul_storage::listing::SortedListing;
+use longhaul_storage::looks::Pace;
+use longhaul_storage::{Directory, FileKind, Status};
 
 /// Names looked at together. Each directory above has as many that wait.
 const AHEAD: usize = 128;
@@ -150,8 +149,9 @@ impl Ahead {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::posix::PosixDirectory;
+
     use super::*;
-    use crate::storage::posix::PosixDirectory;
 
     #[test]
     fn names_come_in_order_and_as_they_are_however_they_are_looked_at() {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use longhaul_proto::block::{Codec, Content, PieceName};
 use longhaul_proto::coding::{CodecUse, Kind};
 use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
+use longhaul_storage::StoredFile;
+use longhaul_system::queue::lock;
 
 use super::Sending;
 use super::kinds::{elements_of, kind_of_pack, middle_of};
@@ -23,10 +25,8 @@ use crate::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, CoresSeen, Deal
 use crate::codec::coder::Coder;
 use crate::codec::recognise::HEAD_BYTES;
 use crate::codec::sample::SAMPLE_BYTES;
-use crate::queue::lock;
 use crate::session::Machine;
 use crate::session::observe::thread_cpu_time;
-use crate::storage::StoredFile;
 
 /// What a block gets that is not sent as it is.
 #[derive(Clone, Copy, Debug)]

@@ -8,10 +8,10 @@ use std::sync::PoisonError;
 use longhaul_proto::manifest::Entry;
 use longhaul_proto::message::{Failure, Farewell};
 use longhaul_proto::sender::Sender;
+use longhaul_storage::spill::queue::SpillQueue;
 use minicbor::{Decode, Encode};
 
 use crate::session::{Machine, Transfer};
-use crate::storage::spill::queue::SpillQueue;
 
 /// Most bytes of the file: some four million entries.
 const FILE_BYTES: u64 = 512 << 20;

@@ -4,14 +4,14 @@ use std::io;
 
 use longhaul_proto::manifest::Entry;
 use longhaul_proto::sender::{DigestRead, Sender};
+use longhaul_storage::Advice;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::file_data::{digest_of, read_mode_for};
 
 use super::Sending;
 use super::read::{Unread, check_unchanged};
-use crate::failure::failure_of;
-use crate::file_data::{digest_of, read_mode_for};
 use crate::flows::Flow;
 use crate::session::Counters;
-use crate::storage::Advice;
 
 impl Sending<'_> {
     /// A digester's thread.

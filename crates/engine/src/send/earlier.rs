@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::beneath::open_beneath;
+use longhaul_storage::{FileKind, Status};
 
 use super::source::{Source, What};
-use crate::storage::beneath::open_beneath;
-use crate::storage::{FileKind, Status};
 
 /// Paths that are remembered, in some 20 MB. With more, each further one is
 /// looked for where the earlier sources lie.

@@ -16,19 +16,19 @@ use longhaul_proto::command::FileCommand;
 use longhaul_proto::manifest::{Entry, EntryId};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{FilterStep, MOST_FILTERED, Sender};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::refusing::refuse_writes;
+use longhaul_storage::spill::{TemporaryError, nameless_file};
+use longhaul_storage::{Advice, DataMode, DataRange, Directory, Status, StoredFile};
+use longhaul_system::descriptors::{self, until_free};
+use longhaul_system::queue::lock;
 
 use super::Sending;
 use super::walk::entry_again;
-use crate::descriptors::{self, until_free};
-use crate::failure::failure_of;
 use crate::flows::Flow;
 use crate::net::token::fill_random;
-use crate::queue::lock;
 use crate::session::Counters;
 use crate::shell;
-use crate::storage::refusing::refuse_writes;
-use crate::storage::spill::{TemporaryError, nameless_file};
-use crate::storage::{Advice, DataMode, DataRange, Directory, Status, StoredFile};
 
 /// The layer's name.
 pub(super) const LAYER: &str = "filter";

@@ -8,16 +8,16 @@ use longhaul_proto::block::{Content, PieceName};
 use longhaul_proto::digest::{BlockHasher, Checksum};
 use longhaul_proto::manifest::{Entry, EntryKind};
 use longhaul_proto::sender::{BlockId, PieceRead};
+use longhaul_storage::StoredFile;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::file_data::read_mode_for;
 
 use super::Sending;
 use super::compress::{Uncoded, Verdict};
 use super::payload::Payload;
 use super::read::{ReadBlock, Unread, extents_of, gone, piece_of, read_runs, whole};
-use crate::failure::failure_of;
-use crate::file_data::read_mode_for;
 use crate::pool::Buffer;
 use crate::session::Counters;
-use crate::storage::StoredFile;
 
 impl Sending<'_> {
     /// A piece of a front, for a block or to be compared with what it was earlier.

@@ -8,10 +8,9 @@ use longhaul_proto::attributes::{
 };
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::Ownership;
+use longhaul_storage::attributes::{ACCESS_LIST, DEFAULT_LIST, Inode, is_named, read_list};
+use longhaul_storage::owners::{OwnerKind, Owners};
 use minicbor::bytes::ByteVec;
-
-use crate::owners::{OwnerKind, Owners};
-use crate::storage::attributes::{ACCESS_LIST, DEFAULT_LIST, Inode, is_named, read_list};
 
 /// What is read of each entry.
 pub(crate) struct Gathering {

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use longhaul_proto::coding::Kind;
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::shuffle::ElementSize;
+use longhaul_system::queue::lock;
 
 use crate::codec::recognise::{Format, recognise};
 use crate::codec::sample::{Nature, is_array_of, nature_of};
-use crate::queue::lock;
 
 /// Files whose kind is remembered, for their next pieces.
 const MOST_FILES: usize = 256;

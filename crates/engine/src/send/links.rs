@@ -152,7 +152,7 @@ impl Slot {
 }
 
 fn unnamed() -> io::Result<File> {
-    crate::storage::spill::nameless_file(&std::env::temp_dir())
+    longhaul_storage::spill::nameless_file(&std::env::temp_dir())
 }
 
 impl Spilled {

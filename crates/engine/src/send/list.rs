@@ -7,11 +7,11 @@ use std::sync::Arc;
 use longhaul_proto::filter::ListedPath;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::beneath::open_beneath;
+use longhaul_storage::failure::failure_of;
 use minicbor::bytes::ByteVec;
 
 use super::source::{Source, Sources, What};
-use crate::failure::failure_of;
-use crate::storage::beneath::open_beneath;
 
 /// Most different directories before `/./` in one list: each is open during the copy.
 const MAXIMUM_ANCHORS: usize = 256;

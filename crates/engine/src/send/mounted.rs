@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use longhaul_proto::manifest::TreePath;
-
-use crate::queue::lock;
+use longhaul_system::queue::lock;
 
 /// Most mount points that are remembered. With more, nothing is deleted.
 const MOST_MOUNTS: usize = 4096;

@@ -8,16 +8,16 @@ use longhaul_proto::distinct::{Probe, Question};
 use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{Moved, Sender};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::names::temporary;
+use longhaul_storage::nested::place_of;
+use longhaul_storage::{Creation, DataMode, Directory, FileKind, Special, Status};
 
 use super::Sending;
 use super::origin::Origins;
 use super::source::{Located, NamedLink};
-use crate::failure::failure_of;
 use crate::flows::Flow;
-use crate::journal::names::temporary;
 use crate::net::token::fill_random;
-use crate::storage::nested::place_of;
-use crate::storage::{Creation, DataMode, Directory, FileKind, Special, Status};
 
 /// Most pairs of directories, and most files with several names, that are remembered.
 const MOST_REMEMBERED: usize = 65_536;
@@ -451,10 +451,10 @@ mod tests {
     use std::sync::Arc;
 
     use longhaul_proto::manifest::{EntryId, SpecialKind};
+    use longhaul_storage::forgetting::ForgettingStorage;
+    use longhaul_storage::posix::PosixDirectory;
 
     use super::*;
-    use crate::storage::forgetting::ForgettingStorage;
-    use crate::storage::posix::PosixDirectory;
 
     fn write(root: &Arc<dyn Directory>, name: &[u8], creation: Creation) {
         let file = root.create_file(name, creation, DataMode::Buffered);

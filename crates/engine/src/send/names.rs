@@ -8,6 +8,12 @@ use longhaul_proto::deletion::{MAXIMUM_NAMES, MAXIMUM_NAMES_BYTES, MAXIMUM_TOLD_
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::following::FollowingDirectory;
+use longhaul_storage::listing::SortedListing;
+use longhaul_storage::nested::Nested;
+use longhaul_storage::spill::{Sorted, Sorter, SpillSettings};
+use longhaul_storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 use minicbor::bytes::ByteVec;
 
@@ -15,13 +21,7 @@ use super::Sending;
 use super::mounted::{Mounted, Now};
 use super::select::{Place, Selected, text_at};
 use super::source::{Source, What};
-use crate::failure::failure_of;
 use crate::session::{Machine, Transfer};
-use crate::storage::following::FollowingDirectory;
-use crate::storage::listing::SortedListing;
-use crate::storage::nested::Nested;
-use crate::storage::spill::{Sorted, Sorter, SpillSettings};
-use crate::storage::{Directory, FileKind};
 
 /// Memory for the directories that are to be entered, of one that is listed. Beyond, they spill.
 const MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);

@@ -8,10 +8,9 @@
 use std::sync::{PoisonError, RwLock};
 
 use longhaul_proto::manifest::{EntryKind, SourceIdentity, Timestamp};
+use longhaul_storage::origin::Uuid;
+use longhaul_storage::{Directory, Status};
 use twox_hash::XxHash3_64;
-
-use crate::storage::origin::Uuid;
-use crate::storage::{Directory, Status};
 
 /// Devices whose file systems are remembered. Of further ones no UUID is used.
 const MOST_DEVICES: usize = 1024;
@@ -98,8 +97,9 @@ fn number_of(space: &[u8], numbers: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::FileKind;
+
     use super::*;
-    use crate::storage::FileKind;
 
     fn status(inode: u64, size: u64, nanoseconds: u32) -> Status {
         let time = Timestamp {
@@ -162,7 +162,7 @@ mod tests {
     fn a_device_is_asked_about_once() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("f"), "x").unwrap();
-        let root = crate::storage::posix::PosixDirectory::open_root(place.path()).unwrap();
+        let root = longhaul_storage::posix::PosixDirectory::open_root(place.path()).unwrap();
         let origins = Origins::default();
         let file = root.status_of(b"f").unwrap();
         for _ in 0..2 {

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::manifest::{Entry, EntryId, TreePath};
+use longhaul_storage::{DataMode, Directory, StoredFile};
 
 use super::SendSide;
 use super::source::{Located, Sources};
-use crate::storage::{DataMode, Directory, StoredFile};
 
 /// The directory that held the last file: the next one is mostly in it too.
 #[derive(Default)]

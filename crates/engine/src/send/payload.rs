@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::block::{PieceName, TRAILER_BYTES, Trailer};
 use longhaul_proto::digest::BlockHasher;
 use longhaul_proto::manifest::{Entry, EntryId};
+use longhaul_storage::StoredFile;
+use longhaul_storage::file_data::PART_BYTES;
+use longhaul_system::queue::lock;
 
 use super::origin::Origins;
 use super::read::{check_unchanged, most_open_files};
-use crate::file_data::PART_BYTES;
 use crate::net::StreamWriter;
 use crate::pool::Buffer;
-use crate::queue::lock;
-use crate::storage::StoredFile;
 
 /// A block's bytes.
 pub(crate) enum Payload {
@@ -330,11 +330,11 @@ impl Payload {
 mod tests {
     use longhaul_proto::digest::Integrity;
     use longhaul_proto::manifest::{EntryKind, Timestamp, TreePath};
+    use longhaul_storage::posix::PosixDirectory;
+    use longhaul_storage::{Creation, DataMode, Directory};
 
     use super::*;
     use crate::send::walk::entry_of;
-    use crate::storage::posix::PosixDirectory;
-    use crate::storage::{Creation, DataMode, Directory};
 
     const SIZE: usize = 3 * PART_BYTES + 1000;
 

@@ -15,6 +15,11 @@ use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::file_data::{PART_BYTES, hash_zeros, read_mode_for};
+use longhaul_storage::{Advice, DataMode, FileKind, Status, StoredFile};
+use longhaul_system::descriptors;
+use longhaul_system::queue::lock;
 
 use super::Sending;
 use super::automatic::Dealt;
@@ -23,14 +28,9 @@ use super::origin::Origins;
 use super::parents::Parents;
 use super::payload::{HeldFile, LatePiece, Pages, Payload};
 use super::walk::entry_again;
-use crate::descriptors;
-use crate::failure::failure_of;
-use crate::file_data::{PART_BYTES, hash_zeros, read_mode_for};
 use crate::flows::Flow;
 use crate::pool::Buffer;
-use crate::queue::lock;
 use crate::session::{Counters, Machine};
-use crate::storage::{Advice, DataMode, FileKind, Status, StoredFile};
 
 // tidy: long file because the ways to read a block share its checks of the source.
 

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use longhaul_proto::distinct::Probe;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::journal::names::temporary;
+use longhaul_storage::listing::SortedListing;
+use longhaul_storage::nested::{Nested, place_of};
+use longhaul_storage::spill::{Sorted, Sorter, SpillSettings};
+use longhaul_storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 
 use super::Sending;
 use super::select::{Place, Selected};
 use super::source::{Source, What};
-use crate::failure::failure_of;
-use crate::journal::names::temporary;
 use crate::session::Transfer;
-use crate::storage::listing::SortedListing;
-use crate::storage::nested::{Nested, place_of};
-use crate::storage::spill::{Sorted, Sorter, SpillSettings};
-use crate::storage::{Directory, FileKind};
 
 /// Memory for the names of directories that are still to be entered. More names spill to a file.
 const MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);

@@ -9,12 +9,12 @@ use longhaul_proto::filter::{
 };
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::following::LinkError;
+use longhaul_storage::{DataMode, Directory, FileKind, Special, Status};
 use minicbor::bytes::ByteVec;
 
 use super::list::{Listed, divided, whole_list};
 use super::source::{Source, Sources, What};
-use crate::storage::following::LinkError;
-use crate::storage::{DataMode, Directory, FileKind, Special, Status};
 
 /// A selection, read.
 #[derive(Clone, Debug, Default)]

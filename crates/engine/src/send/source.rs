@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_proto::manifest::{EntryId, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::measuring::sink;
+use longhaul_storage::nested::place_of;
+use longhaul_storage::roots::{OpenRoot, split};
+use longhaul_storage::{Directory, FileKind};
+use longhaul_system::descriptors;
+use longhaul_system::queue::lock;
 
 use super::list::Listed;
-use crate::descriptors;
-use crate::failure::failure_of;
-use crate::queue::lock;
-use crate::storage::measuring::sink;
-use crate::storage::nested::place_of;
-use crate::storage::roots::{OpenRoot, split};
-use crate::storage::{Directory, FileKind};
 
 /// Of the files that may be open this part, and this many at most, are directories of sources.
 const DIRECTORIES_PART: usize = 32;
@@ -599,8 +599,9 @@ pub(super) fn trim_slashes(path: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::roots::Anywhere;
+
     use super::*;
-    use crate::storage::roots::Anywhere;
 
     struct Path<'a>(&'a Arc<dyn OpenRoot>, std::path::PathBuf);
 

@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use longhaul_proto::digest::LARGEST_FILE_BYTES;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::stream::{STREAM_NAME, StreamPart};
-
-use super::source::{Source, What};
-use crate::queue::lock;
-use crate::storage::refusing::{refuse_changes, refuse_writes};
-use crate::storage::{
+use longhaul_storage::refusing::{refuse_changes, refuse_writes};
+use longhaul_storage::{
     Advice, DataMode, DataRange, Directory, FileKind, ListedName, NameList, Status, StoredFile,
 };
+use longhaul_system::queue::lock;
+
+use super::source::{Source, What};
 
 /// Bytes of a piece: the block of a long path, so that every path's block holds
 /// one or some.
@@ -285,9 +285,10 @@ impl StoredFile for Piece {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::listing::SortedListing;
+    use longhaul_storage::spill::SpillSettings;
+
     use super::*;
-    use crate::storage::listing::SortedListing;
-    use crate::storage::spill::SpillSettings;
 
     fn source(data: &'static [u8], piece: usize, most: usize) -> Arc<StreamSource> {
         StreamSource::new(Box::new(data), piece, most, 0o644)

@@ -12,6 +12,12 @@ use longhaul_proto::manifest::{
 };
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::Sender;
+use longhaul_storage::attributes::Inode;
+use longhaul_storage::failure::{again, failure_of};
+use longhaul_storage::following::{FollowingDirectory, LinkError};
+use longhaul_storage::looks::Pace;
+use longhaul_storage::nested::{Nested, place_of};
+use longhaul_storage::{Directory, FileKind, Status};
 
 use super::Sending;
 use super::ahead::{Ahead, Looked};
@@ -23,14 +29,8 @@ use super::mounted::Mounted;
 use super::origin::Origins;
 use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
-use crate::failure::{again, failure_of};
-use crate::looks::Pace;
 use crate::session::events::from_omitted;
 use crate::session::{Counters, Reporting, Transfer};
-use crate::storage::attributes::Inode;
-use crate::storage::following::{FollowingDirectory, LinkError};
-use crate::storage::nested::{Nested, place_of};
-use crate::storage::{Directory, FileKind, Status};
 
 // tidy: long file because one walk lists, orders and selects names.
 

@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use glob::{MatchOptions, Pattern};
+use longhaul_storage::Directory;
+use longhaul_storage::roots::{OpenRoot, split};
 
 use super::source::{open_named, trim_slashes};
-use crate::storage::Directory;
-use crate::storage::roots::{OpenRoot, split};
 
 /// How much the patterns of one command may stand for: their directories are copied whole for
 /// less.
@@ -295,9 +295,10 @@ fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_storage::posix::PosixDirectory;
+    use longhaul_storage::roots::{Anywhere, Confined};
+
     use super::*;
-    use crate::storage::posix::PosixDirectory;
-    use crate::storage::roots::{Anywhere, Confined};
 
     const MANY: Room = Room::WHOLE;
 

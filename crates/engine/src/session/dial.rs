@@ -79,7 +79,7 @@ enum Asked {
 impl Transfer {
     /// From now on the other end may have this one connect to it.
     pub fn call_by(&self, caller: Caller) {
-        crate::queue::lock(&self.calls).caller = Some(caller);
+        longhaul_system::queue::lock(&self.calls).caller = Some(caller);
     }
 
     /// Has the other end connect to this one this many times.
@@ -95,14 +95,14 @@ impl Transfer {
     pub fn ask_calls(&self, patience: Duration) -> Option<Vec<Call>> {
         let until = self.now() + patience;
         let mut shared = self.lock();
-        crate::queue::lock(&self.calls).asked = Asked::Waiting;
+        longhaul_system::queue::lock(&self.calls).asked = Asked::Waiting;
         shared.say(&Message::WantCalls {
             count: 1,
             told: true,
         });
         shared.wake_writers();
         loop {
-            if let Asked::Told(calls) = &crate::queue::lock(&self.calls).asked {
+            if let Asked::Told(calls) = &longhaul_system::queue::lock(&self.calls).asked {
                 return Some(calls.clone());
             }
             let left = until - self.now();
@@ -125,7 +125,7 @@ impl Transfer {
 
     /// The other end wants to be called; it may want that unnecessarily.
     pub(super) fn answer_calls(&self, calls: Calls) {
-        let caller = crate::queue::lock(&self.calls).caller.clone();
+        let caller = longhaul_system::queue::lock(&self.calls).caller.clone();
         if let Some(caller) = caller {
             caller(calls);
         }
@@ -133,7 +133,7 @@ impl Transfer {
 
     /// What came of its calls; the session is locked by who was told.
     pub(super) fn handle_called(&self, calls: Vec<Call>) -> Result<(), SessionError> {
-        let mut calling = crate::queue::lock(&self.calls);
+        let mut calling = longhaul_system::queue::lock(&self.calls);
         if matches!(calling.asked, Asked::Nothing) || !calls::are_valid(&calls) {
             return Err(FrameError::Unexpected("calls that nobody asked for, or too many").into());
         }
@@ -316,10 +316,10 @@ mod tests {
     use crate::recv::ReceiveSide;
     use crate::recv::landing::{Arrival, Destination};
     use crate::session::{FlowCounts, TransferSettings};
-    use crate::storage::measuring::sink;
     use longhaul_proto::block::HeaderKey;
     use longhaul_proto::handshake::Secret;
     use longhaul_proto::session::Life;
+    use longhaul_storage::measuring::sink;
     use longhaul_units::Moment;
 
     /// An end that dials, with three streams, and their other ends.

@@ -1,9 +1,9 @@
 //! What a session may remember of what is under way.
 
 use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
+use longhaul_system::shares::LEAST_REMEMBERED;
 
 use super::{Machine, SessionError, Shared, Transfer};
-use crate::shares::LEAST_REMEMBERED;
 
 impl Transfer {
     /// A session may remember as much as its share of what the host has.

@@ -133,7 +133,7 @@ impl Transfer {
     /// is asked, never the other way round: another thread's older answer, taken for the newer
     /// one, would have streams end and begin again.
     fn look_at_paths(&self) -> Vec<OnPath> {
-        let mut paths = crate::queue::lock(&self.paths);
+        let mut paths = longhaul_system::queue::lock(&self.paths);
         let streams: Vec<(StreamId, Vec<Subflow>)> = self
             .handles()
             .iter()
@@ -144,14 +144,14 @@ impl Transfer {
 
     /// What the kernel reports about a stream that ended and is still among the others.
     pub(super) fn look_for_the_last_time(&self, id: StreamId, handle: &StreamHandle) {
-        let mut paths = crate::queue::lock(&self.paths);
+        let mut paths = longhaul_system::queue::lock(&self.paths);
         paths.handle_last_look(id, &handle.paths());
     }
 
     /// The paths that this end's streams took, and what each carried as of the
     /// last look.
     pub fn paths(&self) -> Vec<super::PathUse> {
-        crate::queue::lock(&self.paths).list()
+        longhaul_system::queue::lock(&self.paths).list()
     }
 
     /// How far the other end's clock is ahead of this one's, less the time that a
@@ -229,7 +229,7 @@ impl Transfer {
     /// What is known of the other end, by its own word, and of the streams.
     pub(super) fn seen(&self) -> Seen {
         self.look_at_paths();
-        let own = crate::queue::lock(&self.paths).retransmitted();
+        let own = longhaul_system::queue::lock(&self.paths).retransmitted();
         let shared = self.lock();
         let at = Moment(shared.peer.at);
         // Its word may be anything.

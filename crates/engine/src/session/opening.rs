@@ -13,10 +13,10 @@ use longhaul_proto::handshake::{
     PROTOCOL_VERSION, Purpose, Refused, Request, Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
+use longhaul_system::allowance::thread_refusal;
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Side, Transfer, dial};
-use crate::allowance::thread_refusal;
 use crate::net::{Stream, StreamReader};
 
 /// Name and version of this software.

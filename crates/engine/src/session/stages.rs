@@ -12,6 +12,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
+use longhaul_system::shares::Seat;
 
 use super::streams::Stop;
 use super::{SessionError, Transfer};
@@ -19,7 +20,6 @@ use crate::codec::coder::Coder;
 use crate::flows::{Flow, FlowGroup, LayerUse};
 use crate::net::{StreamReader, StreamWriter};
 use crate::pool::Buffer;
-use crate::shares::Seat;
 
 /// A block that lacks nothing but to be sent.
 pub(crate) trait WireBlock: Send {

@@ -80,12 +80,12 @@ pub trait Steer: Send {
 impl Transfer {
     /// From now on `steer` is asked. Only the dialer's end can open streams.
     pub fn steer_by(&self, steer: Box<dyn Steer>) {
-        *crate::queue::lock(&self.steering) = Some(steer);
+        *longhaul_system::queue::lock(&self.steering) = Some(steer);
     }
 
     /// Shows the steering end what is seen.
     pub(super) fn look(&self) {
-        let mut steering = crate::queue::lock(&self.steering);
+        let mut steering = longhaul_system::queue::lock(&self.steering);
         let Some(steer) = steering.as_mut() else {
             return;
         };

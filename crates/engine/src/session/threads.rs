@@ -4,9 +4,9 @@
 use std::io;
 
 use longhaul_proto::message::Farewell;
+use longhaul_system::allowance;
 
 use super::{FlowCounts, Transfer, TransferSettings};
-use crate::allowance;
 use crate::codec::compresses;
 use crate::flows::{Count, Stack};
 

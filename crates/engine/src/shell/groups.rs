@@ -4,10 +4,10 @@ use std::io;
 use std::process::{Child, Command};
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use longhaul_system::queue::lock;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::GRACE;
-use crate::queue::lock;
 
 /// Those of this process.
 pub(super) static ALL: Groups = Groups::new();

@@ -11,12 +11,12 @@ use longhaul_engine::recv::keeper::{Keeper, May};
 use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
-use longhaul_engine::storage::Directory;
-use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_proto::backup::Backup;
 use longhaul_proto::deletion::Deletion;
 use longhaul_proto::handshake::Landing;
 use longhaul_proto::keeping::Keeping;
+use longhaul_storage::Directory;
+use longhaul_storage::forgetting::ForgettingStorage;
 
 use super::older;
 use super::support::ends::{Ends, OnlyRoot, arrival, settings, sources};

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Event, Transfer, Watch};
-use longhaul_engine::storage::forgetting::{Down, ForgettingStorage};
-use longhaul_engine::storage::{Creation, DataMode, Directory};
 use longhaul_proto::digest::Integrity;
+use longhaul_storage::forgetting::{Down, ForgettingStorage};
+use longhaul_storage::{Creation, DataMode, Directory};
 
 use super::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
 use super::support::tree::{self, Tree, one_file, single_file, small_tree};

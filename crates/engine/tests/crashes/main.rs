@@ -15,8 +15,8 @@ mod support;
 use std::sync::Arc;
 
 use longhaul_engine::session::TransferSettings;
-use longhaul_engine::storage::Directory;
-use longhaul_engine::storage::forgetting::ForgettingStorage;
+use longhaul_storage::Directory;
+use longhaul_storage::forgetting::ForgettingStorage;
 
 use support::ends::{Told, copy, settings};
 use support::tree::{self, Node, Tree, random_tree, small_tree};

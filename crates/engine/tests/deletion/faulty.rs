@@ -8,11 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use longhaul_engine::storage::origin::Uuid;
-use longhaul_engine::storage::{
-    Creation, DataMode, Directory, ListedName, NameList, Status, StoredFile,
-};
 use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::origin::Uuid;
+use longhaul_storage::{Creation, DataMode, Directory, ListedName, NameList, Status, StoredFile};
 
 use super::model::joined;
 use super::support::Random;

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use faulty::{Fault, Faults, Faulty, MOVED_AWAY};
 use longhaul_engine::send::source::What;
-use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::deletion::Deletion;
 use longhaul_proto::filter::Selection;
+use longhaul_storage::posix::PosixDirectory;
 use model::{Kept, Tree};
 use support::Random;
 use support::ends::{Ends, destination, settings, sources};

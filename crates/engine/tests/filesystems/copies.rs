@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::TransferSettings;
-use longhaul_engine::storage::{Advice, Creation, DataMode, Directory};
+use longhaul_storage::{Advice, Creation, DataMode, Directory};
 use longhaul_units::ByteCount;
 
 use crate::cache::resident_pages;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use longhaul_engine::recv::backup::Backups;
 use longhaul_engine::send::source::What;
-use longhaul_engine::storage::forgetting::ForgettingStorage;
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{DataMode, Directory, FileKind};
 use longhaul_proto::backup::Backup;
+use longhaul_storage::forgetting::ForgettingStorage;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{DataMode, Directory, FileKind};
 
 use crate::mounts::mount_folding;
 use crate::support::Random;

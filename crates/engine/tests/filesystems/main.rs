@@ -13,7 +13,7 @@ mod suite;
 #[path = "../support/mod.rs"]
 mod support;
 
-use longhaul_engine::storage::DataMode;
+use longhaul_storage::DataMode;
 
 use self::mounts::{Skipped, mount_image, mount_overlay, mount_tmpfs};
 use self::suite::Expected;

@@ -4,16 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_engine::looks::Pace;
 use longhaul_engine::pool::{Buffer, BufferPool};
-use longhaul_engine::storage::listing::SortedListing;
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::spill::SpillSettings;
-use longhaul_engine::storage::together::sync_together;
-use longhaul_engine::storage::{
-    Advice, Creation, DataMode, DataRange, Directory, FileKind, StoredFile,
-};
 use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::listing::SortedListing;
+use longhaul_storage::looks::Pace;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::spill::SpillSettings;
+use longhaul_storage::together::sync_together;
+use longhaul_storage::{Advice, Creation, DataMode, DataRange, Directory, FileKind, StoredFile};
 use longhaul_units::ByteCount;
 
 use crate::cache::{pages, read_exactly, resident_pages};

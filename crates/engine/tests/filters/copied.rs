@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::Progress;
-use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::filter::{LeftOut, Selection};
 use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::posix::PosixDirectory;
 
 use super::support::ends::{Ends, destination, settings, sources};
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::recv::keeper::{Keeper, May};
 use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
-use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::attributes::{Attributes, Extended};
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::handshake::Landing;
@@ -16,6 +15,7 @@ use longhaul_proto::manifest::{
     AnchorState, Entry, EntryId, EntryKind, SpecialKind, Timestamp, TreePath,
 };
 use longhaul_proto::message::Message;
+use longhaul_storage::roots::Anywhere;
 
 use crate::peer::{Peer, Place, file, pack, short};
 use crate::support::ends::arrival;

@@ -13,8 +13,6 @@ use longhaul_engine::recv::landing::Destination;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Ending, Transfer, TransferSettings};
-use longhaul_engine::storage::measuring::sink;
-use longhaul_engine::storage::posix::PosixDirectory;
 use longhaul_proto::block::{BlockHeader, Codec, Content, PackedEntry, Piece};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::{BlockHasher, Integrity, whole_file};
@@ -22,6 +20,8 @@ use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, TreePath};
 use longhaul_proto::message::Message;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::measuring::sink;
+use longhaul_storage::posix::PosixDirectory;
 use minicbor::Encode;
 
 use super::support::ends::{PATIENCE, arrival, destination, settings, sources};

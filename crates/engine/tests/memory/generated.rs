@@ -6,12 +6,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{
+use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{
     Advice, Creation, DataMode, DataRange, Directory, FileKind, ListedName, NameList, Status,
     StoredFile,
 };
-use longhaul_proto::manifest::Timestamp;
 use tempfile::TempDir;
 
 /// Files in each directory.

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longhaul_engine::journal::digests::{FileState, KeptDigests};
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{Creation, DataMode, FileKind, Status, StoredFile};
+use longhaul_storage::journal::digests::{FileState, KeptDigests};
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{Creation, DataMode, FileKind, Status, StoredFile};
 
 use super::{LIVE, turn};
 

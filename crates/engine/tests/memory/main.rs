@@ -69,7 +69,7 @@ struct Seen {
 }
 
 fn run(files: u64, asks: bool) -> Seen {
-    let source: Arc<dyn longhaul_engine::storage::Directory> = Arc::new(Generated::new(files));
+    let source: Arc<dyn longhaul_storage::Directory> = Arc::new(Generated::new(files));
     let there = destination(Arc::new(Swallowing::new()));
     let mut settings = settings();
     settings.block_bytes = 1 << 20;

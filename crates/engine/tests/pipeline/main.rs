@@ -20,13 +20,13 @@ use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Event, TransferSettings, Watch};
-use longhaul_engine::storage::forgetting::ForgettingStorage;
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{Creation, DataMode, Directory};
 use longhaul_proto::block::Codec;
 use longhaul_proto::coding::Kind;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::{Farewell, Flows};
+use longhaul_storage::forgetting::ForgettingStorage;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{Creation, DataMode, Directory};
 use longhaul_units::ByteCount;
 
 use proxy::{Fault, Proxied};

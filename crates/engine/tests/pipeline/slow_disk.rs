@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_engine::send::source::What;
-use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_proto::message::Farewell;
+use longhaul_storage::forgetting::ForgettingStorage;
 
 use super::support::Random;
 use super::support::ends::{Ends, destination, settings, sources};

@@ -12,10 +12,10 @@ use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::{Event, TransferSettings, Watch};
-use longhaul_engine::storage::DataMode;
-use longhaul_engine::storage::forgetting::ForgettingStorage;
-use longhaul_engine::storage::measuring::{ZERO_NAME, sink, zero_source};
 use longhaul_proto::message::Farewell;
+use longhaul_storage::DataMode;
+use longhaul_storage::forgetting::ForgettingStorage;
+use longhaul_storage::measuring::{ZERO_NAME, sink, zero_source};
 
 use crate::support::ends::{Ends, OnlyRoot, arrival, settings, watch};
 

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use longhaul_engine::send::source::What;
-use longhaul_engine::storage::Directory;
-use longhaul_engine::storage::forgetting::ForgettingStorage;
 use longhaul_proto::message::Farewell;
+use longhaul_storage::Directory;
+use longhaul_storage::forgetting::ForgettingStorage;
 
 use super::disk_with;
 use super::support::ends::{Ended, Ends, destination, settings, sources};

@@ -12,11 +12,11 @@ use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Event, Transfer, TransferSettings, Watch};
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::{Creation, DataMode};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::{Creation, DataMode};
 
 use support::ends::{destination, sources};
 use support::times;

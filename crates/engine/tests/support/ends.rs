@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::flows::Count;
-use longhaul_engine::journal::Owner;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
@@ -17,13 +16,14 @@ use longhaul_engine::send::SendSide;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSettings, Watch};
-use longhaul_engine::storage::Directory;
-use longhaul_engine::storage::roots::OpenRoot;
 use longhaul_proto::block::HeaderKey;
 use longhaul_proto::filter::Selection;
 use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::Directory;
+use longhaul_storage::journal::Owner;
+use longhaul_storage::roots::OpenRoot;
 use longhaul_units::ByteCount;
 
 /// Longer than any transfer of these tests takes: then it hangs.

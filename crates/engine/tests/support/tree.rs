@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use longhaul_engine::storage::{Creation, DataMode, Directory, FileKind};
 use longhaul_proto::manifest::{RESERVED_PREFIX, Timestamp};
+use longhaul_storage::{Creation, DataMode, Directory, FileKind};
 
 use super::Random;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::named_files::{Older, to_write};
+use longhaul_system::named_files::{Older, to_write};
 use serde_json::{Value, json};
 
 use super::BenchError;

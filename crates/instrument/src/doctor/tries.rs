@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use longhaul_engine::allowance::thread_refusal;
 use longhaul_engine::net::candidates::interface_addresses;
 use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_engine::net::tcp_info::TcpInfo;
 use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::Transfer;
 use longhaul_proto::calls::{Call, CallLook};
+use longhaul_system::allowance::thread_refusal;
 use longhaul_transfer::daemon::TOLD_WITHIN;
 use longhaul_transfer::ssh::far::Far;
 

@@ -10,7 +10,6 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_engine::named_files::{Older, to_write};
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::record::{
@@ -19,6 +18,7 @@ use longhaul_measure::record::{
 };
 use longhaul_measure::samples::Sample;
 use longhaul_measure::sources::{Direction, ExternalRun};
+use longhaul_system::named_files::{Older, to_write};
 use longhaul_transfer::stop::{Exit, Stop};
 use longhaul_units::{BitRate, ByteCount};
 

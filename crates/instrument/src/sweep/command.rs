@@ -11,8 +11,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::storage::lives_in_page_cache;
 use longhaul_measure::record::{Knob, Measures};
+use longhaul_storage::lives_in_page_cache;
 
 use super::dataset::{Set, Shape};
 use super::file::{Method, SweepFile};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::failure::toml_fault;
 use longhaul_measure::record::{Knob, Measures};
+use longhaul_system::toml_errors;
 use longhaul_units::{ByteCount, parse_share, parse_span};
 use serde::{Deserialize, Deserializer};
 
@@ -380,7 +380,7 @@ pub fn read(path: &Path) -> Result<SweepFile, Unread> {
             Unread::Wrong(format!(
                 "{}: {}",
                 include.display(),
-                toml_fault(&text, &error)
+                toml_errors::in_one_line(&text, &error)
             ))
         })?;
         let used = |method: &Method| file.used.contains(&method.name);
@@ -405,7 +405,7 @@ fn read_bounded(path: &Path) -> Result<String, Unread> {
 }
 
 fn decode(text: &str) -> Result<SweepFile, String> {
-    toml::from_str(text).map_err(|error| toml_fault(text, &error))
+    toml::from_str(text).map_err(|error| toml_errors::in_one_line(text, &error))
 }
 
 /// The same from text, which includes nothing.

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::named_files::to_change;
 use longhaul_measure::compressed::{compressed_name, lines};
 use longhaul_measure::record::{OnFault, RunRecord, read_records};
+use longhaul_system::named_files::to_change;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::sidecar::refuse_compressed;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longhaul_engine::storage::origin::known_everywhere;
+use longhaul_storage::origin::known_everywhere;
 
 use super::local_paths::Here;
 use super::owner::{host_name, owner};

@@ -9,10 +9,10 @@ use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing
 use longhaul_engine::send::source::{Source, SourceError, open_source};
 use longhaul_engine::send::wildcards::{ExpandError, Room, expand};
 use longhaul_engine::session::opening::OpenError;
-use longhaul_engine::storage::roots::Anywhere;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Landing, Operation, Refused};
 use longhaul_proto::message::Failure;
+use longhaul_storage::roots::Anywhere;
 
 use super::connection::open_stop;
 use crate::daemon::{

@@ -1,7 +1,7 @@
 //! Who this process is, for those who find what it left.
 
-use longhaul_engine::journal::Owner;
 use longhaul_engine::recv::landing::file_time_now;
+use longhaul_storage::journal::Owner;
 
 /// This process, as a journal names it.
 pub fn owner() -> Owner {

@@ -9,7 +9,7 @@ use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::stream::{FileStream, OrderedStream};
 use longhaul_engine::send::stream::{PIECE_BYTES, StreamSource};
 use longhaul_engine::session::{Event, TransferSettings, Watch};
-use longhaul_engine::storage::roots::Anywhere;
+use longhaul_storage::roots::Anywhere;
 
 use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};

@@ -1,9 +1,9 @@
 //! Sources and paths as a request names them.
 
 use longhaul_engine::send::source::{Source, Sources, What};
-use longhaul_engine::storage::measuring::{ZERO_NAME, zero_source};
 use longhaul_proto::handshake::RequestPath;
 use longhaul_proto::sender::MOST_LARGE_FILES;
+use longhaul_storage::measuring::{ZERO_NAME, zero_source};
 
 use crate::endpoint::RemotePath;
 

@@ -1,9 +1,9 @@
 //! What a command asks the other end for, and what that may therefore send.
 
 use longhaul_engine::recv::asked::Asked;
-use longhaul_engine::storage::measuring::ZERO_NAME;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{Operation, RequestPath};
+use longhaul_storage::measuring::ZERO_NAME;
 
 use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};

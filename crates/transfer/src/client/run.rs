@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::failure::failure_of;
 use longhaul_engine::flows::Stack;
 use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
@@ -20,12 +19,13 @@ use longhaul_engine::session::opening::Agreed;
 use longhaul_engine::session::{
     Ending, Ends, FlowCounts, Reporting, Transfer, TransferSettings, Watch,
 };
-use longhaul_engine::storage::measuring::sink;
 use longhaul_model::control::start::used_memory;
 use longhaul_proto::handshake::{Feature, Landing, Operation, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::measuring::sink;
 use longhaul_units::ByteCount;
 use signal_hook::consts::SIGHUP;
 

@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 
 use longhaul_engine::recv::backup::real;
 use longhaul_engine::send::select::Selected;
-use longhaul_engine::storage::roots::{Anywhere, OpenRoot, split};
 use longhaul_proto::handshake::Landing;
+use longhaul_storage::roots::{Anywhere, OpenRoot, split};
 
 use crate::endpoint::Endpoint;
 use crate::spec::Backup;

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_engine::allowance;
 use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::session::{FlowCounts, Reporting, TransferSettings};
 use longhaul_model::policy::Policy;
@@ -13,6 +12,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{self, Landing};
 use longhaul_proto::message::Flows;
+use longhaul_system::allowance;
 use longhaul_units::ByteCount;
 
 use super::local_paths::{Here, has_leftovers};

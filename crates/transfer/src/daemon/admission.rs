@@ -23,9 +23,6 @@ use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Reporting, Transfer, TransferSettings, Watch};
-use longhaul_engine::storage::measuring::sink;
-use longhaul_engine::storage::posix::PosixDirectory;
-use longhaul_engine::storage::roots::{Anywhere, Confined};
 use longhaul_model::control::start::used_memory;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
@@ -35,6 +32,9 @@ use longhaul_proto::handshake::{
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
+use longhaul_storage::measuring::sink;
+use longhaul_storage::posix::PosixDirectory;
+use longhaul_storage::roots::{Anywhere, Confined};
 use longhaul_units::ByteCount;
 use minicbor::bytes::ByteVec;
 

@@ -8,9 +8,9 @@ use std::path::Path;
 use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::recv::backup::{Backups, PlaceError, real};
 use longhaul_engine::recv::landing::{Destination, LandingError};
-use longhaul_engine::storage::roots::{Anywhere, split};
 use longhaul_proto::backup::Backup;
 use longhaul_proto::handshake::{Refusal, Refused};
+use longhaul_storage::roots::{Anywhere, split};
 
 use super::admission::{not_permitted, open_root, path_beneath, refused};
 

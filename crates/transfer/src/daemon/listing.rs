@@ -6,10 +6,10 @@ use longhaul_engine::listing::{Depth, Found, ListError, list, list_each};
 use longhaul_engine::net::Stream;
 use longhaul_engine::send::wildcards::{Room, above_wildcards, expand};
 use longhaul_engine::session::opening::{self, OpenError};
-use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::handshake::{Answer, Refusal, Refused};
 use longhaul_proto::listing::{Gathered, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::roots::{Anywhere, OpenRoot};
 
 use super::Daemon;
 use super::admission::{Visitor, authenticate, not_permitted, open_root, path_beneath, refused};

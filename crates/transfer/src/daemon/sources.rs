@@ -10,11 +10,11 @@ use longhaul_engine::send::source::{
     Asked, Source, SourceError, Sources, What, last_name, open_source,
 };
 use longhaul_engine::send::wildcards::{ExpandError, Room, expand, expand_all};
-use longhaul_engine::storage::fake_super::FakeRoots;
-use longhaul_engine::storage::roots::{Anywhere, OpenRoot};
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::fake_super::FakeRoots;
+use longhaul_storage::roots::{Anywhere, OpenRoot};
 
 use super::admission::{
     command_of, lacks, may_not_measure, not_permitted, open_root, path_beneath, refused,

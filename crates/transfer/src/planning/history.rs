@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::named_files::{kept, kept_to_read};
 use longhaul_model::history::PastTransfer;
+use longhaul_system::named_files::{kept, kept_to_read};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 

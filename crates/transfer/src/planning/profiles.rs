@@ -9,8 +9,8 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::named_files::kept_to_read;
 use longhaul_model::host::HostModel;
+use longhaul_system::named_files::kept_to_read;
 use serde_json::Value;
 
 use crate::state::state_directory;

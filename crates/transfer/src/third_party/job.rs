@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::named_files::{kept, kept_directory, kept_to_read};
 use longhaul_engine::net::token::fill_random;
+use longhaul_system::named_files::{kept, kept_directory, kept_to_read};
 
 use super::job_protocol::{
     self, Begin, Channel, Follow, JobEvent, Listed, MAXIMUM_OUTPUT_BYTES, Order, ShownProgress,

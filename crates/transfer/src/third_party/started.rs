@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use longhaul_engine::named_files::kept_to_read;
+use longhaul_system::named_files::kept_to_read;
 
 use super::job_protocol::{self, JobEvent, Listed, is_name};
 use crate::state::{keep, make_private, state_directory};

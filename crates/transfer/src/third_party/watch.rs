@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::named_files::{Older, to_write};
-use longhaul_engine::storage::spill::{TemporaryError, nameless_file};
+use longhaul_storage::spill::{TemporaryError, nameless_file};
+use longhaul_system::named_files::{Older, to_write};
 
 use super::drive::why_gone;
 use super::job;

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::failure::again;
+use longhaul_system::queue::lock;
 
 use super::replaced::rename_back;
 use super::{Backups, Kept, link, with_remedy};
-use crate::failure::again;
-use crate::queue::lock;
 use crate::recv::ReceiveSide;
 use crate::recv::folders::Folder;
 

@@ -5,10 +5,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::Directory;
+use longhaul_system::refusals::or_without;
 use rustix::io::Errno;
-
-use crate::notices::or_without;
-use crate::storage::Directory;
 
 /// Mode of directories that are made for backups beneath the anchor, before the umask.
 const NEW_DIRECTORY_MODE: u32 = 0o777;

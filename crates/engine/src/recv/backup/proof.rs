@@ -4,15 +4,15 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::message::Failure;
+use longhaul_storage::Directory;
+use longhaul_storage::beneath::open_beneath;
+use longhaul_storage::failure::failure_of;
+use longhaul_system::queue::lock;
 
 use super::{Backups, Opening, Place};
-use crate::failure::failure_of;
-use crate::queue::lock;
 use crate::recv::ReceiveSide;
 use crate::recv::apart::For;
 use crate::session::Transfer;
-use crate::storage::Directory;
-use crate::storage::beneath::open_beneath;
 
 impl Backups {
     /// Fails unless the directory for backups is no source's directory, lies in none and holds

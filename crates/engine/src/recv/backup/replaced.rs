@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Failure;
+use longhaul_storage::Directory;
+use longhaul_storage::failure::failure_of;
+use longhaul_system::descriptors;
+use longhaul_system::queue::lock;
 
 use super::{Kept, Known, with_remedy};
-use crate::descriptors;
-use crate::failure::failure_of;
-use crate::queue::lock;
 use crate::recv::ReceiveSide;
 use crate::recv::folders::Folder;
 use crate::recv::parts::journal_failure;
 use crate::session::Transfer;
-use crate::storage::Directory;
 
 impl ReceiveSide {
     /// Keeps what these names are taken from, and makes that durable: one result for each, as

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use longhaul_proto::backup::Backup;
 use longhaul_proto::handshake::Landing;
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::forgetting::ForgettingStorage;
+use longhaul_storage::roots::OpenRoot;
+use longhaul_storage::{Creation, DataMode, Directory};
 
 use super::Backups;
 use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
 use crate::session::{Transfer, TransferSettings};
-use crate::storage::forgetting::ForgettingStorage;
-use crate::storage::roots::OpenRoot;
-use crate::storage::{Creation, DataMode, Directory};
 
 /// One directory, whatever path is asked for.
 struct OnlyRoot(Arc<dyn Directory>);

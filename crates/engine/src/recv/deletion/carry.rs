@@ -9,6 +9,8 @@ use longhaul_proto::deletion::REMOVED_AT_ONCE;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind, Removal};
 use longhaul_proto::notice::NoticeKind;
+use longhaul_storage::Status;
+use longhaul_storage::failure::failure_of;
 use rustix::io::Errno;
 
 use super::super::ReceiveSide;
@@ -18,9 +20,7 @@ use super::super::folders::Folder;
 use super::super::parts::journal_failure;
 use super::super::replacing::take_place;
 use super::record::{Planned, Seen, Step};
-use crate::failure::failure_of;
 use crate::session::Transfer;
-use crate::storage::Status;
 
 /// What is being carried out.
 pub(super) struct Carry {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::Status;
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::listing::SortedListing;
 
 use super::super::folders::Folder;
 use super::plan::{Here, Look, Place, Plan};
 use super::protection::Force;
 use super::record::{Seen, Step};
-use crate::failure::failure_of;
-use crate::storage::Status;
-use crate::storage::listing::SortedListing;
 
 /// Directories within each other that are looked through, at most: each is kept open.
 const MOST_LEVELS: usize = 100;

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use longhaul_proto::deletion::NamesOf;
 use longhaul_proto::manifest::{RESERVED_PREFIX, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::failure::failure_of;
+use longhaul_storage::listing::SortedListing;
+use longhaul_storage::{FileKind, Status};
 use minicbor::bytes::ByteVec;
 
 use super::super::ReceiveSide;
@@ -21,10 +24,7 @@ use super::protection::{Force, Protection};
 use super::record::{Seen, Step, Steps};
 use super::replaced::empty_source;
 use super::too_many;
-use crate::failure::failure_of;
 use crate::session::Transfer;
-use crate::storage::listing::SortedListing;
-use crate::storage::{FileKind, Status};
 
 /// Directories of which the listing failed, at most: with more, nothing is removed.
 const MOST_VOID: usize = 65_536;

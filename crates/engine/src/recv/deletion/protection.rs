@@ -5,10 +5,10 @@ use std::io;
 use longhaul_proto::deletion::Deletion;
 use longhaul_proto::filter::{Action, End, InForce, Rules, SelectionError};
 use longhaul_proto::manifest::TreePath;
+use longhaul_storage::Directory;
 use minicbor::bytes::ByteVec;
 
 use crate::send::select::{is_link, text_of};
-use crate::storage::Directory;
 
 /// The rules, as the receiving end reads them.
 #[derive(Default)]

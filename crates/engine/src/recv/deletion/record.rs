@@ -5,10 +5,9 @@ use std::io;
 
 use longhaul_proto::manifest::{Timestamp, TreePath};
 use longhaul_proto::message::Failure;
+use longhaul_storage::spill::{Sorted, Sorter, SpillSettings};
+use longhaul_storage::{FileKind, Status};
 use minicbor::{Decode, Encode};
-
-use crate::storage::spill::{Sorted, Sorter, SpillSettings};
-use crate::storage::{FileKind, Status};
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]

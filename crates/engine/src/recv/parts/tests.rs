@@ -10,11 +10,11 @@ use std::sync::atomic::AtomicUsize;
 use longhaul_proto::block::Piece;
 use longhaul_proto::handshake::Landing;
 use longhaul_proto::manifest::{SourceIdentity, Timestamp, TreePath};
+use longhaul_storage::roots::Anywhere;
+use longhaul_system::descriptors::scarce;
 
 use super::*;
-use crate::descriptors::scarce;
 use crate::recv::landing::{Arrival, Missing};
-use crate::storage::roots::Anywhere;
 
 const SIZE: u64 = 3 << 20;
 

@@ -16,15 +16,15 @@ use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
+use longhaul_storage::forgetting::ForgettingStorage;
+use longhaul_storage::roots::OpenRoot;
+use longhaul_storage::{DataMode, Directory};
 use longhaul_units::{ByteCount, Random};
 
 use super::Awaited;
 use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
 use crate::session::{Transfer, TransferSettings};
-use crate::storage::forgetting::ForgettingStorage;
-use crate::storage::roots::OpenRoot;
-use crate::storage::{DataMode, Directory};
 
 const BLOCK_BYTES: usize = 4096;
 const PIECES: usize = 24;

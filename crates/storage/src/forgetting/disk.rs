@@ -1,0 +1,570 @@
+//! The disk: inodes, names in two states, faults, and what a crash leaves.
+
+use std::collections::HashMap;
+use std::io;
+
+use longhaul_proto::manifest::Timestamp;
+use longhaul_units::Random;
+use rustix::io::Errno;
+
+use super::name_change::{NameChange, NameMap};
+use super::pages::Pages;
+use super::{Down, power_lost, system_error};
+use crate::{FileKind, Status};
+
+/// Inode of the root directory, as in ext4.
+pub(super) const ROOT: u64 = 2;
+
+/// When the disk's clock starts; each mutating call takes a microsecond.
+const CLOCK_START_SECONDS: i64 = 1_700_000_000;
+
+/// Mode and time of the last change of the data.
+#[derive(Clone, Copy)]
+pub(super) struct Metadata {
+    pub(super) mode: u32,
+    pub(super) modified: Timestamp,
+}
+
+/// What an inode holds.
+pub(super) enum Body {
+    File(Pages),
+    Directory(Names),
+    Symlink(Box<[u8]>),
+}
+
+/// The names of a directory: what a running system sees, and the disk's.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) seen: NameMap,
+    durable: NameMap,
+}
+
+pub(super) struct Node {
+    pub(super) body: Body,
+    pub(super) metadata: Metadata,
+    durable_metadata: Metadata,
+    changed: Timestamp,
+    /// Its inode is on the disk. Only links have this apart from their names.
+    is_written: bool,
+}
+
+/// Faults to come.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub(super) power_lost_at: Option<u64>,
+    pub(super) room_bytes: Option<u64>,
+    pub(super) syncs_until_failure: Option<u64>,
+    pub(super) renames_until_failure: Option<u64>,
+    pub(super) directory_syncs_until_down: Option<(u64, Down)>,
+}
+
+pub(super) struct Disk {
+    nodes: HashMap<u64, Node>,
+    next_inode: u64,
+    /// Changes of names that no sync has made durable, oldest first; those in
+    /// one group happen together or not at all.
+    pending: Vec<Vec<NameChange>>,
+    pub(super) steps: u64,
+    pub(super) faults: Faults,
+    /// To be run, without this disk's lock, before a file's next `sync_all`.
+    pub(super) interruption: Option<Box<dyn FnOnce() + Send>>,
+    /// A sync of data waits.
+    pub(super) holds_syncs: bool,
+    powered: bool,
+    /// The file system is down.
+    pub(super) down: Option<Down>,
+    pub(super) refuses_direct: bool,
+    pub(super) folds_case: bool,
+    /// An inode may have several names.
+    pub(super) has_links: bool,
+    /// There is no journal: a sync of a directory does not write the inodes of links in it.
+    pub(super) lacks_journal: bool,
+    /// By inode: the open file that holds its lock.
+    pub(super) locks: HashMap<u64, u64>,
+    pub(super) next_handle: u64,
+}
+
+impl Disk {
+    pub(super) fn new() -> Disk {
+        let mut disk = Disk {
+            nodes: HashMap::new(),
+            next_inode: ROOT,
+            pending: Vec::new(),
+            steps: 0,
+            faults: Faults::default(),
+            interruption: None,
+            holds_syncs: false,
+            powered: true,
+            down: None,
+            refuses_direct: false,
+            folds_case: false,
+            has_links: false,
+            lacks_journal: false,
+            locks: HashMap::new(),
+            next_handle: 0,
+        };
+        disk.add_node(Body::Directory(Names::default()), 0o755);
+        disk
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp {
+            seconds: CLOCK_START_SECONDS + (self.steps / 1_000_000) as i64,
+            nanoseconds: (self.steps % 1_000_000) as u32 * 1000,
+        }
+    }
+
+    pub(super) fn lose_power(&mut self) {
+        self.powered = false;
+    }
+
+    pub(super) fn outlive_process(&mut self) {
+        self.powered = true;
+        self.faults = Faults::default();
+        self.locks.clear();
+    }
+
+    /// Every call asks this first.
+    pub(super) fn check_power(&self) -> io::Result<()> {
+        if self.powered {
+            Ok(())
+        } else {
+            Err(power_lost())
+        }
+    }
+
+    /// Counts a mutating call. A change is made before it is counted, so that
+    /// one that power interrupts may leave a trace; a sync after, so that its
+    /// promise is never kept by accident.
+    pub(super) fn step(&mut self) -> io::Result<()> {
+        self.steps += 1;
+        if self.faults.power_lost_at == Some(self.steps) {
+            self.powered = false;
+        }
+        self.check_power()
+    }
+
+    pub(super) fn node(&self, inode: u64) -> io::Result<&Node> {
+        self.nodes.get(&inode).ok_or(system_error(Errno::NOENT))
+    }
+
+    /// For a change.
+    pub(super) fn node_mut(&mut self, inode: u64) -> io::Result<&mut Node> {
+        match self.down {
+            Some(Down::Journal) => return Err(system_error(Errno::ROFS)),
+            Some(Down::ShutDown) => return Err(system_error(Errno::IO)),
+            None => {}
+        }
+        let now = self.now();
+        let node = self.nodes.get_mut(&inode);
+        let node = node.ok_or(system_error(Errno::NOENT))?;
+        node.changed = now;
+        Ok(node)
+    }
+
+    pub(super) fn names(&self, inode: u64) -> io::Result<&NameMap> {
+        match &self.node(inode)?.body {
+            Body::Directory(names) => Ok(&names.seen),
+            _ => Err(system_error(Errno::NOTDIR)),
+        }
+    }
+
+    pub(super) fn pages(&self, inode: u64) -> io::Result<&Pages> {
+        match &self.node(inode)?.body {
+            Body::File(pages) => Ok(pages),
+            _ => Err(system_error(Errno::INVAL)),
+        }
+    }
+
+    /// For a change of a file's bytes: its times change too.
+    pub(super) fn pages_mut(&mut self, inode: u64) -> io::Result<&mut Pages> {
+        let now = self.now();
+        let node = self.node_mut(inode)?;
+        node.metadata.modified = now;
+        match &mut node.body {
+            Body::File(pages) => Ok(pages),
+            _ => Err(system_error(Errno::INVAL)),
+        }
+    }
+
+    pub(super) fn find(&self, directory: u64, name: &[u8]) -> io::Result<u64> {
+        let name = self.spelled(directory, name)?;
+        let found = self.names(directory)?.get(&name);
+        found.copied().ok_or(system_error(Errno::NOENT))
+    }
+
+    /// How a name is spelled where it is there, else as it is.
+    pub(super) fn spelled(&self, directory: u64, name: &[u8]) -> io::Result<Box<[u8]>> {
+        let names = self.names(directory)?;
+        let mut others = names.keys();
+        let other = self
+            .folds_case
+            .then(|| others.find(|other| other.eq_ignore_ascii_case(name)));
+        Ok(other.flatten().cloned().unwrap_or_else(|| name.into()))
+    }
+
+    pub(super) fn status(&self, inode: u64) -> io::Result<Status> {
+        let node = self.node(inode)?;
+        let (size, allocated) = match &node.body {
+            Body::File(pages) => (pages.length(), pages.allocated_bytes()),
+            Body::Directory(_) => (0, 0),
+            Body::Symlink(target) => (target.len() as u64, 0),
+        };
+        Ok(Status {
+            kind: node.kind(),
+            mode: node.metadata.mode,
+            owner: Default::default(),
+            size,
+            allocated,
+            device: 1,
+            inode,
+            modified: node.metadata.modified,
+            changed: node.changed,
+            names: self.count_names(inode),
+            special: None,
+        })
+    }
+
+    fn count_names(&self, inode: u64) -> u64 {
+        if !self.has_links {
+            return 1;
+        }
+        let directories = self.nodes.values().filter_map(|node| match &node.body {
+            Body::Directory(names) => Some(&names.seen),
+            _ => None,
+        });
+        let all = directories.flat_map(NameMap::values);
+        all.filter(|named| **named == inode).count() as u64
+    }
+
+    fn add_node(&mut self, body: Body, mode: u32) -> u64 {
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        let modified = self.now();
+        let metadata = Metadata { mode, modified };
+        let node = Node {
+            body,
+            metadata,
+            durable_metadata: metadata,
+            changed: modified,
+            is_written: false,
+        };
+        self.nodes.insert(inode, node);
+        inode
+    }
+
+    /// A new inode under a new name.
+    pub(super) fn create(
+        &mut self,
+        directory: u64,
+        name: &[u8],
+        body: Body,
+        mode: u32,
+    ) -> io::Result<u64> {
+        if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+            return Err(system_error(Errno::INVAL));
+        }
+        if name.len() > longhaul_proto::manifest::MAXIMUM_NAME_BYTES {
+            return Err(system_error(Errno::NAMETOOLONG));
+        }
+        if self.find(directory, name).is_ok() {
+            return Err(system_error(Errno::EXIST));
+        }
+        let inode = self.add_node(body, mode);
+        self.change(vec![NameChange::appears(directory, name, inode)])?;
+        Ok(inode)
+    }
+
+    /// A name is removed; its inode stays while it is open.
+    pub(super) fn unlink(&mut self, directory: u64, name: &[u8]) -> io::Result<()> {
+        let name = &*self.spelled(directory, name)?;
+        let inode = self.find(directory, name)?;
+        self.lose_name(inode)?;
+        self.change(vec![NameChange::goes(directory, name, inode)])
+    }
+
+    pub(super) fn rename(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        let to = (to.0, &*self.spelled(to.0, to.1)?);
+        let inode = self.find(from.0, from.1)?;
+        if let Some(&there) = self.names(to.0)?.get(to.1) {
+            if there == inode {
+                return Ok(());
+            }
+            self.check_replaceable(inode, there)?;
+            self.lose_name(there)?;
+        }
+        self.change(vec![
+            NameChange::goes(from.0, from.1, inode),
+            NameChange::appears(to.0, to.1, inode),
+        ])
+    }
+
+    /// Two names of a directory exchange what they have.
+    pub(super) fn exchange(&mut self, directory: u64, one: &[u8], other: &[u8]) -> io::Result<()> {
+        let (first, second) = (self.find(directory, one)?, self.find(directory, other)?);
+        self.change(vec![
+            NameChange::goes(directory, one, first),
+            NameChange::goes(directory, other, second),
+            NameChange::appears(directory, one, second),
+            NameChange::appears(directory, other, first),
+        ])
+    }
+
+    /// What has a name gets a further one.
+    pub(super) fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
+        if !self.has_links {
+            return Err(system_error(Errno::OPNOTSUPP));
+        }
+        let inode = self.find(from.0, from.1)?;
+        if self.node(inode)?.kind() == FileKind::Directory {
+            return Err(system_error(Errno::PERM));
+        }
+        if self.find(to.0, to.1).is_ok() {
+            return Err(system_error(Errno::EXIST));
+        }
+        self.node_mut(inode)?;
+        self.change(vec![NameChange::appears(to.0, to.1, inode)])
+    }
+
+    /// Whether a rename fails that was to.
+    pub(super) fn check_rename(&mut self) -> io::Result<()> {
+        let Some(count) = self.faults.renames_until_failure else {
+            return Ok(());
+        };
+        self.faults.renames_until_failure = count.checked_sub(1);
+        match count {
+            0 => Err(system_error(Errno::IO)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A process with the file open sees by its time of change that a name is gone.
+    fn lose_name(&mut self, inode: u64) -> io::Result<()> {
+        self.node_mut(inode).map(drop)
+    }
+
+    fn check_replaceable(&self, inode: u64, there: u64) -> io::Result<()> {
+        let moved = self.node(inode)?.kind();
+        match (moved, &self.node(there)?.body) {
+            (FileKind::Directory, Body::Directory(names)) if names.seen.is_empty() => Ok(()),
+            (FileKind::Directory, Body::Directory(_)) => Err(system_error(Errno::NOTEMPTY)),
+            (FileKind::Directory, _) => Err(system_error(Errno::NOTDIR)),
+            (_, Body::Directory(_)) => Err(system_error(Errno::ISDIR)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes changes seen, and notes them for a sync.
+    fn change(&mut self, changes: Vec<NameChange>) -> io::Result<()> {
+        let now = self.now();
+        for change in &changes {
+            let node = self.node_mut(change.directory)?;
+            node.metadata.modified = now;
+            match &mut node.body {
+                Body::Directory(names) => change.apply(&mut names.seen),
+                _ => return Err(system_error(Errno::NOTDIR)),
+            }
+        }
+        self.pending.push(changes);
+        Ok(())
+    }
+
+    /// Whether the file system goes down with this sync of a directory.
+    fn goes_down(&mut self) -> Option<Down> {
+        let (count, down) = self.faults.directory_syncs_until_down?;
+        self.faults.directory_syncs_until_down = count.checked_sub(1).map(|left| (left, down));
+        (count == 0).then_some(down)
+    }
+
+    pub(super) fn sync_directory(&mut self, inode: u64) -> io::Result<()> {
+        if self.down.is_some() {
+            return Ok(());
+        }
+        self.down = self.goes_down();
+        match self.down {
+            Some(Down::Journal) => return Err(system_error(Errno::IO)),
+            Some(Down::ShutDown) => return Ok(()),
+            None => {}
+        }
+        let kept = self.sync_succeeds();
+        let pending = std::mem::take(&mut self.pending);
+        for mut group in pending {
+            // Once one half of a rename is durable, the other is on its own.
+            let of_it = group.extract_if(.., |change| change.directory == inode);
+            let of_it: Vec<NameChange> = of_it.collect();
+            if kept && let Body::Directory(names) = &mut self.node_mut(inode)?.body {
+                of_it
+                    .iter()
+                    .for_each(|change| change.apply(&mut names.durable));
+            }
+            if !group.is_empty() {
+                self.pending.push(group);
+            }
+        }
+        if !kept {
+            return Err(system_error(Errno::IO));
+        }
+        self.keep_metadata(inode)
+    }
+
+    /// All names, data and metadata become durable. If that fails, the changes of names are lost.
+    pub(super) fn sync_all(&mut self) -> io::Result<()> {
+        match self.down {
+            Some(Down::Journal) => return Ok(()),
+            Some(Down::ShutDown) => return Err(system_error(Errno::IO)),
+            None => {}
+        }
+        let kept = self.sync_succeeds();
+        let pending = std::mem::take(&mut self.pending);
+        if !kept {
+            return Err(system_error(Errno::IO));
+        }
+        for change in pending.iter().flatten() {
+            if let Body::Directory(names) = &mut self.node_mut(change.directory)?.body {
+                change.apply(&mut names.durable);
+            }
+        }
+        for node in self.nodes.values_mut() {
+            node.durable_metadata = node.metadata;
+            node.is_written = true;
+            if let Body::File(pages) = &mut node.body {
+                pages.keep();
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync_file(&mut self, inode: u64, metadata_too: bool) -> io::Result<()> {
+        match self.down {
+            Some(Down::Journal) => return Ok(()),
+            Some(Down::ShutDown) => return Err(system_error(Errno::IO)),
+            None => {}
+        }
+        let kept = self.sync_succeeds();
+        let node = self.nodes.get_mut(&inode);
+        let node = node.ok_or(system_error(Errno::NOENT))?;
+        match &mut node.body {
+            Body::File(pages) if kept => pages.keep(),
+            Body::File(pages) => pages.lose(),
+            _ => return Err(system_error(Errno::INVAL)),
+        }
+        if !kept {
+            return Err(system_error(Errno::IO));
+        }
+        if metadata_too {
+            self.keep_metadata(inode)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn keep_metadata(&mut self, inode: u64) -> io::Result<()> {
+        let node = self.nodes.get_mut(&inode);
+        let node = node.ok_or(system_error(Errno::NOENT))?;
+        node.durable_metadata = node.metadata;
+        Ok(())
+    }
+
+    fn sync_succeeds(&mut self) -> bool {
+        let Some(count) = self.faults.syncs_until_failure else {
+            return true;
+        };
+        self.faults.syncs_until_failure = count.checked_sub(1);
+        count > 0
+    }
+
+    /// Takes room for a write of `bytes`, and tells how many of them fit.
+    pub(super) fn take_room(&mut self, bytes: u64) -> u64 {
+        match &mut self.faults.room_bytes {
+            None => bytes,
+            Some(room) => {
+                let fitting = bytes.min(*room);
+                *room -= fitting;
+                fitting
+            }
+        }
+    }
+
+    /// The disk as the next boot finds it.
+    pub(super) fn after_crash(&self, seed: u64) -> Disk {
+        let mut chance = Random::new(seed);
+        let mut after = Disk::new();
+        after.folds_case = self.folds_case;
+        after.has_links = self.has_links;
+        after.lacks_journal = self.lacks_journal;
+        after.next_inode = self.next_inode;
+        after.steps = self.steps;
+        // In the order of inodes, so that one seed gives one outcome.
+        let inodes: std::collections::BTreeSet<u64> = self.nodes.keys().copied().collect();
+        for inode in inodes {
+            if let Some(node) = self.nodes.get(&inode) {
+                after.nodes.insert(inode, node.after_crash(&mut chance));
+            }
+        }
+        for group in self.pending.iter().filter(|_| chance.below(2) == 0) {
+            for change in group {
+                if let Some(node) = after.nodes.get_mut(&change.directory)
+                    && let Body::Directory(names) = &mut node.body
+                {
+                    change.apply(&mut names.seen);
+                    change.apply(&mut names.durable);
+                }
+            }
+        }
+        if self.lacks_journal {
+            after.lose_unwritten(&mut chance);
+        }
+        after
+    }
+
+    /// The check of a file system removes names of inodes that were not written.
+    fn lose_unwritten(&mut self, chance: &mut Random) {
+        let inodes: std::collections::BTreeSet<u64> = self.nodes.keys().copied().collect();
+        let lost = inodes.into_iter().filter(|inode| {
+            let node = self.nodes.get(inode);
+            let is_link = |node: &&Node| node.kind() == FileKind::Symlink && !node.is_written;
+            node.filter(is_link).is_some() && chance.below(2) == 0
+        });
+        let lost: Vec<u64> = lost.collect();
+        for node in self.nodes.values_mut() {
+            if let Body::Directory(names) = &mut node.body {
+                names.seen.retain(|_, inode| !lost.contains(inode));
+                names.durable.retain(|_, inode| !lost.contains(inode));
+            }
+            node.is_written = true;
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn kind(&self) -> FileKind {
+        match self.body {
+            Body::File(_) => FileKind::File,
+            Body::Directory(_) => FileKind::Directory,
+            Body::Symlink(_) => FileKind::Symlink,
+        }
+    }
+
+    fn after_crash(&self, chance: &mut Random) -> Node {
+        let body = match &self.body {
+            Body::File(pages) => Body::File(pages.after_crash(chance)),
+            Body::Directory(names) => Body::Directory(Names {
+                seen: names.durable.clone(),
+                durable: names.durable.clone(),
+            }),
+            Body::Symlink(target) => Body::Symlink(target.clone()),
+        };
+        let metadata = if chance.below(2) == 0 {
+            self.metadata
+        } else {
+            self.durable_metadata
+        };
+        Node {
+            body,
+            metadata,
+            durable_metadata: metadata,
+            changed: self.changed,
+            is_written: self.is_written,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A journal's records, one after the other, with bounded memory.
+
+use std::io;
+
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::ledger::DurableBlock;
+
+use super::entry::MAXIMUM_RECORD_BYTES;
+use super::entry::{self, Entry, EntryError, Header, Owner};
+use crate::StoredFile;
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Reads records up to the first that is not valid.
+pub struct Reader<'a> {
+    file: &'a dyn StoredFile,
+    buffer: Vec<u8>,
+    /// What of the buffer was consumed.
+    consumed: usize,
+    /// Offset in the journal of the next record.
+    position: u64,
+    ended: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// At the beginning of a journal.
+    pub fn new(file: &'a dyn StoredFile) -> Reader<'a> {
+        Reader {
+            file,
+            buffer: Vec::new(),
+            consumed: 0,
+            position: 0,
+            ended: false,
+        }
+    }
+
+    /// Bytes of the valid records so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next record; none at the end, or the reason why a torn tail is none
+    /// (after which there is nothing more).
+    ///
+    /// # Errors
+    ///
+    /// As the storage reports.
+    pub fn next_entry(&mut self) -> io::Result<Option<Result<Entry, EntryError>>> {
+        if self.ended {
+            return Ok(None);
+        }
+        if self.buffer.len() - self.consumed < MAXIMUM_RECORD_BYTES {
+            self.fill()?;
+        }
+        let rest = &self.buffer[self.consumed..];
+        if rest.is_empty() {
+            self.ended = true;
+            return Ok(None);
+        }
+        let decoded = entry::decode(rest, self.position);
+        match &decoded {
+            Ok((_, bytes)) => {
+                self.consumed += bytes;
+                self.position += *bytes as u64;
+            }
+            Err(_) => self.ended = true,
+        }
+        Ok(Some(decoded.map(|(entry, _)| entry)))
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        self.buffer.drain(..self.consumed);
+        self.consumed = 0;
+        let held = self.buffer.len();
+        self.buffer.resize(CHUNK_BYTES, 0);
+        let offset = self.position + held as u64;
+        let read = self.file.read_at(&mut self.buffer[held..], offset)?;
+        self.buffer.truncate(held + read);
+        Ok(())
+    }
+}
+
+/// What the valid records of a journal say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// What it is about.
+    pub header: Header,
+    /// The last owner's epoch.
+    pub epoch: u64,
+    /// The last owner.
+    pub owner: Owner,
+    /// Session numbers of all owners.
+    pub sessions: Vec<u64>,
+    /// In order of offset, none overlapping another.
+    pub blocks: Vec<DurableBlock>,
+    /// Bytes of the valid records; what follows is a torn tail.
+    pub valid_bytes: u64,
+}
+
+/// What is found in a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No header and owner: its first write never reached the disk.
+    Nothing,
+    /// Another longhaul's.
+    Version(u16),
+    /// A journal.
+    Journal(Box<Replay>),
+}
+
+/// Reads a whole journal. Memory grows with the number of its blocks.
+///
+/// # Errors
+///
+/// As the storage reports.
+pub fn replay(file: &dyn StoredFile) -> io::Result<Found> {
+    let mut reader = Reader::new(file);
+    let header = match reader.next_entry()? {
+        Some(Ok(Entry::Header(header))) => header,
+        Some(Err(EntryError::Version { version })) => return Ok(Found::Version(version)),
+        _ => return Ok(Found::Nothing),
+    };
+    let Some(Ok(Entry::Owner { epoch, owner })) = reader.next_entry()? else {
+        return Ok(Found::Nothing);
+    };
+    let mut replay = Replay {
+        header,
+        epoch,
+        sessions: vec![owner.session_number()],
+        owner,
+        blocks: Vec::new(),
+        valid_bytes: reader.position(),
+    };
+    while let Some(Ok(entry)) = reader.next_entry()? {
+        if !replay.accept(entry) {
+            break;
+        }
+        replay.valid_bytes = reader.position();
+    }
+    replay.blocks = without_overlaps(replay.blocks, replay.header.integrity);
+    Ok(Found::Journal(Box::new(replay)))
+}
+
+impl Replay {
+    /// False where no owner would have written this here.
+    fn accept(&mut self, entry: Entry) -> bool {
+        match entry {
+            Entry::Header(_) => return false,
+            Entry::Owner { epoch, .. } if epoch <= self.epoch => return false,
+            Entry::Owner { epoch, owner } => {
+                self.sessions.push(owner.session_number());
+                (self.epoch, self.owner) = (epoch, owner);
+            }
+            Entry::Durable(block) => self.blocks.push(block),
+        }
+        true
+    }
+}
+
+/// Blocks of several owners may cover the same bytes, cut differently. They
+/// hold the same data; the longer ones are kept.
+fn without_overlaps(mut blocks: Vec<DurableBlock>, integrity: Integrity) -> Vec<DurableBlock> {
+    blocks.retain(|block| integrity.fits(&block.checksum));
+    blocks.sort_by_key(|block| (block.offset, std::cmp::Reverse(block.length)));
+    let mut end = 0;
+    blocks.retain(|block| {
+        let free = block.offset >= end;
+        if free {
+            end = block.end();
+        }
+        free
+    });
+    blocks
+}

@@ -1,0 +1,365 @@
+//! Who becomes the owner of a partial file, and of what in it.
+//!
+//! ```text
+//! found                                           claim
+//! no journal                                      new journal and part
+//! an empty one (its write never reached the disk) all parts of that name
+//!                                                 removed, then as above
+//! no valid header (its write was torn)            the same, and the journal
+//! another version of the format                   error; `longhaul clean`
+//! no part: it was committed, or removed by hand   discarded, then as above
+//! journal or part is a hard link                  its name removed, then as above
+//! same source, identity and integrity             taken over, also from the living
+//! same source, changed or checked otherwise       discarded, then as above
+//! other source, its owner alive                   error that names the owner
+//! other source, its owner dead or superseded      discarded, then as above
+//! ```
+//!
+//! To discard is to fence the owner and to remove both files. The new journal continues the epochs
+//! upward.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_proto::manifest::SourceIdentity;
+
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::ledger::DurableBlock;
+
+use super::doing::{StepError, appending, doing};
+use super::entry::{Entry, Header, Owner, UnfitError};
+use super::gate::{Entering, Gate, take_lock};
+use super::leftovers::parts_of;
+use super::names::Key;
+use super::partial::Partial;
+use super::reader::{Found, Replay, replay};
+use super::writer::Writer;
+use crate::{Creation, DataMode, Directory, StoredFile};
+
+/// How often a claim starts again because others removed what it found. Each
+/// time another claim made progress, so more means that something is broken.
+const MAXIMUM_ATTEMPTS: u32 = 1000;
+
+/// What a receiver asks for when a large file begins.
+pub struct Claim<'a> {
+    /// Where the destination is to be.
+    pub directory: Arc<dyn Directory>,
+    /// The destination's name in it, 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// Who copies, at most 255 bytes.
+    pub principal: &'a str,
+    /// Hash of the source's host and path.
+    pub source: [u8; 32],
+    /// The state of the source.
+    pub identity: SourceIdentity,
+    /// How its blocks are checked.
+    pub integrity: Integrity,
+    /// Who claims.
+    pub owner: Owner,
+    /// Numbers of the sessions that this one took over from. What they hold is
+    /// held by nobody, though they may not know it yet.
+    pub superseded: &'a [u64],
+    /// What sessions of a discarded journal left is this claim's to remove, whatever source they
+    /// were of.
+    pub inherits: bool,
+    /// How the data will be written.
+    pub data_mode: DataMode,
+}
+
+/// Why a name could not be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another source is being copied to this name.
+    #[error("another source is being copied to this name by {holder}; wait for it or end it")]
+    InUse {
+        /// By whom.
+        holder: Owner,
+    },
+    /// The journal was written by another version of longhaul.
+    #[error(
+        "partial data of this file has a journal of format {version}, which this longhaul does \
+         not know; finish with the longhaul that wrote it, or remove it with `longhaul clean`"
+    )]
+    Version {
+        /// The journal's format.
+        version: u16,
+    },
+    /// Others took this name again and again.
+    #[error("the name was claimed by others {MAXIMUM_ATTEMPTS} times meanwhile")]
+    Contended,
+    /// A name in the claim is empty or too long.
+    #[error(transparent)]
+    Unfit(#[from] UnfitError),
+    /// The storage failed.
+    #[error(transparent)]
+    Io(#[from] StepError),
+}
+
+/// Makes the caller the owner of a destination's partial data.
+///
+/// # Errors
+///
+/// [`ClaimError`]; what was there is untouched then, except that data of
+/// another source or state may have been discarded.
+pub fn claim(claim: &Claim<'_>) -> Result<Partial, ClaimError> {
+    let key = Key::new(claim.name, claim.principal);
+    let mut claiming = Claiming {
+        claim,
+        key,
+        journal: key.journal(),
+        last_epoch: 0,
+        inherited: Vec::new(),
+    };
+    for _ in 0..MAXIMUM_ATTEMPTS {
+        if let Some(partial) = claiming.attempt()? {
+            return Ok(partial);
+        }
+    }
+    Err(ClaimError::Contended)
+}
+
+/// A claim under way.
+struct Claiming<'a> {
+    claim: &'a Claim<'a>,
+    key: Key,
+    journal: Box<[u8]>,
+    /// Highest epoch seen.
+    last_epoch: u64,
+    /// Sessions of what was discarded.
+    inherited: Vec<u64>,
+}
+
+/// What to do with a journal that was found.
+enum Decision {
+    TakeOver(Arc<dyn StoredFile>),
+    Discard { part_exists: bool },
+}
+
+impl Claiming<'_> {
+    /// `None` if the way was cleared, and the next attempt finds it so.
+    fn attempt(&mut self) -> Result<Option<Partial>, ClaimError> {
+        let was_there = self.claim.directory.status_of(&self.journal).is_ok();
+        let gate = Gate::enter(&*self.claim.directory, &self.journal, Entering::MayCreate)
+            .map_err(doing("waiting for the journal"))?;
+        let linked = gate.file().has_other_names();
+        if linked.map_err(doing("reading the journal"))? {
+            // Somebody else's file, or one that somebody keeps as it is.
+            self.remove(&self.journal)?;
+            return Ok(None);
+        }
+        match replay(&**gate.file()).map_err(doing("reading the journal"))? {
+            Found::Version(version) => Err(ClaimError::Version { version }),
+            Found::Nothing if was_there => self.clear_torn(&gate),
+            Found::Nothing => self.begin_or_clear(&gate),
+            Found::Journal(found) => {
+                self.last_epoch = self.last_epoch.max(found.epoch);
+                match self.decide(&found)? {
+                    Decision::TakeOver(part) => self.take_over(&gate, *found, part).map(Some),
+                    Decision::Discard { part_exists } => {
+                        if self.claim.inherits {
+                            self.inherited.clone_from(&found.sessions);
+                        }
+                        self.discard(&gate, &found, part_exists)?;
+                        Ok(None)
+                    }
+                }
+            }
+        }
+    }
+
+    /// An empty journal is this gate's own, or that of a process that died
+    /// before its first write: nobody has its length for a fence. Anything
+    /// else may be somebody's, and gets out of the way as an inode.
+    fn begin_or_clear(&self, gate: &Gate) -> Result<Option<Partial>, ClaimError> {
+        let status = gate.file().status();
+        if status.map_err(doing("reading the journal"))?.size == 0 {
+            return self.begin(gate).map(Some);
+        }
+        self.remove(&self.journal)?;
+        Ok(None)
+    }
+
+    /// A crash took what the journal said, and may have left the part that it
+    /// named: no journal will ever name that again. Worth a look through the
+    /// whole directory, because it is as rare as a crash.
+    fn clear_torn(&self, gate: &Gate) -> Result<Option<Partial>, ClaimError> {
+        let listing = "listing the directory for what a crash left";
+        let parts = parts_of(&*self.claim.directory, self.key).map_err(doing(listing))?;
+        for part in parts {
+            self.remove(&part)?;
+        }
+        self.begin_or_clear(gate)
+    }
+
+    fn begin(&self, gate: &Gate) -> Result<Partial, ClaimError> {
+        let part_number = new_part_number(&self.claim.owner);
+        let part = self.key.part(part_number);
+        let begun = self.write_beginning(gate, part_number);
+        if begun.is_err() {
+            // Nobody else can be the owner of what this gate guards. What
+            // cannot be removed either is left for `longhaul clean`.
+            let _ = self.claim.directory.remove_file(&part);
+            let _ = self.claim.directory.remove_file(&self.journal);
+        }
+        begun
+    }
+
+    /// The journal before the part, so that a part that no journal names is
+    /// never left by a process that dies.
+    fn write_beginning(&self, gate: &Gate, part_number: u64) -> Result<Partial, ClaimError> {
+        let mut writer = self.writer(gate, 0)?;
+        let mut beginning = vec![Entry::Header(self.header(part_number))];
+        let mut epoch = self.last_epoch.saturating_add(1);
+        for session in &self.inherited {
+            beginning.push(Entry::Owner {
+                epoch,
+                owner: Owner::former(*session),
+            });
+            epoch = epoch.saturating_add(1);
+        }
+        beginning.push(self.ownership(epoch));
+        let appended = writer.append(beginning);
+        appended.map_err(appending::<ClaimError>("writing the journal"))?;
+        let name = self.key.part(part_number);
+        let directory = &self.claim.directory;
+        let file = directory.create_file(&name, Creation::New, self.claim.data_mode);
+        let file = file.map_err(doing("creating the partial file"))?;
+        let alive = take_lock(&*file).map_err(doing("locking the partial file"))?;
+        let owned = (epoch, Vec::new(), alive);
+        let partial = Partial::new(directory.clone(), writer, file, name, owned);
+        let partial = partial.map_err(doing("reading the partial file's status"))?;
+        Ok(partial.after(self.inherited.clone()))
+    }
+
+    fn decide(&self, found: &Replay) -> Result<Decision, ClaimError> {
+        let name = self.key.part(found.header.part);
+        let directory = &self.claim.directory;
+        let part = match directory.create_file(&name, Creation::Existing, self.claim.data_mode) {
+            Ok(part) => part,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Decision::Discard { part_exists: false });
+            }
+            Err(error) => return Err(doing("opening the partial file")(error).into()),
+        };
+        let linked = part.has_other_names();
+        if linked.map_err(doing("reading the partial file's status"))? {
+            return Ok(Decision::Discard { part_exists: true });
+        }
+        if found.header == self.header(found.header.part) {
+            return Ok(Decision::TakeOver(part));
+        }
+        let fenced = found.header.source == self.claim.source
+            || self
+                .claim
+                .superseded
+                .contains(&found.owner.session_number());
+        if !fenced && !take_lock(&*part).map_err(doing("locking the partial file"))? {
+            let holder = found.owner.clone();
+            return Err(ClaimError::InUse { holder });
+        }
+        Ok(Decision::Discard { part_exists: true })
+    }
+
+    /// Becomes the owner of what is there. Its blocks will be called durable,
+    /// so the journal is made durable here where it has any; the data was,
+    /// before they were written to it.
+    fn take_over(
+        &self,
+        gate: &Gate,
+        found: Replay,
+        part: Arc<dyn StoredFile>,
+    ) -> Result<Partial, ClaimError> {
+        let status = part.status();
+        let size = status
+            .map_err(doing("reading the partial file's status"))?
+            .size;
+        let mut blocks = found.blocks;
+        blocks.retain(|block: &DurableBlock| block.end() <= size);
+        let writer = self.fence(gate, found.valid_bytes)?;
+        if !blocks.is_empty() {
+            writer.rewrite().map_err(doing("syncing the journal"))?;
+        }
+        let alive = take_lock(&*part).map_err(doing("locking the partial file"))?;
+        let name = self.key.part(found.header.part);
+        let owned = (self.last_epoch.saturating_add(1), blocks, alive);
+        let partial = Partial::new(self.claim.directory.clone(), writer, part, name, owned);
+        let partial = partial.map_err(doing("reading the partial file's status"))?;
+        Ok(partial.after(found.sessions))
+    }
+
+    /// The part goes first: a journal without a part is discarded by the next
+    /// claim, a part without a journal by nobody until it expires.
+    fn discard(&self, gate: &Gate, found: &Replay, part_exists: bool) -> Result<(), ClaimError> {
+        self.fence(gate, found.valid_bytes)?;
+        if part_exists {
+            self.remove(&self.key.part(found.header.part))?;
+        } else {
+            // Perhaps it just got its final name, and whoever did that counts
+            // on finding the journal if that name is lost.
+            let synced = self.claim.directory.sync();
+            synced.map_err(doing("syncing the directory"))?;
+        }
+        self.remove(&self.journal)
+    }
+
+    /// After this the former owner has none of the rights that it had.
+    fn fence(&self, gate: &Gate, valid_bytes: u64) -> Result<Writer, ClaimError> {
+        let mut writer = self.writer(gate, valid_bytes)?;
+        let epoch = self.last_epoch.saturating_add(1);
+        let appended = writer.append([self.ownership(epoch)]);
+        appended.map_err(appending::<ClaimError>("writing the journal"))?;
+        Ok(writer)
+    }
+
+    fn writer(&self, gate: &Gate, length: u64) -> Result<Writer, ClaimError> {
+        // The gate closes with its own handle; the owner needs one for longer.
+        let directory = &self.claim.directory;
+        let writer = directory
+            .create_file(&self.journal, Creation::Existing, DataMode::Buffered)
+            .and_then(|file| Writer::new(file, gate.inode(), self.key, length));
+        Ok(writer.map_err(doing("opening the journal"))?)
+    }
+
+    fn remove(&self, name: &[u8]) -> Result<(), ClaimError> {
+        match self.claim.directory.remove_file(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(doing("removing partial data that is of no use")(error).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ownership(&self, epoch: u64) -> Entry {
+        Entry::Owner {
+            epoch,
+            owner: self.claim.owner.clone(),
+        }
+    }
+
+    fn header(&self, part: u64) -> Header {
+        Header {
+            part,
+            integrity: self.claim.integrity,
+            source: self.claim.source,
+            identity: self.claim.identity,
+            name: self.claim.name.into(),
+            principal: self.claim.principal.into(),
+        }
+    }
+}
+
+/// Never the same twice: by session and process, and a count within it.
+fn new_part_number(owner: &Owner) -> u64 {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = blake3::Hasher::new_derive_key("longhaul 2025 number of a part");
+    hasher.update(&owner.session);
+    hasher.update(&owner.process.to_le_bytes());
+    hasher.update(&owner.started.seconds.to_le_bytes());
+    hasher.update(&owner.started.nanoseconds.to_le_bytes());
+    hasher.update(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    hasher.update(owner.host.as_bytes());
+    let mut number = [0; 8];
+    number.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(number)
+}

@@ -1,0 +1,232 @@
+//! Reads and writes that leave the page cache as they found it, so that a
+//! large copy does not push out what a small host's other programs need.
+//!
+//! For reads Linux has `RWF_DONTCACHE` since 6.14: pages that the read brought
+//! in are dropped, pages that were there stay. Elsewhere `RWF_NOWAIT` takes
+//! what is cached first, and only the rest is dropped afterwards. Where there
+//! is neither (overlayfs), all that was read is dropped: one file that another
+//! program uses may have to be read again, the rest of the cache is spared.
+//!
+//! Writes do not use `RWF_DONTCACHE`: the first kernels that had it could drop
+//! a page that was dirtied again while it was written back ("mm/filemap: gate
+//! dropbehind invalidate on folio !dirty && !writeback"). Their writeback is
+//! begun at once, and what a sync has made durable is dropped.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Advice, DataRange, buffered};
+
+/// What an uncached file remembers.
+pub(super) struct UncachedPath {
+    /// The file system does not know `RWF_DONTCACHE`.
+    unsupported: AtomicBool,
+    /// Smallest range that holds what was written since the last sync.
+    written: Mutex<Option<DataRange>>,
+}
+
+impl UncachedPath {
+    /// For this file, which is not read ahead from now on. A page that one thread's read brought
+    /// in for the next thread's read stays, because both use it when it should be dropped (with
+    /// two readers a tenth of the file, with eight a third). If the kernel drops nothing, it would
+    /// look as if another process had cached it.
+    pub(super) fn new(file: BorrowedFd<'_>) -> UncachedPath {
+        linux::expect_no_readahead(file);
+        UncachedPath {
+            unsupported: AtomicBool::new(false),
+            written: Mutex::new(None),
+        }
+    }
+
+    /// As `StoredFile::read_at`.
+    pub(super) fn read_at(
+        &self,
+        file: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> io::Result<usize> {
+        if !self.unsupported.load(Ordering::Relaxed) {
+            if let Some(count) = linux::read_and_drop(file, buffer, offset)? {
+                return Ok(count);
+            }
+            self.unsupported.store(true, Ordering::Relaxed);
+        }
+        read_around_cache(file, buffer, offset)
+    }
+
+    /// As `StoredFile::write_at`.
+    pub(super) fn write_at(
+        &self,
+        file: BorrowedFd<'_>,
+        data: &[u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        buffered::write_fully(file, data, offset)?;
+        let length = data.len() as u64;
+        buffered::advise(file, Advice::StartWriteback, offset, length);
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = written.unwrap_or(DataRange {
+            start: offset,
+            end: offset,
+        });
+        *written = Some(DataRange {
+            start: before.start.min(offset),
+            end: before.end.max(offset.saturating_add(length)),
+        });
+        Ok(())
+    }
+
+    /// What the caller is about to sync; to be given to [`drop_written`] when
+    /// that succeeded.
+    ///
+    /// [`drop_written`]: UncachedPath::drop_written
+    pub(super) fn take_written(&self) -> Option<DataRange> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.take()
+    }
+
+    /// Drops pages that are durable. The kernel keeps those that were dirtied
+    /// since.
+    pub(super) fn drop_written(&self, file: BorrowedFd<'_>, range: DataRange) {
+        let length = range.end - range.start;
+        buffered::advise(file, Advice::DropCache, range.start, length);
+    }
+}
+
+/// Reads from the front what lies in the page cache; bytes read. 0 where what the
+/// kernel begins to read ahead meanwhile would stay there.
+pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
+    linux::read_cached_and_drop(file, buffer, offset)
+}
+
+/// Reads what is cached, then the rest, and drops the rest.
+fn read_around_cache(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let cached = linux::read_cached(file, buffer, offset);
+    let missing_at = offset + cached as u64;
+    let read = buffered::read_fully(file, &mut buffer[cached..], missing_at)?;
+    if read > 0 {
+        buffered::advise(file, Advice::DropCache, missing_at, read as u64);
+    }
+    Ok(cached + read)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn without_the_kernels_help_data_is_the_same() {
+        let mut file = tempfile::tempfile().unwrap();
+        let data: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
+        std::io::Write::write_all(&mut file, &data).unwrap();
+        let path = UncachedPath::new(file.as_fd());
+        path.unsupported.store(true, Ordering::Relaxed);
+        for offset in [0, 1, 4096, 299_999, 300_000, 400_000] {
+            let mut buffer = vec![0; 300_000];
+            let count = path.read_at(file.as_fd(), &mut buffer, offset).unwrap();
+            let expected = data.get(offset as usize..).unwrap_or_default();
+            assert_eq!(buffer[..count], *expected);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_one_range_until_it_is_taken() {
+        let file = tempfile::tempfile().unwrap();
+        let path = UncachedPath::new(file.as_fd());
+        for offset in [9000, 100, 5000] {
+            path.write_at(file.as_fd(), &[1; 1000], offset).unwrap();
+        }
+        path.write_at(file.as_fd(), &[], 1 << 40).unwrap();
+        let range = DataRange {
+            start: 100,
+            end: 10_000,
+        };
+        assert_eq!(path.take_written(), Some(range));
+        assert_eq!(path.take_written(), None);
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io::{self, IoSliceMut};
+    use std::os::fd::BorrowedFd;
+
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+    use crate::buffered::read_without_waiting;
+
+    /// `RWF_DONTCACHE` of Linux 6.14, which rustix has no name for yet.
+    const DROP_BEHIND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+    /// Reads until the buffer is full or the file ends; `None` if the kernel or the file system
+    /// does not know the flag.
+    pub(super) fn read_and_drop(
+        file: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> io::Result<Option<usize>> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let rest = &mut [IoSliceMut::new(&mut buffer[done..])];
+            match preadv2(file, rest, offset + done as u64, DROP_BEHIND) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Some(done))
+    }
+
+    /// Bytes from the front of the range that were in the page cache, read.
+    /// Any error counts as nothing: the read proper will meet it again.
+    pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
+        read_without_waiting(file, buffer, offset, ReadWriteFlags::empty()).unwrap_or(0)
+    }
+
+    /// The same; what is missing and begun to be read for it is dropped.
+    pub(super) fn read_cached_and_drop(
+        file: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> usize {
+        read_without_waiting(file, buffer, offset, DROP_BEHIND).unwrap_or(0)
+    }
+
+    pub(super) fn expect_no_readahead(file: BorrowedFd<'_>) {
+        crate::buffered::fadvise(file, 0, 0, rustix::fs::Advice::Random);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod linux {
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    pub(super) fn read_and_drop(
+        _: BorrowedFd<'_>,
+        _: &mut [u8],
+        _: u64,
+    ) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    pub(super) fn read_cached(_: BorrowedFd<'_>, _: &mut [u8], _: u64) -> usize {
+        0
+    }
+
+    pub(super) fn read_cached_and_drop(_: BorrowedFd<'_>, _: &mut [u8], _: u64) -> usize {
+        0
+    }
+
+    pub(super) fn expect_no_readahead(_: BorrowedFd<'_>) {}
+}

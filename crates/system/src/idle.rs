@@ -1,0 +1,189 @@
+//! How many of the cores that this process may use idle, by the kernel's counts: those that it may
+//! run on, as far as the processor time of its control groups lets it.
+
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use crate::allowance::{Quota, quotas};
+use crate::queue::lock;
+
+/// The cores between two looks.
+#[derive(Debug, Default)]
+pub struct IdleCores {
+    seen: Mutex<Seen>,
+    quotas: OnceLock<Vec<Quota>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Ticks>,
+    cores: Option<f64>,
+    /// When the quotas were looked at, and what each group had used by then, in seconds.
+    used: Option<(Instant, Vec<f64>)>,
+}
+
+/// Ticks of the allowed cores together, since the host started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    idle: u64,
+    all: u64,
+    cores: u64,
+}
+
+/// Ticks of all cores after which a look tells something: they have a hundredth of a second.
+const LEAST_TICKS: u64 = 20;
+
+impl IdleCores {
+    /// Cores that idled since the last look, or at the look before if that was just now; at the
+    /// first look those for which nothing is ready to run. None if the kernel does not report it.
+    pub fn look(&self) -> Option<f64> {
+        let text = std::fs::read_to_string("/proc/stat").ok()?;
+        let now = ticks(&text, &allowed_cores())?;
+        let quotas = self.quotas.get_or_init(quotas);
+        let mut seen = lock(&self.seen);
+        let Some(last) = seen.last else {
+            seen.last = Some(now);
+            seen.cores = free_of_running(&text, now.cores).map(|idle| idle.min(seen.room(quotas)));
+            return seen.cores;
+        };
+        let all = now.all.saturating_sub(last.all);
+        if all >= LEAST_TICKS {
+            let idle = now.idle.saturating_sub(last.idle).min(all);
+            let idle = idle as f64 / all as f64 * now.cores as f64;
+            seen.last = Some(now);
+            seen.cores = Some(idle.min(seen.room(quotas)));
+        }
+        seen.cores
+    }
+}
+
+impl Seen {
+    /// Cores that the control groups had room for since the last look, infinite without a bound.
+    fn room(&mut self, quotas: &[Quota]) -> f64 {
+        if quotas.is_empty() {
+            return f64::INFINITY;
+        }
+        let now = Instant::now();
+        let used: Vec<f64> = quotas.iter().map(Quota::used_seconds).collect();
+        let before = self.used.replace((now, used.clone()));
+        let Some((at, before)) = before else {
+            return f64::INFINITY;
+        };
+        let span = (now - at).as_secs_f64();
+        let spent = used.iter().zip(&before).map(|(now, before)| now - before);
+        least_room(
+            quotas.iter().map(|quota| quota.cores).zip(spent),
+            span.max(1e-3),
+        )
+    }
+}
+
+/// Cores for which nothing is ready to run besides this thread.
+fn free_of_running(text: &str, cores: u64) -> Option<f64> {
+    let running = text
+        .lines()
+        .find_map(|line| line.strip_prefix("procs_running "));
+    let others = running?.trim().parse::<u64>().ok()?.saturating_sub(1);
+    Some(cores.saturating_sub(others) as f64)
+}
+
+/// What quotas in cores leave, each with the seconds that were spent of it.
+fn least_room(spent: impl Iterator<Item = (f64, f64)>, span: f64) -> f64 {
+    let rooms = spent.map(|(cores, spent)| (cores - spent.max(0.0) / span).max(0.0));
+    rooms.fold(f64::INFINITY, f64::min)
+}
+
+/// The cores that this process may run on; empty if the kernel does not tell.
+fn allowed_cores() -> Vec<RangeInclusive<u64>> {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    ranges(list.unwrap_or_default())
+}
+
+/// A list of the kernel's, such as `0-3,8`.
+fn ranges(list: &str) -> Vec<RangeInclusive<u64>> {
+    let range = |one: &str| {
+        let (from, to) = one.split_once('-').unwrap_or((one, one));
+        Some(from.trim().parse().ok()?..=to.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(range).collect()
+}
+
+/// The lines of `/proc/stat` for each core (proc_stat(5)): user, nice, system, idle, iowait, irq,
+/// softirq, steal; what follows is counted among these. Those count that are allowed, all if none
+/// is.
+fn ticks(text: &str, allowed: &[RangeInclusive<u64>]) -> Option<Ticks> {
+    let mut sum = Ticks {
+        idle: 0,
+        all: 0,
+        cores: 0,
+    };
+    let lines = text.lines().take_while(|line| line.starts_with("cpu"));
+    for line in lines {
+        let (name, counts) = line.strip_prefix("cpu")?.split_once(' ')?;
+        let Ok(core) = name.parse::<u64>() else {
+            // The sum of all.
+            continue;
+        };
+        if !allowed.is_empty() && !allowed.iter().any(|range| range.contains(&core)) {
+            continue;
+        }
+        let counts = counts.split_ascii_whitespace().take(8).map(str::parse);
+        let counts: Vec<u64> = counts.collect::<Result<_, _>>().ok()?;
+        let idle = counts.get(3)?.checked_add(*counts.get(4)?)?;
+        sum.idle = sum.idle.saturating_add(idle);
+        sum.all = counts.iter().copied().fold(sum.all, u64::saturating_add);
+        sum.cores += 1;
+    }
+    (sum.cores > 0).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  110 1 5 100 4 0 2 0 0 0\ncpu0 5 0 3 50 2 0 1 0 0 0\n\
+                        cpu1 105 1 2 50 2 0 1 0\ncpu2 0 0 0 900 0 0 0 0\nintr 5\n";
+
+    #[test]
+    fn the_cores_that_may_be_used_count() {
+        let of = |idle, all, cores| Some(Ticks { idle, all, cores });
+        assert_eq!(ticks(STAT, &ranges("0-1")), of(104, 222, 2));
+        assert_eq!(ticks(STAT, &ranges("1")), of(52, 161, 1));
+        assert_eq!(ticks(STAT, &[]), of(1004, 1122, 3));
+        for bad in ["", "cpu", "cpu0 1 2", "cpu0 a b c d e f g h", "intr 5"] {
+            assert_eq!(ticks(bad, &[]), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_ready_to_run_tells_before_time_passed() {
+        let text = |running: &str| format!("{STAT}procs_running {running}\nprocs_blocked 0\n");
+        assert_eq!(free_of_running(&text("1"), 2), Some(2.0));
+        assert_eq!(free_of_running(&text("2"), 2), Some(1.0));
+        assert_eq!(free_of_running(&text("9"), 2), Some(0.0));
+        assert_eq!(free_of_running(&text("x"), 2), None);
+        assert_eq!(free_of_running(STAT, 2), None);
+    }
+
+    #[test]
+    fn lists_of_cores_are_read() {
+        assert_eq!(ranges("\t0-3,8,10-11\n"), vec![0..=3, 8..=8, 10..=11]);
+        assert!(ranges("").is_empty() && ranges("x-y").is_empty());
+        assert!(!allowed_cores().is_empty());
+    }
+
+    #[test]
+    fn a_quota_leaves_what_was_not_spent_of_it() {
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(
+            least_room([(2.0, 0.1), (1.5, 0.1)].into_iter(), 0.1),
+            0.5
+        ));
+        assert!(near(least_room([(1.0, 5.0)].into_iter(), 1.0), 0.0));
+        assert!(least_room(std::iter::empty(), 1.0).is_infinite());
+    }
+}

@@ -1,0 +1,21 @@
+//! The parts of the operating system that both disk and network code use.
+//!
+//! - [`allowance`]: the threads, memory and open files that the system allows
+//! - [`shares`]: the part of them that one session may use
+//! - [`descriptors`]: limits and waits for open files
+//! - [`idle`]: the number of idle cores
+//! - [`queue`]: queues between threads, and how a mutex is locked
+//! - [`clock`]: the time of day
+//! - [`named_files`]: files that are not data of a copy
+//! - [`toml_errors`]: errors in such files, as one line
+//! - [`refusals`]: errors that say that a file system does not support an operation
+
+pub mod allowance;
+pub mod clock;
+pub mod descriptors;
+pub mod idle;
+pub mod named_files;
+pub mod queue;
+pub mod refusals;
+pub mod shares;
+pub mod toml_errors;

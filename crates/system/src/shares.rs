@@ -1,0 +1,212 @@
+//! What one session may have of what this process has: files that may be open, memory, threads.
+//! The principals that have sessions share it alike, and so do the sessions of each.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::allowance::{memory_left, part_of_files};
+use crate::queue::lock;
+
+/// The role of an end, which decides what it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The end reads files and sends them.
+    Sending,
+    /// The end receives files and writes them.
+    Receiving,
+}
+
+/// Sessions of this process.
+static SEATS: Seats = Seats(Mutex::new(State {
+    sessions: BTreeMap::new(),
+    parts: 0,
+}));
+
+struct Seats(Mutex<State>);
+
+struct State {
+    /// How many each principal has in each role; none is zero.
+    sessions: BTreeMap<Role, BTreeMap<Arc<str>, usize>>,
+    /// Descriptors that were granted for files that are not whole.
+    parts: usize,
+}
+
+/// A session's seat among the others; given back when dropped.
+pub struct Seat {
+    role: Role,
+    principal: Arc<str>,
+    /// Descriptors that it was granted for files that are not whole.
+    parts: usize,
+}
+
+/// Descriptors of a file that is not whole: its data and its journal.
+const FILES_OF_PART: usize = 2;
+
+/// Of the files that may be open this part is granted for those that are not whole. Each session
+/// is granted half of what is left of it: few sessions have much, and a later one something.
+const PARTS_PART: usize = 4;
+
+/// And it has at least one in this many of it, as if there were twice as many others.
+const LEAST_GRANT: usize = 128;
+
+/// A session's bytes for what it remembers of what is under way: a part of the host's memory,
+/// at least what our own sender's windows need.
+const REMEMBERED_PART: usize = 16;
+/// Least number of bytes that a session may remember ([`Seat::remembered_bytes`]).
+pub const LEAST_REMEMBERED: usize = 12 << 20;
+
+/// Threads of a layer that the other end may ask for.
+const THREADS_OF_CORE: usize = 64;
+const LEAST_THREADS: usize = 8;
+const MOST_THREADS: usize = 64;
+
+/// The part of the files that may be open that are streams, and what a session has of them.
+const STREAMS_PART: usize = 4;
+const LEAST_STREAMS: usize = 8;
+
+impl Seat {
+    /// Takes a seat for a session of a principal.
+    pub fn take(role: Role, principal: &str) -> Seat {
+        let mut state = lock(&SEATS.0);
+        let principal: Arc<str> = principal.into();
+        let sessions = state.sessions.entry(role).or_default();
+        *sessions.entry(Arc::clone(&principal)).or_default() += 1;
+        let parts = match role {
+            Role::Receiving => {
+                let whole = part_of_files(PARTS_PART);
+                let granted = granted(whole, state.parts);
+                state.parts += granted;
+                granted
+            }
+            Role::Sending => 0,
+        };
+        Seat {
+            role,
+            principal,
+            parts,
+        }
+    }
+
+    /// Its share of `whole` now, at least and at most so much.
+    pub fn share(&self, whole: usize, least: usize, most: usize) -> usize {
+        let state = lock(&SEATS.0);
+        let (mut principals, mut own) = (1, 1);
+        if let Some(sessions) = state.sessions.get(&self.role) {
+            principals = sessions.len().max(1);
+            own = sessions.get(&self.principal).copied().unwrap_or(1).max(1);
+        }
+        (whole / principals / own).clamp(least.min(most), most)
+    }
+
+    /// Its share of one part in `parts` of the files that may be open.
+    pub fn files(&self, parts: usize, least: usize, most: usize) -> usize {
+        self.share(part_of_files(parts), least, most)
+    }
+
+    /// Files that are not whole that it may have open.
+    pub fn parts(&self) -> usize {
+        self.parts / FILES_OF_PART
+    }
+
+    /// Bytes of what is under way that it may remember.
+    pub fn remembered_bytes(&self, most: usize) -> usize {
+        let memory = usize::try_from(memory()).unwrap_or(usize::MAX);
+        self.share(memory / REMEMBERED_PART, LEAST_REMEMBERED, most)
+    }
+
+    /// Threads that the other end may ask for in one layer.
+    pub fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.share(
+            cores.saturating_mul(THREADS_OF_CORE),
+            LEAST_THREADS,
+            MOST_THREADS,
+        )
+    }
+
+    /// Streams that the other end may open.
+    pub fn streams(&self, most: usize) -> usize {
+        self.files(STREAMS_PART, LEAST_STREAMS, most)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = lock(&SEATS.0);
+        state.parts = state.parts.saturating_sub(self.parts);
+        let Some(sessions) = state.sessions.get_mut(&self.role) else {
+            return;
+        };
+        if let Some(count) = sessions.get_mut(&self.principal) {
+            *count -= 1;
+            if *count == 0 {
+                sessions.remove(&self.principal);
+            }
+        }
+    }
+}
+
+/// Whether this process has other sessions, which may close files. The two ends of a copy within
+/// this host, one in each role, would wait for each other.
+pub(crate) fn has_others() -> bool {
+    let state = lock(&SEATS.0);
+    let of_role = |sessions: &BTreeMap<Arc<str>, usize>| sessions.values().sum::<usize>();
+    state.sessions.values().map(of_role).any(|count| count > 1)
+}
+
+/// What a new session is granted of `whole` descriptors for parts.
+fn granted(whole: usize, taken: usize) -> usize {
+    let half = whole.saturating_sub(taken) / 2;
+    let least = (whole / LEAST_GRANT).max(FILES_OF_PART);
+    half.max(least)
+}
+
+/// Bytes of memory that this host has, or what limits leave this process of them, as of the first
+/// call.
+fn memory() -> u64 {
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| {
+        let info = rustix::system::sysinfo();
+        let all = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+        memory_left().map_or(all, |left| left.min(all))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others in this process take seats meanwhile, under no principal of these.
+    #[test]
+    fn sessions_of_one_principal_share_what_it_has() {
+        let alone = Seat::take(Role::Sending, "shares: alice");
+        let before = alone.share(1 << 20, 1, usize::MAX);
+        let more: Vec<Seat> = (0..7)
+            .map(|_| Seat::take(Role::Sending, "shares: alice"))
+            .collect();
+        assert!(alone.share(1 << 20, 1, usize::MAX) <= before);
+        assert!(alone.share(1 << 20, 1, usize::MAX) <= (1 << 20) / 8);
+        let other = Seat::take(Role::Sending, "shares: bob");
+        assert!(alone.share(1 << 20, 1, usize::MAX) <= (1 << 20) / 16);
+        assert!(other.share(1 << 20, 1, usize::MAX) >= 8 * alone.share(1 << 20, 1, usize::MAX));
+        assert_eq!(alone.share(4, 2, 3), 2);
+        drop(more);
+        assert!(alone.share(1 << 20, 1, usize::MAX) > (1 << 20) / 1024);
+    }
+
+    #[test]
+    fn what_is_granted_stays_within_twice_the_whole() {
+        let (whole, mut taken) = (4994, 0);
+        let grants: Vec<usize> = (0..64)
+            .map(|_| {
+                let one = granted(whole, taken);
+                taken += one;
+                one
+            })
+            .collect();
+        assert_eq!(grants[0], whole / 2);
+        assert!(grants.iter().all(|grant| *grant >= whole / LEAST_GRANT));
+        assert!(taken < 2 * whole, "{taken}");
+        assert_eq!(granted(4, 4), FILES_OF_PART);
+    }
+}
