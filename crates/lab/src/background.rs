@@ -1,5 +1,5 @@
-//! Other people's traffic: TCP streams from site A to site B of hosts of their
-//! own, which share nothing with the command but the path.
+//! Background traffic: TCP streams from a separate host at site A to a separate host at
+//! site B. They share only the path with the command under test.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,34 +8,36 @@ use std::time::{Duration, Instant};
 use crate::lab::Host;
 use crate::netns::NamespaceError;
 
-/// What other hosts send.
+/// Number and timing of the background TCP streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Background {
-    /// TCP streams, 1 to 256.
+    /// Number of TCP streams, 1 to 256.
     pub streams: u16,
-    /// All of them send for the first and rest for the second, again and again.
+    /// If set, all streams alternate: they send for the first duration and pause for the
+    /// second.
     pub on_off: Option<(Duration, Duration)>,
 }
 
-/// Why there is no other traffic.
+/// Reasons why background traffic cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundError {
-    /// A host cannot be entered.
+    /// A host's network namespace cannot be entered.
     #[error(transparent)]
     Host(#[from] NamespaceError),
-    /// No socket or thread.
+    /// A socket or a thread cannot be created.
     #[error("background traffic cannot start: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Bytes of one write: as many as iperf3 writes.
+/// Number of bytes per write, equal to the block size of iperf3.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// Starts the streams between two hosts; they end with the process.
+/// Starts the streams between two hosts. They run until the process ends.
 ///
 /// # Errors
 ///
-/// Where sockets cannot be made.
+/// Returns an error if a socket or a thread cannot be created, or a namespace cannot be
+/// entered.
 pub fn start(from: &Host, to: &Host, background: Background) -> Result<(), BackgroundError> {
     let address = to.address();
     let listener = to
@@ -44,7 +46,7 @@ pub fn start(from: &Host, to: &Host, background: Background) -> Result<(), Backg
     let target = listener.local_addr()?;
     spawn("lab-sink", move || sink(&listener))?;
     from.namespace().within(|| {
-        // Threads that begin in the host stay in it.
+        // A thread stays in the namespace of the thread that started it.
         (0..background.streams)
             .try_for_each(|_| spawn("lab-source", move || source(target, background.on_off)))
     })??;
@@ -62,13 +64,14 @@ fn sink(listener: &TcpListener) {
             let mut room = vec![0; WRITE_BYTES];
             while stream.read(&mut room).is_ok_and(|bytes| bytes > 0) {}
         };
-        // No thread: that stream is refused, and begins again.
+        // If no thread can be started, the stream is dropped and its source connects
+        // again.
         let _ = spawn("lab-sink", read);
     }
 }
 
-/// Sends for as long as the lab lives; a stream that breaks, as a long cut does
-/// it, begins again.
+/// Sends until the lab ends. Reconnects if the connection breaks, for example during a
+/// long cut.
 fn source(target: SocketAddr, on_off: Option<(Duration, Duration)>) {
     let bytes = vec![0; WRITE_BYTES];
     let (ticket, rest) = std::sync::mpsc::channel::<()>();
@@ -78,7 +81,7 @@ fn source(target: SocketAddr, on_off: Option<(Duration, Duration)>) {
             while stream.write_all(&bytes).is_ok() {
                 let Some((on, off)) = on_off else { continue };
                 if began.elapsed() >= on {
-                    // Nobody sends: this waits for as long as they rest.
+                    // The channel never receives a message: this waits for the pause.
                     let _ = rest.recv_timeout(off);
                     began = Instant::now();
                 }

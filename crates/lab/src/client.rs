@@ -1,4 +1,4 @@
-//! Labs that stay, as other processes of their user see them.
+//! Access to labs that run in the background, for other processes of the same user.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -15,13 +15,13 @@ use crate::running::{Prepared, RunError, Running, remove_leftovers};
 use crate::scenario::PairPath;
 use crate::state::{CONTROL, RECORD, StateDirectory};
 
-/// Why a lab does not do what it was asked for.
+/// Reasons why a request to a lab fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no such lab or host, or what was asked for makes no sense.
+    /// The lab or host does not exist, or the request is invalid.
     #[error("{0}")]
     Wrong(String),
-    /// The lab cannot be reached, or the system refuses.
+    /// The lab cannot be reached, or a system call failed.
     #[error("{0}")]
     Local(String),
 }
@@ -34,11 +34,12 @@ fn wrong(error: impl Display) -> ClientError {
     ClientError::Wrong(error.to_string())
 }
 
-/// Keeps a lab until somebody asks for the end, or a signal does; `announce` hears when it runs.
+/// Starts a lab and keeps it until a `down` request or a signal ends it. Calls `announce`
+/// when the lab runs.
 ///
 /// # Errors
 ///
-/// Where it does not start.
+/// Returns an error if the lab cannot be started.
 pub fn stay(inside: Inside, prepared: Prepared, announce: Announce) -> Result<(), RunError> {
     let mut running = Running::start(inside, prepared)?;
     announce.ready()?;
@@ -50,11 +51,13 @@ pub fn stay(inside: Inside, prepared: Prepared, announce: Announce) -> Result<()
     }
 }
 
-/// Runs a command on a host of a lab, or on the first of a site; gives its exit code.
+/// Runs a command on a host of a lab and returns its exit code. A single letter as `host`
+/// means the first host of that site.
 ///
 /// # Errors
 ///
-/// Where there is no such lab, host or program, or the lab cannot be entered.
+/// Returns an error if the lab, the host or the program does not exist, or the lab cannot
+/// be entered.
 pub fn enter(lab: &str, host: &str, words: &[OsString]) -> Result<u8, ClientError> {
     let record = record(lab)?;
     let name = match host.to_ascii_lowercase() {
@@ -66,7 +69,9 @@ pub fn enter(lab: &str, host: &str, words: &[OsString]) -> Result<u8, ClientErro
     let host = host.ok_or_else(|| wrong(format!("the lab has no host \"{name}\"")))?;
     let number = |value: &Value| value.as_i64().and_then(|number| i32::try_from(number).ok());
     let (Some(pid), Some(network)) = (number(&record["pid"]), number(&host["namespace"])) else {
-        return Err(local("the lab does not say where it is: start it again"));
+        return Err(local(
+            "the lab's record has no process or namespace: start the lab again",
+        ));
     };
     let (program, arguments) = words
         .split_first()
@@ -87,11 +92,11 @@ pub fn enter(lab: &str, host: &str, words: &[OsString]) -> Result<u8, ClientErro
     Ok(isolate::attend(Pid::from_child(&child)))
 }
 
-/// Hosts with their addresses, and the counts of each direction, as text.
+/// Returns the hosts with their addresses, and the counters of each direction, as text.
 ///
 /// # Errors
 ///
-/// Where there is no such lab, or it does not answer.
+/// Returns an error if the lab does not exist or does not answer.
 pub fn status(name: &str) -> Result<String, ClientError> {
     let record = record(name)?;
     let report = request(name, &Request::Report)?;
@@ -129,16 +134,17 @@ pub fn status(name: &str) -> Result<String, ClientError> {
     Ok(lines.join("\n"))
 }
 
-/// Changes a running lab.
+/// Changes the paths of a running lab. Each setting has the form `KEY=VALUE`, `cut=TIME`,
+/// or the form of [`PairPath`].
 ///
 /// # Errors
 ///
-/// Where there is no such lab, or a setting makes no sense.
+/// Returns an error if the lab does not exist or a setting is invalid.
 pub fn set(name: &str, settings: &[String]) -> Result<(), ClientError> {
     let (cuts, settings): (Vec<&String>, Vec<&String>) = settings
         .iter()
         .partition(|setting| setting.starts_with("cut="));
-    // Those of a pair of sites have its name before them.
+    // Settings of one pair of sites begin with the name of the pair.
     let (pairs, all): (Vec<&String>, Vec<&String>) = settings
         .into_iter()
         .partition(|setting| setting.parse::<PairPath>().is_ok());
@@ -156,11 +162,11 @@ pub fn set(name: &str, settings: &[String]) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Ends a lab and waits until it is gone.
+/// Ends a lab and waits until its processes have ended.
 ///
 /// # Errors
 ///
-/// Where there is no such lab, or what it leaves cannot be removed.
+/// Returns an error if the lab does not exist or its leftovers cannot be removed.
 pub fn down(name: &str) -> Result<(), ClientError> {
     let state = StateDirectory::open().map_err(local)?;
     request(name, &Request::Down)?;
@@ -179,11 +185,11 @@ fn record(name: &str) -> Result<Value, ClientError> {
     serde_json::from_str(&text).map_err(|error| local(format!("{}: {error}", file.display())))
 }
 
-/// Asks a lab for something.
+/// Sends a request to a lab and returns the result.
 ///
 /// # Errors
 ///
-/// Where there is no such lab, or it refuses.
+/// Returns an error if the lab does not exist, cannot be reached or rejects the request.
 pub fn request(name: &str, request: &Request) -> Result<Value, ClientError> {
     let state = StateDirectory::open().map_err(local)?;
     let socket = state.find(name).map_err(wrong)?.join(CONTROL);

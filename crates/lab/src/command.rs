@@ -1,4 +1,4 @@
-//! A command on a host of a lab that runs, with a server at the other end meanwhile.
+//! Runs a command on a host of a running lab, optionally with a server at the other end.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,83 +13,85 @@ use crate::isolate::{came_from_terminal, pass_on};
 use crate::processes::{Event, listens};
 use crate::running::Running;
 
-/// What is run.
+/// A command to run in a lab.
 #[derive(Clone, Debug)]
 pub struct LabCommand {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// The host that it runs on.
+    /// Name of the host that runs the command.
     pub on: String,
-    /// What runs on site B's first host meanwhile.
+    /// Server to run on site B's first host until the command ends.
     pub server: Option<Server>,
 }
 
-/// A server at the other end.
+/// A server at the other end of the path.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// A shell command, whose output goes to standard error.
+    /// Shell command that starts the server. Its output goes to standard error.
     pub command: String,
-    /// The TCP port that it listens on; none: any.
+    /// TCP port on which the server listens. With `None`, a listener on any port counts.
     pub port: Option<u16>,
-    /// How long it may take until it listens.
+    /// Maximum time until the server listens.
     pub wait: Duration,
 }
 
-/// Why a command did not run to its end.
+/// Reasons why a command did not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The lab has no such host: name another.
+    /// The lab has no host of this name.
     #[error("the lab has no host \"{0}\"")]
     NoHost(String),
-    /// There is no such program, or it cannot be run.
+    /// The program does not exist or cannot be run.
     #[error("{program}: {error}")]
     Program {
-        /// The program.
+        /// Name of the program.
         program: String,
-        /// Why.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// The server ended too early.
+    /// The server ended before it listened.
     #[error("the server ended with exit code {code} before it listened: {command}")]
     ServerEnded {
-        /// Its exit code.
+        /// Exit code of the server.
         code: u8,
-        /// Its command.
+        /// Shell command of the server.
         command: String,
     },
-    /// The server took too long.
-    #[error("the server does not listen after {wait:?}: {command}")]
+    /// The server did not listen in time.
+    #[error("the server did not listen within {wait:?}: {command}")]
     ServerSilent {
-        /// How long that was.
+        /// Time waited.
         wait: Duration,
-        /// Its command.
+        /// Shell command of the server.
         command: String,
     },
-    /// A signal came before the command began.
+    /// A signal arrived before the command started.
     #[error("interrupted")]
     Interrupted,
-    /// The system reports no more signals.
-    #[error("the lab has lost its signals")]
+    /// The channel that delivers signals has closed.
+    #[error("the lab no longer receives signals: start it again")]
     LostSignals,
-    /// The system refuses.
+    /// A system call failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Between two looks whether a server listens: a command that takes
-/// milliseconds to start is not kept waiting longer than that.
+/// Interval between checks whether the server listens: short beside the start time of a
+/// command, which takes milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A server has so long to end by itself once its client has ended.
+/// Time for the server to end by itself after the command has ended.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Runs a command to its end, and its server until then; gives the command's exit code.
-/// `server_failed` hears of a server that ends with another exit code than 0.
+/// Runs a command to its end and returns its exit code. The server, if any, is ended
+/// afterwards. Calls `server_failed` with the exit code of a server that ends with
+/// another code than 0.
 ///
 /// # Errors
 ///
-/// Where it does not begin, or the server does not listen.
+/// Returns an error if the command cannot be started or the server does not listen in
+/// time.
 pub fn run(
     running: &mut Running,
     command: &LabCommand,
@@ -113,7 +115,7 @@ pub fn run(
     Ok(code)
 }
 
-/// Starts a command on a host.
+/// Starts a command on a host and returns its process id.
 fn start_on(running: &Running, host: &str, command: &mut Command) -> Result<Pid, CommandError> {
     let lab = running.lab();
     let host = lab
@@ -128,7 +130,8 @@ fn start_on(running: &Running, host: &str, command: &mut Command) -> Result<Pid,
         })
 }
 
-/// In a group of its own: what a terminal sends is for the command.
+/// Starts the server and waits until it listens. The server has its own process group, so
+/// that signals from a terminal reach the command only.
 fn start_server(running: &mut Running, server: &Server) -> Result<Pid, CommandError> {
     let errors = io::stderr().as_fd().try_clone_to_owned();
     let mut command = Command::new("sh");
@@ -168,7 +171,8 @@ fn start_server(running: &mut Running, server: &Server) -> Result<Pid, CommandEr
     }
 }
 
-/// Until the command ends; gives its exit code. Signals are for the command.
+/// Waits until the command ends and returns its exit code. Passes signals on to the
+/// command.
 fn attend(
     running: &mut Running,
     command: Pid,

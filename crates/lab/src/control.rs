@@ -1,7 +1,7 @@
-//! A running lab is asked through a socket in its directory: one line there,
-//! one line of JSON back.
+//! Control socket of a running lab, in the lab's directory. A client sends one line and
+//! receives one line of JSON.
 //!
-//! `report`, `set KEY=VALUE,…`, `cut TIME`, `down`.
+//! Requests: `report`, `set KEY=VALUE,…`, `cut TIME`, `down`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,31 +16,31 @@ use serde_json::{Value, json};
 use crate::lab::Lab;
 use crate::processes::Event;
 
-/// The longest request: far above what a path's settings take.
+/// Maximum length of a request in bytes. The settings of a path are far shorter.
 const LONGEST_REQUEST: u64 = 4096;
 
-/// How long a client may take to finish a line; it is a local process.
+/// Timeout for reading a request and for writing the reply. Clients are local processes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is asked of a lab.
+/// A request to a running lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// What it did so far.
+    /// Returns the lab's report.
     Report,
-    /// Other settings of the paths.
+    /// Changes settings of the paths: `KEY=VALUE,…`.
     Set(String),
-    /// No packet passes for a time.
+    /// Drops all packets for this time.
     Cut(Duration),
-    /// End.
+    /// Ends the lab.
     Down,
 }
 
 impl Request {
-    /// Reads a line.
+    /// Parses a request line.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Returns a message that names the unknown request or the invalid time.
     pub fn parse(line: &str) -> Result<Request, String> {
         let line = line.trim();
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -52,12 +52,12 @@ impl Request {
                 .map(Request::Cut)
                 .map_err(|e| e.to_string()),
             _ => Err(format!(
-                "a lab knows report, set, cut and down, not \"{word}\""
+                "unknown request \"{word}\": use report, set, cut or down"
             )),
         }
     }
 
-    /// As it is sent.
+    /// Returns the request as a line, with its newline.
     pub fn line(&self) -> String {
         match self {
             Request::Report => "report\n".to_owned(),
@@ -68,18 +68,19 @@ impl Request {
     }
 }
 
-/// Answers requests in a thread of its own, for as long as the process lives.
+/// Starts a thread that answers requests until the process ends.
 ///
 /// # Errors
 ///
-/// Where the socket cannot be made.
+/// Returns an error if the socket or the thread cannot be created.
 pub fn serve(path: &Path, lab: Arc<Mutex<Lab>>, events: Sender<Event>) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
     std::thread::Builder::new()
         .name("lab-control".to_owned())
         .spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Whoever asked and left needs no answer.
+                // An error here means that the client has disconnected: no reply is
+                // needed.
                 let _ = answer(&stream, &lab, &events);
             }
         })?;
@@ -100,7 +101,8 @@ fn answer(stream: &UnixStream, lab: &Mutex<Lab>, events: &Sender<Event>) -> io::
     let mut writer = stream;
     let answered = writer.write_all(format!("{reply}\n").as_bytes());
     if request == Ok(Request::Down) {
-        // Not before the answer: the process ends. Gone already, it is ending.
+        // Sent after the reply, because the process then ends. An error means that the
+        // lab is already ending.
         let _ = events.send(Event::Down);
     }
     answered
@@ -125,11 +127,12 @@ fn follow(request: &Request, lab: &Mutex<Lab>) -> Result<Value, String> {
     }
 }
 
-/// Asks a running lab.
+/// Sends a request to a running lab and returns the result.
 ///
 /// # Errors
 ///
-/// Where it cannot be reached, or what it answered.
+/// Returns a message if the lab cannot be reached, its reply is not JSON, or it rejected
+/// the request.
 pub fn ask(socket: &Path, request: &Request) -> Result<Value, String> {
     let talk = || {
         let mut stream = UnixStream::connect(socket)?;
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_as_they_are_sent() {
+    fn parse_reverses_line_for_every_request() {
         for request in [
             Request::Report,
             Request::Down,

@@ -1,4 +1,4 @@
-//! A host's device, whatever is behind it: its name, addresses and routes.
+//! Network device of a host, TUN or veth: name, addresses and routes.
 
 use std::io;
 use std::mem::zeroed;
@@ -7,17 +7,17 @@ use std::os::fd::AsRawFd;
 
 use crate::rtnetlink::{ACKNOWLEDGE, CREATE_NEW, Request};
 
-/// Every host's device has this name.
+/// Name of the network device of every host.
 pub const DEVICE: &str = "wan0";
 
-/// From `linux/rtnetlink.h`.
+/// Message type from `linux/rtnetlink.h`.
 const RTM_NEWADDR: u16 = 20;
 
 /// Brings an interface of this thread's network namespace up.
 ///
 /// # Errors
 ///
-/// Where the kernel refuses.
+/// Returns an error if a system call fails.
 #[allow(unsafe_code)] // Unions of the kernel's interface.
 pub fn bring_up(name: &str) -> io::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -28,18 +28,19 @@ pub fn bring_up(name: &str) -> io::Result<()> {
     interface_call(&socket, libc::SIOCSIFFLAGS as _, &mut request)
 }
 
-/// Gives the device its addresses, the first of which it sends from, and a
-/// route to everywhere. Brings it up.
+/// Assigns the addresses to the device, adds a default route and brings the device up. The
+/// first address is the source address of outgoing packets.
 ///
 /// # Errors
 ///
-/// Where the kernel refuses.
+/// Returns an error if a system call fails.
 pub fn configure(addresses: &[Ipv4Addr], addresses_v6: &[Ipv6Addr]) -> io::Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     for (index, address) in addresses.iter().enumerate() {
         let name = match index {
             0 => DEVICE.to_owned(),
-            // An alias, as long as an interface's name may be.
+            // Further addresses use an alias of the device; its name fits the kernel's
+            // limit of 15 characters.
             further => format!("{DEVICE}:{further}"),
         };
         set_address(&socket, &name, *address, libc::SIOCSIFADDR as _)?;
@@ -52,7 +53,7 @@ pub fn configure(addresses: &[Ipv4Addr], addresses_v6: &[Ipv6Addr]) -> io::Resul
     }
     bring_up(DEVICE)?;
     add_route(&socket)?;
-    // A kernel without IPv6 has a lab without it.
+    // A kernel without IPv6 cannot create this socket: the lab then uses IPv4 only.
     let Ok(socket) = UdpSocket::bind("[::]:0") else {
         return Ok(());
     };
@@ -65,9 +66,9 @@ pub fn configure(addresses: &[Ipv4Addr], addresses_v6: &[Ipv6Addr]) -> io::Resul
 
 #[allow(unsafe_code)] // A zeroed structure of integers.
 pub(crate) fn named(name: &str) -> libc::ifreq {
-    // SAFETY: all zero is a value of it: bytes, integers, a null pointer.
+    // SAFETY: all zero is a valid `ifreq`: bytes, integers and a null pointer.
     let mut request: libc::ifreq = unsafe { zeroed() };
-    // The last stays 0, which ends the name.
+    // At most 15 of 16 bytes are written: the last byte stays 0 and ends the name.
     for (to, from) in request.ifr_name.iter_mut().take(15).zip(name.bytes()) {
         *to = from as libc::c_char;
     }
@@ -117,10 +118,10 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr_in {
     }
 }
 
-/// To everywhere, through the device.
+/// Adds a default route through the device.
 #[allow(unsafe_code)] // Routes are made by ioctl.
 fn add_route(socket: &UdpSocket) -> io::Result<()> {
-    // SAFETY: all zero is a value of it.
+    // SAFETY: all zero is a valid `rtentry`.
     let mut route: libc::rtentry = unsafe { zeroed() };
     let anywhere = socket_address(Ipv4Addr::UNSPECIFIED);
     // SAFETY: as in `set_address`.
@@ -134,7 +135,7 @@ fn add_route(socket: &UdpSocket) -> io::Result<()> {
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCADDRT as _, &raw const route) })
 }
 
-/// `struct in6_rtmsg` of the kernel.
+/// The kernel's `struct in6_rtmsg`.
 #[repr(C)]
 struct RouteV6 {
     destination: [u8; 16],
@@ -171,12 +172,12 @@ fn add_route_v6(socket: &UdpSocket, index: libc::c_int) -> io::Result<()> {
         kind: 0,
         destination_bits: 0,
         source_bits: 0,
-        // What the kernel gives routes that do not say (IP6_RT_PRIO_USER).
+        // The kernel's default metric of routes (IP6_RT_PRIO_USER).
         metric: 1024,
         information: 0,
         flags: u32::from(libc::RTF_UP),
         index,
     };
-    // SAFETY: the route outlives the call and is laid out as the kernel's.
+    // SAFETY: the route outlives the call and has the layout of the kernel's structure.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCADDRT as _, &raw const route) })
 }

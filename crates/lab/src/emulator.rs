@@ -1,14 +1,16 @@
-//! The same links over real packets: one thread between the hosts' devices.
+//! Emulator: applies the simulated links to real packets, in one thread between the
+//! hosts' devices.
 //!
-//! - [`core`]: reads, asks the links, writes what has arrived
-//! - [`wire`]: one direction of a path and what waits on it
+//! - [`core`]: reads packets, asks the links, writes packets that are due
+//! - [`wire`]: one direction of a path, and its waiting packets
 //! - [`gate`]: firewalls and NAT
-//! - [`store`]: the memory in which packets wait
-//! - [`lateness`]: what the emulator itself adds
+//! - [`store`]: the memory of waiting packets
+//! - [`lateness`]: the delay that the emulator itself adds
 //!
-//! One thread serves all directions. Two threads used two cores and were no faster, since bulk
-//! data go one way. The thread sleeps until shortly before something is due and then watches the
-//! clock, because a sleeper wakes tens of microseconds late.
+//! One thread serves all directions. Two threads used two cores and were no faster,
+//! because bulk data flow in one direction. The thread sleeps until shortly before a
+//! packet is due, and then polls the clock: a sleeping thread wakes up tens of
+//! microseconds late.
 
 pub mod core;
 pub mod gate;
@@ -34,57 +36,57 @@ use crate::link::{LinkCounters, LinkError, LinkSettings};
 use core::{Core, Strays};
 use lateness::Lateness;
 
-/// How long before something is due the thread stops sleeping at most: what a
-/// wake-up takes on a virtual machine whose processors sleep.
+/// Maximum time that the thread wakes up before a packet is due. A wake-up takes about
+/// this long on a virtual machine with idle processors.
 const LONGEST_LEAD: Duration = Duration::from_micros(60);
 
-/// Its share of a processor is taken over such windows.
+/// Length of the windows over which processor use is averaged.
 const CPU_WINDOW: Duration = Duration::from_millis(500);
 
-/// What one direction did.
+/// Counters of one direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireReport {
-    /// From this site.
+    /// Index of the sending site.
     pub from: usize,
-    /// To this site.
+    /// Index of the receiving site.
     pub to: usize,
     /// See [`LinkCounters`].
     pub counters: LinkCounters,
-    /// Packets that a firewall did not let in.
+    /// Number of packets that a firewall blocked.
     pub blocked: u64,
-    /// Packets that came as super-packets.
+    /// Number of reads that returned a super-packet (several segments in one read).
     pub super_packets: u64,
 }
 
-/// What the emulator did so far.
+/// Counters and processor use of the emulator since its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulatorReport {
-    /// Each direction.
+    /// One report per direction.
     pub wires: Vec<WireReport>,
     /// See [`Strays`].
     pub strays: Strays,
     /// See [`Lateness`].
     pub lateness: Lateness,
-    /// Time since its start.
+    /// Time since the emulator started.
     pub wall: Duration,
-    /// Processor time of its thread, what it waited for the clock among it.
+    /// Processor time of the emulator's thread, including [`watching`](Self::watching).
     pub cpu: Duration,
-    /// Of that, what it waited for the clock.
+    /// Part of `cpu` that the thread spent polling the clock.
     pub watching: Duration,
-    /// The greatest share of a processor that it worked for half a second, 0
+    /// Highest processor use in any window of half a second, without polling the clock. 0
     /// to 1.
     pub busiest: f64,
-    /// It runs before other processes (SCHED_FIFO).
+    /// True if the thread has real-time priority (SCHED_FIFO).
     pub realtime: bool,
 }
 
-/// Something to be done between two packets.
+/// A task that the thread performs between two packets.
 type Order = Box<dyn FnOnce(&mut Running) + Send>;
 
 #[derive(Default)]
 struct Orders {
     waiting: Mutex<VecDeque<Order>>,
-    /// Looked at in every turn; the lock is not.
+    /// True if tasks may be waiting. Checked in every turn instead of the lock.
     any: AtomicBool,
 }
 
@@ -94,39 +96,39 @@ impl Orders {
     }
 }
 
-/// A running emulator; it stops when this is dropped.
+/// A running emulator. Dropping it stops the thread.
 pub struct Emulator {
     orders: Arc<Orders>,
     bell: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The emulator's thread is gone.
+/// Error: the emulator's thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lab's emulator has stopped: start the lab again")]
 pub struct Stopped;
 
-/// Why a link cannot be changed.
+/// Reasons why a link cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// See [`Stopped`].
     #[error(transparent)]
     Stopped(#[from] Stopped),
-    /// The settings make no link.
+    /// The settings are invalid.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// There is no such direction.
+    /// No path leads from one of these sites to the other.
     #[error("the lab has no path between these sites")]
     NoPath,
 }
 
 impl Emulator {
-    /// Starts the thread. A prompt one runs before what it measures, where the
-    /// kernel grants it; one that has no links needs no more than its share.
+    /// Starts the thread. If `prompt` is true, the thread asks for real-time priority and
+    /// exact timers; the kernel may refuse the priority.
     ///
     /// # Errors
     ///
-    /// Where there is no descriptor or no thread to be had.
+    /// Returns an error if a descriptor or a thread cannot be created.
     pub fn start(core: Core, prompt: bool) -> io::Result<Emulator> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let orders = Arc::new(Orders::default());
@@ -150,14 +152,14 @@ impl Emulator {
         })
     }
 
-    /// Does something in the thread, and gives what comes of it.
+    /// Runs a task in the emulator's thread and returns its result.
     fn ask<T: Send + 'static>(
         &self,
         order: impl FnOnce(&mut Running) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         let (reply, answer) = mpsc::channel();
         self.order(move |running| {
-            // Whoever asked may be gone.
+            // The caller may have given up waiting.
             let _ = reply.send(order(running));
         });
         answer.recv().map_err(|_| Stopped)
@@ -166,24 +168,25 @@ impl Emulator {
     fn order(&self, order: impl FnOnce(&mut Running) + Send + 'static) {
         self.orders.lock().push_back(Box::new(order));
         self.orders.any.store(true, Ordering::Release);
-        // Full, it rings already.
+        // An error means that the counter is full: the thread is already notified.
         let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// What it did so far.
+    /// Returns counters and processor use since the start.
     ///
     /// # Errors
     ///
-    /// [`Stopped`].
+    /// Returns [`Stopped`] if the emulator's thread has ended.
     pub fn report(&self) -> Result<EmulatorReport, Stopped> {
         self.ask(|running| running.report())
     }
 
-    /// Changes one direction from now on.
+    /// Changes the settings of one direction.
     ///
     /// # Errors
     ///
-    /// Where there is no such direction, or the settings make no link.
+    /// Returns an error if the direction does not exist, the settings are invalid, or the
+    /// thread has ended.
     pub fn set(&self, from: usize, to: usize, settings: LinkSettings) -> Result<(), SetError> {
         self.ask(move |running| {
             let wire = running.core.wire(from, to).ok_or(SetError::NoPath)?;
@@ -191,11 +194,11 @@ impl Emulator {
         })?
     }
 
-    /// Loses everything that comes to a direction within this time from now.
+    /// Drops all packets that enter a direction within this time from now.
     ///
     /// # Errors
     ///
-    /// Where there is no such direction.
+    /// Returns an error if the direction does not exist or the thread has ended.
     pub fn cut(&self, from: usize, to: usize, time: Duration) -> Result<(), SetError> {
         self.ask(move |running| {
             let until = running.core.now() + time;
@@ -205,11 +208,11 @@ impl Emulator {
         })?
     }
 
-    /// Other firewalls from now on.
+    /// Replaces the firewall rules.
     ///
     /// # Errors
     ///
-    /// [`Stopped`].
+    /// Returns [`Stopped`] if the emulator's thread has ended.
     pub fn set_rules(&self, rules: Vec<gate::BlockRule>) -> Result<(), Stopped> {
         self.ask(move |running| running.core.gate.rules = rules)
     }
@@ -219,13 +222,13 @@ impl Drop for Emulator {
     fn drop(&mut self) {
         self.order(|running| running.stopping = true);
         if let Some(thread) = self.thread.take() {
-            // Whatever ended it, it has ended.
+            // The result is not needed: the thread has ended, even if it panicked.
             let _ = thread.join();
         }
     }
 }
 
-/// Processor time by windows.
+/// Processor use by windows.
 #[derive(Default)]
 struct Usage {
     window_began: Moment,
@@ -233,7 +236,7 @@ struct Usage {
     busiest: f64,
 }
 
-/// The thread's own state.
+/// State of the emulator's thread.
 struct Running {
     core: Core,
     orders: Arc<Orders>,
@@ -245,20 +248,20 @@ struct Running {
     realtime: bool,
 }
 
-/// How long before something is due the thread stops sleeping: the time it is
-/// then awake is lost to others. As long as wake-ups took lately: on a processor
-/// that does not sleep, few microseconds.
+/// Time that the thread wakes up before a packet is due. It polls the clock for this
+/// time, which other processes cannot use. Follows the delay of recent wake-ups: a few
+/// microseconds on a processor that does not sleep.
 struct Lead(Duration);
 
 impl Lead {
-    /// Beyond what the slowest of late took.
+    /// Added to the slowest recent wake-up.
     const MARGIN: Duration = Duration::from_micros(4);
 
-    /// A wake-up that was quicker makes it shorter by this part of the
-    /// difference: some hundred of them forget one that was slow.
+    /// A faster wake-up reduces the lead by this fraction of the difference, so that a
+    /// slow one is forgotten after some hundred wake-ups.
     const FORGET: u32 = 128;
 
-    /// A wake-up came so long after it was asked for.
+    /// Records how late a wake-up was.
     fn learn(&mut self, took: Duration) {
         let wanted = (took + Lead::MARGIN).min(LONGEST_LEAD);
         self.0 = if wanted > self.0 {
@@ -275,7 +278,7 @@ impl Running {
         while !self.stopping {
             if self.orders.any.swap(false, Ordering::Acquire) {
                 self.follow_orders();
-                // Whoever rang to end this does not ring twice.
+                // The task may have set `stopping`: check the condition again.
                 continue;
             }
             let began = self.core.now();
@@ -289,7 +292,7 @@ impl Running {
 
     fn follow_orders(&mut self) {
         let mut count = [0; 8];
-        // Nothing there: another turn took it.
+        // An error means that an earlier turn has read the counter.
         let _ = rustix::io::read(&*self.bell, &mut count);
         let orders = std::mem::take(&mut *self.orders.lock());
         for order in orders {
@@ -297,8 +300,8 @@ impl Running {
         }
     }
 
-    /// Sleeps until a host sends, somebody rings, or something is almost due;
-    /// then watches the clock.
+    /// Sleeps until a host sends, a task arrives, or a packet is almost due. If a packet
+    /// is almost due, spins once instead.
     fn wait(&mut self) {
         let until = self.core.until_due();
         let sleep = until.map(|until| until.saturating_sub(self.lead.0));
@@ -320,7 +323,7 @@ impl Running {
             .collect();
         watched.push(PollFd::new(&*self.bell, PollFlags::IN));
         let began = self.core.now();
-        // Interrupted, the loop begins anew.
+        // After an interruption the main loop starts again.
         let woken = poll(&mut watched, timeout.as_ref());
         if let (Ok(0), Some(sleep)) = (woken, sleep) {
             let slept = self.core.now() - began;
@@ -328,7 +331,7 @@ impl Running {
         }
     }
 
-    /// Adds a turn to the processor time it worked.
+    /// Adds the time of one turn to the processor use.
     fn account(&mut self, began: Moment) {
         let now = self.core.now();
         self.usage.worked += now - began;
@@ -363,14 +366,13 @@ impl Running {
     }
 }
 
-/// Asks the kernel for exact timers, and to run before what it measures; true
-/// where the latter was granted.
+/// Requests exact timers and real-time priority. True if the kernel granted the priority.
 #[allow(unsafe_code)] // No safe binding sets a scheduling policy.
 fn become_prompt() -> bool {
-    // One nanosecond: the default lets a sleeper lie 50 us longer.
+    // One nanosecond. With the default timer slack, sleeps last 50 us longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    // The kernel's own call, whose parameter is this number alone: musl's of the
-    // same name does nothing, as it would have to change all threads.
+    // Calls the kernel directly: musl's sched_setscheduler does nothing. The parameter
+    // structure consists of this number.
     let priority: libc::c_int = 1;
     // SAFETY: the number outlives the call, and 0 is the calling thread.
     unsafe {

@@ -1,9 +1,9 @@
-//! The process in which a lab lives. It is the first of a process namespace: when it ends, for any
-//! reason, the kernel ends everything that was started in it. Network namespaces, devices and
-//! mounts disappear with the last process.
+//! Creates the process in which a lab lives. It is the first process of a process
+//! namespace: when it ends, for any reason, the kernel ends all other processes of the
+//! namespace. Network namespaces, devices and mounts disappear with the last process.
 //!
-//! The process that was called stays outside: it passes signals on, waits, and
-//! gives the exit code. When it dies, the one inside is killed by the kernel.
+//! The calling process stays outside. It passes signals on, waits, and returns the exit
+//! code. If it dies, the kernel kills the process inside.
 
 use std::fs;
 use std::io::{self, Read};
@@ -18,63 +18,64 @@ use rustix::process::{
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-/// What is missing for a lab.
+/// Reasons why the system cannot create a lab.
 #[derive(Debug, thiserror::Error)]
 pub enum IsolateError {
-    /// Neither root nor a user namespace.
+    /// The process is not root, and user namespaces are refused.
     #[error(
-        "a lab needs root, or a user namespace, which this system refuses ({0}): look at \
+        "a lab needs root, or a user namespace, which this system refuses ({0}): check \
          user.max_user_namespaces, and kernel.unprivileged_userns_clone or \
          kernel.apparmor_restrict_unprivileged_userns where these exist, or use sudo"
     )]
     UserNamespace(#[source] io::Error),
-    /// In a container, for instance.
+    /// Process namespaces are refused, for example in a container.
     #[error("a lab needs a process namespace of its own, which this system refuses: {0}")]
     ProcessNamespace(#[source] io::Error),
-    /// No devices.
+    /// TUN devices are not available.
     #[error(
         "a lab needs TUN devices, and /dev/net/tun cannot be opened: {0}; load the module tun, \
          or let root allow its use (chmod 666 /dev/net/tun)"
     )]
     Tun(#[source] io::Error),
-    /// No process.
+    /// The lab's process cannot be started.
     #[error("a process for the lab cannot be started: {0}")]
     Fork(#[source] io::Error),
 }
 
-/// Whether this system allows a lab, without making one.
+/// Checks that TUN devices are available. Creates no lab.
 ///
 /// # Errors
 ///
-/// What is missing.
+/// Returns [`IsolateError::Tun`] if the TUN device cannot be opened.
 pub fn check() -> Result<(), IsolateError> {
     crate::tun::probe().map_err(IsolateError::Tun)
 }
 
-/// What a lab's process has.
+/// Properties of a lab's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inside {
-    /// What it mounts, nobody else sees.
+    /// True if mounts of the lab are invisible outside of it.
     pub private_mounts: bool,
-    /// Its number as the processes outside see it.
+    /// Process id of the lab's first process as seen from outside.
     pub outer_pid: Option<u32>,
 }
 
-/// What becomes of the standard streams of the process outside.
+/// Treatment of the standard streams of the process outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// They stay: somebody waits for the command.
+    /// The streams stay open: the caller waits for the command.
     Attached,
-    /// They are let go: nobody does.
+    /// The streams are redirected to `/dev/null`: the lab runs in the background.
     Detached,
 }
 
-/// Does `inside` in a lab's process and gives its exit code. This process must
+/// Runs `inside` in a lab's process and returns its exit code. The calling process must
 /// have no other thread.
 ///
 /// # Errors
 ///
-/// What is missing; then `inside` did not begin.
+/// Returns an error if a namespace, device or process cannot be created; `inside` has
+/// then not run.
 pub fn run(outside: Outside, inside: impl FnOnce(Inside) -> u8) -> Result<u8, IsolateError> {
     check()?;
     enter_namespaces()?;
@@ -84,7 +85,8 @@ pub fn run(outside: Outside, inside: impl FnOnce(Inside) -> u8) -> Result<u8, Is
         None => {
             drop(guard);
             die_with(alive);
-            // Before `/proc` shows the lab's own processes only.
+            // Read before the new `/proc` is mounted, which shows the lab's processes
+            // only.
             let own = fs::read_link("/proc/self").ok();
             let outer_pid = own.and_then(|own| own.to_str()?.parse().ok());
             let private_mounts = make_mounts_private();
@@ -96,7 +98,7 @@ pub fn run(outside: Outside, inside: impl FnOnce(Inside) -> u8) -> Result<u8, Is
         Some(child) => {
             drop(alive);
             if outside == Outside::Detached {
-                // Kept, they keep whoever reads them waiting.
+                // Open streams would keep the reader of a pipe waiting.
                 let _ = let_go_of_streams();
             }
             let code = attend(child);
@@ -106,20 +108,21 @@ pub fn run(outside: Outside, inside: impl FnOnce(Inside) -> u8) -> Result<u8, Is
     }
 }
 
-/// True in a user namespace of the lab's own: then the machine itself cannot be
-/// changed.
+/// True in a user namespace other than the first. The settings of the machine cannot be
+/// changed from there.
 pub fn is_unprivileged() -> bool {
-    // A map that is not the whole range is not the first user namespace's.
+    // Only the first user namespace maps the whole range.
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().nth(2) != Some("4294967295")
 }
 
-/// Continues in the background. The caller gets what the other process announced, or the news that
-/// it ended before. This process must have no other thread.
+/// Forks; the child continues in the background as [`Side::Background`]. The parent waits
+/// until the child announces that it is ready, or ends. This process must have no other
+/// thread.
 ///
 /// # Errors
 ///
-/// Where there is no process to be had.
+/// Returns an error if a pipe or process cannot be created.
 pub fn background() -> Result<Side, IsolateError> {
     let no_process = |error: rustix::io::Errno| IsolateError::Fork(error.into());
     let flags = rustix::pipe::PipeFlags::CLOEXEC;
@@ -135,54 +138,55 @@ pub fn background() -> Result<Side, IsolateError> {
     })
 }
 
-/// Which of the two processes continues.
+/// The two processes after [`background`].
 #[derive(Debug)]
 pub enum Side {
-    /// The one that was called; it has waited.
+    /// The parent, after it has waited.
     Caller {
-        /// Whether the other announced that it is ready.
+        /// True if the child announced that it is ready.
         is_ready: bool,
     },
-    /// The one that stays.
+    /// The child, which continues.
     Background(Announce),
 }
 
-/// Who is in the background and has not said so yet.
+/// Handle with which the background process announces that it is ready.
 #[derive(Debug)]
 pub struct Announce(OwnedFd);
 
 impl Announce {
-    /// Lets the caller go; from here on standard streams lead nowhere.
+    /// Notifies the parent and redirects the standard streams to `/dev/null`.
     ///
     /// # Errors
     ///
-    /// Where `/dev/null` cannot be opened.
+    /// Returns an error if `/dev/null` cannot be opened.
     pub fn ready(self) -> io::Result<()> {
-        // A caller that has gone does not wait.
+        // An error means that the parent has ended.
         let _ = rustix::io::write(&self.0, b"1");
         let_go_of_streams()
     }
 }
 
-/// Standard streams lead nowhere from here on.
+/// Redirects the standard streams to `/dev/null`.
 fn let_go_of_streams() -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     let nowhere = options.read(true).write(true).open("/dev/null");
-    // Some machines let only root write there; then writing is an error, which
-    // nobody sees either.
+    // On some machines only root may write to `/dev/null`. It is then opened for reading,
+    // and writes fail.
     let nowhere = nowhere.or_else(|_| fs::File::open("/dev/null"))?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;
     Ok(rustix::stdio::dup2_stderr(&nowhere)?)
 }
 
-/// Moves this process, which has no other thread, into a lab's namespaces. Its children are among
-/// the lab's processes. This process is in the host's network, under the host's `name`. `process`
-/// is the lab's first process and `network` its descriptor of the host.
+/// Moves this process into a host's network namespace and the lab's other namespaces. Its
+/// children become processes of the lab. `process` is the lab's first process, `network`
+/// its descriptor of the host's namespace, and `name` the new host name. This process
+/// must have no other thread.
 ///
 /// # Errors
 ///
-/// Where the lab is gone or belongs to another user.
+/// Returns an error if the lab has ended or belongs to another user.
 pub fn enter_lab(process: u32, network: i32, name: &str) -> io::Result<()> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     use std::os::unix::fs::MetadataExt;
@@ -201,7 +205,7 @@ pub fn enter_lab(process: u32, network: i32, name: &str) -> io::Result<()> {
     if !is_own {
         entered.insert(0, (user, LinkNameSpaceType::User));
     }
-    // All are opened first: afterwards they have other names.
+    // Opened before the first move: the paths are different afterwards.
     let opened: Result<Vec<_>, io::Error> = entered
         .into_iter()
         .map(|(path, kind)| Ok((fs::File::open(path)?, kind)))
@@ -220,7 +224,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Children of this process are in a process namespace of their own.
+/// Puts future children of this process into a new process namespace.
 fn enter_namespaces() -> Result<(), IsolateError> {
     let able = capabilities(None).is_ok_and(|sets| {
         sets.effective
@@ -239,11 +243,11 @@ fn enter_namespaces() -> Result<(), IsolateError> {
     unshare(UnshareFlags::NEWPID).map_err(IsolateError::ProcessNamespace)
 }
 
-/// None in the child.
+/// Forks. Returns `None` in the child.
 #[allow(unsafe_code)] // Forking has no safe name.
 fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the caller promised that there is no other thread, so that the
-    // child finds all locks free.
+    // SAFETY: callers guarantee that no other thread exists, so all locks are free in the
+    // child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
@@ -251,38 +255,40 @@ fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Ends this process when the one outside ends.
+/// Ends this process when the process outside ends.
 fn die_with(alive: OwnedFd) {
-    // Refused, the pipe below still tells.
+    // If the signal is refused, the pipe below has the same effect.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     std::thread::spawn(move || {
-        // Closed when the last writer is gone; nothing is ever written.
+        // The read returns when the last writer has closed the pipe; no byte is ever
+        // written.
         let _ = fs::File::from(alive).read(&mut [0]);
         std::process::exit(EXIT_ORPHANED);
     });
 }
 
-/// 128 + SIGKILL, as if the lab had been killed itself. Nobody is there to see.
+/// Exit code 128 + SIGKILL, as if the lab had been killed. The parent has ended, so it is
+/// not observed.
 const EXIT_ORPHANED: i32 = 137;
 
-/// Mounts stay within, and `/proc` shows the lab's own processes. Where the
-/// system forbids either, the lab works without, and this is false.
+/// Makes mounts private to the lab and mounts its own `/proc`. False if the system
+/// refuses private mounts; the lab then works without them.
 fn make_mounts_private() -> bool {
     let receive = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     if unshare(UnshareFlags::NEWNS).is_err() || mount_change("/", receive).is_err() {
         return false;
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    // In a container whose own /proc is covered in part this is not allowed.
+    // Refused in a container that covers part of its own `/proc`.
     let _ = mount("proc", "/proc", "proc", flags, None);
     true
 }
 
-/// Puts a file in another's place, for this lab only.
+/// Bind-mounts the file `by` over `file`, for this lab only.
 ///
 /// # Errors
 ///
-/// Where the system refuses, or others would see it.
+/// Returns an error if the mount is refused or would be visible outside the lab.
 pub fn cover(inside: Inside, file: &std::path::Path, by: &std::path::Path) -> io::Result<()> {
     if !inside.private_mounts {
         return Err(io::ErrorKind::Unsupported.into());
@@ -290,13 +296,13 @@ pub fn cover(inside: Inside, file: &std::path::Path, by: &std::path::Path) -> io
     Ok(rustix::mount::mount_bind(by, file)?)
 }
 
-/// Passes signals on until the child ends; gives its exit code, 128 and the
-/// signal's number where one ended it.
+/// Passes signals on until the child ends. Returns its exit code, or 128 plus the number
+/// of the signal that ended it.
 pub fn attend(child: Pid) -> u8 {
     let wanted = [SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2];
     let mut signals = match signal_hook::iterator::Signals::new(wanted) {
         Ok(signals) => signals,
-        // Then there is nothing to pass on.
+        // Without a signal handler, no signals can be passed on.
         Err(_) => return wait(child, WaitOptions::empty()).unwrap_or(1),
     };
     loop {
@@ -311,8 +317,8 @@ pub fn attend(child: Pid) -> u8 {
     }
 }
 
-/// A terminal signals every process of its foreground group: the lab's own processes got the
-/// signal already.
+/// True if the signal came from a terminal, which signals all processes of its foreground
+/// group. The lab's processes have then received it already.
 pub fn came_from_terminal(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGQUIT)
         && fs::File::open("/dev/tty").is_ok_and(|terminal| {
@@ -321,10 +327,10 @@ pub fn came_from_terminal(signal: i32) -> bool {
         })
 }
 
-/// Sends a signal by its number.
+/// Sends a signal, given by its number, to a process.
 pub fn pass_on(to: Pid, signal: i32) {
     if let Some(signal) = Signal::from_named_raw(signal) {
-        // Gone already: its end is noticed next.
+        // An error means that the process has ended; `wait` will report it.
         let _ = kill_process(to, signal);
     }
 }
@@ -337,24 +343,24 @@ fn wait(child: Pid, options: WaitOptions) -> Option<u8> {
     }
 }
 
-/// Ends every other process of this process namespace and waits for those that
-/// are its children or become them. Does nothing in a process that is not the
-/// first of one.
+/// Kills all other processes of this process namespace and waits for the children among
+/// them. Does nothing if this process is not the first of its namespace.
 #[allow(unsafe_code)] // No safe binding sends to all.
 pub fn end_all_processes() {
     if !rustix::process::getpid().is_init() {
         return;
     }
-    // SAFETY: the first of a namespace reaches its own processes alone, and is
-    // left out itself.
+    // SAFETY: the first process of a namespace reaches only processes of that namespace,
+    // and the signal is not sent to itself.
     unsafe { libc::kill(-1, libc::SIGKILL) };
-    // Until there are none.
+    // Waits until no child is left.
     while let Ok(Some(_)) | Err(rustix::io::Errno::INTR) =
         rustix::process::wait(WaitOptions::empty())
     {}
 }
 
-/// As in shells.
+/// Converts a wait status into an exit code, as shells do: 128 plus the signal's number
+/// for a signal.
 pub fn exit_code(raw_status: i32) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = ExitStatus::from_raw(raw_status);

@@ -1,4 +1,4 @@
-//! A lab that runs: its hosts and what is between them.
+//! A running lab: its hosts and the paths between them.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,54 +26,54 @@ use crate::state::StateDirectory;
 use crate::storage::running::Storages;
 use crate::tun;
 
-/// Memory beside what the paths keep in flight: each host's own chunk, and what
-/// small packets take beyond their bytes on the wire.
+/// Memory in bytes beyond the data that the paths keep in flight: one chunk per host, and
+/// the space that small packets take beyond their length on the wire.
 const SPARE_MEMORY: u64 = 256 << 20;
 
-/// Why a lab does not start.
+/// Reasons why a lab cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// It makes no sense.
+    /// The scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// A host could not be made.
+    /// A host cannot be created.
     #[error(transparent)]
     Host(#[from] NamespaceError),
-    /// The machine could not be prepared.
+    /// The parameters of the machine cannot be changed.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// The kernel has no such congestion control.
+    /// The kernel lacks the congestion control.
     #[error(
-        "this kernel has no congestion control \"{0}\": net.ipv4.tcp_available_congestion_control has {1}"
+        "this kernel has no congestion control \"{0}\": net.ipv4.tcp_available_congestion_control lists {1}"
     )]
     Congestion(String, String),
-    /// Only root may allow it for hosts.
+    /// Only root may allow this congestion control for hosts.
     #[error(
-        "this machine keeps congestion control \"{wanted}\" for root, and lets nobody change that \
-         from within a user's or a network's namespace: choose one of \"{allowed}\" (--congestion), \
-         or have root run once, outside: sysctl -w \
+        "this machine reserves congestion control \"{wanted}\" for root, and it cannot be allowed \
+         from within a user or network namespace: choose one of \"{allowed}\" (--congestion), \
+         or run once as root outside of it: sysctl -w \
          net.ipv4.tcp_allowed_congestion_control=\"{allowed} {wanted}\""
     )]
     CongestionOfRoot {
-        /// What hosts were to have.
+        /// Congestion control requested for the hosts.
         wanted: String,
-        /// What everybody may have.
+        /// Congestion controls that unprivileged users may choose.
         allowed: String,
     },
-    /// More is in flight than this machine has memory.
+    /// The paths need more memory than the machine has free.
     #[error(
         "the paths keep up to {needed} in flight and queued, and this machine has {free} free: choose a lower rate, RTT or queue"
     )]
     Memory {
-        /// What the paths need.
+        /// Memory that the paths need.
         needed: ByteCount,
-        /// What there is.
+        /// Memory that is free.
         free: ByteCount,
     },
-    /// Other traffic.
+    /// Background traffic cannot be started.
     #[error(transparent)]
     Background(#[from] BackgroundError),
-    /// The emulator.
+    /// The emulator cannot be started.
     #[error("the lab's emulator cannot start: {0}")]
     Emulator(#[source] io::Error),
 }
@@ -81,25 +81,25 @@ pub enum LabError {
 /// A host of a lab.
 #[derive(Debug)]
 pub struct Host {
-    /// Its name and addresses.
+    /// Name and addresses.
     pub addresses: HostAddresses,
     namespace: Namespace,
 }
 
 impl Host {
-    /// Its network namespace.
+    /// Returns the host's network namespace.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// The address that others reach it at: of its own, or its site's.
+    /// Returns the first IPv4 address of the host. Behind NAT this is a private address.
     pub fn address(&self) -> IpAddr {
         let own = self.addresses.v4.first().copied();
         IpAddr::V4(own.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED))
     }
 }
 
-/// A lab; it ends when this is dropped.
+/// A running lab. Dropping it ends the lab.
 pub struct Lab {
     scenario: Scenario,
     hosts: Vec<Host>,
@@ -108,11 +108,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes hosts and the paths between them.
+    /// Creates the hosts and the paths between them.
     ///
     /// # Errors
     ///
-    /// What could not be made; then nothing is left of it.
+    /// Returns an error if a part cannot be created; the other parts are then removed.
     pub fn start(scenario: Scenario, state: &StateDirectory) -> Result<Lab, LabError> {
         let directions = scenario.directions()?;
         let store = store_for(&directions)?;
@@ -125,7 +125,7 @@ impl Lab {
         }
         let emulated = scenario.hosts.0.iter().enumerate();
         for (site, count) in emulated.filter(|_| !scenario.veth) {
-            // The last one of the first two sites is for other traffic.
+            // The last host of each of the first two sites is for background traffic.
             let others = usize::from(scenario.background.is_some() && site < 2);
             for index in 0..*count + others {
                 let (host, port) = make_host(&scenario, site, index)?;
@@ -162,27 +162,28 @@ impl Lab {
         })
     }
 
-    /// Tells commands and reports about mounted storage.
+    /// Adds mounted storage, for the variables of commands and for reports.
     pub fn add_storage(&mut self, storage: Storages) {
         self.storage = storage;
     }
 
-    /// Ends all processes of the lab where it has storage, and unmounts that.
+    /// If the lab has storage: ends all processes of the lab and unmounts the storage.
     pub fn end_storage(&mut self) {
         self.storage = Storages::default();
     }
 
-    /// What it was made from, as it is now.
+    /// Returns the scenario with all changes made by [`Lab::set`].
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// A host by its name, `b2`; a site's letter is its first.
+    /// Returns a host by its name, for example `b2`. A single letter means the first host
+    /// of that site.
     pub fn host(&self, name: &str) -> Option<&Host> {
         let name = name.to_ascii_lowercase();
         let full = if name.len() == 1 {
@@ -193,11 +194,12 @@ impl Lab {
         self.hosts.iter().find(|host| host.addresses.name == full)
     }
 
-    /// Makes a command run on a host: in its network, with the lab's variables.
+    /// Prepares a command to run on a host: in the host's network, with the lab's
+    /// variables.
     ///
     /// # Errors
     ///
-    /// Where there are no more descriptors.
+    /// Returns an error if no descriptor is available.
     pub fn place(&self, host: &Host, command: &mut Command) -> io::Result<()> {
         command.envs(self.environment(host));
         let name = format!("lab-{}", host.addresses.name);
@@ -205,8 +207,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Variables of a command on a host: addresses of all hosts, of each site's
-    /// first, and what the path is.
+    /// Returns the environment variables of a command on a host: addresses of all hosts,
+    /// path, congestion control and storage.
     pub fn environment(&self, on: &Host) -> Vec<(String, String)> {
         let mut variables = vec![
             ("LONGHAUL_LAB_HOST".to_owned(), on.addresses.name.clone()),
@@ -240,8 +242,8 @@ impl Lab {
         variables
     }
 
-    /// Lines of `/etc/hosts`: `lab-a1`, which is what the host calls itself, and
-    /// `lab-a` for a site's first.
+    /// Returns the content of `/etc/hosts`: `lab-a1` for each host, `lab-a` also for the
+    /// first host of a site, and the machine's own entries.
     pub fn host_names(&self) -> String {
         let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();
         for host in &self.hosts {
@@ -254,17 +256,18 @@ impl Lab {
                 text += &format!("{address} lab-{name}{site}\n");
             }
         }
-        // What this machine knows besides stays known.
+        // Adds the names that the machine knows.
         text += &std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         text
     }
 
-    /// Changes the paths between all sites from now on, or with `a-c:` before
-    /// the settings between two.
+    /// Changes the paths between all sites. With a prefix such as `a-c:`, changes the
+    /// path between two sites.
     ///
     /// # Errors
     ///
-    /// Where the settings make no sense; then nothing changes.
+    /// Returns an error if a setting is invalid or the emulator has ended. Invalid
+    /// settings change nothing.
     pub fn set(&mut self, changes: &str) -> Result<(), SetPathError> {
         let mut scenario = self.scenario.clone();
         scenario.change(changes)?;
@@ -279,7 +282,7 @@ impl Lab {
     ///
     /// # Errors
     ///
-    /// Where the emulator is gone.
+    /// Returns an error if the paths are a cable or the emulator has ended.
     pub fn cut(&self, time: Duration) -> Result<(), SetPathError> {
         if self.scenario.veth {
             return Err(ScenarioError::Cable("cuts").into());
@@ -290,16 +293,16 @@ impl Lab {
         Ok(())
     }
 
-    /// What it did so far.
+    /// Returns the counters of the lab.
     ///
     /// # Errors
     ///
-    /// Where the emulator is gone.
+    /// Returns an error if the emulator has ended.
     pub fn report(&self) -> Result<LabReport, SetPathError> {
         let emulator = self.emulator.report().map_err(SetError::Stopped)?;
         let mut overrun = 0;
         for host in &self.hosts {
-            // A table that cannot be read says nothing.
+            // A table that cannot be read counts as 0.
             let dropped = host.namespace.within(tun::overrun);
             overrun += dropped.ok().and_then(Result::ok).unwrap_or_default();
         }
@@ -314,22 +317,21 @@ impl Lab {
     }
 }
 
-/// Why a path cannot be changed.
+/// Reasons why a path cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SetPathError {
-    /// It makes no sense.
+    /// The settings are invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The emulator did not take it.
+    /// The emulator rejected the settings or has ended.
     #[error(transparent)]
     Set(#[from] SetError),
 }
 
-/// The child enters the namespace and takes the host's name between fork and
-/// exec.
-#[allow(unsafe_code)] // What runs between fork and exec is unsafe to write.
+/// Makes the child enter the namespace and take the host's name between fork and exec.
+#[allow(unsafe_code)] // Code between fork and exec is unsafe.
 fn enter_before_exec(namespace: Namespace, name: String, command: &mut Command) {
-    // SAFETY: system calls alone, and no memory is taken.
+    // SAFETY: the closure makes system calls only and allocates no memory.
     unsafe {
         command.pre_exec(move || {
             netns::take_name(&name);
@@ -338,22 +340,22 @@ fn enter_before_exec(namespace: Namespace, name: String, command: &mut Command) 
     }
 }
 
-/// Touched at the start: beyond it the start would take seconds.
+/// Maximum number of bytes of packet memory touched at the start. More would delay the
+/// start by seconds.
 const MOST_WARMED: u64 = 1 << 30;
 
-/// Bytes on their way in one direction: the line's rate for the time they
-/// travel.
+/// Returns the bytes in flight in one direction: line rate × (delay + jitter).
 fn in_flight(Direction { link, .. }: &Direction) -> u64 {
     let rate = link.rate.map_or(0.0, |rate| rate.bits_per_second());
     (rate / 8.0 * (link.delay + link.jitter).as_secs_f64()) as u64
 }
 
-/// Addresses for what the paths can keep, or for half of what is free where
-/// they have no line.
+/// Reserves the packet store: half of the free memory plus half of the needs of the
+/// paths.
 fn store_for(directions: &[Direction]) -> Result<Store, LabError> {
     let free = free_memory();
-    // Notes, headers and alignment: a 40-byte packet takes 64 bytes here and
-    // costs 78 on the wire, so that nothing takes more than its wire bytes.
+    // With offload header and alignment, a packet takes at most its bytes on the wire: a
+    // 40-byte packet takes 64 bytes here and 78 bytes on the wire.
     let queued = |way: &Direction| way.link.rate.map_or(0, |_| way.link.queue.0);
     let needed = directions
         .iter()
@@ -365,12 +367,13 @@ fn store_for(directions: &[Direction]) -> Result<Store, LabError> {
             free: ByteCount(free),
         });
     }
-    // It takes no memory until it is used; paths may be changed later.
+    // The store takes no memory until it is used. It leaves room for later changes of the
+    // paths.
     Store::reserve(free / 2 + needed / 2).map_err(LabError::Emulator)
 }
 
-/// What the kernel thinks can be had without swapping; a bold guess where it
-/// does not say.
+/// Returns the free memory in bytes (MemAvailable), or 1 GiB if the kernel does not
+/// report it.
 fn free_memory() -> u64 {
     let table = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = table
@@ -380,7 +383,7 @@ fn free_memory() -> u64 {
     kibibytes.map_or(1 << 30, |kibibytes| kibibytes * 1024)
 }
 
-/// From site to site, row by row; none from a site to itself.
+/// Returns the directions by site, row by row; `None` from a site to itself.
 fn make_wires(
     directions: &[Direction],
     sites: usize,
@@ -396,18 +399,19 @@ fn make_wires(
     Ok(wires)
 }
 
-/// What every namespace may use.
+/// Kernel parameter with the congestion controls that every namespace may use.
 const ALLOWED_CONGESTION: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// Whether this process may allow more. It may not in a user or network namespace, even as root
-/// there.
+/// True if this process may extend the list. It may not in a user or network namespace,
+/// even as root there.
 fn may_allow() -> bool {
     let path = netns::sysctl_path(ALLOWED_CONGESTION);
     rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// What a lab's hosts can use: `wanted` where it is allowed, or may be for a
-/// moment; else what this machine uses itself, which is always allowed.
+/// Returns the congestion control that a lab's hosts can use: `wanted` if it is allowed
+/// or can be allowed for a moment, else the machine's own default, which is always
+/// allowed.
 pub fn congestion_here(wanted: &str) -> String {
     let allowed = netns::sysctl(ALLOWED_CONGESTION).unwrap_or_default();
     let has = allowed.split_whitespace().any(|name| name == wanted);
@@ -418,9 +422,9 @@ pub fn congestion_here(wanted: &str) -> String {
     }
 }
 
-/// In a new namespace only what the machine allows everybody can be the
-/// default: so it is allowed for the moment in which hosts are made, one lab at
-/// a time, or another would take it back meanwhile.
+/// Allows a congestion control for the short time in which hosts are created. In a new
+/// namespace, only an allowed one can be the default. Labs take turns, so that none
+/// removes the setting of another.
 fn allow_congestion(wanted: &str, state: &StateDirectory) -> Result<Change, LabError> {
     let has = |list: &str| list.split_whitespace().any(|name| name == wanted);
     let read = |name| netns::sysctl(name).unwrap_or_default();
@@ -448,7 +452,7 @@ fn allow_congestion(wanted: &str, state: &StateDirectory) -> Result<Change, LabE
     Ok(Change::apply_once_alone(state, Kind::Momentary, missing)?)
 }
 
-/// Two hosts and a cable, nothing that emulates.
+/// Creates two hosts connected by a cable, without an emulator.
 fn make_connected(scenario: &Scenario) -> Result<[Host; 2], LabError> {
     let [(a, near), (b, far)] = [0, 1].map(|site| host_plan(scenario, site, 0));
     let [near, far] = Namespace::create_connected([&near, &far])?;
@@ -495,9 +499,9 @@ fn make_host(scenario: &Scenario, site: usize, index: usize) -> Result<(Host, Po
     Ok((host, port))
 }
 
-/// Buffers that let TCP have the window in flight: twice the window, since the
-/// kernel counts what a segment takes in memory, and offers half of a receive
-/// buffer at first. Never less than the machine has.
+/// Returns the TCP buffer limits that allow the window: twice the window, because the
+/// kernel counts the memory of a segment and initially advertises half of a receive
+/// buffer. Never less than the machine's own limits.
 fn window_sysctls(scenario: &Scenario) -> Vec<(String, String)> {
     let window = match scenario.window {
         Window::Host => return Vec::new(),
@@ -507,7 +511,7 @@ fn window_sysctls(scenario: &Scenario) -> Vec<(String, String)> {
             _ => return Vec::new(),
         },
     };
-    // The kernel's integers have a sign.
+    // The kernel's integers are signed.
     let wanted = window.saturating_mul(2).min(i32::MAX as u64);
     let larger = |name: &str| {
         let now = netns::sysctl(name).ok()?;

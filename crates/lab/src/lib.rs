@@ -1,23 +1,24 @@
-//! An emulated wide area on one machine: what the papers had in hardware.
+//! Emulates a wide-area network on one machine, as a substitute for the hardware testbeds
+//! of the papers.
 //!
-//! - [`scenario`]: what a lab is, as the user writes it
-//! - [`settings`]: the same by name, and what a lab changes of the machine
+//! - [`scenario`]: description of a lab as the user writes it
+//! - [`settings`]: the same settings by name, and the machine's parameters that a lab
+//!   changes
 //! - [`link`]: one direction of a path as a pure queue in virtual time
-//! - [`storage`]: a directory behind a modelled device
-//! - [`packet`]: IP packets and super-packets, cut, damaged, rewritten
-//! - [`emulator`]: the same links over real packets
+//! - [`storage`]: directories behind modelled devices
+//! - [`packet`]: IP packets and super-packets: cutting, damage, address rewriting
+//! - [`emulator`]: applies the links to real packets
 //! - [`tun`], [`netns`]: the hosts' devices and namespaces
-//! - [`lab`]: hosts and paths that run
+//! - [`lab`]: running hosts and paths
 //! - [`running`]: a lab in its own process, from its start to its end
-//! - [`background`]: other traffic on the path
-//! - [`report`]: what they did, and what speaks against believing it
-//! - [`client`]: labs that stay, as other processes see them
-//! - [`command`]: a command on a host, with a server at the other end
-//! - [`processes`], [`control`]: commands on its hosts, and how it is asked
-//! - [`isolate`]: the process that a lab lives in, and that nothing of it
-//!   outlives
-//! - [`state`], [`machine`]: what labs know of each other, and what they change
-//!   of the machine
+//! - [`background`]: background traffic on the path
+//! - [`report`]: counters of a lab, and reasons to doubt a measurement
+//! - [`client`]: labs in the background, for other processes
+//! - [`command`]: runs a command on a host, with a server at the other end
+//! - [`processes`], [`control`]: processes on the hosts, and the control socket
+//! - [`isolate`]: the process of a lab; all its other processes end with it
+//! - [`state`], [`machine`]: directories and locks of labs, and changes to the machine's
+//!   parameters
 
 pub mod background;
 pub mod client;

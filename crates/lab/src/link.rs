@@ -1,25 +1,24 @@
-//! One direction of a path as a pure queue in virtual time.
+//! One direction of a path as a queue in virtual time, without I/O.
 //!
-//! A link decides the fate of each segment, in the order of time. [`Link::offer`] takes the moment
-//! and the segment's length, and returns its [`Fate`]. A link holds no packets, reads no clock and
-//! has no threads. The same seed, settings and offers give the same fates, here and over real
-//! packets.
+//! A link decides the fate of each segment. Segments are offered in order of time.
+//! [`Link::offer`] takes the moment and the segment's length, and returns its [`Fate`]. A
+//! link holds no packets, reads no clock and has no threads. The same seed, settings and
+//! offers give the same fates, both here and with real packets.
 //!
-//! A segment passes, in this order: a cut (the link is down), loss on the way in, the drop-tail
-//! queue, the line at its rate, and the delay with its jitter. Then it may be held back,
-//! duplicated or damaged.
+//! Each segment passes these stages in order: a cut (the link is down), random loss, the
+//! drop-tail queue, the line at its rate, and the delay with its jitter. Then it may be
+//! held back, duplicated or damaged.
 //!
 //! # Rate
 //!
-//! The rate is that of Ethernet: a segment costs its IP length and [`ETHERNET_OVERHEAD`] bytes. So
-//! a path carries 1448/1538 = 94.15 % of its rate as TCP payload, at an MTU of 1500 with
-//! timestamps. A super-packet is offered segment by segment.
+//! The rate is that of Ethernet: a segment costs its IP length plus [`ETHERNET_OVERHEAD`]
+//! bytes. A path carries 1448/1538 = 94.15 % of its rate as TCP payload, at an MTU of
+//! 1500 with timestamps. A super-packet is offered segment by segment.
 //!
 //! # Accuracy
 //!
-//! The line's clock counts in 2^-32 ns, so that no rate drifts: a million
-//! segments are off by less than a nanosecond. An arrival is rounded up to a
-//! nanosecond.
+//! The line's clock counts in units of 2^-32 ns, so rates do not drift: after a million
+//! segments the error is below a nanosecond. An arrival is rounded up to a nanosecond.
 
 mod jitter;
 mod loss;
@@ -33,37 +32,38 @@ pub use loss::{GilbertElliott, Loss, ParseLossError};
 use jitter::Jitter;
 use loss::LossProcess;
 
-/// What Ethernet adds to an IP packet on the wire: preamble and start (8
-/// bytes), header (14), checksum (4), gap (12).
+/// Bytes that Ethernet adds to an IP packet on the wire: preamble and start (8), header
+/// (14), checksum (4), gap (12).
 pub const ETHERNET_OVERHEAD: u32 = 38;
 
-/// The queue holds at least one of the largest Ethernet frames without jumbo
-/// (1500 + 38 bytes), or nothing would ever pass.
+/// Minimum size of the queue in bytes: one full Ethernet frame without jumbo (1500 + 38
+/// bytes). A smaller queue would drop every full frame.
 const SMALLEST_QUEUE: u64 = 1538;
 
-/// The line's clock: its unit is 2^-32 ns.
+/// The unit of the line's clock is 2^-32 ns.
 const FRACTION_BITS: u32 = 32;
 
-/// What one direction of a path does.
+/// Settings of one direction of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSettings {
-    /// Bits per second on the wire; none: no line and no queue.
+    /// Bits per second on the wire. `None` means unlimited, without a queue.
     pub rate: Option<BitRate>,
-    /// From the end of the line to the far side, 0 to an hour.
+    /// Delay from the end of the line to the receiver, 0 to an hour.
     pub delay: Duration,
-    /// The delay wanders by as much to either side, at most itself; the order
-    /// of segments stays.
+    /// Maximum deviation of the delay in either direction, 0 to `delay`. The order of
+    /// segments is kept.
     pub jitter: Duration,
-    /// What is lost before the queue.
+    /// Random loss before the queue.
     pub loss: Loss,
-    /// Bytes on the wire that may wait, what is just being sent among them;
-    /// less than 1538 counts as 1538.
+    /// Size of the queue in bytes on the wire, including the segment being sent. Values
+    /// below 1538 count as 1538.
     pub queue: ByteCount,
-    /// Some segments arrive later than those that followed.
+    /// If set, some segments are held back and may be overtaken.
     pub reorder: Option<Reorder>,
-    /// How likely a segment arrives twice, 0 to 1.
+    /// Probability that a segment arrives twice, 0 to 1.
     pub duplicate: f64,
-    /// How likely a segment is damaged so that its checksum tells, 0 to 1.
+    /// Probability that a segment is damaged so that its checksum no longer matches, 0 to
+    /// 1.
     pub corrupt: f64,
     /// Probability that a segment is damaged and its checksum corrected, so that only the
     /// application can notice, 0 to 1.
@@ -71,7 +71,7 @@ pub struct LinkSettings {
 }
 
 impl Default for LinkSettings {
-    /// A link that does nothing.
+    /// Returns a link without delay, loss or rate limit.
     fn default() -> LinkSettings {
         LinkSettings {
             rate: None,
@@ -87,50 +87,51 @@ impl Default for LinkSettings {
     }
 }
 
-/// Segments that are overtaken.
+/// Settings of segments that are held back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// How likely, 0 to 1.
+    /// Probability that a segment is held back, 0 to 1.
     pub probability: f64,
-    /// How much later they arrive.
+    /// Additional delay of a segment that is held back, 0 to an hour.
     pub by: Duration,
 }
 
-/// Settings that make no link.
+/// Reasons why settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// No segment would ever leave.
-    #[error("a link's rate must be more than 0: leave it out for a link without a line")]
+    /// The rate is not greater than 0.
+    #[error("a link's rate must be more than 0: omit it for an unlimited rate")]
     Rate,
-    /// Longer than any path on earth.
-    #[error("a link's delay is at most an hour, this one is {0:?}")]
+    /// A delay is longer than an hour.
+    #[error("a link's delay is at most an hour, not {0:?}")]
     Delay(Duration),
-    /// A segment would arrive before it left.
-    #[error("a jitter of {jitter:?} is more than the delay of {delay:?} that it changes")]
+    /// The jitter is greater than the delay, so that a segment could arrive before it
+    /// left.
+    #[error("a jitter of {jitter:?} is more than the one-way delay of {delay:?}")]
     Jitter {
-        /// The jitter.
+        /// The given jitter.
         jitter: Duration,
-        /// The delay.
+        /// The given delay.
         delay: Duration,
     },
-    /// No probability.
-    #[error("{what} has the probability {value}: it must be 0 to 1")]
+    /// A probability is not between 0 and 1.
+    #[error("the probability of {what} is {value}: it must be 0 to 1")]
     Probability {
-        /// Of what.
+        /// Name of the setting.
         what: &'static str,
-        /// As it was given.
+        /// The given value.
         value: String,
     },
 }
 
 impl LinkSettings {
-    /// Whether this makes a link.
+    /// Checks that all settings are within their ranges.
     ///
     /// # Errors
     ///
-    /// The first field that is out of its range.
+    /// Returns an error for the first setting that is out of range.
     pub fn check(&self) -> Result<(), LinkError> {
-        /// No path is longer; keeps sums of times far from their limits.
+        /// Longer than any real path. Keeps sums of times far from overflow.
         const LONGEST_DELAY: Duration = Duration::from_secs(3600);
         let (delay, jitter) = (self.delay, self.jitter);
         if self.rate.is_some_and(|rate| rate.bits_per_second() <= 0.0) {
@@ -160,84 +161,85 @@ impl LinkSettings {
     }
 }
 
-/// What becomes of a segment.
+/// Fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It does not arrive.
+    /// The segment does not arrive.
     Lost(Reason),
-    /// It arrives.
+    /// The segment arrives.
     Arrives(Arrival),
 }
 
-/// Why a segment does not arrive.
+/// Reasons why a segment does not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The link was cut.
     Cut,
-    /// The loss process took it.
+    /// Random loss.
     Loss,
     /// The queue was full.
     Queue,
 }
 
-/// How a segment arrives.
+/// Arrival of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When its last bit is there.
+    /// Time at which the last bit arrives.
     pub at: Moment,
-    /// It was held back: later segments may arrive before it.
+    /// True if the segment was held back, so that later segments may arrive before it.
     pub held: bool,
-    /// It arrives twice.
+    /// True if the segment arrives twice.
     pub doubled: bool,
-    /// What happened to its bits.
+    /// Damage to the segment, if any.
     pub damage: Option<Damage>,
 }
 
 impl Arrival {
-    /// Nothing happened to it on the way.
+    /// True if the segment was not held back, duplicated or damaged.
     pub fn is_plain(&self) -> bool {
         !self.held && !self.doubled && self.damage.is_none()
     }
 }
 
-/// What happened to a segment's bits.
+/// Damage to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// A number that chooses the bit.
+    /// Random number that selects the bit.
     pub place: u64,
-    /// The transport's checksum was corrected: only the application can tell.
+    /// True if the transport's checksum is corrected, so that only the application can
+    /// detect the damage.
     pub unseen: bool,
 }
 
-/// What a link did, in segments, and in bytes on the wire.
+/// Counters of a link, in segments and in bytes on the wire.
 ///
-/// `offered = delivered + cut + lost + queue_drops`; what is doubled counts
-/// once as delivered.
+/// `offered = delivered + cut + lost + queue_drops`. A duplicated segment counts once as
+/// delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Segments that were offered.
+    /// Segments offered.
     pub offered: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the offered segments.
     pub offered_bytes: u64,
     /// Segments that arrive.
     pub delivered: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the segments that arrive.
     pub delivered_bytes: u64,
-    /// Lost while the link was cut.
+    /// Segments lost while the link was cut.
     pub cut: u64,
-    /// Taken by the loss process.
+    /// Segments lost at random.
     pub lost: u64,
-    /// Found the queue full.
+    /// Segments dropped because the queue was full.
     pub queue_drops: u64,
-    /// Held back.
+    /// Segments held back.
     pub held: u64,
-    /// Arrive twice.
+    /// Segments that arrive twice.
     pub doubled: u64,
-    /// Damaged so that the checksum tells.
+    /// Segments damaged with a checksum that no longer matches.
     pub corrupted: u64,
-    /// Damaged with the checksum corrected.
+    /// Segments damaged with a corrected checksum.
     pub corrupted_unseen: u64,
-    /// Most bytes that ever waited.
+    /// Maximum number of bytes in the queue at any time.
     pub highest_queue: u64,
 }
 
@@ -245,13 +247,13 @@ pub struct LinkCounters {
 #[derive(Clone, Debug)]
 pub struct Link {
     settings: LinkSettings,
-    /// How long a byte takes on the line; 0 without a line.
+    /// Time that a byte takes on the line in ticks of 2^-32 ns; 0 without a rate.
     ticks_a_byte: f64,
-    /// When the line has sent all it accepted, in ticks.
+    /// Time at which the line has sent all accepted segments, in ticks.
     free_at: u128,
-    /// No segment that keeps its order arrives before this.
+    /// Segments that keep their order arrive no earlier than this.
     last_arrival: Moment,
-    /// When it was last asked.
+    /// Time of the latest offer.
     now: Moment,
     cut_until: Moment,
     loss: LossProcess,
@@ -261,7 +263,7 @@ pub struct Link {
     seed: u64,
 }
 
-/// What a link draws random numbers for.
+/// Identifiers of the random number streams of a link.
 mod purpose {
     pub const LOSS: u64 = 1;
     pub const JITTER: u64 = 2;
@@ -269,7 +271,7 @@ mod purpose {
 }
 
 impl Link {
-    /// A link that nothing has passed yet.
+    /// Creates a link that has carried no segment.
     ///
     /// # Errors
     ///
@@ -294,28 +296,28 @@ impl Link {
         })
     }
 
-    /// What it does now.
+    /// Returns the current settings.
     pub fn settings(&self) -> &LinkSettings {
         &self.settings
     }
 
-    /// What it did so far.
+    /// Returns the counters since the creation.
     pub fn counters(&self) -> LinkCounters {
         self.counters
     }
 
-    /// A segment was damaged: the caller knows whether there was anything to damage.
+    /// Counts a damaged segment. The caller applies the damage, which may be impossible.
     pub fn note_damage(&mut self, damage: &Damage) {
         self.counters.corrupted += u64::from(!damage.unseen);
         self.counters.corrupted_unseen += u64::from(damage.unseen);
     }
 
-    /// Changes what it does with what comes from now on. What is in the queue
-    /// or on its way keeps its time, and nothing overtakes it.
+    /// Changes the settings for segments offered from now on. Segments in the queue or in
+    /// flight keep their arrival times and are not overtaken.
     ///
     /// # Errors
     ///
-    /// See [`LinkSettings::check`]; then nothing changes.
+    /// Returns the error of [`LinkSettings::check`]; the settings are then unchanged.
     pub fn set(&mut self, settings: LinkSettings) -> Result<(), LinkError> {
         settings.check()?;
         self.ticks_a_byte = ticks_a_byte(settings.rate);
@@ -328,13 +330,13 @@ impl Link {
         Ok(())
     }
 
-    /// Loses everything that is offered before this moment. What is on its way
-    /// still arrives.
+    /// Loses all segments that are offered before this moment. Segments in flight still
+    /// arrive.
     pub fn cut_until(&mut self, until: Moment) {
         self.cut_until = until;
     }
 
-    /// Bytes on the wire that wait or are being sent.
+    /// Returns the bytes on the wire that are in the queue or being sent.
     pub fn backlog(&self, now: Moment) -> ByteCount {
         let ticks = self.free_at.saturating_sub(to_ticks(now));
         if ticks == 0 {
@@ -343,8 +345,8 @@ impl Link {
         ByteCount((ticks as f64 / self.ticks_a_byte).round() as u64)
     }
 
-    /// What becomes of a segment that comes now; a moment before that of the
-    /// last offer counts as that one. `ip_bytes` is its IP packet's length.
+    /// Decides the fate of a segment. `ip_bytes` is the length of its IP packet. If `now`
+    /// is earlier than the latest offer, the time of the latest offer is used.
     pub fn offer(&mut self, now: Moment, ip_bytes: u32) -> Fate {
         self.now = self.now.max(now);
         let wire = u64::from(ip_bytes) + u64::from(ETHERNET_OVERHEAD);
@@ -367,8 +369,8 @@ impl Link {
         Fate::Arrives(self.accidents(left))
     }
 
-    /// Sends it after all that waits; gives when it has left the line, or
-    /// nothing where the queue is full.
+    /// Queues a segment of `wire` bytes. Returns the time at which it has left the line,
+    /// or `None` if the queue is full.
     fn queue(&mut self, wire: u64) -> Option<Moment> {
         if self.settings.rate.is_none() {
             return Some(self.now);
@@ -383,7 +385,8 @@ impl Link {
         Some(from_ticks(self.free_at))
     }
 
-    /// When it arrives, and what happened to it on the way.
+    /// Applies delay, jitter, reordering, duplication and damage to a segment that left
+    /// the line at `left`.
     fn accidents(&mut self, left: Moment) -> Arrival {
         let travelled = self.jitter.apply(left, self.settings.delay);
         let in_order = travelled.max(self.last_arrival);
@@ -424,7 +427,7 @@ fn to_ticks(moment: Moment) -> u128 {
     u128::from(moment.0) << FRACTION_BITS
 }
 
-/// Rounded up: a segment has left when its last bit has.
+/// Converts ticks to a moment, rounded up: a segment has left when its last bit has left.
 fn from_ticks(ticks: u128) -> Moment {
     let up = ticks.saturating_add((1 << FRACTION_BITS) - 1) >> FRACTION_BITS;
     Moment(u64::try_from(up).unwrap_or(u64::MAX))

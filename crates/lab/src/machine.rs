@@ -1,6 +1,6 @@
-//! What belongs to the whole machine, not to a lab's hosts: changed only under
-//! a lock, written down before, and put back at the end, by the next start if
-//! need be.
+//! Changes kernel parameters of the whole machine, as opposed to those of a lab's hosts.
+//! Changes require a lock and are recorded in a file beforehand. They are undone when the
+//! lab ends, or by the next start if the lab was killed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,19 +12,20 @@ use rustix::fs::{FlockOperation, flock};
 use crate::netns::{sysctl, sysctl_path};
 use crate::state::StateDirectory;
 
-/// Which changes exclude each other.
+/// Groups of changes that exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// For as long as a lab lives (`--host-sysctl`): there is one at a time.
+    /// Changes for the lifetime of a lab (`--host-sysctl`). Only one lab at a time can
+    /// have them.
     Lasting,
-    /// For the moment in which hosts are made: others wait for it.
+    /// Changes for the short time in which hosts are created. Other labs wait for it.
     Momentary,
 }
 
 impl Kind {
     const ALL: [Kind; 2] = [Kind::Lasting, Kind::Momentary];
 
-    /// The path of the lock; the list of changes is next to it.
+    /// Returns the base name of the lock file and of the list of changes.
     fn file(self) -> &'static str {
         match self {
             Kind::Lasting => "machine",
@@ -33,35 +34,35 @@ impl Kind {
     }
 }
 
-/// Why the machine stays as it is.
+/// Reasons why parameters of the machine cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// Another lab has changed it.
-    #[error("another lab has changed parameters of this machine: wait for its end")]
+    /// Another lab has changed parameters.
+    #[error("another lab has changed kernel parameters of this machine: wait until that lab ends")]
     Held,
-    /// Not ours to change.
-    #[error("{name} of this machine cannot be set to \"{value}\": {error}; only root may")]
+    /// The kernel refused the change.
+    #[error("{name} of this machine cannot be set to \"{value}\": {error}; only root may set it")]
     Set {
-        /// The parameter.
+        /// Name of the parameter.
         name: String,
-        /// What it was to be.
+        /// The requested value.
         value: String,
-        /// Why not.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// The list of changes cannot be kept.
+    /// The list of changes cannot be written.
     #[error("{}: {error}", path.display())]
     Journal {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
 }
 
-/// Changes that are undone when this is dropped.
+/// Changes of parameters. Dropping the value undoes them.
 #[derive(Debug)]
 pub struct Change {
     journal: PathBuf,
@@ -69,12 +70,12 @@ pub struct Change {
 }
 
 impl Change {
-    /// Sets parameters of the machine.
+    /// Sets kernel parameters of the machine.
     ///
     /// # Errors
     ///
-    /// Where another lab has done so, or the kernel refuses; then nothing is
-    /// changed.
+    /// Returns an error if another lab holds the lock, a parameter does not exist, or the
+    /// kernel refuses a value. No change remains in that case.
     pub fn apply(
         state: &StateDirectory,
         kind: Kind,
@@ -83,12 +84,12 @@ impl Change {
         Change::apply_once_alone(state, kind, || settings.to_vec())
     }
 
-    /// Likewise, with settings that are chosen once no other lab can change
-    /// them.
+    /// Sets the parameters that `choose` returns. `choose` is called under the lock, so
+    /// that no other lab changes them meanwhile.
     ///
     /// # Errors
     ///
-    /// See [`Change::apply`].
+    /// Returns the errors of [`Change::apply`].
     pub fn apply_once_alone(
         state: &StateDirectory,
         kind: Kind,
@@ -96,14 +97,15 @@ impl Change {
     ) -> Result<Change, MachineError> {
         let lock = lock(state, kind, kind == Kind::Momentary)?.ok_or(MachineError::Held)?;
         let journal = state.path().join(format!("{}.before", kind.file()));
-        // Whoever had the lock before may have been killed.
+        // The previous holder of the lock may have been killed.
         restore(&journal);
         let (mut settings, mut text) = (Vec::new(), String::new());
         for (name, value) in choose() {
             let before = sysctl(&name).map_err(|error| refused(&name, &value, error))?;
-            // Lists come with tabs.
+            // The kernel separates list items by tabs.
             let before: Vec<&str> = before.split_whitespace().collect();
-            // What is right already needs no right to change it.
+            // A parameter that already has the value is not written, so that no
+            // permission is needed.
             if !before.iter().copied().eq(value.split_whitespace()) {
                 text += &format!("{name}\t{}\t{value}\n", before.join(" "));
                 settings.push((name, value));
@@ -140,11 +142,11 @@ fn refused(name: &str, value: &str, error: io::Error) -> MachineError {
     }
 }
 
-/// Undoes what killed labs changed.
+/// Undoes changes of labs that were killed.
 ///
 /// # Errors
 ///
-/// Where a lock cannot be had.
+/// Returns an error if a lock file cannot be opened or locked.
 pub fn restore_leftovers(state: &StateDirectory) -> Result<(), MachineError> {
     for kind in Kind::ALL {
         if let Some(_lock) = lock(state, kind, false)? {
@@ -154,7 +156,8 @@ pub fn restore_leftovers(state: &StateDirectory) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// `None` if another process holds it and we do not wait.
+/// Takes the lock of a kind. Returns `None` if another process holds it and `wait` is
+/// false.
 fn lock(state: &StateDirectory, kind: Kind, wait: bool) -> Result<Option<File>, MachineError> {
     let path = state.path().join(format!("{}.lock", kind.file()));
     let journal = |error| MachineError::Journal {
@@ -180,8 +183,8 @@ fn lock(state: &StateDirectory, kind: Kind, wait: bool) -> Result<Option<File>, 
     }
 }
 
-/// Puts back what still has the value that was given to it: what somebody else
-/// has changed since stays.
+/// Restores the parameters that still have the value set by the lab. Parameters that were
+/// changed since then stay.
 fn restore(journal: &PathBuf) {
     let Ok(text) = fs::read_to_string(journal) else {
         return;
@@ -193,14 +196,15 @@ fn restore(journal: &PathBuf) {
             continue;
         };
         if sysctl(name).is_ok_and(|now| same(&now, set)) {
-            // Refused now, it was refused before.
+            // An error means that the parameter had not been set either.
             let _ = fs::write(sysctl_path(name), before);
         }
     }
     let _ = fs::remove_file(journal);
 }
 
-/// The kernel writes lists with tabs and in its own order.
+/// Compares lists of words regardless of order and white space, because the kernel uses
+/// tabs and its own order.
 fn same(one: &str, other: &str) -> bool {
     let words = |text: &str| {
         let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
@@ -210,7 +214,7 @@ fn same(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-/// Whole under its name or not there, also after a power cut.
+/// Writes a file so that it is either complete or absent, also after a power failure.
 fn write_durably(path: &PathBuf, text: &str) -> io::Result<()> {
     let staged = path.with_extension("new");
     let mut file = File::create(&staged)?;
@@ -224,8 +228,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_right_already_is_not_written() {
-        // Nobody may write it, root neither.
+    fn a_parameter_that_has_the_value_is_not_written() {
+        // This parameter is read-only, even for root.
         let name = "kernel.ostype";
         let path = std::env::temp_dir().join(format!("longhaul-machine-{}", std::process::id()));
         let state = StateDirectory::at(path.clone()).unwrap();

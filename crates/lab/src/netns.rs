@@ -1,6 +1,5 @@
-//! A host: a network namespace with one device, that nothing but descriptors
-//! keeps alive. When the lab's process ends, however it does, the kernel takes
-//! namespace and device away.
+//! A host: a network namespace with one device. Only descriptors keep it alive. When the
+//! lab's process ends for any reason, the kernel removes namespace and device.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +11,16 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 
 use crate::{device, tun, veth};
 
-/// How a host is set up.
+/// Configuration of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPlan {
-    /// The first is the one it sends from.
+    /// IPv4 addresses; the first one is the source address of outgoing packets.
     pub addresses: Vec<Ipv4Addr>,
-    /// Likewise.
+    /// IPv6 addresses; the first one is the source address of outgoing packets.
     pub addresses_v6: Vec<Ipv6Addr>,
-    /// Bytes of an IP packet, 576 to 65,535.
+    /// MTU of the device: IP packet length in bytes, 576 to 65,535.
     pub mtu: u16,
-    /// Names with dots, and values.
+    /// Kernel parameters: names with dots, and values.
     pub sysctls: Vec<(String, String)>,
 }
 
@@ -31,49 +30,49 @@ pub struct Namespace {
     descriptor: OwnedFd,
 }
 
-/// What a host could not be given.
+/// Reasons why a host cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// No namespace.
+    /// The network namespace cannot be created.
     #[error(
-        "a network namespace cannot be made: {0}; the lab needs CAP_SYS_ADMIN, which root has, or a user namespace"
+        "a network namespace cannot be created: {0}; the lab needs CAP_SYS_ADMIN (root) or a user namespace"
     )]
     Namespace(#[source] io::Error),
-    /// No device.
+    /// The TUN device cannot be created.
     #[error(
-        "a TUN device cannot be made: {0}; the lab needs /dev/net/tun and the right to read and write it"
+        "a TUN device cannot be created: {0}; the lab needs read and write access to /dev/net/tun"
     )]
     Device(#[source] io::Error),
-    /// No cable.
+    /// The veth pair cannot be created.
     #[error(
-        "a cable between two hosts cannot be made: {0}; --veth needs a kernel with veth devices (modprobe veth)"
+        "a cable between two hosts cannot be created: {0}; --veth needs a kernel with veth devices (modprobe veth)"
     )]
     Cable(#[source] io::Error),
-    /// No address, route, or they do not come up.
+    /// An address or route cannot be set, or the interface cannot be brought up.
     #[error("a lab host's interface cannot be configured: {0}")]
     Configure(#[source] io::Error),
-    /// A kernel parameter.
+    /// A kernel parameter cannot be set.
     #[error("{name} cannot be set to \"{value}\" in a lab host: {error}")]
     Sysctl {
-        /// Its name with dots.
+        /// Name of the parameter, with dots.
         name: String,
-        /// What it was to be.
+        /// The requested value.
         value: String,
-        /// Why not.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// A thread could not be had, or ended badly.
+    /// A thread cannot be started, or it panicked.
     #[error("a thread for a lab host cannot run: {0}")]
     Thread(#[source] io::Error),
 }
 
 impl Namespace {
-    /// Makes a host; gives its namespace and its device.
+    /// Creates a host and returns its namespace and its TUN device.
     ///
     /// # Errors
     ///
-    /// What it could not be given.
+    /// Returns an error for the first step that failed.
     pub fn create(plan: &HostPlan) -> Result<(Namespace, OwnedFd), NamespaceError> {
         in_own_thread(|| {
             let namespace = Namespace::bare(plan)?;
@@ -84,11 +83,11 @@ impl Namespace {
         })
     }
 
-    /// Makes two hosts with a cable between them.
+    /// Creates two hosts connected by a cable (a veth pair).
     ///
     /// # Errors
     ///
-    /// What they could not be given.
+    /// Returns an error for the first step that failed.
     pub fn create_connected(plans: [&HostPlan; 2]) -> Result<[Namespace; 2], NamespaceError> {
         let [near, far] = plans;
         let end = in_own_thread(|| Namespace::bare(far))?;
@@ -106,12 +105,13 @@ impl Namespace {
         Ok([beginning, end])
     }
 
-    /// Takes this thread into a new one with nothing in it but a loopback.
+    /// Moves this thread into a new network namespace that has only a loopback device.
     fn bare(plan: &HostPlan) -> Result<Namespace, NamespaceError> {
         leave_namespace().map_err(NamespaceError::Namespace)?;
         let descriptor = File::open("/proc/thread-self/ns/net");
         let descriptor = descriptor.map_err(NamespaceError::Namespace)?.into();
-        // Before the device comes up: some of them are read then.
+        // Set before the device is up, because the kernel reads some parameters at that
+        // moment.
         for (name, value) in &plan.sysctls {
             set_sysctl(name, value)?;
         }
@@ -119,12 +119,12 @@ impl Namespace {
         Ok(Namespace { descriptor })
     }
 
-    /// Does something in a thread of its own that is in the namespace. Sockets
-    /// made there stay there.
+    /// Runs `work` in a new thread inside the namespace. Sockets created there stay in
+    /// the namespace.
     ///
     /// # Errors
     ///
-    /// Where the thread cannot be had or cannot enter.
+    /// Returns an error if the thread cannot be started or cannot enter the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         in_own_thread(|| {
             enter(self.descriptor.as_fd()).map_err(NamespaceError::Namespace)?;
@@ -132,37 +132,37 @@ impl Namespace {
         })
     }
 
-    /// The namespace's descriptor.
+    /// Returns the descriptor of the namespace.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// The same namespace by another descriptor.
+    /// Returns the same namespace with a new descriptor.
     ///
     /// # Errors
     ///
-    /// Where there are no more descriptors.
+    /// Returns an error if no descriptor is available.
     pub fn duplicate(&self) -> io::Result<Namespace> {
         let descriptor = self.descriptor.try_clone()?;
         Ok(Namespace { descriptor })
     }
 }
 
-/// Takes this thread into a network namespace.
+/// Moves this thread into a network namespace.
 ///
 /// # Errors
 ///
-/// Where the kernel refuses.
+/// Returns an error if the kernel refuses.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     let kind = Some(LinkNameSpaceType::Network);
     Ok(move_into_link_name_space(namespace, kind)?)
 }
 
-/// Gives this process, and those it starts, a name of its own; where the system
-/// refuses, it keeps the machine's. Takes no memory.
+/// Gives this process and its children a separate host name. If the system refuses, the
+/// machine's name remains. Allocates no memory.
 #[allow(unsafe_code)] // A thread's own name space.
 pub fn take_name(name: &str) {
-    // SAFETY: the host's name is all that this flag unshares.
+    // SAFETY: NEWUTS unshares the host name only.
     if unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUTS) }.is_ok() {
         let _ = rustix::system::sethostname(name.as_bytes());
     }
@@ -170,12 +170,12 @@ pub fn take_name(name: &str) {
 
 #[allow(unsafe_code)] // A thread's own network namespace.
 fn leave_namespace() -> io::Result<()> {
-    // SAFETY: the network namespace is the thread's own; descriptors, which
-    // other flags would unshare, stay shared.
+    // SAFETY: NEWNET unshares the network namespace of the thread only; descriptors stay
+    // shared.
     Ok(unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
-/// A thread keeps the namespace it entered: so each entry takes a new one.
+/// Runs `work` in a new thread, because a thread keeps the namespace that it entered.
 fn in_own_thread<T: Send>(
     work: impl FnOnce() -> Result<T, NamespaceError> + Send,
 ) -> Result<T, NamespaceError> {
@@ -188,11 +188,11 @@ fn in_own_thread<T: Send>(
     })
 }
 
-/// Sets a parameter of this thread's network namespace.
+/// Sets a kernel parameter of this thread's network namespace.
 ///
 /// # Errors
 ///
-/// Where there is none of that name, or the kernel does not take the value.
+/// Returns an error if the parameter does not exist or the kernel rejects the value.
 pub fn set_sysctl(name: &str, value: &str) -> Result<(), NamespaceError> {
     std::fs::write(sysctl_path(name), value).map_err(|error| NamespaceError::Sysctl {
         name: name.to_owned(),
@@ -201,17 +201,18 @@ pub fn set_sysctl(name: &str, value: &str) -> Result<(), NamespaceError> {
     })
 }
 
-/// Reads a parameter, without white space around it.
+/// Reads a kernel parameter and removes white space around it.
 ///
 /// # Errors
 ///
-/// Where there is none of that name.
+/// Returns an error if the parameter does not exist or cannot be read.
 pub fn sysctl(name: &str) -> io::Result<String> {
     let text = std::fs::read_to_string(sysctl_path(name))?;
     Ok(text.trim().to_owned())
 }
 
-/// `net.ipv4.tcp_rmem` is a file; a slash stands for a dot in a name, as in sysctl.
+/// Returns the file of a kernel parameter such as `net.ipv4.tcp_rmem`. As in `sysctl`, a
+/// slash in the name stands for a dot.
 pub fn sysctl_path(name: &str) -> PathBuf {
     let swapped: String = name
         .chars()
@@ -221,7 +222,7 @@ pub fn sysctl_path(name: &str) -> PathBuf {
             other => other,
         })
         .collect();
-    // What is no name leads to no file, and never out of the directory.
+    // Invalid names lead to missing files and never out of the directory.
     let parts = swapped
         .split('/')
         .filter(|part| !part.is_empty() && *part != "..");
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_paths_within_one_directory() {
+    fn every_name_gives_a_path_below_proc_sys() {
         assert_eq!(
             sysctl_path("net.ipv4.tcp_rmem"),
             Path::new("/proc/sys/net/ipv4/tcp_rmem")

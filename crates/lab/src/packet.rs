@@ -1,15 +1,15 @@
-//! IP packets as a TUN device gives them: with the kernel's note on what was
-//! left to the hardware, so that a super-packet of many TCP segments stays one.
+//! IP packets as a TUN device delivers them. The kernel's offload header precedes each
+//! packet, so that a super-packet of many TCP segments stays in one piece.
 //!
-//! - [`Offload`]: that note, `struct virtio_net_hdr`
-//! - [`Packet`]: what a packet's bytes say, bounds checked
-//! - [`cut`]: pieces of super-packets
-//! - [`damage`]: bits that fall over, with a checksum that tells or not
-//! - [`rewrite`]: other addresses and ports
-//! - [`reset`]: the answer of a port that is closed
+//! - [`Offload`]: the offload header, `struct virtio_net_hdr`
+//! - [`Packet`]: parsed packet headers with checked bounds
+//! - [`cut`]: cuts super-packets into pieces
+//! - [`damage`]: flips bits, with or without a matching checksum
+//! - [`rewrite`]: replaces addresses and ports
+//! - [`reset`]: builds the answer of a closed port
 //!
-//! The bytes may be anything that a command in the lab sends, also through raw sockets. Everything
-//! is checked before it is used.
+//! Commands in the lab may send any bytes, for example through raw sockets. Everything is
+//! checked before it is used.
 
 pub mod checksum;
 pub mod cut;
@@ -19,45 +19,45 @@ pub mod rewrite;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of [`Offload`] before every packet.
+/// Length of the [`Offload`] header before each packet, in bytes.
 pub const OFFLOAD_BYTES: usize = 10;
 
-/// An IPv6 header and 65,535 bytes: the longest packet there is.
+/// Maximum length of a packet in bytes: an IPv6 header and 65,535 bytes.
 pub const LONGEST_PACKET: usize = 40 + 65_535;
 
-/// Protocol numbers of IANA.
+/// IANA protocol number of TCP.
 pub const TCP: u8 = 6;
-/// See [`TCP`].
+/// IANA protocol number of UDP.
 pub const UDP: u8 = 17;
-/// See [`TCP`].
+/// IANA protocol number of ICMP.
 pub const ICMP: u8 = 1;
-/// See [`TCP`].
+/// IANA protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
 
-/// The checksum is only begun: the pseudo-header's sum stands in its place.
+/// Flag: the checksum field contains only the sum of the pseudo-header.
 const NEEDS_CHECKSUM: u8 = 1;
-/// Low bits of the kind of super-packet; the high one says that ECN is in use.
+/// Bit of the super-packet kind: ECN is in use.
 const ECN: u8 = 0x80;
-/// TCP over IPv4.
+/// Super-packet kind: TCP over IPv4.
 const TCP4: u8 = 1;
-/// TCP over IPv6.
+/// Super-packet kind: TCP over IPv6.
 const TCP6: u8 = 4;
 
-/// What the kernel left to the hardware (`struct virtio_net_hdr` in the host's byte order, as in
-/// TUN devices).
+/// Work that the kernel left to the hardware (`struct virtio_net_hdr` in host byte order,
+/// as TUN devices use it).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     flags: u8,
     kind: u8,
     header: u16,
-    /// Payload of each segment but the last; 0 where it is one packet.
+    /// Payload length of each segment but the last; 0 for a single packet.
     segment: u16,
     checksum_start: u16,
     checksum_offset: u16,
 }
 
 impl Offload {
-    /// Reads it; any bytes are one.
+    /// Decodes the header. Any bytes are valid.
     pub fn from_bytes(bytes: [u8; OFFLOAD_BYTES]) -> Offload {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         Offload {
@@ -70,7 +70,7 @@ impl Offload {
         }
     }
 
-    /// As it stands before a packet.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; OFFLOAD_BYTES] {
         let mut bytes = [0; OFFLOAD_BYTES];
         bytes[0] = self.flags;
@@ -82,8 +82,8 @@ impl Offload {
         bytes
     }
 
-    /// A TCP packet of one segment or several whose checksum is only begun, as
-    /// a kernel gives it; for tests.
+    /// Returns the header of a TCP packet with a partial checksum, as a kernel sends it;
+    /// for tests. `segment` is 0 for a single packet.
     pub fn of_tcp(version: IpVersion, ip_header: u16, header: u16, segment: u16) -> Offload {
         let kind = match (segment, version) {
             (0, _) => 0,
@@ -109,7 +109,7 @@ impl Offload {
     }
 }
 
-/// The two of them.
+/// IP versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpVersion {
     /// 32-bit addresses.
@@ -118,51 +118,52 @@ pub enum IpVersion {
     V6,
 }
 
-/// What a packet's headers say. Offsets are within the IP packet and were
-/// checked against its length.
+/// Parsed headers of a packet. Offsets are relative to the IP packet and within its
+/// length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// IP version.
     pub version: IpVersion,
-    /// From.
+    /// Source address.
     pub source: IpAddr,
-    /// To.
+    /// Destination address.
     pub destination: IpAddr,
-    /// The transport's protocol number.
+    /// Protocol number of the transport.
     pub protocol: u8,
-    /// Where the transport's header begins; the packet's length where it has
-    /// none (a later fragment).
+    /// Offset of the transport header. Equal to the packet's length if there is none (a
+    /// later fragment).
     pub transport: usize,
-    /// Where the payload begins; for unknown transports as `transport`.
+    /// Offset of the payload. Equal to `transport` for unknown transports.
     pub payload: usize,
-    /// Length of the whole, super-packet or not.
+    /// Length of the whole packet or super-packet in bytes.
     pub length: usize,
-    /// Source and destination port, where there are such.
+    /// Source and destination port, for TCP and UDP with a complete header.
     pub ports: Option<(u16, u16)>,
-    /// Flags of TCP, 0 elsewhere.
+    /// TCP flags; 0 for other protocols.
     pub tcp_flags: u8,
-    /// Payload of each segment but the last, where it is a super-packet.
+    /// For a super-packet, payload length of each segment but the last.
     segment: Option<usize>,
 }
 
-/// Flags of TCP.
+/// TCP flags.
 pub mod tcp_flag {
-    /// No more data.
+    /// The sender has no more data.
     pub const FIN: u8 = 1;
-    /// A connection begins.
+    /// Opens a connection.
     pub const SYN: u8 = 2;
-    /// There is no such connection.
+    /// Resets the connection.
     pub const RST: u8 = 4;
-    /// Give it to the application.
+    /// Data are to be delivered to the application at once.
     pub const PSH: u8 = 8;
-    /// The acknowledgement counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 16;
-    /// The sender slowed down.
+    /// The sender has reduced its congestion window.
     pub const CWR: u8 = 128;
 }
 
 impl Packet {
-    /// Reads the headers; `None` if it is not an IP packet, or claims to be longer than it is.
+    /// Parses the headers. Returns `None` if the bytes are not an IP packet, or the
+    /// length field does not match.
     pub fn parse(bytes: &[u8], offload: Offload) -> Option<Packet> {
         let mut packet = match bytes.first()? >> 4 {
             4 => parse_v4(bytes)?,
@@ -170,7 +171,7 @@ impl Packet {
             _ => return None,
         };
         packet.parse_transport(bytes)?;
-        // Ports: it has a whole TCP header.
+        // Known ports mean that the TCP header is complete.
         let is_tcp = packet.protocol == TCP && packet.ports.is_some();
         if offload.is_tcp_super_packet() && is_tcp && offload.checksum_is_begun() {
             let segment = usize::from(offload.segment);
@@ -179,7 +180,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// How many segments are on the wire, at least 1.
+    /// Returns the number of segments on the wire, at least 1.
     pub fn segments(&self) -> usize {
         match self.segment {
             Some(segment) => (self.length - self.payload).div_ceil(segment),
@@ -187,7 +188,7 @@ impl Packet {
         }
     }
 
-    /// A segment's IP length, below 65,576.
+    /// Returns the IP length of a segment in bytes, below 65,576.
     pub fn segment_bytes(&self, index: usize) -> u32 {
         let length = match self.segment {
             Some(segment) => {
@@ -196,7 +197,7 @@ impl Packet {
             }
             None => self.length,
         };
-        // A packet's length was checked to be below 2^17.
+        // The packet's length is below 2^17.
         length as u32
     }
 
@@ -237,7 +238,7 @@ fn parse_v4(bytes: &[u8]) -> Option<Packet> {
     let address = |at: usize| -> IpAddr {
         Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]).into()
     };
-    // What is not the first fragment has no transport header.
+    // A later fragment has no transport header.
     let later_fragment = u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff != 0;
     let transport = if later_fragment { length } else { header };
     Some(Packet {
@@ -254,8 +255,8 @@ fn parse_v4(bytes: &[u8]) -> Option<Packet> {
     })
 }
 
-/// Extension headers are not followed: nothing that a lab measures has them,
-/// and such a packet passes as one of an unknown transport.
+/// Parses an IPv6 header. Extension headers are not parsed: packets with them pass as an
+/// unknown transport. Traffic measured in a lab has none.
 fn parse_v6(bytes: &[u8]) -> Option<Packet> {
     let fixed: &[u8; 40] = bytes.first_chunk()?;
     let length = 40 + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));

@@ -1,4 +1,4 @@
-//! Commands in a lab, and everything that a lab's first process waits for.
+//! Processes of a lab, and the events that the lab's first process waits for.
 
 use std::io;
 use std::process::Command;
@@ -12,45 +12,44 @@ use crate::isolate::exit_code;
 use crate::lab::{Host, Lab};
 use crate::netns::Namespace;
 
-/// Something happened.
+/// An event in a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A process ended, with an exit code as in shells.
     Ended(Pid, u8),
-    /// A signal came.
+    /// A signal arrived.
     Signal(i32),
-    /// Somebody asked for the end of the lab.
+    /// A client requested the end of the lab.
     Down,
 }
 
-/// Processor time of a process that has ended, with that of its children that it
-/// waited for.
+/// Processor time of an ended process and of those of its children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// Which.
+    /// Process id.
     pub pid: Pid,
-    /// In its own code.
+    /// Time in user mode.
     pub user: Duration,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: Duration,
 }
 
-/// Waits for children, signals and requests. There is one in a process.
+/// Waits for children, signals and requests. A process has at most one.
 pub struct Processes {
     events: Receiver<Event>,
     sender: Sender<Event>,
-    /// Ended, and not told yet.
+    /// Ended processes that have not been reported yet.
     ended: Vec<(Pid, u8)>,
-    /// Of all that ended.
+    /// Processor times of ended processes, until they are taken.
     spent: Vec<Spent>,
 }
 
 impl Processes {
-    /// Begins to watch.
+    /// Starts to watch for signals.
     ///
     /// # Errors
     ///
-    /// Where signals cannot be caught.
+    /// Returns an error if signals cannot be caught or the thread cannot be started.
     pub fn watch() -> io::Result<Processes> {
         let wanted = [SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2];
         let mut signals = signal_hook::iterator::Signals::new(wanted)?;
@@ -73,29 +72,30 @@ impl Processes {
         })
     }
 
-    /// What those spent that have ended since this was asked last.
+    /// Returns the processor time of all processes that ended since the last call.
     pub fn take_spent(&mut self) -> Vec<Spent> {
         self.reap();
         std::mem::take(&mut self.spent)
     }
 
-    /// Where other threads put what they have to say.
+    /// Returns a sender for events of other threads.
     pub fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// Starts a command on a host.
+    /// Starts a command on a host and returns its process id.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// Returns an error if the command cannot be started.
     pub fn start(&self, lab: &Lab, host: &Host, command: &mut Command) -> io::Result<Pid> {
         lab.place(host, command)?;
         let child = command.spawn()?;
         Ok(Pid::from_child(&child))
     }
 
-    /// The next event, or none within this time.
+    /// Returns the next event, or `None` after the time `within`. Events other than
+    /// SIGCHLD count; each SIGCHLD restarts the time.
     pub fn next(&mut self, within: Option<Duration>) -> Option<Event> {
         loop {
             self.reap();
@@ -112,7 +112,8 @@ impl Processes {
         }
     }
 
-    /// Takes what has ended, orphans among it: they come to the first process.
+    /// Collects ended processes, including orphans, which become children of the first
+    /// process.
     fn reap(&mut self) {
         while let Some((spent, status)) = wait_for_any() {
             self.ended.push((spent.pid, exit_code(status)));
@@ -120,9 +121,10 @@ impl Processes {
         }
     }
 
-    /// Ends a process group, and gives it time to.
+    /// Sends SIGTERM to a process group, waits for its leader, and kills the leader after
+    /// `patience`.
     pub fn end_group(&mut self, leader: Pid, patience: Duration) {
-        // Gone already: nothing to wait for.
+        // An error means that the group has ended.
         if kill_process_group(leader, Signal::TERM).is_err() {
             return;
         }
@@ -139,13 +141,14 @@ impl Processes {
     }
 }
 
-/// A child that has ended, the time it used and its raw status; `None` if none has.
-#[allow(unsafe_code)] // No safe binding tells what a child spent.
+/// Returns an ended child with its processor time and raw status; `None` if no child has
+/// ended.
+#[allow(unsafe_code)] // No safe binding returns a child's processor time.
 fn wait_for_any() -> Option<(Spent, i32)> {
     let mut status = 0;
-    // SAFETY: numbers alone, for which zero is a value.
+    // SAFETY: the structure has only integers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both outlive the call.
+    // SAFETY: status and usage outlive the call.
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, &raw mut usage) };
     let time = |time: libc::timeval| {
         let micros = u64::try_from(time.tv_usec).unwrap_or_default();
@@ -157,44 +160,45 @@ fn wait_for_any() -> Option<(Spent, i32)> {
     Some((Spent { pid, user, system }, status))
 }
 
-/// Whether something on a host listens for TCP connections, at a port or at
-/// any.
+/// True if a TCP socket listens on the port of a host, or on any port if `port` is
+/// `None`.
 ///
 /// # Errors
 ///
-/// Where the host's table cannot be read.
+/// Returns an error if the host's socket table cannot be read.
 pub fn listens(host: &Host, port: Option<u16>) -> io::Result<bool> {
     listens_in(host.namespace(), port)
 }
 
-/// Likewise, of any network namespace.
+/// True if a TCP socket listens on the port in a network namespace, or on any port if
+/// `port` is `None`.
 ///
 /// # Errors
 ///
-/// Where its table cannot be read.
+/// Returns an error if the socket table cannot be read.
 pub fn listens_in(namespace: &Namespace, port: Option<u16>) -> io::Result<bool> {
     let tables = namespace.within(tables).map_err(io::Error::other)??;
     Ok(listening_ports(&tables).any(|own| port.is_none_or(|port| port == own)))
 }
 
-/// Whether something listens at a port in this thread's own network.
+/// True if a TCP socket listens on the port in this thread's network namespace.
 ///
 /// # Errors
 ///
-/// Where the table cannot be read.
+/// Returns an error if the socket table cannot be read.
 pub fn listens_here(port: u16) -> io::Result<bool> {
     Ok(listening_ports(&tables()?).any(|own| own == port))
 }
 
-/// Sockets of this thread's network.
+/// Returns the TCP socket tables of this thread's network namespace.
 fn tables() -> io::Result<String> {
     let mut tables = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
-    // None without IPv6.
+    // The file is missing without IPv6.
     tables += &std::fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
     Ok(tables)
 }
 
-/// Ports in the state "listen" (0A) of `/proc/net/tcp`.
+/// Returns the ports in the state "listen" (0A) of `/proc/net/tcp`.
 fn listening_ports(tables: &str) -> impl Iterator<Item = u16> {
     tables.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_who_listens() {
+    fn finds_listening_ports_in_the_socket_table() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
             0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n   \
             1: 0100007F:1F91 00000000:0000 01 00000000:00000000\n";

@@ -1,4 +1,4 @@
-//! What a lab did, and what speaks against believing it.
+//! Counters of a lab, and reasons to doubt a measurement made in it.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,73 +10,72 @@ use crate::emulator::{EmulatorReport, WireReport};
 use crate::scenario::{PairPath, site_letter};
 use crate::storage::running::StorageReport;
 
-/// More of its packets must not be later than this: what the lab promises for
-/// the RTT.
+/// Maximum lateness in microseconds that the lab promises for the RTT.
 const LATE_MICROSECONDS: u64 = 200;
 
-/// The number that is tolerated: a host that shares its machine is interrupted now and then.
+/// Tolerated fraction of later packets: a virtual machine is interrupted occasionally.
 const LATE_SHARE: f64 = 0.01;
 
-/// Beyond this share of a processor the emulator has no reserve.
+/// Fraction of a processor above which the emulator has no reserve.
 const BUSY_SHARE: f64 = 0.9;
 
-/// What a lab did.
+/// Counters of a lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabReport {
-    /// The path, as `--lab` reads it.
+    /// The path in the form that `--lab` parses.
     pub path: String,
-    /// Where it differs between two sites.
+    /// Paths between pairs of sites that differ from `path`.
     pub pairs: Vec<PairPath>,
     /// Congestion control of the hosts.
     pub congestion: String,
     /// See [`EmulatorReport`].
     pub emulator: EmulatorReport,
-    /// Packets that hosts sent faster than the emulator could read.
+    /// Number of packets lost because hosts sent faster than the emulator read.
     pub overrun: u64,
-    /// Each storage.
+    /// Report of each storage.
     pub storage: Vec<StorageReport>,
 }
 
-/// Why a measurement in the lab may say more of the lab than of the path.
+/// Reasons why a measurement may show a limit of the lab instead of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Doubt {
-    /// The emulator had no reserve.
+    /// The emulator was at its limit.
     Bottleneck {
-        /// Of a processor, for half a second.
+        /// Highest processor use in a window of half a second, 0 to 1.
         busiest: f64,
     },
     /// Packets were written late.
     Late {
-        /// Of all packets.
+        /// Fraction of all packets that were late, 0 to 1.
         share: f64,
-        /// 99 of 100 were within.
+        /// The 99 % quantile of lateness.
         most: Duration,
     },
     /// Packets were lost before the queue.
     Overrun {
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// There was no memory for packets.
+    /// Packets were dropped because the store was full.
     NoMemory {
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// Receiving kernels did not take packets.
+    /// The receiving kernel rejected packets.
     Refused {
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
     /// A storage device answered late.
     SlowStorage {
-        /// Of all its answers.
+        /// Fraction of answers that were late, 0 to 1.
         share: f64,
-        /// 99 of 100 were within.
+        /// The 99 % quantile of lateness.
         most: Duration,
     },
-    /// The network between storage nodes had no reserve.
+    /// The network between storage nodes was at its limit.
     StorageNetwork {
-        /// Of a processor, for half a second.
+        /// Highest processor use in a window of half a second, 0 to 1.
         busiest: f64,
     },
 }
@@ -86,14 +85,14 @@ impl fmt::Display for Doubt {
         match self {
             Doubt::Bottleneck { busiest } => write!(
                 f,
-                "the emulator used {:.0} % of a processor: the path may be slower than asked \
-                 for; lower the rate, or leave the machine alone",
+                "the emulator used {:.0} % of a processor: the path may be slower than configured; \
+                 lower the rate, or stop other work on this machine",
                 busiest * 100.0
             ),
             Doubt::Late { share, most } => write!(
                 f,
                 "{:.1} % of packets were more than {LATE_MICROSECONDS} us late (99 % within \
-                 {most:?}): RTTs were longer than asked for; leave the machine alone",
+                 {most:?}): RTTs were longer than configured; stop other work on this machine",
                 share * 100.0
             ),
             Doubt::Overrun { packets } => write!(
@@ -103,24 +102,24 @@ impl fmt::Display for Doubt {
             ),
             Doubt::NoMemory { packets } => write!(
                 f,
-                "{packets} packets found no memory: the path keeps more in flight than the \
-                 machine has; lower the rate, the RTT or the queue"
+                "{packets} packets were dropped for lack of memory: the path keeps more data in \
+                 flight than the machine can hold; lower the rate, the RTT or the queue"
             ),
             Doubt::Refused { packets } => write!(
                 f,
-                "{packets} packets were not taken by the receiving kernel, for want of memory \
-                 or since they were no packets"
+                "{packets} packets were rejected by the receiving kernel: it had no memory, or \
+                 they were invalid"
             ),
             Doubt::SlowStorage { share, most } => write!(
                 f,
-                "{:.1} % of a storage device's answers were later than it makes good (99 % within \
-                 {most:?}): what is behind it is slower than the device, or the machine is busy",
+                "{:.1} % of a storage device's answers were too late (99 % within {most:?}): the \
+                 directory behind the device is slower than the device, or the machine is busy",
                 share * 100.0
             ),
             Doubt::StorageNetwork { busiest } => write!(
                 f,
                 "the network between storage nodes used {:.0} % of a processor: storage may be \
-                 slower than asked for; lower brick-rate=",
+                 slower than configured; lower brick-rate=",
                 busiest * 100.0
             ),
         }
@@ -128,7 +127,7 @@ impl fmt::Display for Doubt {
 }
 
 impl LabReport {
-    /// What speaks against it.
+    /// Returns the reasons to doubt a measurement.
     pub fn doubts(&self) -> Vec<Doubt> {
         let emulator = &self.emulator;
         let late = emulator.lateness.share_beyond(LATE_MICROSECONDS);
@@ -172,7 +171,7 @@ impl LabReport {
         doubts
     }
 
-    /// One object, as in FORMAT.md.
+    /// Returns the report as a JSON object, described in FORMAT.md.
     pub fn to_json(&self) -> Value {
         let emulator = &self.emulator;
         let lateness = &emulator.lateness;
@@ -303,7 +302,7 @@ impl fmt::Display for LabReport {
             emulator.busiest * 100.0,
             late.quantile(0.5),
             late.quantile(0.99),
-            // Microseconds are finer than the clock of the emulator's host keeps.
+            // Finer resolution than microseconds would exceed the accuracy of the clock.
             Duration::from_micros(late.greatest.as_micros() as u64)
         )
     }

@@ -1,39 +1,41 @@
-//! Requests to the kernel about interfaces and addresses, as `linux/rtnetlink.h` has them.
+//! Netlink requests about interfaces and addresses, as in `linux/rtnetlink.h`.
 
 use std::io;
 use std::net::Ipv6Addr;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// From `linux/netlink.h`: the kind of an answer, and flags of a request.
+/// Message type of an answer, from `linux/netlink.h`.
 const NLMSG_ERROR: u16 = 2;
 const REQUEST: u16 = 1;
-/// The kernel is to say whether it did it.
+/// Flag: the kernel answers with the result.
 pub(crate) const ACKNOWLEDGE: u16 = 4;
-/// There is to be something new, and nothing there of its name.
+/// Flags: creates a new object; an object of the same name is an error.
 pub(crate) const CREATE_NEW: u16 = 0x400 | 0x200;
 
-/// From `linux/if_addr.h`: the attribute that an address is, and its flag.
+/// Attribute of an address, from `linux/if_addr.h`, and the flag that skips duplicate
+/// address detection.
 const IFA_ADDRESS: u16 = 1;
 const IFA_F_NODAD: u8 = 2;
 
-/// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`.
+/// Lengths of `struct nlmsghdr` and `struct ifinfomsg` in bytes.
 const HEADER: usize = 16;
 const INTERFACE: usize = 16;
 
-/// A request that is being made.
+/// A request under construction.
 pub(crate) struct Request(Vec<u8>);
 
 impl Request {
-    /// About an interface by its index, or by its attributes where that is 0.
+    /// Begins a request about an interface, selected by its index, or by attributes if
+    /// the index is 0.
     pub(crate) fn about_interface(kind: u16, flags: u16, index: libc::c_int) -> Request {
         let mut request = Request::begin(kind, flags);
         request.interface(index);
         request
     }
 
-    /// About an address of an interface, which nobody else is asked for: it can be used at
-    /// once.
+    /// Begins a request about an IPv6 address of an interface. Duplicate address
+    /// detection is skipped, so that the address is usable at once.
     pub(crate) fn about_address_v6(
         kind: u16,
         flags: u16,
@@ -42,7 +44,7 @@ impl Request {
     ) -> Request {
         let mut request = Request::begin(kind, flags);
         let family = libc::AF_INET6 as u8;
-        // `struct ifaddrmsg`: the scope is everywhere.
+        // `struct ifaddrmsg` with global scope.
         request.0.extend([family, prefix, IFA_F_NODAD, 0]);
         request.0.extend(index.to_ne_bytes());
         request.attribute(IFA_ADDRESS, &address.octets());
@@ -56,19 +58,19 @@ impl Request {
         Request(bytes)
     }
 
-    /// A `struct ifinfomsg` that says nothing but which.
+    /// Appends a `struct ifinfomsg` that contains only the index.
     pub(crate) fn interface(&mut self, index: libc::c_int) {
         let start = self.0.len();
         self.0.resize(start + INTERFACE, 0);
         self.0[start + 4..start + 8].copy_from_slice(&index.to_ne_bytes());
     }
 
-    /// Adds an attribute, of at most some thousand bytes.
+    /// Appends an attribute of at most some thousand bytes.
     pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) {
         self.nested(kind, |request| request.0.extend_from_slice(value));
     }
 
-    /// Adds an attribute that holds what is added within.
+    /// Appends an attribute that contains the attributes that `within` appends.
     pub(crate) fn nested(&mut self, kind: u16, within: impl FnOnce(&mut Request)) {
         let start = self.0.len();
         self.0.extend([0; 4]);
@@ -79,19 +81,20 @@ impl Request {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Asks, in this thread's network namespace, with [`ACKNOWLEDGE`] among its flags.
+    /// Sends the request in this thread's network namespace. The flags must contain
+    /// [`ACKNOWLEDGE`].
     ///
     /// # Errors
     ///
-    /// Why the kernel refuses.
+    /// Returns the kernel's error, or `InvalidData` for an unexpected answer.
     pub(crate) fn send(mut self) -> io::Result<()> {
         let length = self.0.len() as u32;
         self.0[0..4].copy_from_slice(&length.to_ne_bytes());
         let flags = SocketFlags::CLOEXEC;
-        // No protocol is the first one, of routes and interfaces.
+        // Without a protocol number, the socket uses protocol 0: routes and interfaces.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         rustix::io::write(&socket, &self.0)?;
-        // A refusal has the request in it.
+        // An error answer contains a copy of the request.
         let mut answer = [0; 1024];
         let length = rustix::io::read(&socket, &mut answer)?;
         match parse_answer(&answer[..length]) {
@@ -102,7 +105,8 @@ impl Request {
     }
 }
 
-/// The error's number of an answer, 0 for none.
+/// Returns the error number of an answer; 0 means success. `None` if the message is not
+/// an answer.
 fn parse_answer(answer: &[u8]) -> Option<i32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let code = i32::from_ne_bytes(answer.get(16..20)?.try_into().ok()?);
@@ -114,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_netlink_answers() {
+    fn parses_netlink_answers() {
         let mut answer = [0; 36];
         answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
         assert_eq!(parse_answer(&answer), Some(0));
@@ -126,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_aligned_and_hold_others() {
+    fn attributes_are_aligned_and_can_be_nested() {
         let mut request = Request::about_interface(16, ACKNOWLEDGE, 7);
         request.nested(18, |request| request.attribute(1, b"veth"));
         request.attribute(3, b"a\0");

@@ -1,4 +1,4 @@
-//! A lab in its own process: from a scenario to one that runs and answers.
+//! Starts a lab in its own process and keeps the parts that end with it.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,65 +16,65 @@ use crate::settings::LabSettings;
 use crate::state::{CONTROL, Claim, HOSTS, RECORD, RESOLVER, STORAGE, StateDirectory, StateError};
 use crate::storage::running::{StorageError, Storages};
 
-/// Why a lab does not run.
+/// Reasons why a lab cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A lab cannot have this name: choose another.
+    /// The name is invalid or in use.
     #[error(transparent)]
     Name(StateError),
     /// The directory of labs cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// This system allows no lab.
+    /// The system cannot create a lab.
     #[error(transparent)]
     Isolate(#[from] IsolateError),
-    /// The machine's parameters cannot be changed.
+    /// The machine's kernel parameters cannot be changed.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// Storage cannot be mounted.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The lab itself does not start.
+    /// The lab itself cannot be started.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Its files, its signals or its control socket cannot be had.
+    /// A file, a signal handler or the control socket cannot be created.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A lab that runs, and what ends with it.
+/// A running lab and the parts that end with it.
 pub struct Running {
-    /// The lab; its control socket shares it.
+    /// The lab, shared with the control socket.
     pub lab: Arc<Mutex<Lab>>,
-    /// What happens.
+    /// Processes of the lab and its events.
     pub processes: Processes,
-    /// Undone last, except the directory.
+    /// Undone after the lab, before the directory is removed.
     _machine: Option<Change>,
-    /// Removed last.
+    /// Dropped last: removes the directory.
     claim: Claim,
 }
 
-/// What is to be started.
+/// Name and settings of a lab that is to be started.
 pub struct Start {
-    /// The lab, and what it changes of the machine.
+    /// Settings of the lab and of the machine.
     pub settings: LabSettings,
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
 }
 
-/// A lab that has its directory, and no process of its own yet.
+/// A lab that has a directory but no process yet.
 pub struct Prepared {
     start: Start,
     state: StateDirectory,
     claim: Claim,
 }
 
-/// Removes what dead labs left, and does `work` in a lab's own process; gives
-/// its exit code. This process must have no other thread.
+/// Removes leftovers of dead labs, runs `work` in a new lab's process, and returns its
+/// exit code. This process must have no other thread.
 ///
 /// # Errors
 ///
-/// Where there is no place for a lab, or something is missing for it.
+/// Returns an error if the lab's directory or process cannot be created.
 pub fn in_lab(
     outside: Outside,
     start: Start,
@@ -93,27 +93,27 @@ pub fn in_lab(
         claim,
     };
     let ended = isolate::run(outside, |inside| work(inside, prepared));
-    // Its process was killed, or never began: what it had is removed at once.
+    // The lab's process may have been killed or not started: removes its leftovers.
     remove_leftovers(&state)?;
     Ok(ended?)
 }
 
-/// Files of labs that died, and what they changed of the machine.
+/// Removes the files of dead labs and undoes their changes to the machine.
 ///
 /// # Errors
 ///
-/// Where the system refuses.
+/// Returns an error if a file or lock cannot be used.
 pub fn remove_leftovers(state: &StateDirectory) -> Result<(), RunError> {
     state.sweep()?;
     Ok(restore_leftovers(state)?)
 }
 
 impl Running {
-    /// Starts a lab, in its own process.
+    /// Starts a lab. Must be called in the lab's own process.
     ///
     /// # Errors
     ///
-    /// Where something is missing for it, or the system refuses.
+    /// Returns an error if a part of the lab cannot be started.
     pub fn start(inside: Inside, prepared: Prepared) -> Result<Running, RunError> {
         let Prepared {
             start,
@@ -130,7 +130,7 @@ impl Running {
             settings => Some(Change::apply(&state, Kind::Lasting, settings)?),
         };
         let processes = Processes::watch()?;
-        // No name server is within reach: who asks is told so at once.
+        // No name server is reachable: an empty file makes name lookups fail at once.
         let none = claim.file(RESOLVER);
         std::fs::write(&none, "")?;
         let _ = isolate::cover(inside, "/etc/resolv.conf".as_ref(), &none);
@@ -140,7 +140,7 @@ impl Running {
         lab.add_storage(storage);
         let hosts = claim.file(HOSTS);
         std::fs::write(&hosts, lab.host_names())?;
-        // Without it there are the variables.
+        // If it is refused, the environment variables still contain the addresses.
         let _ = isolate::cover(inside, "/etc/hosts".as_ref(), &hosts);
         std::fs::write(claim.file(RECORD), record(&lab, &start.name, inside))?;
         let lab = Arc::new(Mutex::new(lab));
@@ -153,35 +153,36 @@ impl Running {
         })
     }
 
-    /// A file of the lab's own.
+    /// Returns the path of a file in the lab's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.claim.file(name)
     }
 
-    /// The lab, for a moment.
+    /// Locks the lab.
     pub fn lab(&self) -> MutexGuard<'_, Lab> {
         self.lab.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the lab did.
+    /// Returns the counters of the lab.
     ///
     /// # Errors
     ///
-    /// Where its emulator has ended.
+    /// Returns an error if the emulator has ended.
     pub fn report(&self) -> Result<LabReport, SetPathError> {
         self.lab().report()
     }
 }
 
 impl Drop for Running {
-    /// The lab itself lives as long as its control socket is served: until the
-    /// process ends. Its storage is unmounted before its directory is removed.
+    /// Unmounts the storage before the directory is removed. The lab itself lives until
+    /// the process ends, because the control socket shares it.
     fn drop(&mut self) {
         self.lab().end_storage();
     }
 }
 
-/// What a lab is, for who wants to enter it: FORMAT.md has the fields.
+/// Returns the lab's record as JSON, for processes that enter the lab. FORMAT.md
+/// describes the fields.
 fn record(lab: &Lab, name: &str, inside: Inside) -> String {
     use std::os::fd::AsRawFd;
     let hosts: Vec<_> = lab

@@ -1,4 +1,4 @@
-//! What a lab is: sites, hosts, the path between, and what its hosts have set.
+//! Description of a lab: sites, hosts, paths and kernel parameters of the hosts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,81 +13,80 @@ use crate::emulator::gate::{BlockRule, Blocked, Refusal};
 use crate::link::{LinkError, LinkSettings, Loss, Reorder};
 use crate::storage::plan::StoragePlan;
 
-// tidy: long file because it is one language, with everything that it can say.
+// tidy: long file because all of it parses one description language.
 
-/// Sites are called a to h.
+/// Maximum number of sites; they are named a to h.
 pub const MOST_SITES: usize = 8;
 
-/// As many as addresses of a site differ in their last byte, and as one thread
-/// can serve.
+/// Maximum number of hosts per site: about as many as one emulator thread can serve.
 pub const MOST_HOSTS: usize = 32;
 
-/// Addresses of a host.
+/// Maximum number of IPv4 addresses per host.
 pub const MOST_ADDRESSES: usize = 9;
 
-/// A queue given in BDPs holds at least two super-packets: hosts here have no
-/// line of their own that would space them.
+/// Minimum size in bytes of a queue given in BDPs: two super-packets. A host here has no
+/// line that would space the segments of a super-packet.
 const SMALLEST_BDP_QUEUE: f64 = 131_072.0;
 
-/// Why a scenario cannot be read or built.
+/// Reasons why a scenario is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// No such setting.
+    /// The name of a setting is unknown.
     #[error(
-        "a path has no \"{0}\": it has rtt, rate, loss, queue, jitter, reorder, duplicate, corrupt, corrupt-unseen, and for the way back alone delay-back, rate-back, loss-back"
+        "a path has no \"{0}\": use rtt, rate, loss, queue, jitter, reorder, duplicate, corrupt or corrupt-unseen, or for the way back only delay-back, rate-back or loss-back"
     )]
     UnknownKey(String),
-    /// A setting that is no list, given again.
-    #[error("{0} is set twice: leave one of them out")]
+    /// A setting that accepts one value is given twice.
+    #[error("{0} is set twice: remove one of them")]
     Twice(String),
-    /// Pauses of nothing.
-    #[error("background-on-off says when other hosts send: give background, too")]
+    /// Pauses are set without background traffic.
+    #[error("background-on-off needs background: set the number of streams")]
     NoBackground,
-    /// No `=`.
-    #[error("\"{0}\" is no setting: write KEY=VALUE,KEY=VALUE")]
+    /// A setting has no `=`.
+    #[error("\"{0}\" is not a setting: write KEY=VALUE,KEY=VALUE")]
     NoValue(String),
-    /// A value that cannot be read.
+    /// A value cannot be parsed.
     #[error("{key}=\"{value}\": {reason}")]
     Value {
-        /// The setting.
+        /// Name of the setting.
         key: String,
-        /// Its value.
+        /// The given value.
         value: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
-    /// Settings that make no link.
+    /// The settings of a link are out of range.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// No two sites.
+    /// A pair of sites cannot be parsed.
     #[error("write a path between two sites as a-c:rtt=20ms,rate=10gbit, the earlier letter first")]
     Pair,
-    /// There is no such site.
-    #[error("there is no site {0}: --hosts says how many there are")]
+    /// The site does not exist.
+    #[error("there is no site {0}: --hosts sets the number of sites")]
     NoSite(char),
-    /// Too many or too few.
+    /// The number of sites or hosts is out of range.
     #[error(
         "hosts are written 1x1, 2x4 or 2x2x1: 2 to {MOST_SITES} sites of 1 to {MOST_HOSTS} hosts"
     )]
     Hosts,
-    /// A cable has no settings.
-    #[error("--veth joins two hosts by a cable, without an emulator: leave out {0}, or --veth")]
+    /// A setting cannot be combined with a cable.
+    #[error("--veth connects two hosts by a cable, without an emulator: leave out {0} or --veth")]
     Cable(&'static str),
 }
 
-/// How much may wait before the line.
+/// Size of the queue before the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QueueLimit {
     /// Bytes on the wire.
     Bytes(ByteCount),
-    /// Times rate and RTT, and at least 128 KiB.
+    /// Multiple of rate × RTT, 0 to 1000; at least 128 KiB.
     Bdp(f64),
 }
 
 impl FromStr for QueueLimit {
     type Err = String;
 
-    /// Reads `1bdp`, `0.5bdp`, `4MiB`.
+    /// Parses `1bdp`, `0.5bdp`, `4MiB`.
     fn from_str(text: &str) -> Result<QueueLimit, String> {
         if let Some(number) = text.to_ascii_lowercase().strip_suffix("bdp") {
             let times: f64 = number.trim().parse().map_err(|_| "write 1bdp or 4MiB")?;
@@ -110,37 +109,37 @@ impl fmt::Display for QueueLimit {
     }
 }
 
-/// A path, both ways.
+/// Settings of a path in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSettings {
-    /// There and back, without what the line and the queue add.
+    /// Round-trip time without the time in line and queue.
     pub rtt: Duration,
-    /// The way back, where it is not half of that.
+    /// One-way delay of the way back, if it is not half of the RTT.
     pub delay_back: Option<Duration>,
-    /// On Ethernet; none: as fast as the machine is.
+    /// Rate on Ethernet in both directions. `None` means unlimited.
     pub rate: Option<BitRate>,
-    /// The way back, where it differs.
+    /// Rate of the way back, if it differs.
     pub rate_back: Option<BitRate>,
-    /// Each way.
+    /// Loss per direction.
     pub loss: Loss,
-    /// The way back, where it differs.
+    /// Loss of the way back, if it differs.
     pub loss_back: Option<Loss>,
-    /// Each way.
+    /// Size of the queue per direction.
     pub queue: QueueLimit,
-    /// Each way, to either side.
+    /// Maximum deviation of the delay, per direction.
     pub jitter: Duration,
-    /// Each way.
+    /// Segments held back, per direction.
     pub reorder: Option<Reorder>,
-    /// Each way.
+    /// Probability that a segment arrives twice, per direction, 0 to 1.
     pub duplicate: f64,
-    /// Each way.
+    /// Probability of damage that the checksum detects, per direction, 0 to 1.
     pub corrupt: f64,
-    /// Each way.
+    /// Probability of damage that the checksum does not detect, per direction, 0 to 1.
     pub corrupt_unseen: f64,
 }
 
 impl Default for PathSettings {
-    /// No delay, no line; a queue of one BDP once there is a line.
+    /// Returns a path without delay and rate limit. With a rate, its queue holds one BDP.
     fn default() -> PathSettings {
         PathSettings {
             rtt: Duration::ZERO,
@@ -160,11 +159,11 @@ impl Default for PathSettings {
 }
 
 impl PathSettings {
-    /// Changes what is named: `rtt=100ms,rate=1gbit`.
+    /// Changes the named settings, as in `rtt=100ms,rate=1gbit`.
     ///
     /// # Errors
     ///
-    /// The first setting that is none.
+    /// Returns an error for the first invalid setting.
     pub fn apply(&mut self, text: &str) -> Result<(), ScenarioError> {
         for setting in text.split(',').filter(|setting| !setting.is_empty()) {
             let (key, value) = split_setting(setting)?;
@@ -177,7 +176,7 @@ impl PathSettings {
     ///
     /// # Errors
     ///
-    /// Where there is no such setting, or its value makes no sense.
+    /// Returns an error if the setting is unknown or its value is invalid.
     pub fn apply_one(&mut self, key: &str, value: &str) -> Result<(), ScenarioError> {
         let wrong = |reason: String| ScenarioError::Value {
             key: key.to_owned(),
@@ -202,11 +201,11 @@ impl PathSettings {
         Ok(())
     }
 
-    /// Both directions, there and back.
+    /// Returns the links of both directions: there, then back.
     ///
     /// # Errors
     ///
-    /// Where the settings make no link.
+    /// Returns an error if a setting is out of range.
     pub fn links(&self) -> Result<[LinkSettings; 2], ScenarioError> {
         let back = self.delay_back.unwrap_or(self.rtt / 2);
         let there = self.rtt.saturating_sub(back);
@@ -246,8 +245,7 @@ impl PathSettings {
         }
     }
 
-    /// Bytes that rate and RTT keep on their way there and back; none without a
-    /// rate.
+    /// Returns rate × RTT in bytes for the way there; `None` without a rate.
     pub fn bdp(&self) -> Option<ByteCount> {
         let back = self.delay_back.unwrap_or(self.rtt / 2);
         let rtt = self.rtt.max(back).as_secs_f64();
@@ -268,7 +266,8 @@ impl FromStr for PathSettings {
 }
 
 impl fmt::Display for PathSettings {
-    /// As it is read, without what is as it would be anyway.
+    /// Formats the path in the form that `from_str` parses, without settings that have
+    /// their default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |time: Duration| format!("{}ms", time.as_secs_f64() * 1e3);
         let share = |value: f64| (value > 0.0).then(|| share_text(value));
@@ -312,8 +311,7 @@ fn read_span(value: &str) -> Result<Duration, String> {
     parse_span(value).map_err(|error| error.to_string())
 }
 
-/// `none` is no line.
-/// A rate in the largest unit that keeps it exact, as the options read it.
+/// Formats a rate in the largest unit that keeps it exact.
 fn shown_rate(rate: BitRate) -> String {
     let bits = rate.bits_per_second();
     let units = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
@@ -326,6 +324,7 @@ fn shown_rate(rate: BitRate) -> String {
         .unwrap_or_else(|| format!("{bits}bit"))
 }
 
+/// Parses a rate; `none` means unlimited.
 fn read_rate(value: &str) -> Result<Option<BitRate>, String> {
     match value {
         "none" => Ok(None),
@@ -337,28 +336,28 @@ fn read_share(value: &str) -> Result<f64, String> {
     parse_share(value).map_err(|error| error.to_string())
 }
 
-/// `SHARE:TIME`.
+/// Parses `SHARE:TIME`.
 fn read_reorder(value: &str) -> Result<Option<Reorder>, String> {
     let (share, time) = value
         .split_once(':')
-        .ok_or("write SHARE:TIME, as 1e-3:2ms")?;
+        .ok_or("write SHARE:TIME, for example 1e-3:2ms")?;
     let (probability, by) = (read_share(share)?, read_span(time)?);
     Ok((probability > 0.0).then_some(Reorder { probability, by }))
 }
 
-/// How much hosts' TCP may have in flight.
+/// Size of the TCP window of hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Window {
-    /// As the machine's own settings allow.
+    /// The limits of the machine's own settings.
     Host,
-    /// So much, or what the machine allows where that is more.
+    /// At least this size, or the machine's limit if that is larger.
     AtLeast(QueueLimit),
 }
 
 impl FromStr for Window {
     type Err = String;
 
-    /// Reads `host`, `2bdp`, `64MiB`.
+    /// Parses `host`, `2bdp`, `64MiB`.
     fn from_str(text: &str) -> Result<Window, String> {
         match text {
             "host" => Ok(Window::Host),
@@ -367,7 +366,7 @@ impl FromStr for Window {
     }
 }
 
-/// Hosts of each site, `2x4`.
+/// Number of hosts per site, written as `2x4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts(pub Vec<usize>);
 
@@ -385,14 +384,14 @@ impl FromStr for Hosts {
     }
 }
 
-/// What is read as a firewall's rule: `SITE:PORTS[:reset]`.
+/// Parses a firewall rule: `SITE:PORTS[:reset]`.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Returns a message that explains the form.
 pub fn parse_block(text: &str) -> Result<BlockRule, String> {
-    let explain = "write SITE:PORT, SITE:FROM-TO or SITE:new, and :reset to refuse instead of \
-                   being silent: b:4960:reset";
+    let explain = "write SITE:PORT, SITE:FROM-TO or SITE:new; append :reset to answer with a reset \
+                   instead of dropping packets: b:4960:reset";
     let mut parts = text.split(':');
     let site = parts.next().and_then(parse_site).ok_or(explain)?;
     let ports = parts.next().ok_or(explain)?;
@@ -417,7 +416,7 @@ pub fn parse_block(text: &str) -> Result<BlockRule, String> {
     })
 }
 
-/// A site's letter, `a` to `h`.
+/// Parses a site's letter, `a` to `h`, and returns its index.
 pub fn parse_site(text: &str) -> Option<usize> {
     let site = match text.as_bytes() {
         [letter] => letter.to_ascii_lowercase().checked_sub(b'a')?,
@@ -426,27 +425,27 @@ pub fn parse_site(text: &str) -> Option<usize> {
     Some(usize::from(site)).filter(|site| *site < MOST_SITES)
 }
 
-/// A site's letter.
+/// Returns the letter of a site.
 pub fn site_letter(site: usize) -> char {
     (b'a' + site.min(MOST_SITES - 1) as u8) as char
 }
 
-/// A host of a scenario.
+/// Name and addresses of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostAddresses {
-    /// `a1`.
+    /// Name such as `a1`.
     pub name: String,
-    /// Which site.
+    /// Index of the site.
     pub site: usize,
-    /// IPv4, the one it sends from first.
+    /// IPv4 addresses; the first one is the source address of outgoing packets.
     pub v4: Vec<Ipv4Addr>,
-    /// IPv6, likewise; none behind NAT.
+    /// IPv6 addresses in the same order; empty behind NAT.
     pub v6: Vec<Ipv6Addr>,
 }
 
 impl HostAddresses {
-    /// Addresses of a host: in the ranges that are set aside for measuring
-    /// networks (RFC 2544 and RFC 5180), behind NAT in a private one (RFC 1918).
+    /// Returns the addresses of a host. They are from the ranges for network benchmarks
+    /// (RFC 2544 and RFC 5180); behind NAT they are private (RFC 1918).
     pub fn new(site: usize, host: usize, count: usize, behind_nat: bool) -> HostAddresses {
         let first = if behind_nat { [10, 0] } else { [198, 18] };
         let v4 = (0..count).map(|index| {
@@ -465,7 +464,7 @@ impl HostAddresses {
         }
     }
 
-    /// All of them.
+    /// Returns all addresses, IPv4 first.
     pub fn all(&self) -> Vec<IpAddr> {
         let v4 = self.v4.iter().map(|address| IpAddr::V4(*address));
         v4.chain(self.v6.iter().map(|address| IpAddr::V6(*address)))
@@ -473,26 +472,26 @@ impl HostAddresses {
     }
 }
 
-/// The address of a site behind NAT.
+/// Returns the public address of a site behind NAT.
 pub fn public_address(site: usize) -> Ipv4Addr {
     Ipv4Addr::new(198, 18, (10 * (site + 1)) as u8, 254)
 }
 
-/// A parameter for all hosts, for a site's or for one.
+/// A kernel parameter for all hosts, the hosts of a site, or one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysctl {
-    /// `a`, `b2`; none: all.
+    /// Site or host, for example `a` or `b2`. `None` means all hosts.
     pub whose: Option<String>,
-    /// Name with dots.
+    /// Name of the parameter, with dots.
     pub name: String,
-    /// Value.
+    /// Value of the parameter.
     pub value: String,
 }
 
 impl FromStr for Sysctl {
     type Err = String;
 
-    /// Reads `net.ipv4.tcp_sack=0` and `b:net.ipv4.tcp_sack=0`.
+    /// Parses `net.ipv4.tcp_sack=0` and `b:net.ipv4.tcp_sack=0`.
     fn from_str(text: &str) -> Result<Sysctl, String> {
         let explain = "write NAME=VALUE, or for one site or host SITE:NAME=VALUE";
         let (name, value) = text.split_once('=').ok_or(explain)?;
@@ -501,7 +500,7 @@ impl FromStr for Sysctl {
             None => (None, name),
         };
         if !name.starts_with("net.") {
-            return Err("a host has parameters below net. of its own, no others".to_owned());
+            return Err("only parameters below net. can be set per host".to_owned());
         }
         Ok(Sysctl {
             whose,
@@ -512,7 +511,7 @@ impl FromStr for Sysctl {
 }
 
 impl Sysctl {
-    /// Whether it is for this host.
+    /// True if the parameter applies to this host.
     pub fn is_for(&self, host: &str) -> bool {
         match self.whose.as_deref() {
             None => true,
@@ -522,19 +521,20 @@ impl Sysctl {
     }
 }
 
-/// A path between two sites that is not as the others.
+/// Settings of the path between two sites that differ from those of all paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairPath {
-    /// There is from the first to the second, which has the later letter.
+    /// Indices of the sites, the smaller first. The way there leads from the first to the
+    /// second.
     pub sites: (usize, usize),
-    /// What differs, by its name.
+    /// Settings that differ, by name.
     changes: BTreeMap<String, String>,
 }
 
 impl FromStr for PairPath {
     type Err = ScenarioError;
 
-    /// Reads `a-c:rtt=20ms,rate=10gbit`.
+    /// Parses `a-c:rtt=20ms,rate=10gbit`.
     fn from_str(text: &str) -> Result<PairPath, ScenarioError> {
         let (sites, rest) = split_pair(text).ok_or(ScenarioError::Pair)?;
         let mut changes = BTreeMap::new();
@@ -549,7 +549,7 @@ impl FromStr for PairPath {
 }
 
 impl fmt::Display for PairPath {
-    /// As it is read.
+    /// Formats the path in the form that `from_str` parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = self.sites;
         write!(f, "{}-{}:", site_letter(first), site_letter(second))?;
@@ -561,7 +561,7 @@ impl fmt::Display for PairPath {
     }
 }
 
-/// `a-c:` and what follows; `None` if it does not begin so.
+/// Splits `a-c:` from the rest; `None` if the text does not begin with a pair of sites.
 fn split_pair(text: &str) -> Option<((usize, usize), &str)> {
     let (pair, rest) = text.split_once(':')?;
     let (first, second) = pair.split_once('-')?;
@@ -578,44 +578,44 @@ fn split_setting(setting: &str) -> Result<(&str, &str), ScenarioError> {
 /// One direction between two sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Direction {
-    /// From this site.
+    /// Index of the sending site.
     pub from: usize,
-    /// To this site.
+    /// Index of the receiving site.
     pub to: usize,
-    /// What it does.
+    /// Settings of the link.
     pub link: LinkSettings,
 }
 
-/// A lab.
+/// Description of a lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Hosts of each site.
+    /// Number of hosts per site.
     pub hosts: Hosts,
-    /// Between any two sites.
+    /// Path between any two sites.
     pub path: PathSettings,
-    /// Between some, what differs from it.
+    /// Pairs of sites whose path differs.
     pub pairs: Vec<PairPath>,
-    /// No path is emulated: a cable (a veth pair) joins two hosts.
+    /// If true, a cable (a veth pair) connects two hosts, and no path is emulated.
     pub veth: bool,
-    /// Bytes of an IP packet, 576 to 65,535.
+    /// MTU of the hosts: IP packet length in bytes, 576 to 65,535.
     pub mtu: u16,
     /// Congestion control of all hosts.
     pub congestion: String,
-    /// What TCP may have in flight.
+    /// Size of the TCP window.
     pub window: Window,
-    /// Further parameters; later ones count.
+    /// Kernel parameters of hosts. If one is set twice, the later value counts.
     pub sysctls: Vec<Sysctl>,
-    /// IPv4 and as many IPv6 addresses of each host, 1 to 9.
+    /// Number of IPv4 addresses per host, and of IPv6 addresses, 1 to 9.
     pub addresses: usize,
-    /// Firewalls.
+    /// Firewall rules.
     pub blocks: Vec<BlockRule>,
-    /// The site behind NAT.
+    /// Index of the site behind NAT, if any.
     pub nat: Option<usize>,
-    /// Other traffic.
+    /// Background traffic, if any.
     pub background: Option<Background>,
-    /// Directories behind devices, parallel file systems.
+    /// Directories behind modelled devices, and parallel file systems.
     pub storage: Vec<StoragePlan>,
-    /// Of all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
@@ -627,9 +627,9 @@ impl Default for Scenario {
             pairs: Vec::new(),
             veth: false,
             mtu: 1500,
-            // What most data transfer nodes have, whatever this machine has.
+            // The default of most data transfer nodes.
             congestion: "cubic".to_owned(),
-            // ESnet's advice, and paper 003's: twice the BDP.
+            // Twice the BDP, as ESnet and paper 003 advise.
             window: Window::AtLeast(QueueLimit::Bdp(2.0)),
             sysctls: Vec::new(),
             addresses: 1,
@@ -643,11 +643,12 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Changes the path between all sites, or with `a-c:` before it between two.
+    /// Changes the path between all sites. With a prefix such as `a-c:`, changes the path
+    /// between two sites.
     ///
     /// # Errors
     ///
-    /// Where it makes no sense; then nothing changes.
+    /// Returns an error if a setting is invalid; nothing is changed then.
     pub fn change(&mut self, changes: &str) -> Result<(), ScenarioError> {
         let mut changed = self.clone();
         if self.veth {
@@ -668,7 +669,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The path as `--lab` reads it; that there is a cable.
+    /// Returns the path in the form that `--lab` parses, or `veth` for a cable.
     pub fn shown_path(&self) -> String {
         if self.veth {
             "veth".to_owned()
@@ -677,11 +678,11 @@ impl Scenario {
         }
     }
 
-    /// The path between two sites, there from the one with the earlier letter.
+    /// Returns the path between two sites. The way there begins at the first site.
     ///
     /// # Errors
     ///
-    /// Where what differs makes no sense.
+    /// Returns an error if a setting of the pair is invalid.
     pub fn path_between(&self, sites: (usize, usize)) -> Result<PathSettings, ScenarioError> {
         let mut path = self.path.clone();
         for pair in self.pairs.iter().filter(|pair| pair.sites == sites) {
@@ -692,7 +693,7 @@ impl Scenario {
         Ok(path)
     }
 
-    /// What a cable does not do, if that is asked of it.
+    /// Returns an error if the scenario needs more than a cable offers.
     fn beyond_a_cable(&self) -> Option<ScenarioError> {
         let beyond = [
             (self.path != PathSettings::default(), "settings of the path"),
@@ -706,11 +707,12 @@ impl Scenario {
         Some(ScenarioError::Cable(what))
     }
 
-    /// What is emulated from each site to each other: with a cable nothing.
+    /// Returns the emulated directions between all sites; empty for a cable.
     ///
     /// # Errors
     ///
-    /// Where settings make no link, a site is none, or more is asked of a cable than it does.
+    /// Returns an error if a setting is out of range, a site does not exist, or a cable
+    /// has other settings.
     pub fn directions(&self) -> Result<Vec<Direction>, ScenarioError> {
         if self.veth {
             return self.beyond_a_cable().map_or(Ok(Vec::new()), Err);
@@ -731,11 +733,12 @@ impl Scenario {
         Ok(directions)
     }
 
-    /// The most bytes that rate and RTT keep on their way on one of the paths.
+    /// Returns the largest rate × RTT of all paths in bytes; `None` if no path has a
+    /// rate.
     ///
     /// # Errors
     ///
-    /// As [`Scenario::directions`].
+    /// Returns an error if a setting of a pair is invalid.
     pub fn largest_bdp(&self) -> Result<Option<ByteCount>, ScenarioError> {
         let pairs = self.pairs.iter().map(|pair| pair.sites);
         let mut largest = self.path.bdp();
@@ -767,7 +770,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_read_and_written() {
+    fn a_path_is_parsed_and_formatted() {
         let text = "rtt=91.6ms,rate=5gbit,loss=1e-5,queue=0.5bdp,jitter=1ms,reorder=1e-3:2ms,\
                     duplicate=1e-4,corrupt=1%,corrupt-unseen=1e-6,delay-back=40ms,rate-back=1gbit,\
                     loss-back=0";
@@ -776,7 +779,7 @@ mod tests {
         let [there, back] = path.links().unwrap();
         assert_eq!(there.delay, Duration::from_micros(51_600));
         assert_eq!(back.delay, Duration::from_millis(40));
-        // 5 Gbit/s of 91.6 ms, half of it.
+        // 5 Gbit/s × 91.6 ms / 2.
         assert_eq!(there.queue, ByteCount(28_625_000));
         assert_eq!(back.queue, ByteCount(5_725_000));
         assert_eq!(back.loss, Loss::None);
@@ -784,7 +787,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sites_can_have_a_path_of_their_own() {
+    fn a_pair_of_sites_can_have_different_settings() {
         let mut scenario = Scenario {
             hosts: Hosts(vec![1, 1, 1]),
             path: "rtt=10ms,rate=1gbit".parse().unwrap(),
@@ -823,7 +826,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_has_no_settings() {
+    fn a_cable_rejects_settings_of_paths() {
         let cable = Scenario {
             veth: true,
             ..Scenario::default()
@@ -846,7 +849,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_rejected() {
         for text in [
             "rtt",
             "rtt=x",
@@ -861,7 +864,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_hosts_blocks_and_parameters() {
+    fn parses_hosts_firewall_rules_and_parameters() {
         assert_eq!("2x4".parse(), Ok(Hosts(vec![2, 4])));
         for text in ["2", "0x1", "1x33", "1x1x1x1x1x1x1x1x1", "axb"] {
             assert!(text.parse::<Hosts>().is_err(), "{text}");

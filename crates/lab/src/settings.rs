@@ -1,5 +1,5 @@
-//! A lab from settings by name: those of `longhaul lab`, as a sweep's file and other programs
-//! write them.
+//! Parses a lab from settings by name. The names are the options of `longhaul lab`; sweep
+//! files use them too.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -11,31 +11,31 @@ use crate::background::Background;
 use crate::scenario::{MOST_ADDRESSES, Scenario, ScenarioError, parse_block, parse_site};
 use crate::storage::plan::StoragePlan;
 
-/// The smallest MTU, in bytes: what every IPv4 host takes (RFC 791).
+/// Minimum MTU in bytes: the size that every IPv4 host accepts (RFC 791).
 pub const SMALLEST_MTU: u16 = 576;
 
-/// Streams of other hosts at most: one thread writes each of them.
+/// Maximum number of background streams. Each has a thread that writes.
 pub const MOST_BACKGROUND_STREAMS: u16 = 256;
 
-/// What may be given several times.
+/// Settings that may be given several times.
 const LISTS: [&str; 5] = ["path", "sysctl", "host-sysctl", "block", "storage"];
 
-/// A lab, and what it changes of the machine.
+/// Settings of a lab and of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabSettings {
-    /// The lab.
+    /// Description of the lab.
     pub scenario: Scenario,
-    /// Parameters of the whole machine, by name, which are put back at the end.
+    /// Kernel parameters of the whole machine by name. They are restored at the end.
     pub host_sysctls: Vec<(String, String)>,
 }
 
 impl LabSettings {
-    /// Reads settings, each with its value.
+    /// Parses pairs of names and values.
     ///
     /// # Errors
     ///
-    /// Where there is no such setting, its value makes no sense, it is given twice and is no
-    /// list, or all of them together make no lab.
+    /// Returns an error if a setting is unknown, its value is invalid, it is given twice
+    /// and accepts one value, or the combination is invalid.
     pub fn read<'a>(
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<LabSettings, ScenarioError> {
@@ -125,41 +125,44 @@ fn within(text: &str, range: RangeInclusive<u16>) -> Result<u16, String> {
     number.ok_or_else(|| format!("write a number from {} to {}", range.start(), range.end()))
 }
 
-/// The site behind NAT.
+/// Parses the letter of the site behind NAT and returns its index.
 ///
 /// # Errors
 ///
-/// Where it is none.
+/// Returns a message if the text is not a site's letter.
 pub fn parse_nat(text: &str) -> Result<usize, String> {
-    parse_site(text).ok_or_else(|| "write a site's letter".to_owned())
+    parse_site(text).ok_or_else(|| "write a site's letter, a to h".to_owned())
 }
 
-/// How long other hosts send and rest, as `2s/1s`.
+/// Parses the sending time and the pause of background traffic, for example `2s/1s`.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Returns a message that names the problem.
 pub fn parse_on_off(text: &str) -> Result<(Duration, Duration), String> {
-    let (on, off) = text.split_once('/').ok_or("write ON/OFF, as 2s/1s")?;
+    let (on, off) = text
+        .split_once('/')
+        .ok_or("write ON/OFF, for example 2s/1s")?;
     let span = |text| parse_span(text).map_err(|error| error.to_string());
     let (on, off) = (span(on)?, span(off)?);
     if on.is_zero() {
-        return Err("they must send for some time".to_owned());
+        return Err("the sending time must be more than 0".to_owned());
     }
     Ok((on, off))
 }
 
-/// A parameter of the whole machine: only what no network namespace has of its own.
+/// Parses a kernel parameter of the whole machine. Only parameters that network
+/// namespaces do not have are accepted.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// Returns a message that names the problem.
 pub fn parse_host_sysctl(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     if !(name.starts_with("net.core.") || name == "net.ipv4.tcp_mem") {
         return Err(
-            "only net.core.* and net.ipv4.tcp_mem belong to the machine here: the rest is \
-             --sysctl"
+            "only net.core.* and net.ipv4.tcp_mem can be set for the machine: use --sysctl for \
+             the others"
                 .to_owned(),
         );
     }
@@ -171,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lab_is_read_from_all_of_its_settings() {
+    fn all_settings_of_a_lab_are_parsed() {
         let settings = [
             ("rtt", "20ms"),
             ("rate", "1gbit"),
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_lab_is_refused() {
+    fn invalid_settings_of_a_lab_are_rejected() {
         let refused: [(&[(&str, &str)], &str); 8] = [
             (&[("speed", "1")], "speed"),
             (&[("rtt", "1ms"), ("rtt", "2ms")], "twice"),

@@ -1,15 +1,14 @@
-//! What labs know of each other: a directory with one below it for each lab,
-//! and a lock in it that its processes hold for as long as they live.
+//! Registry of labs: a directory that contains one directory per lab. Each contains lock
+//! files that the lab's processes hold while they live.
 //!
-//! Namespaces, devices and processes of a lab end with it: nothing but these
-//! files can outlive one that was killed. A lab whose lock is free is dead; the
-//! next start removes its directory, and undoes what it had changed of the
-//! machine ([`crate::machine`]).
+//! Namespaces, devices and processes of a lab end with it. Only these files outlive a lab
+//! that was killed. A lab whose lock is free is dead. The next start removes its
+//! directory and undoes its changes to the machine ([`crate::machine`]).
 //!
-//! A lab is two processes ([`crate::isolate`]): the one that was called and waits,
-//! and the lab's own, which the kernel ends when the first is gone. Each has a
-//! lock. While only the second one is held, the lab is dying: the next start
-//! waits for that instead of taking it for a living one.
+//! A lab consists of two processes ([`crate::isolate`]): the calling one, which waits,
+//! and the inner one, which the kernel kills when the first has ended. Each has a lock.
+//! If only the inner lock is held, the lab is dying: the next start waits for its end and
+//! does not take it for a living lab.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,58 +17,58 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The file whose lock says that a lab lives; in it, who that is.
+/// File whose lock both processes hold. It contains the process id of the calling
+/// process.
 const LOCK: &str = "lock";
 
-/// The file whose lock the process has that was called, and no other.
+/// File whose lock only the calling process holds.
 const OUTER: &str = "outer";
 
-/// A directory that is becoming a lab's begins with this, which no lab's name
-/// does.
+/// Prefix of a directory that is being created. Lab names cannot begin with it.
 const UNFINISHED: &str = ".claim-";
 
-/// What a lab has in its directory, beside [`DAEMON`] and [`STORAGE`]. Nothing else is ever
+/// Files in a lab's directory, beside [`DAEMON`] and [`STORAGE`]. Other files are never
 /// removed.
 const FILES: [&str; 6] = [LOCK, OUTER, CONTROL, RECORD, HOSTS, RESOLVER];
 
-/// The socket through which a lab is asked.
+/// Name of the control socket.
 pub const CONTROL: &str = "control";
-/// What a lab is, as JSON.
+/// Name of the lab's record, in JSON.
 pub const RECORD: &str = "lab.json";
-/// The lab's name servers, as in `/etc/resolv.conf`: none.
+/// Name of the file that replaces `/etc/resolv.conf`; it is empty.
 pub const RESOLVER: &str = "resolv.conf";
-/// State of a daemon that runs in the lab, a directory.
+/// Name of the state directory of a daemon that runs in the lab.
 pub const DAEMON: &str = "daemon";
-/// Storage of the lab: state and data of file systems that it started.
+/// Name of the storage directory: state and data of file systems that the lab started.
 pub const STORAGE: &str = "storage";
-/// Names of the hosts, as in `/etc/hosts`.
+/// Name of the file that replaces `/etc/hosts`.
 pub const HOSTS: &str = "hosts";
 
-/// Why there is no place for a lab.
+/// Reasons why a lab has no directory.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The file system says no.
+    /// A file system operation failed.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Of what.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// Somebody else's.
+    /// The directory of labs belongs to another user.
     #[error("{} belongs to another user: remove it, or set XDG_RUNTIME_DIR", .0.display())]
     Foreign(PathBuf),
-    /// There is one.
+    /// A lab of this name is running.
     #[error(
         "a lab \"{0}\" is running: choose another name, or end it with \"longhaul lab down {0}\""
     )]
     Exists(String),
-    /// There is none.
-    #[error("there is no lab \"{0}\": \"longhaul lab status\" lists those that run")]
+    /// No lab of this name is running.
+    #[error("there is no lab \"{0}\": \"longhaul lab status\" lists running labs")]
     Missing(String),
-    /// It could be a path.
-    #[error("\"{0}\" cannot be a lab's name: write letters, digits, - and _, at most 32")]
+    /// The name is invalid.
+    #[error("\"{0}\" is not a valid lab name: use letters, digits, - and _, at most 32")]
     Name(String),
 }
 
@@ -78,42 +77,42 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> StateError {
     move |error| StateError::Io { path, error }
 }
 
-/// Where all labs of this user have their directories.
+/// Directory that contains the directories of all labs of this user.
 #[derive(Clone, Debug)]
 pub struct StateDirectory {
     path: PathBuf,
 }
 
-/// A lab's own directory and its locks. Removed when this is dropped, unless
-/// it is for another process.
+/// Directory and locks of one lab. Dropping the value removes the directory, unless it
+/// was handed over to another process.
 #[derive(Debug)]
 pub struct Claim {
     name: String,
     path: PathBuf,
-    /// Held until the last process with this descriptor is gone.
+    /// Lock held until the last process with this descriptor ends.
     _lock: File,
-    /// Not in the lab's own process.
+    /// Lock of the calling process; `None` in the lab's own process.
     outer: Option<File>,
     parent: StateDirectory,
     is_ours: bool,
 }
 
-/// Whether a lab is there.
+/// State of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Living,
-    /// Who was called is gone; the kernel is ending the rest.
+    /// The calling process has ended and the kernel is killing the other processes.
     Dying,
     Dead,
 }
 
 impl StateDirectory {
-    /// `/run/longhaul-lab` for root, else below `XDG_RUNTIME_DIR` or the
-    /// temporary directory. Made where it is missing.
+    /// Opens `/run/longhaul-lab` for root, else a directory below `XDG_RUNTIME_DIR` or
+    /// the temporary directory. Creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// Where it cannot be made or is somebody else's.
+    /// Returns an error if the directory cannot be created or belongs to another user.
     pub fn open() -> Result<StateDirectory, StateError> {
         let user = rustix::process::geteuid();
         let path = if user.is_root() {
@@ -126,11 +125,11 @@ impl StateDirectory {
         StateDirectory::at(path)
     }
 
-    /// At a place of one's own.
+    /// Opens the directory at the given path. Creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// Where it cannot be made or is somebody else's.
+    /// Returns an error if the directory cannot be created or belongs to another user.
     pub fn at(path: PathBuf) -> Result<StateDirectory, StateError> {
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -145,16 +144,16 @@ impl StateDirectory {
         Ok(StateDirectory { path })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a lab's directory and takes its lock.
+    /// Creates a lab's directory and takes its locks.
     ///
     /// # Errors
     ///
-    /// Where a lab of that name lives, or the file system refuses.
+    /// Returns an error if the name is invalid or in use, or a file cannot be created.
     pub fn claim(&self, name: &str) -> Result<Claim, StateError> {
         check_name(name)?;
         let _alone = self.alone()?;
@@ -162,7 +161,8 @@ impl StateDirectory {
         if path.exists() && !self.remove_dead(&path)? {
             return Err(StateError::Exists(name.to_owned()));
         }
-        // Whole under its name or not there: who looks finds it locked.
+        // Renamed when complete, so that other processes see the directory only with its
+        // locks held.
         let owner = std::process::id();
         let unfinished = self.path.join(format!("{UNFINISHED}{owner}"));
         fs::create_dir(&unfinished).map_err(at(&unfinished))?;
@@ -184,12 +184,12 @@ impl StateDirectory {
         })
     }
 
-    /// Removes the directories of labs that died; gives their names. Waits for
-    /// those that are dying.
+    /// Removes the directories of dead labs and returns their names. Waits for dying
+    /// labs.
     ///
     /// # Errors
     ///
-    /// Where the file system refuses.
+    /// Returns an error if a file cannot be read or removed.
     pub fn sweep(&self) -> Result<Vec<String>, StateError> {
         let _alone = self.alone()?;
         for path in self.unfinished()? {
@@ -204,22 +204,22 @@ impl StateDirectory {
         Ok(removed)
     }
 
-    /// Labs that live.
+    /// Returns the names of living labs.
     ///
     /// # Errors
     ///
-    /// Where the file system refuses.
+    /// Returns an error if the directory cannot be read.
     pub fn living(&self) -> Result<Vec<String>, StateError> {
         let names = self.names()?;
         let lives = |name: &String| matches!(life(&self.path.join(name)), Ok(Life::Living));
         Ok(names.into_iter().filter(lives).collect())
     }
 
-    /// The directory of a lab that lives.
+    /// Returns the directory of a living lab.
     ///
     /// # Errors
     ///
-    /// Where there is no such.
+    /// Returns an error if the name is invalid or no such lab is running.
     pub fn find(&self, name: &str) -> Result<PathBuf, StateError> {
         check_name(name)?;
         let path = self.path.join(name);
@@ -229,11 +229,11 @@ impl StateDirectory {
         }
     }
 
-    /// Waits until a lab is gone.
+    /// Waits until a lab has ended.
     ///
     /// # Errors
     ///
-    /// Where its lock cannot be waited for.
+    /// Returns an error if the lock file cannot be opened or locked.
     pub fn await_end(&self, name: &str) -> Result<(), StateError> {
         let path = self.path.join(name).join(LOCK);
         await_lock(&path).map_err(at(&path))
@@ -251,7 +251,8 @@ impl StateDirectory {
         Ok(names)
     }
 
-    /// Held while directories come and go.
+    /// Takes the lock of the registry, which is held while directories are created or
+    /// removed.
     fn alone(&self) -> Result<File, StateError> {
         let path = self.path.join(LOCK);
         let lock = open_lock(&path).map_err(at(&path))?;
@@ -259,8 +260,8 @@ impl StateDirectory {
         Ok(lock)
     }
 
-    /// What a start that was killed left; nobody is making one while the caller
-    /// is alone.
+    /// Returns incomplete directories of starts that were killed. The caller holds the
+    /// registry's lock, so no other process is creating one.
     fn unfinished(&self) -> Result<Vec<PathBuf>, StateError> {
         let entries = fs::read_dir(&self.path).map_err(at(&self.path))?;
         let unfinished = entries.flatten().filter(|entry| {
@@ -270,12 +271,12 @@ impl StateDirectory {
         Ok(unfinished.map(|entry| entry.path()).collect())
     }
 
-    /// Removes a lab's directory where it is dead or dying, and only what labs
-    /// have in theirs.
+    /// Removes the directory of a dead or dying lab; true if it was removed. Removes only
+    /// the files that labs create.
     fn remove_dead(&self, path: &Path) -> Result<bool, StateError> {
         match life(path).map_err(at(path))? {
             Life::Living => return Ok(false),
-            // Not long: it is being killed.
+            // The wait is short: the lab is being killed.
             Life::Dying => await_lock(&path.join(LOCK)).map_err(at(path))?,
             Life::Dead => {}
         }
@@ -291,7 +292,7 @@ fn life(path: &Path) -> io::Result<Life> {
     };
     match is_free(LOCK) {
         Ok(true) => return Ok(Life::Dead),
-        // Killed while its directory was removed.
+        // The process that removed the directory was killed.
         Err(error) if is_missing(&error) && path.is_dir() => return Ok(Life::Dead),
         Err(error) => return Err(error),
         Ok(false) => {}
@@ -299,7 +300,7 @@ fn life(path: &Path) -> io::Result<Life> {
     match is_free(OUTER) {
         Ok(true) => Ok(Life::Dying),
         Ok(false) => Ok(Life::Living),
-        // It is being removed by its own process.
+        // The lab's own process is removing the directory.
         Err(error) if is_missing(&error) => Ok(Life::Living),
         Err(error) => Err(error),
     }
@@ -318,7 +319,7 @@ fn await_lock(path: &Path) -> io::Result<()> {
     Ok(flock(&lock, FlockOperation::LockShared)?)
 }
 
-/// A new file, locked by this process.
+/// Creates a file and locks it.
 fn take_lock(path: &Path) -> io::Result<File> {
     let lock = open_lock(path)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -341,8 +342,7 @@ fn remove_directory(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Removes a tree that is on one file system; what is mounted in it is left,
-/// and then an error.
+/// Removes a tree on one file system. A mount point in it is kept and causes an error.
 fn remove_tree(path: &Path, device: u64) -> io::Result<()> {
     let found = match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -360,7 +360,7 @@ fn remove_tree(path: &Path, device: u64) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Not truncated: who opens it may not get its lock.
+/// Opens a lock file without truncating it, because the caller may not get the lock.
 fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -380,25 +380,25 @@ fn check_name(name: &str) -> Result<(), StateError> {
 }
 
 impl Claim {
-    /// The lab's name.
+    /// Returns the name of the lab.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A file of the lab.
+    /// Returns the path of a file in the lab's directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// From here on the directory is not removed by this value, but by the one
-    /// of a process that is forked from this one: there [`Claim::take`] follows.
+    /// Makes a forked process responsible for removing the directory. That process calls
+    /// [`Claim::take`].
     pub fn hand_over(mut self) -> Claim {
         self.is_ours = false;
         self
     }
 
-    /// In the lab's own process: the directory is removed with this value, and
-    /// who was called is the only one to have its lock.
+    /// Makes this value responsible for removing the directory again, in the lab's own
+    /// process. Releases the outer lock here, so that only the calling process holds it.
     pub fn take(mut self) -> Claim {
         self.is_ours = true;
         self.outer = None;
@@ -410,7 +410,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if self.is_ours {
             let _alone = self.parent.alone();
-            // What stays is removed by the next start.
+            // Remaining files are removed by the next start.
             let _ = remove_directory(&self.path);
         }
     }
@@ -430,7 +430,7 @@ mod tests {
         let state = state("sweep");
         let living = state.claim("one").unwrap();
         assert!(matches!(state.claim("one"), Err(StateError::Exists(_))));
-        // As a killed one leaves it.
+        // Leaves the directory as a killed lab does.
         let dead = state.claim("two").unwrap();
         fs::write(dead.file(RECORD), "{}").unwrap();
         let path = dead.file(RECORD);
@@ -446,10 +446,10 @@ mod tests {
         fs::remove_dir_all(&state.path).unwrap();
     }
 
-    /// The lab's own process has its lock and is being killed: no living lab, and
-    /// what it has is removed once it is dead.
+    /// Only the inner lock is held: the lab does not count as living, and its directory
+    /// is removed once it is dead.
     #[test]
-    fn a_dying_lab_is_waited_for() {
+    fn sweep_waits_for_a_dying_lab() {
         let state = state("dying");
         let mut dying = state.claim("one").unwrap().hand_over();
         let path = dying.file("");
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(life(&path).unwrap(), Life::Dying);
         assert!(state.living().unwrap().is_empty());
         assert!(state.find("one").is_err());
-        // A directory that never became one.
+        // An incomplete directory.
         let unfinished = state.path.join(format!("{UNFINISHED}1"));
         fs::create_dir(&unfinished).unwrap();
         std::thread::scope(|scope| {
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_labs_is_not_removed() {
+    fn foreign_files_are_not_removed() {
         let state = state("foreign");
         let path = state.path.join("precious");
         fs::create_dir(&path).unwrap();
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_no_paths() {
+    fn names_that_could_be_paths_are_rejected() {
         for name in ["", "..", "a/b", "a b", &"x".repeat(33)] {
             assert!(check_name(name).is_err(), "{name}");
         }

@@ -1,23 +1,23 @@
-//! Storage in a scenario: a directory that is as slow as one wants.
+//! Storage of a scenario: directories with the speed of a modelled device.
 //!
-//! - [`device`]: what a request costs, as a pure queue in virtual time
-//! - [`mirror`]: a directory mounted elsewhere (FUSE) behind such a device
-//! - [`nodes`]: the names of that file system's inodes
-//! - [`plan`]: what storage a lab has, as one writes it
-//! - [`gluster`]: a parallel file system, its nodes in namespaces
-//! - [`running`]: all of a lab's, from mount to end
+//! - [`device`]: duration of requests, as a queue in virtual time
+//! - [`mirror`]: a FUSE mount of a directory behind such a device
+//! - [`nodes`]: names of the inodes of that mount
+//! - [`plan`]: storage of a lab as the user writes it
+//! - [`gluster`]: a parallel file system with nodes in namespaces
+//! - [`running`]: all storage of a running lab
 //!
-//! FUSE was chosen because only a model can have what the papers' storage had: a limit for each
-//! flow, one for all, and a rate that falls with flows (paper 004, Eq. 3). A limit on a loop
-//! device (blkio) is one rate for all.
+//! FUSE was chosen because only a model has the limits of the papers' storage: one per
+//! flow, one for all flows, and a rate that falls with flows (paper 004, Eq. 3). The
+//! limit of a loop device (blkio) is one rate for all.
 //!
 //! # Accuracy
 //!
-//! Reads and writes go past the page cache. Each request of an application (or the kernel's pieces
-//! of it, up to 1 MiB) is a request to the device, and a second read is as slow as the first. The
-//! next request makes up for a wake-up that was tens of microseconds late. FUSE limits a directory
-//! to about 1 to 2 GB/s, and 20 to 60 µs for an operation. Writes are as durable as the directory
-//! behind.
+//! Reads and writes bypass the page cache. Each request of an application, split by the
+//! kernel into pieces of at most 1 MiB, is a request to the device; a second read is as
+//! slow as the first. If a thread wakes up tens of microseconds late, the next request
+//! compensates for it. FUSE limits a directory to about 1 to 2 GB/s, and adds 20 to 60 µs
+//! per operation. Writes are as durable as in the directory behind the mount.
 
 pub mod device;
 pub mod gluster;
@@ -33,45 +33,45 @@ use longhaul_units::{ByteRate, parse_span};
 
 use device::ChannelSettings;
 
-/// A device: `read-rate=200MBps,write-rate=100MBps,latency=5ms`.
+/// Settings of a device, written as `read-rate=200MBps,write-rate=100MBps,latency=5ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StorageSettings {
-    /// Reading.
+    /// Settings for reading.
     pub read: ChannelSettings,
-    /// Writing.
+    /// Settings for writing.
     pub write: ChannelSettings,
-    /// What opening, creating, renaming, removing or syncing takes, 0 to an hour.
+    /// Duration of opening, creating, renaming, removing or syncing a file, 0 to an hour.
     pub operation_latency: Duration,
 }
 
-/// A description of a device that cannot be read.
+/// Reasons why a device cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseStorageError {
-    /// It has no `=`, or a name that is none.
+    /// The setting has no `=` or its name is unknown.
     #[error(
-        "\"{0}\" is not known of a storage device: write rate=, read-rate=, write-rate=, \
+        "\"{0}\" is not a setting of a storage device: write rate=, read-rate=, write-rate=, \
          flow-rate=, read-flow-rate=, write-flow-rate=, latency=, operation-latency= or \
          contention=, separated by commas"
     )]
     Name(String),
-    /// The value is none.
+    /// The value is invalid.
     #[error("{name}: {cause}")]
     Value {
-        /// Of what.
+        /// Name of the setting.
         name: String,
-        /// What is wrong, with the remedy.
+        /// Description of the problem and the remedy.
         cause: String,
     },
 }
 
-/// No request waits longer, so that a typing error is no hang.
+/// Maximum latency, so that a typing error does not block a lab.
 const LONGEST_LATENCY: Duration = Duration::from_secs(3600);
 
 impl FromStr for StorageSettings {
     type Err = ParseStorageError;
 
-    /// Reads `NAME=VALUE` separated by commas; an empty text is a device
-    /// without limits.
+    /// Parses `NAME=VALUE` separated by commas. An empty text means a device without
+    /// limits.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut settings = StorageSettings::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -89,7 +89,7 @@ impl StorageSettings {
     ///
     /// # Errors
     ///
-    /// Where there is none of that name, or its value makes no sense.
+    /// Returns an error if the setting is unknown or its value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ParseStorageError> {
         let wrong = |cause: String| ParseStorageError::Value {
             name: name.to_owned(),
@@ -101,7 +101,7 @@ impl StorageSettings {
         };
         let span = || match parse_span(value) {
             Ok(span) if span <= LONGEST_LATENCY => Ok(span),
-            Ok(_) => Err(wrong("at most an hour".to_owned())),
+            Ok(_) => Err(wrong("write at most an hour".to_owned())),
             Err(error) => Err(wrong(error.to_string())),
         };
         match name {
@@ -125,7 +125,8 @@ impl StorageSettings {
             "contention" => {
                 let gamma = value.parse::<f64>().ok();
                 let gamma = gamma.filter(|gamma| gamma.is_finite() && *gamma >= 0.0);
-                let gamma = gamma.ok_or_else(|| wrong("write γ, 0 or more".to_owned()))?;
+                let gamma =
+                    gamma.ok_or_else(|| wrong("write γ as a number of 0 or more".to_owned()))?;
                 self.read.contention = Some(gamma);
                 self.write.contention = Some(gamma);
             }
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_device() {
+    fn parses_a_device() {
         let text = "rate=200MBps,write-rate=100MB/s,flow-rate=50MBps,latency=5ms,contention=4";
         let settings: StorageSettings = text.parse().unwrap();
         assert_eq!(settings.read.rate, ByteRate::new(200e6));
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_it_does_not_understand() {
+    fn errors_name_the_invalid_setting_or_value() {
         for (text, said) in [
             ("speed=1", "speed"),
             ("rate", "rate"),

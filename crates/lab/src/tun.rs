@@ -1,5 +1,5 @@
-//! The device of a host that an emulator serves: a TUN with offload, so that
-//! super-packets stay whole.
+//! TUN device of a host, served by the emulator. Offload is enabled, so that
+//! super-packets stay in one piece.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,27 +10,27 @@ use std::os::unix::fs::OpenOptionsExt;
 use crate::device::{DEVICE, check, interface_call, interface_index, named};
 use crate::rtnetlink::{ACKNOWLEDGE, Request};
 
-/// Packets that wait for the emulator in the kernel. The sender's whole window
-/// comes at once, as fast as memory is copied: what the emulator cannot read
-/// at once must not be lost before its queue. Ten thousand is the largest that
-/// `ip link` users commonly set.
+/// Length of the device's queue in packets. A sender's whole window arrives at once, at
+/// memory speed. Packets that the emulator cannot read at once must not be lost before
+/// its own queue. Ten thousand is the largest value in common use.
 const TRANSMIT_QUEUE: u32 = 10_000;
 
-/// What the hosts' TCP may leave to us: checksums and segmentation.
+/// Work that the hosts' TCP leaves to the device: checksums and segmentation.
 const OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
-/// From `linux/rtnetlink.h` and `linux/if_link.h`: a request to change an interface, and
-/// its attribute for the queue's length.
+/// Request to change an interface, and the attribute of its queue length; from
+/// `linux/rtnetlink.h` and `linux/if_link.h`.
 const RTM_SETLINK: u16 = 19;
 const IFLA_TXQLEN: u16 = 13;
 
-/// Makes the device in the network namespace of this thread; it goes away with
-/// the descriptor.
+/// Creates the device in the network namespace of this thread. It is removed when the
+/// descriptor is closed.
 ///
 /// # Errors
 ///
-/// Where `/dev/net/tun` is missing or may not be used.
+/// Returns an error if `/dev/net/tun` is missing or not accessible, or the device cannot
+/// be configured.
 #[allow(unsafe_code)] // The two ioctls have no safe binding.
 pub fn create(mtu: u16) -> io::Result<OwnedFd> {
     let tun: OwnedFd = OpenOptions::new()
@@ -42,7 +42,7 @@ pub fn create(mtu: u16) -> io::Result<OwnedFd> {
     let mut request = named(DEVICE);
     let kind = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
-    // SAFETY: the request outlives the call, and is what TUNSETIFF reads.
+    // SAFETY: the request outlives the call and is an ifreq, as TUNSETIFF requires.
     check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
     let offloads = libc::c_ulong::from(OFFLOADS);
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
@@ -55,26 +55,26 @@ pub fn create(mtu: u16) -> io::Result<OwnedFd> {
     Ok(tun)
 }
 
-/// By netlink: the old way (`SIOCSIFTXQLEN`) asks for the rights of root in the
-/// first user namespace, whosever the network is.
+/// Sets the queue length by netlink. The ioctl `SIOCSIFTXQLEN` requires root in the first
+/// user namespace, even if the process owns the network namespace.
 fn set_transmit_queue(index: libc::c_int) -> io::Result<()> {
     let mut request = Request::about_interface(RTM_SETLINK, ACKNOWLEDGE, index);
     request.attribute(IFLA_TXQLEN, &TRANSMIT_QUEUE.to_ne_bytes());
     request.send()
 }
 
-/// Packets that the kernel could not hand to the emulator because its queue was
-/// full, of this thread's network namespace.
+/// Returns the number of packets dropped because the device's queue was full, in this
+/// thread's network namespace.
 ///
 /// # Errors
 ///
-/// Where the kernel's table cannot be read.
+/// Returns an error if the kernel's table cannot be read.
 pub fn overrun() -> io::Result<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     Ok(parse_overrun(&table).unwrap_or_default())
 }
 
-/// The twelfth number of the device's line: packets dropped in sending.
+/// Returns the twelfth number of the device's line: packets dropped in transmission.
 fn parse_overrun(table: &str) -> Option<u64> {
     let own = format!("{DEVICE}:");
     let line = table
@@ -83,11 +83,11 @@ fn parse_overrun(table: &str) -> Option<u64> {
     line.split_whitespace().nth(11)?.parse().ok()
 }
 
-/// Whether this process can make such devices at all.
+/// Checks that this process can open `/dev/net/tun`.
 ///
 /// # Errors
 ///
-/// Where `/dev/net/tun` is missing or may not be opened.
+/// Returns an error if `/dev/net/tun` is missing or cannot be opened.
 pub fn probe() -> io::Result<()> {
     let mut options = OpenOptions::new();
     options
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_table_of_devices() {
+    fn parses_the_table_of_devices() {
         let table = "Inter-|   Receive                                                |  Transmit\n \
             face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop\n    \
             lo:       0       0    0    0    0     0          0         0        0       0    0    0\n  \

@@ -1,5 +1,5 @@
-//! A cable in place of an emulated path: the two ends of a veth pair, which costs what the
-//! hosts' own network stacks cost.
+//! A cable in place of an emulated path: a veth pair. It costs only the processor time of
+//! the hosts' own network stacks.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::device::DEVICE;
 use crate::rtnetlink::{ACKNOWLEDGE, CREATE_NEW, Request};
 
-/// From `linux/rtnetlink.h`, `linux/if_link.h` and `linux/veth.h`.
+/// Constants from `linux/rtnetlink.h`, `linux/if_link.h` and `linux/veth.h`.
 const RTM_NEWLINK: u16 = 16;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -17,12 +17,13 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 
-/// Makes one end in the network namespace of this thread, the other one in `peer`. Both
-/// go away with either namespace.
+/// Creates one end in the network namespace of this thread and the other end in `peer`.
+/// Both are removed when either namespace ends.
 ///
 /// # Errors
 ///
-/// Where the kernel has no such devices, or this process no right to make them.
+/// Returns an error if the kernel has no veth devices, or this process may not create
+/// them.
 pub fn create(mtu: u16, peer: BorrowedFd<'_>) -> io::Result<()> {
     let name = [DEVICE.as_bytes(), b"\0"].concat();
     let mtu = u32::from(mtu).to_ne_bytes();

@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets, through what the targets do.
+//! Replays the corpora of the fuzz targets through the functions of the targets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -57,7 +57,7 @@ fn samples_are_made() {
     }
 }
 
-/// Packets of each kind that a kernel makes.
+/// Saves a packet of each kind that a kernel sends.
 fn packets() {
     let v4 = |protocol: u8, transport: &[u8]| {
         let length = (20 + transport.len()) as u16;
@@ -88,7 +88,7 @@ fn packets() {
         ("super6", Offload::of_tcp(IpVersion::V6, 40, 60, 100), v6),
         ("udp", plain, v4(17, &udp)),
         ("echo", plain, v4(1, &[8, 0, 0, 0, 0, 1, 0, 1, 7, 7])),
-        // A note of several segments on what has no whole TCP header.
+        // An offload header of several segments before an incomplete TCP header.
         (
             "short",
             Offload::of_tcp(IpVersion::V4, 20, 20, 5),

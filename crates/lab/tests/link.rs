@@ -1,5 +1,5 @@
-//! The link's promises: nothing is lost from the books, order stays, rate and
-//! delay are exact, losses have the statistics they are asked for.
+//! Tests of the link: counters are consistent, order is kept, rate and delay are exact,
+//! and losses have the configured statistics.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -27,7 +27,7 @@ fn arrival(fate: Fate) -> Arrival {
     }
 }
 
-/// A spacing in nanoseconds and an IP length for each segment.
+/// A spacing in nanoseconds and an IP length in bytes for each segment.
 fn offers() -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((0_u64..40_000, 40_u32..=1500), 1..400)
 }
@@ -60,7 +60,7 @@ fn any_settings() -> impl Strategy<Value = LinkSettings> {
     })
 }
 
-/// Offers all; gives the moments and fates.
+/// Offers all segments and returns their moments, lengths and fates.
 fn run(link: &mut Link, offers: &[(u64, u32)]) -> Vec<(Moment, u32, Fate)> {
     let mut now = Moment(0);
     let mut fates = Vec::new();
@@ -71,18 +71,18 @@ fn run(link: &mut Link, offers: &[(u64, u32)]) -> Vec<(Moment, u32, Fate)> {
     fates
 }
 
-/// A queue as one would build it: packets wait, one is being sent, each leaves
-/// when its bits are through.
+/// A straightforward queue as a reference: packets wait, one is being sent, and each
+/// leaves when its last bit is sent.
 struct WaitingRoom {
     limit: f64,
     bytes_a_second: f64,
-    /// When each leaves, and its bytes on the wire.
+    /// Time at which each packet leaves in seconds, and its bytes on the wire.
     waiting: VecDeque<(f64, f64)>,
 }
 
 impl WaitingRoom {
-    /// Seconds when it leaves; none where there is no room. And how close the
-    /// decision was, in bytes.
+    /// Returns the time in seconds at which the packet leaves, or `None` if it does not
+    /// fit; and the distance from the limit in bytes.
     fn offer(&mut self, now: f64, wire: f64) -> (Option<f64>, f64) {
         while self
             .waiting
@@ -93,7 +93,7 @@ impl WaitingRoom {
         }
         let mut occupied: f64 = self.waiting.iter().map(|(_, wire)| wire).sum();
         if let Some((leaves, wire)) = self.waiting.front() {
-            // Of the one being sent the rest counts.
+            // Of the packet being sent, only the unsent part counts.
             occupied -= wire - ((leaves - now) * self.bytes_a_second).min(*wire);
         }
         let room = self.limit - occupied - wire;
@@ -109,7 +109,7 @@ impl WaitingRoom {
 
 proptest! {
     #[test]
-    fn the_books_balance(settings in any_settings(), offers in offers(), seed: u64) {
+    fn the_counters_are_consistent(settings in any_settings(), offers in offers(), seed: u64) {
         let mut link = Link::new(settings, seed).unwrap();
         let mut counted = [0_u64; 5];
         let mut bytes = (0, 0);
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn order_stays_but_for_what_is_held(
+    fn order_is_kept_except_for_segments_held_back(
         settings in any_settings(),
         later in any_settings(),
         offers in offers(),
@@ -169,10 +169,10 @@ proptest! {
         prop_assert_eq!(run(&mut one, &offers), run(&mut other, &offers));
     }
 
-    /// Against the obvious queue, whose clock is a float: so times agree within
-    /// 10 ns, and where a decision hangs on less than a byte either is right.
+    /// Compares with the reference queue, whose clock is a float: times agree within 10
+    /// ns. If a decision depends on less than a byte, both results are correct.
     #[test]
-    fn it_queues_as_a_waiting_room_does(
+    fn the_queue_agrees_with_the_reference_queue(
         bits in 1e8..1e10,
         limit in 3000_u64..60_000,
         offers in offers(),
@@ -199,7 +199,8 @@ proptest! {
                     prop_assert!((arrival.at.0 as f64 - expected).abs() < 10.0);
                 }
                 (Fate::Lost(Reason::Queue), None) => {}
-                // They may differ on the last byte; from there on they go apart.
+                // The decisions may differ on the last byte; the states are different
+                // afterwards.
                 (fate, expected) => {
                     prop_assert!(spare.abs() < 1.0, "{fate:?} {expected:?} {spare}");
                     break;
@@ -231,10 +232,10 @@ fn link_time(offers: &[(u64, u32)], index: usize, gap: u64) -> u64 {
     offers[..index].iter().map(|(gap, _)| gap).sum::<u64>() + gap
 }
 
-/// DESIGN, "Words": capacity is what TCP payload can carry. 1448 bytes of
-/// payload are 1500 of IP and 1538 on the wire.
+/// Capacity is the rate of TCP payload: 1448 bytes of payload are 1500 bytes of IP and
+/// 1538 bytes on the wire.
 #[test]
-fn payload_is_1448_of_1538() {
+fn payload_is_1448_of_1538_bytes_on_the_wire() {
     let mut link = link(LinkSettings {
         rate: rate(1e10),
         ..LinkSettings::default()
@@ -249,8 +250,8 @@ fn payload_is_1448_of_1538() {
     assert!((share - 1448.0 / 1538.0).abs() < 1e-9, "{share}");
 }
 
-/// A million segments at a rate that no clock divides are off by less than a
-/// nanosecond, and one for rounding.
+/// After a million segments at a rate that divides no clock, the error is less than a
+/// nanosecond, plus one nanosecond of rounding.
 #[test]
 fn the_rate_does_not_drift() {
     for bits in [1e9 / 3.0, 7e9, 9.999e9, 123_456_789.0] {
@@ -271,25 +272,25 @@ fn the_rate_does_not_drift() {
 }
 
 #[test]
-fn a_lone_segment_takes_its_bits_and_the_delay() {
+fn a_single_segment_takes_its_sending_time_plus_the_delay() {
     let mut link = link(LinkSettings {
         rate: rate(1e9),
         delay: Duration::from_micros(500),
         queue: ByteCount(0),
         ..LinkSettings::default()
     });
-    // (1462 + 38) bytes x 8 ns, and 500 us. The queue of 0 counts as one frame.
+    // (1462 + 38) bytes × 8 ns + 500 µs. The queue of 0 counts as one frame.
     assert_eq!(arrival(link.offer(Moment(1000), 1462)).at, Moment(513_000));
     assert_eq!(
         link.offer(Moment(1000), 1462),
         Fate::Lost(Reason::Queue),
-        "no room beside the first"
+        "the first segment fills the queue"
     );
     assert_eq!(arrival(link.offer(Moment(13_000), 1462)).at.0, 525_000);
 }
 
 #[test]
-fn a_cut_loses_what_comes_and_lets_arrive_what_left() {
+fn a_cut_loses_new_segments_but_not_those_in_flight() {
     let mut link = link(LinkSettings {
         delay: Duration::from_secs(1),
         ..LinkSettings::default()
@@ -302,7 +303,8 @@ fn a_cut_loses_what_comes_and_lets_arrive_what_left() {
     assert_eq!(link.counters().cut, 1);
 }
 
-/// Draws from a loss; gives how many were lost, and how many bursts they were.
+/// Offers segments to a link with this loss. Returns the number of lost segments and of
+/// bursts.
 fn losses(loss: Loss, segments: u64) -> (u64, u64) {
     let mut link = link(LinkSettings {
         loss,
@@ -317,10 +319,10 @@ fn losses(loss: Loss, segments: u64) -> (u64, u64) {
     (link.counters().lost, bursts)
 }
 
-/// Within 4 standard deviations of the binomial: one seed in 16,000 would fall
-/// outside, and the seed is fixed.
+/// The tolerance is 4 standard deviations of the binomial distribution: one seed in
+/// 16,000 would be outside, and the seed is fixed.
 #[test]
-fn independent_losses_are_as_many_as_asked() {
+fn independent_losses_have_the_configured_mean() {
     for probability in [1e-5, 1e-3, 0.02, 0.5] {
         let segments = 4_000_000_u64;
         let (lost, _) = losses(Loss::Independent(probability), segments);
@@ -333,12 +335,12 @@ fn independent_losses_are_as_many_as_asked() {
     }
 }
 
-/// Runs of bad states are geometric: a burst has a length of mean L and
-/// variance L(L-1), and their number is known to about its root. Both within 4
-/// deviations; two bursts with no good segment between count as one, which
-/// happens never, since a good state lasts at least one segment.
+/// Durations of the bad state are geometric: a burst has mean length L and variance
+/// L(L-1), and the standard deviation of the number of bursts is about its square root.
+/// The tolerances are 4 deviations. Two bursts never merge, because a good state lasts at
+/// least one segment.
 #[test]
-fn bursts_have_the_mean_and_the_length_asked_for() {
+fn bursts_have_the_configured_mean_and_length() {
     for (mean, length) in [(1e-3, 8.0), (0.02, 3.0), (1e-4, 30.0)] {
         let segments = 8_000_000_u64;
         let model = GilbertElliott::bursts(mean, length);
@@ -359,7 +361,7 @@ fn bursts_have_the_mean_and_the_length_asked_for() {
 }
 
 #[test]
-fn accidents_are_as_many_as_asked() {
+fn accidents_have_the_configured_probabilities() {
     let mut link = link(LinkSettings {
         delay: Duration::from_millis(1),
         reorder: Some(Reorder {
@@ -372,7 +374,7 @@ fn accidents_are_as_many_as_asked() {
         ..LinkSettings::default()
     });
     for _ in 0..1_000_000 {
-        // Each has something that can be damaged.
+        // Every segment counts as damageable here.
         if let Fate::Arrives(Arrival {
             damage: Some(damage),
             ..
@@ -391,13 +393,13 @@ fn accidents_are_as_many_as_asked() {
     };
     near(c.held, 0.01);
     near(c.doubled, 0.02);
-    // Where both would happen it is the unseen one.
+    // If both kinds of damage occur, the segment counts as damaged unseen.
     near(c.corrupted, 0.03 * 0.96);
     near(c.corrupted_unseen, 0.04);
 }
 
 #[test]
-fn what_makes_no_link_is_refused() {
+fn invalid_link_settings_are_rejected() {
     let good = LinkSettings::default();
     for bad in [
         LinkSettings {

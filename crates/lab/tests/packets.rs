@@ -1,7 +1,6 @@
-//! The lab over real packets: kernels at both ends, counts that agree.
+//! Tests of the lab with real packets between two kernels; their counters must agree.
 //!
-//! Needs root or what a user namespace gives; says so where it is missing.
-//! Nothing here asserts on time.
+//! Needs root. Skipped with a message otherwise. No test asserts on time.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -21,7 +20,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// None where there are no rights, which is said.
+    /// Starts a lab. Returns `None` and reports a skip if root rights or `/dev/net/tun`
+    /// are missing.
     fn start(scenario: Scenario) -> Option<Trial> {
         if !rustix::process::geteuid().is_root() || longhaul_lab::isolate::check().is_err() {
             longhaul_testing::skip("labs need root and /dev/net/tun");
@@ -70,7 +70,7 @@ impl Trial {
         self.host(host).namespace().within(connect).unwrap()
     }
 
-    /// Sends bytes over TCP from A to B; gives what arrived.
+    /// Sends bytes over TCP from A to B and returns the received bytes.
     fn carry(&self, bytes: &[u8]) -> Vec<u8> {
         let listener = self.listen("b", self.host("b").address(), 0);
         let target = listener.local_addr().unwrap();
@@ -95,10 +95,10 @@ fn noise(length: usize) -> Vec<u8> {
     words.take(length / 8).flatten().collect()
 }
 
-/// 4.5 standard deviations: one run in 150,000 would be outside. Segments are
-/// cut out of super-packets, or there would be none.
+/// The tolerance is 4.5 standard deviations: one run in 150,000 would be outside. Lost
+/// segments are cut out of super-packets.
 #[test]
-fn losses_are_as_asked_inside_super_packets() {
+fn losses_inside_super_packets_have_the_configured_mean() {
     let Some(trial) = Trial::on_path("rtt=1ms,loss=0.02,loss-back=0,rate=2gbit") else {
         return;
     };
@@ -119,9 +119,9 @@ fn losses_are_as_asked_inside_super_packets() {
     assert_eq!(trial.wire(1).counters.lost, 0);
 }
 
-/// Nothing is between two hosts but a cable; both can reach each other by IPv6 at once.
+/// Two hosts are connected by a cable only. IPv6 addresses are usable at once.
 #[test]
-fn a_cable_carries_and_nothing_emulates_it() {
+fn a_cable_carries_data_without_an_emulator() {
     let Some(trial) = Trial::on_cable() else {
         return;
     };
@@ -137,9 +137,9 @@ fn a_cable_carries_and_nothing_emulates_it() {
     }
 }
 
-/// Reordering, doubling and damage that TCP sees cost time and nothing else.
+/// Reordering, duplication and detectable damage cost TCP only time.
 #[test]
-fn tcp_mends_what_it_sees() {
+fn tcp_repairs_detectable_damage() {
     let path = "rtt=2ms,rate=2gbit,reorder=0.005:1ms,duplicate=0.005,corrupt=0.005,jitter=1ms";
     let Some(trial) = Trial::on_path(path) else {
         return;
@@ -153,13 +153,13 @@ fn tcp_mends_what_it_sees() {
         .namespace()
         .within(tcp_input_errors)
         .unwrap();
-    // A bit of the header's length makes some no segments at all, which the
-    // kernel does not count; and some were doubled.
+    // A flipped bit in the header's length makes some packets invalid, which the kernel
+    // does not count; and some are duplicated.
     assert!(errors > c.corrupted / 2, "{errors} of {}", c.corrupted);
     assert!(errors <= c.corrupted + c.doubled);
 }
 
-/// `InErrs` of this thread's network namespace.
+/// Returns `InErrs` of this thread's network namespace.
 fn tcp_input_errors() -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let mut lines = table.lines().filter(|line| line.starts_with("Tcp:"));
@@ -168,8 +168,8 @@ fn tcp_input_errors() -> u64 {
     values.split(' ').nth(place).unwrap().parse().unwrap()
 }
 
-/// One bit for each segment that was damaged and mended: all of them reach the
-/// application, but for those that carried no data.
+/// One bit differs per segment with corrected checksum. All of them reach the
+/// application, except in segments without data.
 #[test]
 fn unseen_damage_reaches_the_application() {
     let Some(trial) = Trial::on_path("rtt=1ms,corrupt-unseen=0.01") else {
@@ -181,8 +181,8 @@ fn unseen_damage_reaches_the_application() {
     let pairs = received.iter().zip(&sent);
     let bits: u64 = pairs.map(|(a, b)| u64::from((a ^ b).count_ones())).sum();
     let c = trial.wire(0).counters;
-    // SYN, ACK and FIN have no data; a segment sent again without need has the
-    // damage in a copy that nobody reads.
+    // SYN, ACK and FIN have no data. In an unnecessary retransmission, the damage is in a
+    // copy that the receiver discards.
     assert!(bits <= c.corrupted_unseen, "{bits} of {c:?}");
     assert!(
         bits + 5 >= c.corrupted_unseen && bits > 20,
@@ -197,7 +197,7 @@ fn unseen_damage_reaches_the_application() {
 }
 
 #[test]
-fn every_address_of_every_host_is_reached() {
+fn every_address_of_every_host_is_reachable() {
     let Some(trial) = Trial::start(Scenario {
         hosts: "2x1x1".parse().unwrap(),
         addresses: 3,
@@ -218,7 +218,7 @@ fn every_address_of_every_host_is_reached() {
 }
 
 #[test]
-fn blocked_ports_are_refused_or_silent() {
+fn blocked_ports_reset_or_drop_connections() {
     let Some(trial) = Trial::start(Scenario {
         blocks: vec![
             parse_block("b:5000:reset").unwrap(),
@@ -292,7 +292,7 @@ fn a_running_path_can_be_changed_and_cut() {
 }
 
 #[test]
-fn hosts_have_the_parameters_asked_for() {
+fn hosts_have_the_configured_parameters() {
     let Some(trial) = Trial::start(Scenario {
         congestion: "cubic".to_owned(),
         sysctls: vec!["b:net.ipv4.tcp_sack=0".parse().unwrap()],
@@ -308,7 +308,7 @@ fn hosts_have_the_parameters_asked_for() {
     assert_eq!(read("a", "net.ipv4.tcp_congestion_control"), "cubic");
     assert_eq!(read("a", "net.ipv4.tcp_sack"), "1");
     assert_eq!(read("b", "net.ipv4.tcp_sack"), "0");
-    // 2 BDP of 125 MB, and twice that in memory.
+    // The window is 2 BDP of 125 MB. The kernel needs twice that in memory.
     assert!(read("a", "net.ipv4.tcp_wmem").ends_with("500000000"));
     let refused = Scenario {
         congestion: "none-such".to_owned(),

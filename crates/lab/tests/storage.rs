@@ -1,6 +1,5 @@
-//! A mirrored directory over a real mount: everything that is done in it is
-//! done in the directory behind. Skipped, saying so, where mounting is not
-//! permitted.
+//! Tests of a mirrored directory with a real mount: each operation takes effect in the
+//! directory behind it. Skipped with a message if mounting is not permitted.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::{self, File};
@@ -76,7 +75,7 @@ fn files_are_the_same_on_both_sides() {
     let behind = fs::read(scene.behind("file")).unwrap();
     assert_eq!(behind.len(), 2_000_000);
     assert_eq!(&behind[1_000_000..1_000_007], b"changed");
-    // Removed, and still open.
+    // The file is removed but still open.
     fs::remove_file(scene.at("file")).unwrap();
     let mut buffer = [0; 7];
     file.read_exact_at(&mut buffer, 1_000_000).unwrap();
@@ -138,9 +137,10 @@ fn names_modes_times_and_links_are_kept() {
     assert!(!scene.behind("c").exists());
 }
 
-/// More entries than one answer holds, and an error keeps its number.
+/// The listing needs more than one answer of the kernel. Error numbers are passed
+/// through.
 #[test]
-fn large_directories_are_listed_whole() {
+fn large_directories_are_listed_completely() {
     let Some(scene) = Scene::new("") else { return };
     for number in 0..3000 {
         File::create(scene.behind(&format!("file with a rather long name {number}"))).unwrap();
@@ -152,7 +152,7 @@ fn large_directories_are_listed_whole() {
     assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
 }
 
-/// Through a device with limits the data is the same.
+/// Data through a device with limits are unchanged.
 #[test]
 fn a_slow_device_changes_no_data() {
     let device = "rate=400MBps,flow-rate=200MBps,latency=100us,operation-latency=1ms";

@@ -1,5 +1,5 @@
-//! What the emulator's thread does: it reads what hosts send, asks the links,
-//! and writes what has arrived.
+//! Work of the emulator's thread: reads packets from hosts, asks the links for their
+//! fate, and writes packets that are due.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -15,44 +15,45 @@ use super::store::{Cursor, Store};
 use super::wire::{Read, Waiting, Wire};
 use crate::packet::{OFFLOAD_BYTES, Offload, Packet, reset};
 
-/// Packets read from one host before what is due is looked at again: 16
-/// super-packets are a millisecond of work, and a read that finds nothing costs
-/// less than a microsecond.
+/// Maximum number of packets read from one host before due packets are written. 16
+/// super-packets take about a millisecond. A read that finds no packet costs less than a
+/// microsecond.
 const READS_A_TURN: usize = 16;
 
-/// Packets written before hosts are read again, for the same reason.
+/// Maximum number of packets written per direction before hosts are read again, for the
+/// same reason.
 const WRITES_A_TURN: usize = 32;
 
-/// A host's device.
+/// Network device of a host.
 pub struct Port {
-    /// Its TUN device, not blocking.
+    /// TUN device in non-blocking mode.
     pub tun: OwnedFd,
-    /// Where it is.
+    /// Index of the host's site.
     pub site: usize,
-    /// What is sent to it.
+    /// Addresses of the host.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What passed outside the links, in packets.
+/// Number of packets that did not pass a link, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strays {
-    /// For no host, or not IP: the kernel's own multicasts, mostly.
+    /// Packets without a known destination, or not IP: mostly multicasts of the kernel.
     pub unroutable: u64,
-    /// From host to host of one site.
+    /// Packets between hosts of the same site.
     pub local: u64,
-    /// There was no memory to let them wait.
+    /// Packets dropped because the store was full.
     pub no_memory: u64,
-    /// The receiving kernel did not take them.
+    /// Packets that could not be written to the receiving device.
     pub refused: u64,
 }
 
-/// Everything that the thread owns.
+/// All state of the emulator's thread.
 pub struct Core {
     ports: Vec<Port>,
-    /// The host of each address.
+    /// Index of the host that has each address.
     hosts: HashMap<IpAddr, usize>,
     sites: usize,
-    /// From site to site; none from a site to itself.
+    /// Directions by site, row by row. `None` from a site to itself.
     wires: Vec<Option<Wire>>,
     /// Firewalls and NAT.
     pub gate: Gate,
@@ -66,7 +67,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// `wires` are from site to site, row by row.
+    /// Creates the emulator's state. `wires` has one entry per ordered pair of sites, row
+    /// by row.
     pub fn new(
         ports: Vec<Port>,
         sites: usize,
@@ -93,18 +95,18 @@ impl Core {
         }
     }
 
-    /// Nanoseconds since this was made.
+    /// Returns the nanoseconds since the creation of this value.
     pub fn now(&self) -> Moment {
         Moment(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A direction, from site to site.
+    /// Returns the direction from one site to another, if it exists.
     pub fn wire(&mut self, from: usize, to: usize) -> Option<&mut Wire> {
         let index = from * self.sites + to;
         self.wires.get_mut(index).and_then(Option::as_mut)
     }
 
-    /// All directions with their sites.
+    /// Returns all directions with the indices of both sites.
     pub fn wires(&self) -> impl Iterator<Item = (usize, usize, &Wire)> {
         let sites = self.sites;
         self.wires
@@ -116,23 +118,22 @@ impl Core {
             })
     }
 
-    /// The devices.
+    /// Returns the devices of the hosts.
     pub fn ports(&self) -> &[Port] {
         &self.ports
     }
 
-    /// Touches the memory that this many bytes in flight need.
+    /// Touches the memory needed for this many bytes in flight.
     pub fn warm(&mut self, bytes: u64) {
         self.store.warm(bytes);
     }
 
-    /// When something is due next.
+    /// Returns the time at which the next packet is due.
     pub fn next_due(&self) -> Option<Moment> {
         self.wires.iter().flatten().filter_map(Wire::next_due).min()
     }
 
-    /// Writes what is due and reads what is there; false where nothing was
-    /// read.
+    /// Writes due packets and reads from all hosts. False if no packet was read.
     pub fn turn(&mut self) -> bool {
         self.write_due();
         let mut found = false;
@@ -148,7 +149,7 @@ impl Core {
         found
     }
 
-    /// Writes what is due.
+    /// Writes the packets that are due.
     pub fn write_due(&mut self) {
         for index in 0..self.wires.len() {
             for _ in 0..WRITES_A_TURN {
@@ -177,8 +178,7 @@ impl Core {
         self.store.release(waiting.place);
     }
 
-    /// Reads a packet of a host and sends it on its way; false where there is
-    /// none.
+    /// Reads a packet from a host and forwards it. False if the host has sent no packet.
     fn read(&mut self, host: usize) -> bool {
         let Some(room) = self.store.room(&mut self.cursors[host]) else {
             return self.read_nowhere(host);
@@ -192,7 +192,7 @@ impl Core {
         true
     }
 
-    /// There is no room: what comes is lost, as a router without memory does.
+    /// Reads and drops a packet because the store is full, like a router without memory.
     fn read_nowhere(&mut self, host: usize) -> bool {
         let mut nowhere = [0; 2048];
         let found = rustix::io::read(&self.ports[host].tun, &mut nowhere).is_ok();
@@ -200,7 +200,8 @@ impl Core {
         found
     }
 
-    /// The packet lies in the room of its host's cursor. `None` if it leads nowhere.
+    /// Forwards the packet that the host's cursor holds. Returns `None` if the packet has
+    /// no route.
     fn forward(&mut self, host: usize, length: usize) -> Option<()> {
         let from = self.ports[host].site;
         let room = self.store.room(&mut self.cursors[host])?;
@@ -216,7 +217,7 @@ impl Core {
             to = self.hosts.get(&packet.destination).copied();
         } else if let Some(to) = to {
             let site = self.ports[to].site;
-            // What is behind NAT has no address outside.
+            // Hosts behind NAT are not reachable by their private address.
             if site != from && self.gate.of_site(site).is_some() {
                 return None;
             }
@@ -297,7 +298,7 @@ impl Core {
         }
     }
 
-    /// How long until something is due; zero where it is now.
+    /// Returns the time until the next packet is due; zero if one is already due.
     pub fn until_due(&self) -> Option<Duration> {
         let due = self.next_due()?;
         Some(due.since(self.now()))

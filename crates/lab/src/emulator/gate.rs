@@ -1,4 +1,4 @@
-//! What a site lets out and in: blocked ports, and addresses behind NAT.
+//! Firewalls and NAT of the sites: blocked ports, and addresses behind NAT.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,32 +7,33 @@ use std::ops::RangeInclusive;
 use crate::packet::rewrite::{self, End};
 use crate::packet::{Offload, Packet, TCP, tcp_flag};
 
-/// What happens to a packet that is not let in.
+/// Treatment of a blocked packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing is heard of it.
+    /// The packet is dropped without an answer.
     Drop,
-    /// The sender gets a reset (TCP), as from a firewall that rejects.
+    /// The sender gets a TCP reset, as from a rejecting firewall. Packets of other
+    /// protocols are dropped.
     Reset,
 }
 
-/// What is blocked.
+/// Packets that a firewall rule blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// Packets to these ports, of TCP and UDP.
+    /// TCP and UDP packets to these destination ports.
     Ports(RangeInclusive<u16>),
-    /// Every attempt to begin a TCP connection.
+    /// TCP packets that open a connection (SYN without ACK).
     NewConnections,
 }
 
-/// A site's firewall has this rule for what comes from other sites.
+/// A firewall rule of a site for packets from other sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRule {
-    /// The site that is protected.
+    /// Index of the protected site.
     pub site: usize,
-    /// From what.
+    /// Packets that the rule blocks.
     pub blocked: Blocked,
-    /// How it refuses.
+    /// Treatment of the blocked packets.
     pub refusal: Refusal,
 }
 
@@ -48,15 +49,13 @@ impl BlockRule {
     }
 }
 
-/// Most connections of a site behind NAT: as many as a 16-bit number tells
-/// apart, without the ports that need rights.
+/// Maximum number of NAT mappings per site: about the number of unprivileged ports.
 const MOST_MAPPINGS: usize = 64_000;
 
-/// Protocol, address and number of a connection's end.
+/// Protocol, address, and port or echo identifier of one end of a connection.
 type Place = (u8, Ipv4Addr, u16);
 
-/// One public address for all hosts of a site. A mapping lives as long as the
-/// lab.
+/// NAT of a site: one public IPv4 address for all hosts. Mappings do not expire.
 #[derive(Clone, Debug)]
 pub struct Nat {
     public: Ipv4Addr,
@@ -66,7 +65,7 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// No connection is known yet.
+    /// Creates a NAT without mappings.
     pub fn new(public: Ipv4Addr) -> Nat {
         Nat {
             public,
@@ -76,9 +75,9 @@ impl Nat {
         }
     }
 
-    /// Gives a packet that leaves the public address; false where that is not
-    /// possible: it is not TCP, UDP or an echo over IPv4, or there are too many
-    /// connections.
+    /// Replaces the source of an outgoing packet by the public address. False if this is
+    /// not possible: the packet is not TCP, UDP or ICMP echo over IPv4, or the table is
+    /// full.
     pub fn leave(&mut self, bytes: &mut [u8], offload: Offload, packet: &Packet) -> bool {
         let (IpAddr::V4(inside), Some(number)) =
             (packet.source, rewrite::number(bytes, packet, End::Source))
@@ -93,8 +92,8 @@ impl Nat {
         true
     }
 
-    /// Gives a packet that comes to the public address its destination; false
-    /// where nobody waits for it.
+    /// Replaces the destination of an incoming packet by the inside host. False if no
+    /// mapping exists.
     pub fn enter(&mut self, bytes: &mut [u8], offload: Offload, packet: &Packet) -> bool {
         let number = rewrite::number(bytes, packet, End::Destination);
         let inside = number.and_then(|number| self.inward.get(&(packet.protocol, number)));
@@ -113,7 +112,7 @@ impl Nat {
         if self.outward.len() >= MOST_MAPPINGS {
             return None;
         }
-        // Its own number where that is free, as most NATs do.
+        // Keeps the original port if it is free, as most NATs do.
         let mut mapped = number;
         while self.inward.contains_key(&(protocol, mapped)) {
             self.next = self.next.checked_add(1).unwrap_or(1024);
@@ -125,28 +124,28 @@ impl Nat {
     }
 }
 
-/// What the gates say to a packet.
+/// Decision of a firewall on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may pass, perhaps changed.
+    /// The packet passes.
     Pass,
-    /// It is gone.
+    /// The packet is dropped.
     Blocked,
-    /// It is gone, and its sender is to be told.
+    /// The packet is dropped and the sender gets a reset.
     Refused,
 }
 
-/// The gates of all sites.
+/// Firewalls and NAT of all sites.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
-    /// Firewalls.
+    /// Firewall rules of all sites.
     pub rules: Vec<BlockRule>,
-    /// The site behind NAT, where there is one.
+    /// Sites behind NAT, by index, at most one NAT per site.
     pub nat: Vec<(usize, Nat)>,
 }
 
 impl Gate {
-    /// The firewall of the site it goes to.
+    /// Applies the firewall of the destination site `to`.
     pub fn firewall(&self, packet: &Packet, to: usize) -> Verdict {
         let rule = self
             .rules
@@ -159,7 +158,7 @@ impl Gate {
         }
     }
 
-    /// The site that has this public address.
+    /// Returns the site that has this public address, and its NAT.
     pub fn behind(&mut self, address: IpAddr) -> Option<(usize, &mut Nat)> {
         self.nat
             .iter_mut()
@@ -167,7 +166,7 @@ impl Gate {
             .map(|(site, nat)| (*site, nat))
     }
 
-    /// A site's NAT.
+    /// Returns the NAT of a site, if it has one.
     pub fn of_site(&mut self, site: usize) -> Option<&mut Nat> {
         let found = self.nat.iter_mut().find(|(own, _)| *own == site);
         found.map(|(_, nat)| nat)
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_find_their_way_back() {
+    fn nat_translates_an_answer_back_to_the_inside_host() {
         let public = Ipv4Addr::new(198, 18, 1, 254);
         let mut nat = Nat::new(public);
         let (mut bytes, offload, packet) = syn();
@@ -225,13 +224,13 @@ mod tests {
         let inside = Packet::parse(&answer, none).unwrap();
         assert_eq!(inside.destination, packet.source);
         assert_eq!(inside.ports.unwrap().1, packet.ports.unwrap().0);
-        // Nobody inside began this one.
+        // No inside host opened this connection.
         let mut stranger = Nat::new(public);
         assert!(!stranger.enter(&mut answer, none, &back));
     }
 
     #[test]
-    fn two_hosts_with_one_port_are_told_apart() {
+    fn two_hosts_with_the_same_port_get_different_mappings() {
         let mut nat = Nat::new(Ipv4Addr::new(198, 18, 1, 254));
         let one = nat.map((TCP, Ipv4Addr::new(10, 0, 0, 1), 4000)).unwrap();
         let other = nat.map((TCP, Ipv4Addr::new(10, 0, 0, 2), 4000)).unwrap();

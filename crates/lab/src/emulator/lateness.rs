@@ -1,24 +1,24 @@
-//! How late the emulator was itself: what it adds to a path that was asked for.
+//! Lateness of the emulator itself: the delay that it adds to the configured path.
 
 use std::time::Duration;
 
-/// Upper bounds of the classes, in microseconds; a last class has no bound.
-/// 1-2-5 steps from what a good wake-up takes to what no measurement survives.
+/// Upper bounds of the histogram classes in microseconds. A last class has no bound. The
+/// steps are 1-2-5, from a fast wake-up to a delay that spoils any measurement.
 pub const BOUNDS: [u64; 13] = [
     5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000,
 ];
 
-/// How many packets were written how much later than their moment.
+/// Histogram of the lateness of packets: time of writing minus due time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// A count for each class of [`BOUNDS`], and for what is beyond them.
+    /// Number of packets per class of [`BOUNDS`], and of packets beyond the last bound.
     pub counts: [u64; BOUNDS.len() + 1],
-    /// The greatest.
+    /// Greatest lateness.
     pub greatest: Duration,
 }
 
 impl Lateness {
-    /// A packet was so late.
+    /// Adds one packet with its lateness.
     pub fn add(&mut self, late: Duration) {
         let microseconds = late.as_micros();
         let class = BOUNDS
@@ -29,13 +29,13 @@ impl Lateness {
         self.greatest = self.greatest.max(late);
     }
 
-    /// How many there were.
+    /// Returns the number of packets.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// An upper bound of what this share (0 to 1) of packets was late at most:
-    /// the bound of its class, or the greatest lateness where that is less.
+    /// Returns an upper bound of the lateness quantile `share` (0 to 1): the bound of the
+    /// class, or the greatest lateness if that is less.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.total() as f64 * share).ceil() as u64;
         let mut seen = 0;
@@ -48,7 +48,8 @@ impl Lateness {
         self.greatest
     }
 
-    /// The share of packets that were later than a bound of [`BOUNDS`], 0 to 1.
+    /// Returns the fraction of packets (0 to 1) at or above `microseconds`, which must be
+    /// a value of [`BOUNDS`].
     pub fn share_beyond(&self, microseconds: u64) -> f64 {
         let within: u64 = self
             .counts

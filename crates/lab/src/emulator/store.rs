@@ -1,9 +1,10 @@
-//! Where packets wait: one region of memory, in chunks. A chunk is filled packet by packet, and
-//! reused once all its packets have left.
+//! Memory of waiting packets: one region, divided into chunks. A chunk is filled packet
+//! by packet, and reused once all its packets have left.
 //!
-//! A packet is read into it once and written from it once. The data in flight decide how many
-//! chunks are in use. The chunk that was returned last is taken first. So a short path stays
-//! within the processor's cache, and a long one touches no more memory than it needs.
+//! A packet is copied into the store once and out of it once. The number of chunks in use
+//! follows the data in flight. The chunk that was returned last is taken first: a short
+//! path stays within the processor's cache, and a long path touches only the memory that
+//! it needs.
 
 use std::io;
 use std::ptr::NonNull;
@@ -12,18 +13,17 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::packet::{LONGEST_PACKET, OFFLOAD_BYTES};
 
-/// Bytes of a chunk: thirty of the longest packets, so that what is left over
-/// at its end is little; a huge page.
+/// Size of a chunk in bytes: one huge page. It holds about thirty of the longest packets,
+/// so that little space is lost at its end.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// A packet begins at a multiple of this: a cache line, so that no copy is
-/// slower than it must be.
+/// Alignment of packets in bytes: a cache line, for fast copies.
 const ALIGNMENT: usize = 64;
 
-/// The most one read can give.
+/// Maximum number of bytes of one read.
 pub const ROOM_BYTES: usize = OFFLOAD_BYTES + LONGEST_PACKET;
 
-/// Where a packet lies.
+/// Location of a packet in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     chunk: u32,
@@ -31,7 +31,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place this many bytes further in the same packet.
+    /// Returns the location `bytes` bytes further in the same packet.
     pub fn plus(self, bytes: usize) -> Place {
         Place {
             chunk: self.chunk,
@@ -40,19 +40,19 @@ impl Place {
     }
 }
 
-/// Where one source of packets writes next. Its chunk is not given back while
-/// it is here.
+/// Next write position of one source of packets. The cursor's chunk is not freed while
+/// the cursor refers to it.
 #[derive(Debug, Default)]
 pub struct Cursor {
     chunk: Option<u32>,
     filled: usize,
 }
 
-/// The region.
+/// The memory region with its chunks.
 pub struct Store {
     base: NonNull<u8>,
     region_bytes: usize,
-    /// Packets that wait, and cursors, for each chunk ever used.
+    /// Number of waiting packets and cursors per chunk ever used.
     holders: Vec<u32>,
     free: Vec<u32>,
     most_chunks: u32,
@@ -63,26 +63,26 @@ pub struct Store {
 unsafe impl Send for Store {}
 
 impl Store {
-    /// Reserves addresses for `bytes`, which take no memory until they are
-    /// used.
+    /// Reserves address space for `bytes`, at least four chunks. Memory is allocated on
+    /// first use.
     ///
     /// # Errors
     ///
-    /// Where the address space does not have them.
+    /// Returns an error if the address space is too small.
     #[allow(unsafe_code)]
     pub fn reserve(bytes: u64) -> io::Result<Store> {
         let chunks = usize::try_from(bytes)
             .unwrap_or(usize::MAX)
             .div_ceil(CHUNK_BYTES);
         let most_chunks = u32::try_from(chunks).unwrap_or(u32::MAX).max(4);
-        // One more, so that the first can begin at a huge page.
+        // One more chunk, so that the first chunk can begin at a huge page.
         let region_bytes = (most_chunks as usize + 1) * CHUNK_BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping that nothing else knows.
+        // SAFETY: a new mapping without other references.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), region_bytes, access, flags) }?;
-        // SAFETY: the whole new mapping; advice changes no bytes. Refused, pages
-        // are small.
+        // SAFETY: the range is the new mapping, and advice changes no bytes. If it is
+        // refused, the kernel uses small pages.
         let _ = unsafe { madvise(base, region_bytes, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
         Ok(Store {
@@ -94,7 +94,7 @@ impl Store {
         })
     }
 
-    /// Touches memory for this many bytes now, instead of while packets wait.
+    /// Touches memory for this many bytes now rather than while packets wait.
     pub fn warm(&mut self, bytes: u64) {
         let chunks = bytes.div_ceil(CHUNK_BYTES as u64);
         let mut taken = Vec::new();
@@ -112,15 +112,16 @@ impl Store {
         }
     }
 
-    /// Most bytes that can wait.
+    /// Returns the maximum number of bytes that can wait.
     pub fn most_bytes(&self) -> u64 {
         u64::from(self.most_chunks) * CHUNK_BYTES as u64
     }
 
-    /// Room for one packet of any length; `None` if the store is full.
+    /// Returns room for one packet of any length; `None` if the store is full.
     pub fn room(&mut self, cursor: &mut Cursor) -> Option<&mut [u8]> {
         if let Some(chunk) = cursor.chunk {
-            // Nothing else holds it: begin anew where the cache is warm.
+            // Only the cursor holds this chunk: start again at its beginning, which is in
+            // the cache.
             if self.holders[chunk as usize] == 1 {
                 cursor.filled = 0;
             }
@@ -143,7 +144,7 @@ impl Store {
         Some(self.slice_mut(chunk, cursor.filled, ROOM_BYTES))
     }
 
-    /// Keeps what was put into the room; it is held once.
+    /// Keeps the first `bytes` bytes of the room as one packet with one holder.
     pub fn keep(&mut self, cursor: &mut Cursor, bytes: usize) -> Option<Place> {
         let chunk = cursor.chunk?;
         let place = Place {
@@ -156,26 +157,26 @@ impl Store {
         Some(place)
     }
 
-    /// One more part of it waits.
+    /// Adds a holder to a packet.
     pub fn hold(&mut self, place: Place) {
         self.holders[place.chunk as usize] += 1;
     }
 
-    /// A part of it waits no longer.
+    /// Removes a holder from a packet.
     pub fn release(&mut self, place: Place) {
         self.release_chunk(place.chunk);
     }
 
-    /// What lies there.
+    /// Returns `length` bytes from a location.
     #[allow(unsafe_code)]
     pub fn bytes(&self, place: Place, length: usize) -> &[u8] {
         let (at, length) = self.within(place.chunk, place.offset as usize, length);
-        // SAFETY: within the region, which is initialised (zero or written), and
-        // `&self` keeps writers away.
+        // SAFETY: the range is within the region, which is initialised (zero or written),
+        // and `&self` excludes writers.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), length) }
     }
 
-    /// What lies there, to change it.
+    /// Returns `length` bytes from a location for writing.
     pub fn bytes_mut(&mut self, place: Place, length: usize) -> &mut [u8] {
         self.slice_mut(place.chunk, place.offset as usize, length)
     }
@@ -183,11 +184,11 @@ impl Store {
     #[allow(unsafe_code)]
     fn slice_mut(&mut self, chunk: u32, offset: usize, length: usize) -> &mut [u8] {
         let (at, length) = self.within(chunk, offset, length);
-        // SAFETY: as in `bytes`; `&mut self` makes it the only access.
+        // SAFETY: as in `bytes`; `&mut self` excludes other access.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), length) }
     }
 
-    /// An offset into the region and a length that stays within the chunk.
+    /// Returns an offset into the region, and the length reduced to the end of the chunk.
     fn within(&self, chunk: u32, offset: usize, length: usize) -> (usize, usize) {
         let aligned = self
             .base
@@ -228,8 +229,7 @@ impl Store {
 impl Drop for Store {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: the mapping that `reserve` made; every slice of it borrowed
-        // this value.
+        // SAFETY: unmaps the mapping of `reserve`; no slice of it outlives this value.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.region_bytes) };
     }
 }
@@ -248,7 +248,7 @@ mod tests {
             room[ROOM_BYTES - 1] = 7;
             places.push(store.keep(&mut cursor, ROOM_BYTES).unwrap());
         }
-        // Four chunks of 31 packets, none of which lost its bytes.
+        // Four chunks are full, and every packet still has its bytes.
         assert_eq!(places.len(), 4 * (CHUNK_BYTES / ROOM_BYTES));
         for (index, place) in places.iter().enumerate() {
             let bytes = store.bytes(*place, ROOM_BYTES);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_path_stays_in_one_place() {
+    fn a_short_path_reuses_one_chunk() {
         let mut store = Store::reserve(8 << 20).unwrap();
         let mut cursor = Cursor::default();
         for _ in 0..1000 {

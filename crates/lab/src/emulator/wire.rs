@@ -1,5 +1,5 @@
-//! One direction of a path: the link says what becomes of each segment, and
-//! what arrives waits here for its moment.
+//! One direction of a path: the link decides the fate of each segment, and arriving
+//! segments wait here until they are due.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,35 +13,36 @@ use crate::packet::cut::{self, PieceHeader};
 use crate::packet::damage::damage;
 use crate::packet::{OFFLOAD_BYTES, Offload, Packet};
 
-/// Segments of a super-packet arrive together when the last one does, but never more of them than
-/// the line sends in this time, so that a slow line stays slow. It is about a third of the
-/// shortest RTT in paper 001 (0.4 ms), and a whole super-packet from 4.3 Gbit/s.
+/// Maximum time span of segments that are delivered together as one super-packet. It
+/// keeps a slow line slow. It is about a third of the shortest RTT in paper 001 (0.4 ms).
+/// From 4.3 Gbit/s, a whole super-packet fits.
 const LONGEST_BATCH: Duration = Duration::from_micros(125);
 
-/// Something that waits for its moment.
+/// A packet or piece of a packet that waits until it is due.
 pub struct Waiting {
-    /// When it arrives.
+    /// Time of arrival.
     pub due: Moment,
-    /// At which host.
+    /// Index of the receiving host.
     pub to: usize,
-    /// Where it lies: whole with its note, or the payload of a piece.
+    /// Location in the store: the whole packet with its offload header, or the payload of
+    /// a piece.
     pub place: Place,
-    /// A number of bytes.
+    /// Length of the stored part in bytes.
     pub length: usize,
-    /// Note and headers of a piece.
+    /// Offload header and packet headers of a piece; `None` for a whole packet.
     pub header: Option<Box<PieceHeader>>,
 }
 
-/// A packet that was read.
+/// A packet that was read from a host.
 #[derive(Clone, Copy)]
 pub struct Read {
-    /// Where it lies, with its note.
+    /// Location in the store, beginning with the offload header.
     pub place: Place,
-    /// Its note.
+    /// Offload header.
     pub offload: Offload,
-    /// What its headers say.
+    /// Parsed packet headers.
     pub packet: Packet,
-    /// Where it goes.
+    /// Index of the receiving host.
     pub to: usize,
 }
 
@@ -51,7 +52,7 @@ impl Read {
     }
 }
 
-/// By moment, then by the order in which they came.
+/// A waiting part ordered by due time, then by order of arrival.
 struct Held {
     key: Reverse<(Moment, u64)>,
     waiting: Waiting,
@@ -77,21 +78,21 @@ impl Ord for Held {
     }
 }
 
-/// One direction of a path.
+/// One direction of a path and its waiting packets.
 pub struct Wire {
-    /// What it does to segments.
+    /// Link that decides the fate of each segment.
     pub link: Link,
     queue: VecDeque<Waiting>,
-    /// What others may overtake.
+    /// Parts that later parts may overtake.
     held: BinaryHeap<Held>,
     held_ever: u64,
-    /// Packets that the far site's firewall did not let in.
+    /// Number of packets that the firewall of the receiving site blocked.
     pub blocked: u64,
-    /// Reads that were super-packets.
+    /// Number of reads that returned a super-packet.
     pub super_packets: u64,
 }
 
-/// Plain segments that follow each other.
+/// Consecutive segments that are delivered together.
 #[derive(Clone, Copy)]
 struct Batch {
     first: usize,
@@ -101,7 +102,7 @@ struct Batch {
 }
 
 impl Wire {
-    /// Nothing is on it.
+    /// Creates a direction without waiting packets.
     pub fn new(link: Link) -> Wire {
         Wire {
             link,
@@ -113,14 +114,14 @@ impl Wire {
         }
     }
 
-    /// When the next thing arrives.
+    /// Returns the time at which the next part is due.
     pub fn next_due(&self) -> Option<Moment> {
         let first = self.queue.front().map(|waiting| waiting.due);
         let held = self.held.peek().map(|held| held.waiting.due);
         first.into_iter().chain(held).min()
     }
 
-    /// The next thing that has arrived by now.
+    /// Removes and returns the next part that is due at `now` or earlier.
     pub fn take_due(&mut self, now: Moment) -> Option<Waiting> {
         let due = self.next_due().filter(|due| *due <= now)?;
         if self.queue.front().is_some_and(|waiting| waiting.due == due) {
@@ -129,8 +130,8 @@ impl Wire {
         self.held.pop().map(|held| held.waiting)
     }
 
-    /// Sends a packet, segment by segment. `store` holds it once; when this
-    /// returns it is held as often as parts of it wait.
+    /// Sends a packet, segment by segment. `store` holds the packet once on entry; on
+    /// return it has one holder per waiting part.
     pub fn send(&mut self, now: Moment, read: &Read, store: &mut Store, cursor: &mut Cursor) {
         let segments = read.packet.segments();
         self.super_packets += u64::from(segments > 1);
@@ -163,7 +164,7 @@ impl Wire {
         store.release(read.place);
     }
 
-    /// Segments that arrive together wait as one.
+    /// Queues the segments of a batch as one part.
     fn finish(&mut self, batch: Option<Batch>, read: &Read, store: &mut Store) {
         let Some(batch) = batch else { return };
         let cut = self.part(batch.first, batch.count, batch.due, read, store);
@@ -173,7 +174,7 @@ impl Wire {
         }
     }
 
-    /// Some segments of a packet, or all; not held yet.
+    /// Returns some or all segments of a packet as one part. Adds no holder to the store.
     fn part(
         &self,
         first: usize,
@@ -203,7 +204,7 @@ impl Wire {
         })
     }
 
-    /// A segment to which something happens.
+    /// Queues a segment that is damaged, duplicated or held back.
     fn single(
         &mut self,
         index: usize,
@@ -266,7 +267,8 @@ impl Wire {
     }
 }
 
-/// Damages one segment, note and packet; false where nothing of it could be.
+/// Damages one segment with its offload header. False if the segment could not be
+/// damaged.
 fn corrupt(bytes: &mut [u8], harm: &Damage) -> bool {
     let Some((note, packet_bytes)) = bytes.split_first_chunk_mut::<OFFLOAD_BYTES>() else {
         return false;

@@ -1,25 +1,25 @@
-//! A delay that wanders.
+//! A delay that varies continuously with time.
 //!
-//! Delays drawn anew for each packet and kept in order would all become the longest one once
-//! packets are close together: every packet waits for the slowest before it. So the delay is a
-//! function of time, as with cross traffic: a new value, evenly distributed, at intervals, and a
-//! straight line in between.
+//! If the delay were drawn for each packet and the order kept, all packets would get the
+//! longest delay once they are close together, because each waits for the slowest before
+//! it. The delay is therefore a function of time, as with cross traffic: uniformly
+//! distributed values at fixed intervals, with linear interpolation.
 
 use std::time::Duration;
 
 use longhaul_units::{Moment, fraction_of, number_at};
 
-/// Queues of routers under changing load change within milliseconds.
+/// Minimum interval between values in nanoseconds. Queues of routers under changing load
+/// change within milliseconds.
 const SHORTEST_STEP: u64 = 10_000_000;
 
-/// How the delay wanders.
+/// State of the jitter.
 #[derive(Clone, Debug)]
 pub struct Jitter {
-    /// To either side, nanoseconds.
+    /// Maximum deviation in either direction, in nanoseconds.
     greatest: u64,
-    /// From value to value, nanoseconds: at least four times the jitter, so
-    /// that the delay never falls faster than half of time passes, and order
-    /// stays.
+    /// Interval between values in nanoseconds: at least four times the jitter. The delay
+    /// then decreases by at most half of the elapsed time, so that the order is kept.
     step: u64,
     seed: u64,
 }
@@ -34,7 +34,7 @@ impl Jitter {
         }
     }
 
-    /// When what left at a moment arrives.
+    /// Returns the arrival time of a segment that left the line at `left`.
     pub fn apply(&self, left: Moment, delay: Duration) -> Moment {
         let arrival = left + delay;
         if self.greatest == 0 {
@@ -47,7 +47,8 @@ impl Jitter {
         Moment(arrival.0.saturating_add_signed(shift))
     }
 
-    /// Evenly distributed within the jitter to either side, in nanoseconds.
+    /// Returns a uniformly distributed deviation in nanoseconds, within the jitter in
+    /// either direction.
     fn value(&self, place: u64) -> f64 {
         (fraction_of(number_at(self.seed, place)) * 2.0 - 1.0) * self.greatest as f64
     }

@@ -1,43 +1,46 @@
-//! What a link loses before its queue.
+//! Random loss of a link, before its queue.
 
 use std::fmt;
 use std::str::FromStr;
 
 use longhaul_units::{ParseShareError, Random, parse_share, share_text};
 
-/// How segments are lost.
+/// Model of random loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None are.
+    /// No segment is lost.
     #[default]
     None,
-    /// Each with this probability, whatever happened to the others.
+    /// Each segment is lost with this probability, independently of others.
     Independent(f64),
-    /// In bursts.
+    /// Segments are lost in bursts.
     Bursty(GilbertElliott),
 }
 
-/// Gilbert's and Elliott's two states. Every segment may change the state, and is then lost with
-/// the probability of the state (E. N. Gilbert 1960, E. O. Elliott 1963).
+/// The Gilbert–Elliott model with two states. Each segment may change the state, and is
+/// then lost with the probability of the new state (E. N. Gilbert 1960, E. O. Elliott
+/// 1963).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
-    /// From good to bad, 0 to 1.
+    /// Probability of a change from good to bad per segment, 0 to 1.
     pub to_bad: f64,
-    /// From bad to good, 0 to 1; a bad time lasts `1 / to_good` segments.
+    /// Probability of a change from bad to good per segment, 0 to 1. The bad state lasts
+    /// `1 / to_good` segments on average.
     pub to_good: f64,
-    /// Loss while good, 0 to 1.
+    /// Probability of loss in the good state, 0 to 1.
     pub loss_good: f64,
-    /// Loss while bad, 0 to 1.
+    /// Probability of loss in the bad state, 0 to 1.
     pub loss_bad: f64,
 }
 
 impl GilbertElliott {
-    /// Bursts of `length` lost segments on average that make `mean` of all
-    /// segments lost: within a burst all are lost, outside none.
+    /// Returns the model with bursts of `length` lost segments on average and a mean loss
+    /// of `mean` (0 to 1, less than 1). In the bad state all segments are lost, in the
+    /// good state none.
     pub fn bursts(mean: f64, length: f64) -> GilbertElliott {
         let to_good = 1.0 / length;
         GilbertElliott {
-            // The share of bad time is to_bad / (to_bad + to_good).
+            // The fraction of segments in the bad state is to_bad / (to_bad + to_good).
             to_bad: (to_good * mean / (1.0 - mean)).min(1.0),
             to_good,
             loss_good: 0.0,
@@ -45,7 +48,7 @@ impl GilbertElliott {
         }
     }
 
-    /// The share of time that is bad.
+    /// Returns the fraction of segments in the bad state, 0 to 1.
     fn bad_share(self) -> f64 {
         let both = self.to_bad + self.to_good;
         if both > 0.0 { self.to_bad / both } else { 0.0 }
@@ -53,7 +56,7 @@ impl GilbertElliott {
 }
 
 impl Loss {
-    /// The share of segments that are lost in the long run, 0 to 1.
+    /// Returns the long-term fraction of lost segments, 0 to 1.
     pub fn mean(self) -> f64 {
         match self {
             Loss::None => 0.0,
@@ -65,7 +68,7 @@ impl Loss {
         }
     }
 
-    /// Everything in it that must be a probability.
+    /// Returns all probabilities with their names.
     pub(super) fn probabilities(self) -> Vec<(&'static str, f64)> {
         match self {
             Loss::None => Vec::new(),
@@ -80,15 +83,15 @@ impl Loss {
     }
 }
 
-/// A loss that cannot be read.
+/// Reasons why a loss cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseLossError {
-    /// A share in it.
+    /// A fraction in the text is invalid.
     #[error(transparent)]
     Share(#[from] ParseShareError),
-    /// Its form.
+    /// The text has an unknown form.
     #[error(
-        "\"{0}\" is no loss: write a share as 1e-5 or 0.1%, SHARE/LENGTH for bursts of that many \
+        "\"{0}\" is not a loss: write a share such as 1e-5 or 0.1%, SHARE/LENGTH for bursts of LENGTH \
          segments, or ge:TO_BAD/TO_GOOD/LOSS_BAD/LOSS_GOOD"
     )]
     Form(String),
@@ -97,7 +100,7 @@ pub enum ParseLossError {
 impl FromStr for Loss {
     type Err = ParseLossError;
 
-    /// Reads `1e-5`, `0.1%`, `1e-4/8`, `ge:0.001/0.2/0.5/0`, `0`.
+    /// Parses `1e-5`, `0.1%`, `1e-4/8`, `ge:0.001/0.2/0.5/0`, `0`.
     fn from_str(text: &str) -> Result<Loss, ParseLossError> {
         let error = || ParseLossError::Form(text.to_owned());
         if let Some(model) = text.strip_prefix("ge:") {
@@ -128,7 +131,7 @@ impl FromStr for Loss {
 }
 
 impl fmt::Display for Loss {
-    /// As it is read.
+    /// Formats the loss in the form that `from_str` parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loss::None => write!(f, "0"),
@@ -141,7 +144,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// A loss that happens.
+/// Random process that decides which segments are lost.
 #[derive(Clone, Debug)]
 pub struct LossProcess {
     loss: Loss,
@@ -150,7 +153,7 @@ pub struct LossProcess {
 }
 
 impl LossProcess {
-    /// Begins in the state that a long run would be found in.
+    /// Creates a process. Its initial state is random, as in a long run.
     pub fn new(loss: Loss, random: Random) -> LossProcess {
         let mut process = LossProcess {
             loss,
@@ -161,7 +164,7 @@ impl LossProcess {
         process
     }
 
-    /// Begins anew with another loss.
+    /// Changes the loss model and draws a new initial state.
     pub fn set(&mut self, loss: Loss) {
         self.loss = loss;
         self.bad = match loss {
@@ -170,7 +173,7 @@ impl LossProcess {
         };
     }
 
-    /// Whether the next segment is lost.
+    /// True if the next segment is lost.
     pub fn takes(&mut self) -> bool {
         match self.loss {
             Loss::None => false,

@@ -1,8 +1,8 @@
-//! The Internet checksum (RFC 1071): begun, finished, corrected.
+//! Internet checksum (RFC 1071): computing, finishing and updating.
 
 use super::{IpVersion, Offload, Packet, TCP, UDP};
 
-/// The sum of 16-bit words with its carries, not yet complemented.
+/// Returns the ones' complement sum of 16-bit words, not complemented.
 pub fn sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut total: u64 = words
@@ -15,7 +15,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     fold(total)
 }
 
-/// Adds two sums.
+/// Adds two ones' complement sums.
 pub fn add(one: u16, other: u16) -> u16 {
     fold(u64::from(one) + u64::from(other))
 }
@@ -27,8 +27,8 @@ fn fold(mut total: u64) -> u16 {
     total as u16
 }
 
-/// The sum of what TCP and UDP add of the IP header: addresses, protocol, and
-/// their own length.
+/// Returns the sum of the pseudo-header of TCP and UDP: addresses, protocol and transport
+/// length.
 pub fn pseudo_header(bytes: &[u8], packet: &Packet, transport_bytes: usize) -> u16 {
     let addresses = match packet.version {
         IpVersion::V4 => &bytes[12..20],
@@ -38,7 +38,7 @@ pub fn pseudo_header(bytes: &[u8], packet: &Packet, transport_bytes: usize) -> u
     fold(u64::from(sum(addresses)) + (tail & 0xffff) + (tail >> 16))
 }
 
-/// The place of the transport's checksum; `None` if none is known.
+/// Returns the offset of the transport's checksum; `None` for unknown transports.
 pub fn place(packet: &Packet) -> Option<usize> {
     packet.ports?;
     match packet.protocol {
@@ -48,8 +48,8 @@ pub fn place(packet: &Packet) -> Option<usize> {
     }
 }
 
-/// Finishes a checksum that was only begun, so that the receiver can check it. A super-packet has
-/// none to finish.
+/// Completes a partial checksum, so that the receiver can verify it. Super-packets are
+/// left unchanged.
 pub fn finish(bytes: &mut [u8], offload: &mut Offload) {
     if !offload.checksum_is_begun() || offload.segment != 0 {
         return;
@@ -60,7 +60,7 @@ pub fn finish(bytes: &mut [u8], offload: &mut Offload) {
         return;
     }
     let value = match !sum(&bytes[start..]) {
-        // In UDP 0 means that there is none, and 0xffff is the same number.
+        // In UDP, 0 means "no checksum". 0xffff is the other representation of zero.
         0 => 0xffff,
         value => value,
     };
@@ -68,21 +68,21 @@ pub fn finish(bytes: &mut [u8], offload: &mut Offload) {
     *offload = Offload::default();
 }
 
-/// The IPv4 header's own.
+/// Computes the checksum of an IPv4 header.
 pub fn finish_ipv4_header(header: &mut [u8]) {
     header[10..12].fill(0);
     let value = !sum(header);
     header[10..12].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Mends a finished checksum at `at` after a word changed (RFC 1624, Eq. 3).
+/// Updates a complete checksum at `at` after a word changed (RFC 1624, Eq. 3).
 pub fn mend(bytes: &mut [u8], at: usize, old: u16, new: u16) {
     let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let after = !add(add(!before, !old), new);
     bytes[at..at + 2].copy_from_slice(&after.to_be_bytes());
 }
 
-/// Mends a checksum that was only begun, which is not complemented yet.
+/// Updates a partial checksum, which is not complemented.
 pub fn mend_begun(bytes: &mut [u8], at: usize, old: u16, new: u16) {
     let before = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let after = add(add(before, !old), new);

@@ -1,12 +1,12 @@
-//! Pieces of a super-packet: some of its segments, as a kernel would have made
-//! them had it been asked for those alone.
+//! Pieces of a super-packet: some of its segments, with the headers that a kernel would
+//! have given them.
 
 use super::{IpVersion, OFFLOAD_BYTES, Offload, Packet, checksum, tcp_flag};
 
-/// The longest headers of a segment: IPv4 and TCP with all their options.
+/// Maximum length of a segment's headers in bytes: IPv4 and TCP with all options.
 pub const LONGEST_HEADERS: usize = 60 + 60;
 
-/// The note and the headers of a piece; its payload is a part of the whole's.
+/// Offload header and packet headers of a piece. The payload stays in the whole packet.
 #[derive(Clone, Debug)]
 pub struct PieceHeader {
     bytes: [u8; OFFLOAD_BYTES + LONGEST_HEADERS],
@@ -14,15 +14,15 @@ pub struct PieceHeader {
 }
 
 impl PieceHeader {
-    /// The [`Offload`] and the IP and TCP headers.
+    /// Returns the [`Offload`] header and the IP and TCP headers.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
-/// Cuts `count` segments, from `first` on, out of a super-packet. Returns the new headers, and the
-/// range of their payload in the whole. `None` if there are no such segments, or the headers are
-/// too long.
+/// Cuts `count` segments, starting at `first`, out of a super-packet. Returns the new
+/// headers and the range of the payload in the whole packet. Returns `None` if there are
+/// no such segments or the headers are too long.
 pub fn piece(
     whole: &[u8],
     offload: Offload,
@@ -59,7 +59,7 @@ pub fn piece(
     Some((piece, begin..end))
 }
 
-/// Length, and for IPv4 the identification, which counts segments.
+/// Sets the length, and for IPv4 the identification, which counts segments.
 fn set_ip(own: &mut [u8], packet: &Packet, first: usize, payload: usize) {
     let length = packet.payload + payload;
     match packet.version {
@@ -73,8 +73,8 @@ fn set_ip(own: &mut [u8], packet: &Packet, first: usize, payload: usize) {
     }
 }
 
-/// Sequence number, flags that only the first or the last segment has, and the
-/// begin of the checksum.
+/// Sets the sequence number and the partial checksum, and clears flags that belong to the
+/// first or last segment only.
 fn set_tcp(own: &mut [u8], packet: &Packet, first: usize, count: usize, payload: usize) {
     let offset = first * packet.segment.unwrap_or_default();
     let at = packet.transport;

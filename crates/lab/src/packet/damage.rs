@@ -1,12 +1,13 @@
-//! Bits that fall over on the way.
+//! Flips bits of packets.
 
 use super::{Offload, Packet, checksum};
 
-/// Turns over one bit that `place` chooses, of a packet that is no super-packet.
+/// Flips one bit of a single packet; `place` selects the bit.
 ///
-/// Seen: anywhere behind the IP header, with a finished checksum that no longer
-/// fits. Unseen: in the payload, with a checksum that fits, as when memory of a
-/// router or a card fails; true where there was a payload to damage.
+/// If `unseen` is false, the bit is anywhere after the IP header, and the complete
+/// checksum no longer matches. If `unseen` is true, the bit is in the payload and the
+/// checksum matches, as after a memory fault in a router or network card. Returns false
+/// if there was no byte to damage.
 pub fn damage(
     bytes: &mut [u8],
     offload: &mut Offload,
@@ -39,14 +40,15 @@ fn mend(bytes: &mut [u8], packet: &Packet, old: u16, new: u16) {
     let Some(at) = checksum::place(packet) else {
         return;
     };
-    // UDP's 0 means that there is none.
+    // In UDP, 0 means "no checksum".
     if packet.protocol == super::UDP && bytes[at..at + 2] == [0, 0] {
         return;
     }
     checksum::mend(bytes, at, old, new);
 }
 
-/// The word of the checksum that a byte belongs to; after the end is 0.
+/// Returns the checksum word that contains the byte at `at`. A byte after the end counts
+/// as 0.
 fn word_at(bytes: &[u8], transport: usize, at: usize) -> u16 {
     let even = at - (at - transport) % 2;
     let low = bytes.get(even + 1).copied().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! The answer to a TCP segment for a port that is closed.
+//! Builds the answer to a TCP segment for a closed port.
 
 use super::{IpVersion, Offload, Packet, TCP, checksum, tcp_flag};
 
-/// Resets the connection that a segment belongs to (RFC 9293, 3.5.2); none for
-/// what is not TCP, or is a reset itself. The answer's checksum is finished.
+/// Returns a packet that resets the segment's connection (RFC 9293, 3.5.2), with a
+/// complete checksum. Returns `None` if the segment is not TCP or is itself a reset.
 pub fn answer(bytes: &[u8], packet: &Packet) -> Option<Vec<u8>> {
     if packet.protocol != TCP || packet.ports.is_none() || packet.tcp_flags & tcp_flag::RST != 0 {
         return None;
@@ -35,7 +35,7 @@ pub fn answer(bytes: &[u8], packet: &Packet) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// From the destination to the source, with 20 bytes of TCP to come.
+/// Returns an IP header from destination to source, for 20 bytes of TCP.
 fn ip_header(bytes: &[u8], packet: &Packet) -> Vec<u8> {
     match packet.version {
         IpVersion::V4 => {

@@ -1,20 +1,21 @@
-//! Other addresses and ports in a packet, as NAT gives them.
+//! Replaces addresses and ports in a packet, as NAT does.
 
 use std::net::Ipv4Addr;
 
 use super::{ICMP, IpVersion, Offload, Packet, UDP, checksum};
 
-/// Which end of a packet is changed.
+/// The end of a packet that is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where it comes from.
+    /// The sender.
     Source,
-    /// Where it goes to.
+    /// The receiver.
     Destination,
 }
 
-/// The number that distinguishes connections of one address: a port, or the identifier of an ICMP
-/// echo. `None` if there is no such number, or it is not IPv4.
+/// Returns the number that distinguishes connections of one address: a port, or the
+/// identifier of an ICMP echo. Returns `None` if the packet has no such number or is not
+/// IPv4.
 pub fn number(bytes: &[u8], packet: &Packet, end: End) -> Option<u16> {
     if packet.version != IpVersion::V4 {
         return None;
@@ -29,8 +30,7 @@ pub fn number(bytes: &[u8], packet: &Packet, end: End) -> Option<u16> {
     }
 }
 
-/// Gives one end of an IPv4 packet another address and number, with checksums
-/// that fit as they did before.
+/// Replaces address and number of one end of an IPv4 packet and updates the checksums.
 pub fn rewrite(
     bytes: &mut [u8],
     offload: Offload,
@@ -67,8 +67,8 @@ pub fn rewrite(
     transport_checksum(bytes, offload, packet, old, number, false);
 }
 
-/// A begun checksum has the addresses in it and not the ports; a finished one
-/// both; ICMP's has no addresses.
+/// Updates the transport's checksum. A partial checksum covers the addresses only, a
+/// complete one addresses and ports, and that of ICMP no addresses.
 fn transport_checksum(
     bytes: &mut [u8],
     offload: Offload,
@@ -92,7 +92,7 @@ fn transport_checksum(
     }
 }
 
-/// Where the identifier of an ICMP echo request or reply stands.
+/// Returns the offset of the identifier of an ICMP echo request or reply.
 fn echo_identifier(bytes: &[u8], packet: &Packet) -> Option<usize> {
     let header = bytes.get(packet.transport..packet.transport + 8)?;
     let echo = packet.protocol == ICMP && matches!(header[0], 0 | 8);

@@ -1,9 +1,9 @@
-//! Packets for tests, made another way than the code under test makes them.
+//! Packets for tests, built independently of the code under test.
 
 use super::{IpVersion, Offload};
 
-/// A TCP packet with a begun checksum, of segments of `segment` bytes where
-/// that is not 0.
+/// Returns a TCP packet with a partial checksum. If `segment` is not 0, it is a
+/// super-packet with segments of that many bytes.
 pub fn tcp(version: IpVersion, payload: &[u8], segment: u16, flags: u8) -> (Vec<u8>, Offload) {
     let tcp_bytes = 32 + payload.len();
     let mut packet = Vec::new();
@@ -37,7 +37,7 @@ pub fn tcp(version: IpVersion, payload: &[u8], segment: u16, flags: u8) -> (Vec<
     (packet, offload)
 }
 
-/// The checksum word by word, as RFC 1071 writes it.
+/// Returns the checksum computed word by word, as in RFC 1071.
 pub fn slow_sum(bytes: &[u8]) -> u16 {
     let mut total = 0_u32;
     for pair in bytes.chunks(2) {
@@ -58,7 +58,7 @@ fn slow_pseudo(packet: &[u8], ip_bytes: usize, transport_bytes: usize) -> u16 {
     slow_sum(&pseudo)
 }
 
-/// Whether a TCP packet's finished checksum is right.
+/// True if the complete checksum of a TCP packet is correct.
 pub fn tcp_is_sound(packet: &[u8]) -> bool {
     let ip_bytes = if packet[0] >> 4 == 4 { 20 } else { 40 };
     let transport = &packet[ip_bytes..];

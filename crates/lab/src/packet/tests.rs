@@ -7,7 +7,7 @@ fn versions() -> impl Strategy<Value = IpVersion> {
     prop_oneof![Just(IpVersion::V4), Just(IpVersion::V6)]
 }
 
-/// A piece as it goes to the far side.
+/// Returns a piece as it is delivered.
 fn assemble(whole: &[u8], offload: Offload, first: usize, count: usize) -> (Vec<u8>, Offload) {
     let packet = Packet::parse(whole, offload).unwrap();
     let (header, payload) = cut::piece(whole, offload, &packet, first, count).unwrap();
@@ -23,8 +23,8 @@ fn sequence(bytes: &[u8], packet: &Packet) -> u32 {
 }
 
 proptest! {
-    /// However a super-packet is cut, its pieces have its payload, the right
-    /// sequence numbers, and each segment a checksum that fits.
+    /// The pieces of a super-packet contain its payload, correct sequence numbers, and a
+    /// correct checksum per segment, wherever it is cut.
     #[test]
     fn pieces_make_the_whole(
         version in versions(),
@@ -68,9 +68,9 @@ proptest! {
         prop_assert_eq!(seen, payload);
     }
 
-    /// A pure acknowledgement has nothing that could be damaged unseen.
+    /// A pure acknowledgement has no payload that could be damaged unseen.
     #[test]
-    fn without_payload_nothing_is_damaged_unseen(version in versions(), place: u64) {
+    fn unseen_damage_needs_a_payload(version in versions(), place: u64) {
         let (mut bytes, mut offload) = tcp(version, &[], 0, tcp_flag::ACK);
         let packet = Packet::parse(&bytes, offload).unwrap();
         let before = bytes.clone();
@@ -78,9 +78,9 @@ proptest! {
         prop_assert_eq!(bytes, before);
     }
 
-    /// One bit differs; the checksum tells, or it does not.
+    /// One bit differs, and the checksum detects it unless the damage is unseen.
     #[test]
-    fn damage_is_one_bit(
+    fn damage_flips_one_bit(
         version in versions(),
         payload in prop::collection::vec(any::<u8>(), 1..1448),
         place: u64,
@@ -135,9 +135,9 @@ proptest! {
         prop_assert!(tcp_is_sound(&bytes));
     }
 
-    /// Whatever a raw socket sends: no panic, and offsets within the packet.
+    /// Parsing any bytes does not panic, and all offsets are within the packet.
     #[test]
-    fn any_bytes_are_parsed_or_refused(
+    fn any_bytes_are_parsed_or_rejected(
         mut bytes in prop::collection::vec(any::<u8>(), 0..200),
         note: [u8; OFFLOAD_BYTES],
         version in prop_oneof![Just(0x45_u8), Just(0x60), any::<u8>()],
@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn a_closed_port_answers_as_the_rfc_has_it() {
+fn a_closed_port_answers_according_to_rfc_9293() {
     for version in [IpVersion::V4, IpVersion::V6] {
         let (syn, offload) = tcp(version, b"", 0, tcp_flag::SYN);
         let packet = Packet::parse(&syn, offload).unwrap();
@@ -182,14 +182,14 @@ fn a_closed_port_answers_as_the_rfc_has_it() {
         );
         let acknowledged = &bytes[answer.transport + 8..answer.transport + 12];
         assert_eq!(acknowledged, 0xffff_ff01_u32.to_be_bytes());
-        // To data that acknowledge something: their number, and nothing else.
+        // A segment with ACK is answered with its acknowledgement number and RST only.
         let (data, offload) = tcp(version, b"data", 0, tcp_flag::ACK);
         let packet = Packet::parse(&data, offload).unwrap();
         let bytes = reset::answer(&data, &packet).unwrap();
         let answer = Packet::parse(&bytes, Offload::default()).unwrap();
         assert_eq!(answer.tcp_flags, tcp_flag::RST);
         assert_eq!(sequence(&bytes, &answer), 77);
-        // And never to a reset.
+        // A reset is not answered.
         assert_eq!(reset::answer(&bytes, &answer), None);
     }
 }

@@ -1,17 +1,17 @@
-//! A storage device as a pure queue in virtual time: how long each request takes, with requests
-//! from several flows.
+//! A storage device as a queue in virtual time: computes the duration of each request,
+//! for requests from several flows.
 //!
-//! A request waits for the device and for its own flow. The device serves requests in order, at a
-//! rate that depends on the number of requests outstanding. A flow may have a rate of its own.
-//! Then comes the latency, during which the device already serves others. So latency limits one
-//! flow with small requests, and the device limits several. An optimiser has to find the point in
-//! between.
+//! A request waits for the device and for its own flow. The device serves requests in
+//! order, at a rate that depends on the number of outstanding requests. A flow may also
+//! have its own rate limit. Then the latency follows, during which the device already
+//! serves other requests. Latency therefore limits a single flow with small requests, and
+//! the device limits several flows. An optimiser has to find the best number of flows.
 //!
 //! # Accuracy
 //!
-//! Exact in virtual time to a nanosecond a request. A real caller comes back a
-//! moment after its last request was answered; [`SLACK`] keeps that moment from
-//! being counted as idle, so that a single synchronous flow gets its full rate.
+//! Exact to a nanosecond per request in virtual time. A real caller sends its next
+//! request a moment after the last answer. [`SLACK`] prevents that this moment counts as
+//! idle time, so that a single synchronous flow gets its full rate.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,32 +20,32 @@ use longhaul_units::{ByteRate, Moment};
 
 use crate::emulator::lateness::Lateness;
 
-/// A device is not idle for as long as a caller takes to come back: what a
-/// thread's wake-up and a system call take on a busy host, with a margin. A
-/// device that rested longer has saved up this much, and no more.
+/// Maximum idle time for which a device still compensates: the duration of a thread's
+/// wake-up and a system call on a busy host, with a margin. After a longer pause, the
+/// device has accumulated this much time and no more.
 pub const SLACK: Duration = Duration::from_millis(2);
 
-/// Flows whose queues are remembered; beyond that idle ones are forgotten.
+/// Maximum number of flows whose state is kept. Beyond it, idle flows are removed.
 const MAXIMUM_FLOWS: usize = 4096;
 
-/// What one direction (reading or writing) of a device does.
+/// Settings of one direction (reading or writing) of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ChannelSettings {
-    /// All flows together, with one request outstanding; none: no limit.
+    /// Rate of all flows together with one outstanding request. `None` means unlimited.
     pub rate: Option<ByteRate>,
-    /// Each flow at most; none: no limit of its own.
+    /// Maximum rate per flow. `None` means unlimited.
     pub flow_rate: Option<ByteRate>,
-    /// From a request's service to its answer, 0 to an hour.
+    /// Time from the end of a request's service to its answer, 0 to an hour.
     pub latency: Duration,
-    /// How the rate falls with flows: γ of Eq. 3 in paper 004, T = α/(L + γ). Here α = rate × (1 +
-    /// γ), so that one flow has the whole rate. 0 or more; small is steep. `None`: it does not
-    /// fall.
+    /// Decrease of the rate with flows: γ of Eq. 3 in paper 004, T = α/(L + γ), with α =
+    /// rate × (1 + γ), so that one flow has the whole rate. 0 or more; a small γ means a
+    /// steep decrease. `None` means a constant rate.
     pub contention: Option<f64>,
 }
 
 impl ChannelSettings {
-    /// The device's rate with this many requests outstanding, in bytes per second (paper 004, Eq.
-    /// 3); `None` without a limit.
+    /// Returns the device's rate with this many outstanding requests, in bytes per second
+    /// (paper 004, Eq. 3); `None` if it is unlimited.
     pub fn rate_at(&self, outstanding: usize) -> Option<f64> {
         let rate = self.rate?.bytes_per_second();
         let flows = outstanding.max(1) as f64;
@@ -56,17 +56,17 @@ impl ChannelSettings {
     }
 }
 
-/// What one direction of a device did.
+/// Counters of one direction of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCounters {
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub requests: u64,
-    /// Bytes that were asked for in them.
+    /// Number of requested bytes.
     pub bytes: u64,
-    /// The most requests under way at a time.
+    /// Maximum number of outstanding requests.
     pub most_outstanding: usize,
-    /// How much later than the device's requests were answered: the directory
-    /// behind was slower, or the processors were busy.
+    /// Lateness of answers beyond the device's time: the directory behind it was slower,
+    /// or the processors were busy.
     pub lateness: Lateness,
 }
 
@@ -75,15 +75,15 @@ pub struct ChannelCounters {
 pub struct Channel {
     settings: ChannelSettings,
     counters: ChannelCounters,
-    /// When the device has served everything so far.
+    /// Time at which the device has served all requests so far.
     free: Moment,
-    /// When each flow may be served again.
+    /// Time at which each flow may be served again.
     flows: HashMap<u64, Moment>,
     outstanding: usize,
 }
 
 impl Channel {
-    /// A channel that has served nothing.
+    /// Creates a channel that has served no request.
     pub fn new(settings: ChannelSettings) -> Channel {
         Channel {
             settings,
@@ -94,8 +94,8 @@ impl Channel {
         }
     }
 
-    /// When a request of `flow` for this many bytes, which comes at `now`, is to be answered.
-    /// [`Channel::answered`] must follow.
+    /// Adds a request of `flow` for `bytes` bytes that arrives at `now`. Returns the time
+    /// of its answer. The caller must call [`Channel::answered`] afterwards.
     pub fn request(&mut self, now: Moment, flow: u64, bytes: u64) -> Moment {
         self.outstanding += 1;
         self.counters.bytes += bytes;
@@ -115,19 +115,19 @@ impl Channel {
         served + self.settings.latency
     }
 
-    /// A request was answered, so much later than it was to be.
+    /// Records that a request was answered `late` after its due time.
     pub fn answered(&mut self, late: Duration) {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.counters.requests += 1;
         self.counters.lateness.add(late);
     }
 
-    /// What it did so far.
+    /// Returns the counters since the creation.
     pub fn counters(&self) -> &ChannelCounters {
         &self.counters
     }
 
-    /// Requests under way.
+    /// Returns the number of outstanding requests.
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
@@ -140,7 +140,8 @@ impl Channel {
 }
 
 fn spent(bytes: u64, bytes_per_second: f64) -> Duration {
-    // Bounded: a request is at most some MiB, and a rate at least a byte.
+    // The bound is never reached: a request has at most some MiB, and a rate is at least
+    // one byte per second.
     Duration::from_secs_f64((bytes as f64 / bytes_per_second).min(1e9))
 }
 
@@ -154,8 +155,8 @@ mod tests {
         ByteRate::new(bytes_per_second)
     }
 
-    /// Bytes per second that this many flows get, each with one request of a megabyte outstanding,
-    /// over 200 requests per flow.
+    /// Returns the throughput in bytes per second of this many flows. Each has one
+    /// outstanding request of a megabyte, and sends 200 requests.
     fn throughput(settings: ChannelSettings, flows: usize) -> f64 {
         const REQUESTS: usize = 200;
         let mut channel = Channel::new(settings);
@@ -185,7 +186,7 @@ mod tests {
 
     #[track_caller]
     fn assert_near(found: f64, expected: f64) {
-        // The slack at the start gives at most 2 ms of some seconds.
+        // The slack at the start is at most 2 ms of some seconds.
         let error = (found / expected - 1.0).abs();
         assert!(error < 0.01, "{found} instead of {expected}");
     }
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_has_its_rate_until_the_device_binds() {
+    fn the_flow_rate_applies_until_the_device_rate_is_reached() {
         let settings = ChannelSettings {
             rate: rate(200e6),
             flow_rate: rate(60e6),
@@ -213,16 +214,16 @@ mod tests {
         }
     }
 
-    /// Credits × message / latency, until the device binds.
+    /// Throughput is flows × request size / latency until the device's rate is reached.
     #[test]
-    fn latency_is_hidden_by_flows() {
+    fn several_flows_hide_the_latency() {
         let settings = ChannelSettings {
             rate: rate(200e6),
             latency: Duration::from_millis(20),
             ..ChannelSettings::default()
         };
-        // The device is idle within the latency, so that a flow's request
-        // finds what it saved up: at most the slack.
+        // The device is idle during the latency, so that the next request of the flow
+        // gains at most the slack.
         let one = throughput(settings, 1);
         let expected = 1e6 / 0.020..1e6 / (0.020 + 0.005 - 0.002) * 1.01;
         assert!(expected.start * 0.8 < one && one < expected.end, "{one}");
@@ -231,7 +232,7 @@ mod tests {
 
     /// Paper 004, Eq. 3: T = α/(L + γ).
     #[test]
-    fn the_rate_falls_with_flows_as_the_paper_has_it() {
+    fn the_rate_falls_with_flows_according_to_paper_004() {
         let gamma = 4.0;
         let settings = ChannelSettings {
             rate: rate(500e6),
@@ -242,13 +243,13 @@ mod tests {
         for flows in [2, 4, 8, 16] {
             let expected = 500e6 * (1.0 + gamma) / (flows as f64 + gamma);
             let found = throughput(settings, flows);
-            // At the beginning and the end fewer are outstanding.
+            // At the start and the end, fewer requests are outstanding.
             assert!((found / expected - 1.0).abs() < 0.02, "{flows}: {found}");
         }
     }
 
     #[test]
-    fn without_limits_nothing_waits() {
+    fn requests_do_not_wait_without_limits() {
         let mut channel = Channel::new(ChannelSettings::default());
         let now = Moment(5);
         assert_eq!(channel.request(now, 1, u64::MAX), now);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_saves_up_no_more_than_the_slack() {
+    fn an_idle_device_accumulates_at_most_the_slack() {
         let mut channel = Channel::new(ChannelSettings {
             rate: rate(100e6),
             ..ChannelSettings::default()
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_the_number_of_flows() {
+    fn memory_is_bounded_for_any_number_of_flows() {
         let mut channel = Channel::new(ChannelSettings {
             flow_rate: rate(1e9),
             ..ChannelSettings::default()

@@ -1,13 +1,13 @@
-//! A real parallel file system: GlusterFS, with a daemon and a brick for each
-//! storage node.
+//! A real parallel file system: GlusterFS with a daemon and a brick per storage node.
 //!
-//! Every node is a network namespace of its own, since GlusterFS refuses loopback addresses, and
-//! takes nodes that share one for one node. A network without limits, with its own thread, joins
-//! the nodes and the client. So storage traffic is not on the path between sites. Daemons keep
-//! their state in the lab's directory, separate from a GlusterFS of this machine. A node's brick
-//! may be behind a modelled device ([`super::mirror`]).
+//! Each node has its own network namespace, because GlusterFS refuses loopback addresses,
+//! and takes nodes that share a namespace for one node. An unlimited network with its own
+//! thread connects the nodes and the client, so that storage traffic does not use the
+//! path between sites. Daemons keep their state in the lab's directory, separate from a
+//! GlusterFS of this machine. A node's brick may be behind a modelled device
+//! ([`super::mirror`]).
 //!
-//! Processes end with the lab; data are removed with its directory.
+//! Processes end with the lab. Data are removed with the lab's directory.
 
 use std::fs;
 use std::io;
@@ -33,78 +33,79 @@ use crate::isolate::is_unprivileged;
 use crate::netns::{self, HostPlan, Namespace, NamespaceError};
 use crate::processes::listens_in;
 
-/// What has to be installed.
+/// Programs that must be installed.
 const PROGRAMS: [&str; 3] = ["glusterd", "gluster", "glusterfs"];
 
-/// The volume's name.
+/// Name of the volume.
 const VOLUME: &str = "lab";
 
-/// Where a daemon listens.
+/// TCP port of the daemon.
 const DAEMON_PORT: u16 = 24_007;
 
-/// A daemon starts, a peer joins and a volume mounts within seconds; on a busy
-/// machine it may take some more.
+/// Timeout for starting a daemon, joining a peer or mounting a volume. These take
+/// seconds, and longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at something that GlusterFS tells nobody.
+/// Polling interval for states of which GlusterFS sends no notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Bytes of an IP packet on the storage network: what such networks have.
+/// MTU of the storage network in bytes: jumbo frames, as such networks use.
 const STORAGE_MTU: u16 = 9000;
 
-/// The network passes everything on at once: a chunk for each host's reads.
+/// Packet memory of the network in bytes. Packets are forwarded at once, so it needs one
+/// chunk per host.
 const NETWORK_MEMORY: u64 = 64 << 20;
 
-/// The directory of GlusterFS's logs, which no option moves.
+/// Log directory of GlusterFS, which no option changes.
 const LOGS: &std::ffi::CStr = c"/var/log/glusterfs";
 
-/// Its sockets and snapshots.
+/// Directory of GlusterFS's sockets and snapshots.
 const RUN: &std::ffi::CStr = c"/run/gluster";
 
-/// Why there is no such file system.
+/// Reasons why the file system cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum GlusterError {
-    /// Not installed.
+    /// GlusterFS is not installed.
     #[error(
         "GlusterFS is not installed, \"{0}\" is missing: apt-get install glusterfs-server \
          glusterfs-client"
     )]
     Missing(&'static str),
-    /// Not permitted.
+    /// The lab has no root rights.
     #[error(
-        "storage gluster: needs root, not a user namespace: bricks have trusted attributes, which \
-         only root may set"
+        "storage gluster: needs root and not a user namespace: bricks have trusted attributes, \
+         which only root may set"
     )]
     Unprivileged,
-    /// The user's directory.
-    #[error("{} is not empty: bricks= wants an empty directory", .0.display())]
+    /// The directory given for the bricks is not empty.
+    #[error("{} is not empty: bricks= needs an empty directory", .0.display())]
     NotEmpty(PathBuf),
-    /// A directory, a mount or a process.
+    /// A directory, a mount or a process cannot be created.
     #[error("{what}: {error}")]
     Io {
-        /// Of what.
+        /// Path or name of the object.
         what: String,
-        /// Why.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// A storage node.
+    /// A storage node cannot be created.
     #[error(transparent)]
     Node(#[from] NamespaceError),
-    /// GlusterFS itself.
+    /// GlusterFS rejected a command.
     #[error("{command} failed: {output}")]
     Refused {
-        /// What it was asked.
+        /// The command.
         command: String,
-        /// What it said.
+        /// Output of the command.
         output: String,
     },
-    /// It is not ready in time, or ended.
+    /// A process was not ready in time, or ended.
     #[error("{what}; its log ends: {log}")]
     NotReady {
-        /// What was waited for.
+        /// Description of the missing state.
         what: String,
-        /// The end of its log.
+        /// Last lines of the process's log.
         log: String,
     },
 }
@@ -114,11 +115,11 @@ fn io_of(what: &Path) -> impl FnOnce(io::Error) -> GlusterError {
     move |error| GlusterError::Io { what, error }
 }
 
-/// Whether this machine has GlusterFS.
+/// Checks that this machine has GlusterFS and that the lab has root rights.
 ///
 /// # Errors
 ///
-/// What is missing, with the remedy.
+/// Returns an error that names the missing part and the remedy.
 pub fn check() -> Result<(), GlusterError> {
     if is_unprivileged() {
         return Err(GlusterError::Unprivileged);
@@ -132,7 +133,7 @@ pub fn check() -> Result<(), GlusterError> {
     }
 }
 
-/// A volume that is mounted.
+/// A mounted volume.
 pub struct Cluster {
     at: PathBuf,
     bricks: Vec<MountedStorage>,
@@ -140,12 +141,12 @@ pub struct Cluster {
     _hosts: Vec<Namespace>,
 }
 
-/// A storage node that is being set up.
+/// A storage node that is being started.
 struct Node {
     address: Ipv4Addr,
-    /// Its state.
+    /// Directory of the node's state.
     directory: PathBuf,
-    /// Its data.
+    /// Directory of the node's data.
     brick: PathBuf,
 }
 
@@ -160,12 +161,13 @@ impl Node {
 }
 
 impl Cluster {
-    /// Starts nodes, makes a volume of their bricks and mounts it. `directory`
-    /// is the lab's own for this.
+    /// Starts the nodes, creates a volume of their bricks and mounts it. `directory` is a
+    /// directory for this volume only.
     ///
     /// # Errors
     ///
-    /// What is missing, or which step failed and what GlusterFS said.
+    /// Returns an error if a part is missing or a step fails, with the output of
+    /// GlusterFS.
     pub fn start(settings: &GlusterSettings, directory: &Path) -> Result<Cluster, GlusterError> {
         check()?;
         let data = match &settings.bricks {
@@ -204,7 +206,7 @@ impl Cluster {
             nodes.push(node);
         }
         for ((node, host), daemon) in nodes.iter().zip(&hosts).zip(&mut daemons) {
-            await_ready("glusterd does not listen", &node.log(), daemon, || {
+            await_ready("glusterd is not listening", &node.log(), daemon, || {
                 listens_in(host, Some(DAEMON_PORT))
             })?;
         }
@@ -216,29 +218,30 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.at
     }
 
-    /// The devices of the bricks, in the order of nodes; `None` if they have none.
+    /// Returns the devices of the bricks in the order of nodes; empty if bricks have no
+    /// devices.
     pub fn bricks(&self) -> &[MountedStorage] {
         &self.bricks
     }
 
-    /// What the storage network did; `None` if its thread is gone.
+    /// Returns counters of the storage network; `None` if its thread has ended.
     pub fn network(&self) -> Option<EmulatorReport> {
         self.network.report().ok()
     }
 
-    /// Unmounts everything. Its processes have to be ended before.
+    /// Unmounts everything. All processes that use it must have ended.
     pub fn let_go(self) {
-        // Not mounted any more: nothing to do.
+        // An error means that it is no longer mounted.
         let _ = unmount(&self.at, UnmountFlags::DETACH);
         self.bricks.into_iter().for_each(MountedStorage::let_go);
     }
 
-    /// A node's brick, behind its device where it has one.
+    /// Creates a node's brick, behind a device if `device` is given.
     fn make_brick(
         &mut self,
         device: Option<&StorageSettings>,
@@ -263,13 +266,13 @@ fn make_directory(path: &Path) -> Result<(), GlusterError> {
     fs::create_dir_all(path).map_err(io_of(path))
 }
 
-/// An address of a storage node or the client, from the range for benchmarks (RFC 2544), except
-/// those of hosts of sites.
+/// Returns the address of a storage node or the client, from the range for benchmarks
+/// (RFC 2544), outside the addresses of sites.
 fn address(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(198, 19, 0, (index + 1) as u8)
 }
 
-/// Hosts that reach each other at once.
+/// Creates hosts that reach each other without delay.
 fn make_network(hosts: usize) -> Result<(Vec<Namespace>, Emulator), GlusterError> {
     let mut namespaces = Vec::new();
     let mut ports = Vec::new();
@@ -299,8 +302,8 @@ fn make_network(hosts: usize) -> Result<(Vec<Namespace>, Emulator), GlusterError
     Ok((namespaces, network))
 }
 
-/// Starts a node's daemon. Its options are as
-/// packaged: without those of keeping alive it calls every probe a failure.
+/// Starts the daemon of a node. The options are those of the packaged configuration:
+/// without the keepalive options, every probe fails.
 fn start_daemon(node: &Node, host: &Namespace) -> Result<Child, GlusterError> {
     let volume = node.directory.join("glusterd.vol");
     let (state, run) = (node.directory.join("state"), node.directory.join("run"));
@@ -325,9 +328,9 @@ fn start_daemon(node: &Node, host: &Namespace) -> Result<Child, GlusterError> {
     place(command, host, Some(&node.directory), "glusterd")
 }
 
-/// Starts a process on a host of the storage network; with a directory, its
-/// logs and sockets go there.
-#[allow(unsafe_code)] // What runs between fork and exec is unsafe to write.
+/// Starts a process on a host of the storage network. With `own`, its logs and sockets
+/// are placed in that directory.
+#[allow(unsafe_code)] // Code between fork and exec is unsafe.
 fn place(
     mut command: Command,
     host: &Namespace,
@@ -345,7 +348,7 @@ fn place(
     };
     command.stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: system calls alone, and no memory is taken.
+    // SAFETY: the closure makes system calls only and allocates no memory.
     unsafe {
         command.pre_exec(move || {
             netns::enter(namespace.descriptor().as_fd())?;
@@ -358,7 +361,8 @@ fn place(
                 MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
             )?;
             mount_bind(log.as_c_str(), LOGS)?;
-            // Made by whoever comes first; then it is not covered.
+            // The first daemon creates this directory; if it is missing, no mount is
+            // needed.
             let _ = mount_bind(run.as_c_str(), RUN);
             Ok(())
         });
@@ -372,7 +376,8 @@ fn c_path(path: &Path) -> Result<std::ffi::CString, GlusterError> {
         .map_err(|error| io_of(path)(io::Error::other(error)))
 }
 
-/// Waits until it is, the process ended, or [`PATIENCE`] did.
+/// Waits until `is_ready` returns true. Fails if the process ends or [`PATIENCE`] is
+/// over.
 fn await_ready(
     what: &str,
     log: &Path,
@@ -397,7 +402,7 @@ fn await_ready(
         if Instant::now() > deadline {
             return Err(not_ready(format!("{what} after {PATIENCE:?}")));
         }
-        // tidy: GlusterFS tells nobody when it is ready
+        // tidy: GlusterFS sends no notification when it is ready
         std::thread::sleep(LOOK_AGAIN);
     }
 }
@@ -417,10 +422,10 @@ fn make_volume(nodes: &[Node], settings: &GlusterSettings) -> Result<(), Gluster
     let bricks: Vec<String> = bricks.collect();
     let mut create = vec!["volume", "create", VOLUME, "transport", "tcp"];
     create.extend(bricks.iter().map(String::as_str));
-    // GlusterFS wants bricks on file systems of their own.
+    // Required because the bricks are not on file systems of their own.
     create.push("force");
     let deadline = Instant::now() + PATIENCE;
-    // A peer that was probed becomes one a moment later.
+    // A probed peer joins a moment later.
     while let Err(error) = ask(&create) {
         if Instant::now() > deadline {
             return Err(error);
@@ -431,9 +436,9 @@ fn make_volume(nodes: &[Node], settings: &GlusterSettings) -> Result<(), Gluster
     let shard = settings.shard.0.to_string();
     let mut set = vec!["volume", "set", VOLUME];
     set.extend(["features.shard", "on", "features.shard-block-size", &shard]);
-    // Bricks share one disk: where that is nearly full, nothing is gained by
-    // putting shards elsewhere with links to them, which GlusterFS 10 then looks
-    // for without an end when they are written and read at once.
+    // All bricks share one disk. If it is nearly full, GlusterFS would place shards
+    // elsewhere with links to them, which does not help. GlusterFS 10 then searches
+    // endlessly for shards that are written and read at the same time.
     set.extend([
         "cluster.min-free-disk",
         "0%",
@@ -444,7 +449,7 @@ fn make_volume(nodes: &[Node], settings: &GlusterSettings) -> Result<(), Gluster
     ask(&["volume", "start", VOLUME])
 }
 
-/// Asks the daemon of a node.
+/// Runs a command of the node's daemon.
 fn ask(node: &Node, arguments: &[&str]) -> Result<(), GlusterError> {
     let mut command = Command::new("gluster");
     command.arg("--mode=script");
@@ -475,7 +480,10 @@ fn mount(at: &Path, client: &Namespace, node: &Node, own: &Path) -> Result<(), G
     command.args(["-s", &node.address.to_string(), "--volfile-id", VOLUME]);
     command.arg(at);
     let mut child = place(command, client, None, "glusterfs")?;
-    await_ready("glusterfs does not mount", &log, &mut child, || {
-        Ok(fs::metadata(at)?.dev() != before)
-    })
+    await_ready(
+        "glusterfs has not mounted the volume",
+        &log,
+        &mut child,
+        || Ok(fs::metadata(at)?.dev() != before),
+    )
 }

@@ -1,8 +1,9 @@
-//! A directory mounted a second time behind a modelled device.
+//! A second mount of a directory, behind a modelled device.
 //!
-//! Every operation is done at once in the directory behind, and answered when the modelled device
-//! would have answered. Threads wait, one for each request under way, at most
-//! [`MAXIMUM_OUTSTANDING`]. A *flow* is a thread of the process that reads or writes.
+//! Each operation is performed at once in the directory behind the mount, and answered
+//! when the modelled device would have answered. Each outstanding request has a thread
+//! that waits, at most [`MAXIMUM_OUTSTANDING`]. A *flow* is a thread of the process that
+//! reads or writes.
 
 mod attributes;
 mod operations;
@@ -27,26 +28,26 @@ use super::StorageSettings;
 use super::device::{Channel, ChannelCounters};
 use super::nodes::Nodes;
 
-/// Requests under way at most, each with a thread: more flows than any
-/// scenario of the papers has for one device.
+/// Maximum number of outstanding requests. Each has a thread. More than any scenario of
+/// the papers has flows per device.
 pub const MAXIMUM_OUTSTANDING: usize = 64;
 
-/// Bytes of one request at most: what the kernel makes of larger ones.
+/// Maximum number of bytes per request. The kernel splits larger requests.
 const MAXIMUM_REQUEST: u32 = 1 << 20;
 
-/// The file system's type in the list of mounts: `fuse.longhaul-lab`.
+/// Subtype of the file system; the list of mounts shows `fuse.longhaul-lab`.
 const SUBTYPE: &str = "longhaul-lab";
 
-/// What is in a directory, as it was opened.
+/// Entries of a directory at the time when it was opened.
 type Listing = Arc<Vec<(u64, FileType, OsString)>>;
 
 struct Mirror {
-    /// Keeps the directory behind, which the mount may cover.
+    /// Keeps the directory behind the mount open, because the mount may cover it.
     _behind: OwnedFd,
     nodes: Mutex<Nodes>,
-    /// Number of the root in the directory behind.
+    /// Inode number of the root in the directory behind the mount.
     top: u64,
-    /// Open files by handle, with their inodes' numbers.
+    /// Open files by handle, with their inode numbers.
     files: Mutex<HashMap<u64, (u64, Arc<File>)>>,
     listings: Mutex<HashMap<u64, Listing>>,
     next_handle: AtomicU64,
@@ -61,12 +62,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mirror {
-    /// Of a directory that stays within reach when something is mounted over
-    /// it: by its descriptor.
+    /// Opens a directory by descriptor, so that it stays accessible when a mount covers
+    /// it.
     fn new(behind: &Path, settings: &StorageSettings) -> io::Result<Mirror> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let behind = rustix::fs::open(behind, flags, Mode::empty())?;
-        // The dot leads from the link of that name to the directory.
+        // The final dot resolves the link in `/proc` to the directory.
         let top = PathBuf::from(format!("/proc/self/fd/{}/.", behind.as_raw_fd()));
         Ok(Mirror {
             _behind: behind,
@@ -86,7 +87,7 @@ impl Mirror {
         Moment(0) + self.began.elapsed()
     }
 
-    /// Does it, and comes back when the device would have.
+    /// Performs `work` and returns when the modelled device would have answered.
     fn paced<T>(
         &self,
         channel: &Mutex<Channel>,
@@ -96,14 +97,14 @@ impl Mirror {
     ) -> T {
         let due = lock(channel).request(self.now(), flow.into(), bytes);
         let result = work();
-        // tidy: time itself is what is waited for: the device's
+        // tidy: the wait is the device's modelled duration
         std::thread::sleep(due.since(self.now()));
         let late = self.now().since(due);
         lock(channel).answered(late);
         result
     }
 
-    /// Comes back after an operation on names.
+    /// Performs an operation on names and returns after the operation latency.
     fn operated<T>(&self, work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = work();
@@ -126,8 +127,8 @@ impl Mirror {
         Ok(Arc::clone(file))
     }
 
-    /// A file that was removed and is still open: the kernel asks by number
-    /// alone.
+    /// Returns an open file by its inode number. The kernel uses the number alone for
+    /// files that were removed.
     fn still_open(&self, number: u64) -> Result<Arc<File>, Errno> {
         let files = lock(&self.files);
         let mut open = files.values().filter(|(open, _)| *open == number);
@@ -143,7 +144,7 @@ impl Mirror {
     }
 }
 
-/// A mirror that is mounted; dropping it unmounts it.
+/// A mounted mirror. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct MountedStorage {
     session: Option<BackgroundSession>,
@@ -153,13 +154,13 @@ pub struct MountedStorage {
 }
 
 impl MountedStorage {
-    /// Mounts the directory `behind` at `at`, both existing, for everybody on
-    /// this host. They may be the same: then the mount covers what is behind.
+    /// Mounts the directory `behind` at the directory `at`, for all users of this host.
+    /// Both must exist. They may be the same: the mount then covers the directory.
     ///
     /// # Errors
     ///
-    /// Where `/dev/fuse` is missing, mounting is not permitted (root, or
-    /// `fusermount3` and `user_allow_other`), or a directory cannot be opened.
+    /// Returns an error if `/dev/fuse` is missing, mounting is not permitted (it needs
+    /// root, or `fusermount3` and `user_allow_other`), or a directory cannot be opened.
     pub fn mount(
         behind: &Path,
         at: &Path,
@@ -188,19 +189,19 @@ impl MountedStorage {
         })
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.at
     }
 
-    /// What reading and writing did.
+    /// Returns the counters of reading and writing.
     pub fn counters(&self) -> [ChannelCounters; 2] {
         [&self.reading, &self.writing].map(|channel| lock(channel).counters().clone())
     }
 
-    /// Unmounts it, even if it is in use: its users get errors from then on.
+    /// Unmounts it even if it is in use. Its users get errors from then on.
     pub fn let_go(self) {
-        // Not mounted any more: nothing to do.
+        // An error means that it is no longer mounted.
         let _ = unmount(&self.at, UnmountFlags::DETACH);
     }
 
@@ -208,11 +209,12 @@ impl MountedStorage {
     ///
     /// # Errors
     ///
-    /// Where something still uses it (`EBUSY`).
+    /// Returns `EBUSY` if it is in use, or another error of the file system's thread.
     pub fn unmount(mut self) -> io::Result<()> {
         match self.session.take() {
             Some(session) => match session.umount_and_join() {
-                // It is unmounted: the kernel ended the connection while its thread read.
+                // It is unmounted: the kernel ended the connection while the thread was
+                // reading.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 done => done,
             },

@@ -1,24 +1,25 @@
-//! The names of a mirrored directory's inodes: the kernel asks by number, the directory behind
-//! knows names. Numbers are those of the directory behind, except the root's.
+//! Names of the inodes of a mirrored directory. The kernel refers to inodes by number,
+//! the directory behind the mount by name. Numbers are those of that directory, except
+//! for the root.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The number that FUSE gives the root.
+/// Inode number of the root in FUSE.
 pub const ROOT: u64 = 1;
 
-/// Directories within directories: what a path of 4,096 bytes can name.
+/// Maximum depth of directories: the limit of a path of 4,096 bytes.
 const DEEPEST: usize = 2048;
 
-/// A name within a directory.
+/// A name and the inode number of its directory.
 type Name = (u64, OsString);
 
 #[derive(Debug, Default)]
 struct Node {
-    /// Several where there are hard links; none once it was removed.
+    /// Names of the inode: several for hard links, empty after removal.
     names: Vec<Name>,
-    /// How often the kernel was told of it and has not forgotten.
+    /// Number of lookups that the kernel has not forgotten yet.
     lookups: u64,
 }
 
@@ -31,7 +32,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Those of the directory `top`.
+    /// Creates the table for the directory `top`.
     pub fn new(top: PathBuf) -> Nodes {
         Nodes {
             top,
@@ -40,7 +41,7 @@ impl Nodes {
         }
     }
 
-    /// Where an inode is; `None` if it has no name any more.
+    /// Returns the path of an inode; `None` if it has no name.
     pub fn path(&self, number: u64) -> Option<PathBuf> {
         let mut names: Vec<&OsStr> = Vec::new();
         let mut current = number;
@@ -57,12 +58,12 @@ impl Nodes {
         Some(path)
     }
 
-    /// Where a name in a directory is.
+    /// Returns the path of a name in a directory.
     pub fn child(&self, parent: u64, name: &OsStr) -> Option<PathBuf> {
         Some(self.path(parent)?.join(Path::new(name)))
     }
 
-    /// The kernel was told that this name is that inode.
+    /// Records that the kernel has looked up a name and received an inode.
     pub fn remember(&mut self, parent: u64, name: &OsStr, number: u64) {
         if number == ROOT {
             return;
@@ -92,12 +93,12 @@ impl Nodes {
         Some(number)
     }
 
-    /// A name was removed.
+    /// Records that a name was removed.
     pub fn removed(&mut self, parent: u64, name: &OsStr) {
         self.detach(&(parent, name.to_owned()));
     }
 
-    /// A name was changed. The entry that had the new name before lost it.
+    /// Records that a name was changed. An entry that had the new name loses it.
     pub fn renamed(&mut self, from: (u64, &OsStr), to: (u64, &OsStr)) {
         let to = (to.0, to.1.to_owned());
         self.detach(&to);
@@ -106,7 +107,7 @@ impl Nodes {
         }
     }
 
-    /// Two names were exchanged.
+    /// Records that two names were exchanged.
     pub fn exchanged(&mut self, one: (u64, &OsStr), other: (u64, &OsStr)) {
         let (one, other) = ((one.0, one.1.to_owned()), (other.0, other.1.to_owned()));
         let (first, second) = (self.detach(&one), self.detach(&other));
@@ -117,7 +118,7 @@ impl Nodes {
         }
     }
 
-    /// The kernel forgot an inode this many times.
+    /// Records that the kernel has forgotten `lookups` lookups of an inode.
     pub fn forget(&mut self, number: u64, lookups: u64) {
         let Some(node) = self.nodes.get_mut(&number) else {
             return;
@@ -133,12 +134,12 @@ impl Nodes {
         }
     }
 
-    /// Inodes known.
+    /// Returns the number of known inodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether none is known.
+    /// True if no inode is known.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_directory_takes_its_contents_along() {
+    fn renaming_a_directory_changes_the_paths_below_it() {
         let mut nodes = tree();
         assert_eq!(path(&nodes, 12).as_deref(), Some("/top/a/b/c"));
         assert_eq!(path(&nodes, ROOT).as_deref(), Some("/top"));
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_or_removed_has_no_name() {
+    fn replaced_and_removed_files_have_no_name() {
         let mut nodes = tree();
         nodes.remember(11, name("new"), 13);
         nodes.renamed((11, name("new")), (11, name("c")));
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hard_link_keeps_the_other_name() {
+    fn removing_a_hard_link_keeps_the_other_name() {
         let mut nodes = tree();
         nodes.remember(ROOT, name("second"), 12);
         nodes.removed(ROOT, name("second"));
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanged_names_stay_whole() {
+    fn exchanged_names_swap_their_inodes() {
         let mut nodes = tree();
         nodes.remember(ROOT, name("x"), 20);
         nodes.exchanged((ROOT, name("x")), (11, name("c")));
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_forgets_is_forgotten() {
+    fn forgotten_inodes_are_removed() {
         let mut nodes = tree();
         nodes.remember(11, name("c"), 12);
         nodes.forget(12, 1);

@@ -1,4 +1,4 @@
-//! What storage a lab has, as one writes it.
+//! Storage of a lab as the user writes it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,53 +8,53 @@ use longhaul_units::ByteCount;
 
 use super::{ParseStorageError, StorageSettings};
 
-/// Storage nodes of a GlusterFS: as many as paper 000's Fig. 3 has.
+/// Maximum number of storage nodes of a GlusterFS volume, as in Fig. 3 of paper 000.
 pub const MOST_NODES: usize = 8;
 
-/// The smallest shard that GlusterFS takes.
+/// Minimum shard size of GlusterFS.
 const SMALLEST_SHARD: ByteCount = ByteCount(4 << 20);
 
-/// The largest, likewise (4 TiB).
+/// Maximum shard size of GlusterFS (4 TiB).
 const LARGEST_SHARD: ByteCount = ByteCount(4 << 40);
 
-/// Storage of a lab: `/data:rate=200MBps,latency=5ms` or
+/// Storage of a lab, written as `/data:rate=200MBps,latency=5ms` or
 /// `gluster:nodes=4,brick-rate=100MBps`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoragePlan {
-    /// As it was written.
+    /// The text as given.
     pub text: String,
-    /// What it is.
+    /// The parsed storage.
     pub kind: StorageKind,
 }
 
-/// What storage is.
+/// Kinds of storage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StorageKind {
-    /// A directory that is behind a modelled device within the lab.
+    /// A directory behind a modelled device within the lab.
     Device {
-        /// The directory.
+        /// Path of the directory.
         directory: PathBuf,
-        /// The device.
+        /// Settings of the device.
         settings: StorageSettings,
     },
     /// A parallel file system.
     Gluster(GlusterSettings),
 }
 
-/// A GlusterFS volume that distributes shards of files over its nodes, a brick
-/// on each.
+/// A GlusterFS volume that distributes shards of files over its nodes, with one brick per
+/// node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlusterSettings {
-    /// Storage nodes, 1 to 8.
+    /// Number of storage nodes, 1 to 8.
     pub nodes: usize,
-    /// The device of each brick; none: the directory itself.
+    /// Device of each brick. `None` means the directory without a device.
     pub brick: Option<StorageSettings>,
-    /// Large files are spread over nodes in pieces of this many bytes.
+    /// Shard size in bytes. Large files are distributed over the nodes in shards.
     pub shard: ByteCount,
-    /// Where it is mounted; none: in the lab's own directory.
+    /// Mount point. `None` means a directory in the lab's directory.
     pub at: Option<PathBuf>,
-    /// An empty directory for the bricks' data, which stays; none: in the lab's
-    /// own directory, and removed with it.
+    /// Empty directory for the data of the bricks, which are kept. `None` means the lab's
+    /// directory, where data are removed with the lab.
     pub bricks: Option<PathBuf>,
 }
 
@@ -63,7 +63,7 @@ impl Default for GlusterSettings {
         GlusterSettings {
             nodes: 1,
             brick: None,
-            // GlusterFS's own default.
+            // The default of GlusterFS.
             shard: ByteCount(64 << 20),
             at: None,
             bricks: None,
@@ -71,29 +71,29 @@ impl Default for GlusterSettings {
     }
 }
 
-/// Storage that cannot be read.
+/// Reasons why storage cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePlanError {
-    /// Neither a directory nor a file system.
+    /// The text is neither a directory nor a file system.
     #[error(
-        "\"{0}\" is no storage: write DIRECTORY:rate=100MBps,latency=5ms or \
+        "\"{0}\" is not a storage: write DIRECTORY:rate=100MBps,latency=5ms or \
          gluster:nodes=4,brick-rate=100MBps"
     )]
     Form(String),
-    /// Its device.
+    /// The settings of a device are invalid.
     #[error(transparent)]
     Device(#[from] ParseStorageError),
-    /// A setting of GlusterFS.
+    /// A setting of GlusterFS is invalid.
     #[error(
-        "gluster {name}=\"{value}\": {cause}; it has nodes=, shard=, at=, bricks=, and brick- \
-         before every setting of a device"
+        "gluster {name}=\"{value}\": {cause}; its settings are nodes=, shard=, at=, bricks=, and \
+         those of a device with the prefix brick-"
     )]
     Gluster {
-        /// Of what.
+        /// Name of the setting.
         name: String,
-        /// What it was to be.
+        /// The given value.
         value: String,
-        /// What is wrong.
+        /// Description of the problem.
         cause: &'static str,
     },
 }
@@ -102,7 +102,7 @@ impl FromStr for StoragePlan {
     type Err = ParsePlanError;
 
     fn from_str(text: &str) -> Result<StoragePlan, ParsePlanError> {
-        // A directory's name may have colons, settings have none.
+        // The directory's name may contain colons; settings cannot.
         let parts = text.rsplit_once(':').filter(|(what, _)| !what.is_empty());
         let kind = match parts {
             None => return Err(ParsePlanError::Form(text.to_owned())),
@@ -152,22 +152,23 @@ impl GlusterSettings {
             "nodes" => {
                 let nodes = value.parse().ok();
                 let nodes = nodes.filter(|nodes| (1..=MOST_NODES).contains(nodes));
-                self.nodes = nodes.ok_or_else(|| wrong("1 to 8"))?;
+                self.nodes = nodes.ok_or_else(|| wrong("write a number from 1 to 8"))?;
             }
             "shard" => {
                 let shard = value.parse::<ByteCount>().ok();
-                // GlusterFS wants whole pages of its own.
+                // GlusterFS accepts multiples of 512 bytes only.
                 let fits = |shard: &ByteCount| {
                     (SMALLEST_SHARD..=LARGEST_SHARD).contains(shard) && shard.0.is_multiple_of(512)
                 };
                 let shard = shard.filter(fits);
-                self.shard = shard.ok_or_else(|| wrong("4MiB to 4TiB, a multiple of 512"))?;
+                self.shard =
+                    shard.ok_or_else(|| wrong("write 4MiB to 4TiB, a multiple of 512 bytes"))?;
             }
             "at" => self.at = path()?,
             "bricks" => self.bricks = path()?,
             _ => match name.strip_prefix("brick-") {
                 Some(name) => self.brick.get_or_insert_default().set(name, value)?,
-                None => return Err(wrong("there is no such setting")),
+                None => return Err(wrong("unknown setting")),
             },
         }
         Ok(())
@@ -180,7 +181,7 @@ mod tests {
     use longhaul_units::ByteRate;
 
     #[test]
-    fn reads_devices_and_file_systems() {
+    fn parses_devices_and_file_systems() {
         let plan: StoragePlan = "/a:b:rate=100MBps".parse().unwrap();
         let StorageKind::Device {
             directory,
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_storage_is_refused() {
+    fn invalid_storage_is_rejected() {
         for (text, said) in [
             ("/data", "DIRECTORY"),
             (":rate=1", "DIRECTORY"),

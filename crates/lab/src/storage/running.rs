@@ -1,4 +1,4 @@
-//! All storage of a lab, from mount to end.
+//! All mounted storage of a running lab.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,28 +13,28 @@ use crate::emulator::EmulatorReport;
 use crate::emulator::lateness::Lateness;
 use crate::isolate::end_all_processes;
 
-/// Why storage cannot be had.
+/// Reasons why storage cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// Others would see it.
+    /// Mounts would be visible outside the lab.
     #[error(
-        "--storage needs mounts that only the lab sees, and this system does not allow it: run \
+        "--storage needs mounts that are private to the lab, which this system does not allow: run \
          the lab as root, outside of a container"
     )]
     NoPrivateMounts,
-    /// A mount.
+    /// A directory cannot be mounted behind a device.
     #[error(
-        "{} cannot be put behind a device: {error}; it needs /dev/fuse and the right to mount",
+        "{} cannot be put behind a device: {error}; it needs /dev/fuse and permission to mount",
         path.display()
     )]
     Mount {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why.
+        /// The operating system's error.
         #[source]
         error: io::Error,
     },
-    /// GlusterFS.
+    /// GlusterFS cannot be started.
     #[error(transparent)]
     Gluster(#[from] GlusterError),
 }
@@ -44,21 +44,22 @@ enum Mounted {
     Gluster(Box<Cluster>),
 }
 
-/// Storage that is mounted. Dropping it ends every other process of the lab,
-/// which may use it, and unmounts it.
+/// Mounted storage. Dropping it ends all other processes of the lab, which may use the
+/// storage, and unmounts it.
 #[derive(Default)]
 pub struct Storages {
     mounted: Vec<(StoragePlan, Mounted)>,
 }
 
 impl Storages {
-    /// Mounts it, one after the other. `directory` is the lab's own, made where
-    /// it is needed; `private_mounts` says that nobody else sees what this
-    /// process mounts.
+    /// Mounts the storage in the given order. `directory` is created if it is needed.
+    /// `private_mounts` is true if mounts of this process are invisible to other
+    /// processes.
     ///
     /// # Errors
     ///
-    /// What could not be mounted; then nothing is.
+    /// Returns an error for the first storage that cannot be mounted; the others are then
+    /// unmounted.
     pub fn start(
         plans: &[StoragePlan],
         directory: &Path,
@@ -92,7 +93,7 @@ impl Storages {
         Ok(storages)
     }
 
-    /// Where each of them is, in the order they were given.
+    /// Returns the mount points, in the given order.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.mounted.iter().map(|(_, mounted)| match mounted {
             Mounted::Device(device) => device.path(),
@@ -100,7 +101,7 @@ impl Storages {
         })
     }
 
-    /// What each did.
+    /// Returns the report of each storage.
     pub fn reports(&self) -> Vec<StorageReport> {
         let report = |(plan, mounted): &(StoragePlan, Mounted)| {
             let (devices, network) = match mounted {
@@ -132,20 +133,20 @@ impl Drop for Storages {
     }
 }
 
-/// What a storage did.
+/// Counters of one storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageReport {
-    /// As it was asked for.
+    /// The storage as the user wrote it.
     pub storage: String,
-    /// Reading and writing of each device.
+    /// Counters of reading and writing per device.
     pub devices: Vec<[ChannelCounters; 2]>,
-    /// The network between storage nodes.
+    /// Counters of the network between storage nodes; `None` for a directory.
     pub network: Option<EmulatorReport>,
 }
 
 impl StorageReport {
-    /// The greatest share of answers, of all directions of devices, that came
-    /// later than the device makes good, 0 to 1; and how late 99 % were at most.
+    /// Returns the direction of a device with the greatest fraction of late answers: that
+    /// fraction (0 to 1), and the lateness. An answer is late beyond [`SLACK`].
     pub fn late(&self) -> (f64, &Lateness) {
         const NEVER: &Lateness = &Lateness {
             counts: [0; crate::emulator::lateness::BOUNDS.len() + 1],
@@ -158,7 +159,7 @@ impl StorageReport {
         (share(worst), worst)
     }
 
-    /// As in FORMAT.md.
+    /// Returns the report as a JSON object, described in FORMAT.md.
     pub fn to_json(&self) -> Value {
         let way = |counters: &ChannelCounters| {
             json!({

@@ -1,4 +1,4 @@
-//! What `stat` says, in FUSE's words.
+//! Converts file attributes to the types of FUSE.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -9,11 +9,11 @@ use rustix::fs::Timespec;
 
 use super::super::nodes::ROOT;
 
-/// How long the kernel may believe what it was told: only the mirror changes
-/// what is behind it.
+/// Time for which the kernel may cache attributes. Only the mirror changes the directory
+/// behind it.
 pub const VALID: Duration = Duration::from_secs(1);
 
-/// The attributes of something in the directory behind whose root is `top`.
+/// Returns the attributes of a file. `top` is the inode number of the mirrored root.
 pub fn attributes(metadata: &Metadata, top: u64) -> FileAttr {
     FileAttr {
         ino: INodeNo(number(metadata.ino(), top)),
@@ -34,17 +34,17 @@ pub fn attributes(metadata: &Metadata, top: u64) -> FileAttr {
     }
 }
 
-/// FUSE's number for an inode: the root's is fixed.
+/// Returns the FUSE number of an inode. The root has a fixed number.
 pub fn number(inode: u64, top: u64) -> u64 {
     match inode {
         inode if inode == top => ROOT,
-        // Only a file system's own root has this number, which is then the top.
+        // Only the root of a file system has this number, and that root is `top`.
         ROOT => u64::MAX,
         inode => inode,
     }
 }
 
-/// FUSE's word for a kind of file.
+/// Converts a file type.
 pub fn kind(kind: std::fs::FileType) -> FileType {
     if kind.is_dir() {
         FileType::Directory
@@ -75,7 +75,7 @@ fn moment(seconds: i64, nanoseconds: i64) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A time as `utimensat` takes it; none leaves it as it is.
+/// Converts a time for `utimensat`. `None` leaves the file's time unchanged.
 pub fn timespec(time: Option<TimeOrNow>) -> Timespec {
     let (tv_sec, tv_nsec) = match time {
         None => (0, rustix::fs::UTIME_OMIT),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_its_own_number() {
+    fn the_root_has_a_fixed_number() {
         assert_eq!(number(77, 77), ROOT);
         assert_eq!(number(ROOT, 77), u64::MAX);
         assert_eq!(number(78, 77), 78);

@@ -1,4 +1,4 @@
-//! What the kernel asks, done in the directory behind.
+//! FUSE operations, performed in the directory behind the mount.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,9 +21,9 @@ use rustix::fs::{AtFlags, CWD, FileType as Kind, Gid, Mode, OFlags, Timestamps, 
 use super::attributes::{VALID, attributes, kind, number, timespec};
 use super::{MAXIMUM_REQUEST, Mirror, lock};
 
-// tidy: long file because it is one trait of the kernel, a function for each operation.
+// tidy: long file because it implements one trait, with a function per operation.
 
-/// Reads and writes go past the page cache, several into one file at a time.
+/// Reads and writes bypass the page cache, and several may run on one file at a time.
 const PAST_CACHE: FopenFlags =
     FopenFlags::FOPEN_DIRECT_IO.union(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
 
@@ -43,7 +43,7 @@ impl Mirror {
         Ok(attributes(&fs::symlink_metadata(path)?, self.top))
     }
 
-    /// Tells the kernel of a name.
+    /// Looks up a name and records it for the kernel.
     fn enter(&self, parent: INodeNo, name: &OsStr, path: &Path) -> Result<FileAttr, Errno> {
         let found = self.look_at(path)?;
         lock(&self.nodes).remember(parent.0, name, found.ino.0);
@@ -57,7 +57,7 @@ impl Mirror {
         }
     }
 
-    /// Creates an entry, gives it to the calling user, and reports it to the kernel.
+    /// Creates an entry, makes the calling user its owner, and records it for the kernel.
     fn make(
         &self,
         request: &Request,
@@ -100,7 +100,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// As [`Mirror::change`], where a file was removed and is still open.
+    /// Applies [`Mirror::change`] to a file that was removed but is still open.
     fn change_open(change: &Change, file: &File) -> Result<(), Errno> {
         if let Some(mode) = change.mode {
             rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o7777)).map_err(io_error)?;
@@ -176,7 +176,7 @@ impl Mirror {
     }
 }
 
-/// What `setattr` changes.
+/// Changes requested by `setattr`.
 struct Change {
     mode: Option<u32>,
     uid: Option<u32>,
@@ -195,15 +195,16 @@ impl Change {
     }
 }
 
-/// The flags that the directory behind is opened with: the kernel has created,
-/// and appends by offset; our buffers are not aligned.
+/// Returns the flags for opening a file behind the mount. Flags that the kernel already
+/// handles are removed (creating, appending by offset), and O_DIRECT, because the buffers
+/// are not aligned.
 fn usable(flags: i32) -> OFlags {
     let flags = OFlags::from_bits_retain(flags as u32);
     let done = OFlags::CREATE | OFlags::EXCL | OFlags::APPEND | OFlags::DIRECT | OFlags::NOFOLLOW;
     flags.difference(done) | OFlags::CLOEXEC
 }
 
-/// The calling user owns the new entry.
+/// Makes the calling user the owner of a new entry.
 fn give(request: &Request, path: &Path) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
     if uid == rustix::process::geteuid() && gid == rustix::process::getegid() {
@@ -213,7 +214,7 @@ fn give(request: &Request, path: &Path) -> Result<(), Errno> {
         .map_err(io_error)
 }
 
-/// The value of an attribute, or its length where nothing is asked for.
+/// Replies with the value of an attribute, or with its length if `size` is 0.
 fn answer_attribute(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
     match value {
         Err(error) => reply.error(error),
@@ -239,7 +240,7 @@ fn read_fully(file: &File, offset: u64, size: u32) -> io::Result<Vec<u8>> {
 
 impl Filesystem for Mirror {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each is a wish: an older kernel does without.
+        // Each setting is optional: older kernels refuse some of them.
         let _ = config.set_max_write(MAXIMUM_REQUEST);
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
@@ -541,7 +542,8 @@ impl Filesystem for Mirror {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        // From the beginning again: what is there may have changed.
+        // The listing is read again from the beginning, because the directory may have
+        // changed.
         if offset == 0
             && let Ok(listing) = self.path(number.0).and_then(|path| self.list(&path))
         {
@@ -614,7 +616,7 @@ impl Filesystem for Mirror {
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        // Linux knows no larger value.
+        // Maximum length of a value on Linux.
         let mut value = vec![0; 65_536];
         let found = self.path(number.0).and_then(|path| {
             let length = rustix::fs::lgetxattr(&path, name, &mut value[..]).map_err(io_error)?;
@@ -674,7 +676,7 @@ impl Filesystem for Mirror {
                 libc::SEEK_HOLE => rustix::fs::SeekFrom::Hole(offset),
                 _ => return Err(Errno::EINVAL),
             };
-            // Moves a position that nobody uses: reads name theirs.
+            // Moving the shared position is harmless: reads use explicit offsets.
             rustix::fs::seek(&*self.file(handle.0)?, to).map_err(io_error)
         });
         match found {
