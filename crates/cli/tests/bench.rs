@@ -139,6 +139,6 @@ fn what_cannot_be_measured_is_named() {
     fs::write(&output, "a thesis").unwrap();
     run(&mut bench(&["tls"]))
         .expect(6)
-        .says(&["no host profile"]);
+        .says(&["not a host profile"]);
     assert_eq!(fs::read_to_string(&output).unwrap(), "a thesis");
 }

@@ -1,9 +1,9 @@
-//! What a host can do alone, as one JSON file.
+//! Benchmarks of a single host, saved as one JSON file.
 //!
-//! - `jobs`: what is measured of a disk, of codecs, of TLS
-//! - `pace`: how long a job takes, so that the budget is kept
+//! - `jobs`: measurements of disks, codecs and TLS
+//! - `pace`: predicts the duration of a job, so that the budget is kept
 //! - [`profile`]: the file; a stopped run resumes from it
-//! - `host`, `file_system`: what belongs to the figures
+//! - `host`, `file_system`: descriptions of the host and of a file system
 //! - [`text`]: tables and doubts
 
 mod file_system;
@@ -25,91 +25,92 @@ use jobs::{Job, Section};
 use pace::Pace;
 use profile::HostProfile;
 
-/// What is measured.
+/// Subject of a benchmark.
 #[derive(Clone, Debug)]
 pub enum Subject {
     /// A file system.
     Disk {
-        /// A directory on it.
+        /// A directory on the file system.
         path: PathBuf,
-        /// Bytes of the files, separately.
+        /// Sizes of the test files in bytes; each size is measured separately.
         sizes: Vec<ByteCount>,
     },
-    /// Codecs on these files.
+    /// Codecs, measured on these files.
     Codec(Vec<PathBuf>),
-    /// What encryption costs.
+    /// Encryption.
     Tls,
-    /// All of it.
+    /// Disk, TLS and codecs.
     All {
         /// A directory on the file system.
         path: PathBuf,
-        /// Bytes of the files on disk, separately.
+        /// Sizes of the test files on disk in bytes; each size is measured separately.
         sizes: Vec<ByteCount>,
-        /// Files for the codecs, which are left out without any.
+        /// Files for the codecs. If there are none, codecs are not measured.
         files: Vec<PathBuf>,
     },
 }
 
-/// How long, how often, and where to.
+/// Duration, repetitions and output of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchSettings {
-    /// It stops after so long, and resumes there.
+    /// Maximum duration. The next run resumes from the saved profile.
     pub budget: Duration,
-    /// Repetitions that count, after one that warms up.
+    /// Number of counted repetitions, after one warm-up.
     pub rounds: u32,
-    /// Most threads or streams; none: 16 for disks, else one a core.
+    /// Maximum number of threads or streams. `None` means 16 for disks, else one per
+    /// core.
     pub flows: Option<u32>,
-    /// The host profile, which is added to.
+    /// Path of the host profile, to which results are added.
     pub output: PathBuf,
-    /// What is measured begins again.
+    /// If true, earlier samples of the measured sections are discarded.
     pub again: bool,
 }
 
-/// What was measured, now and earlier.
+/// Results of this run and of earlier runs.
 pub struct Measured {
-    /// The host profile, which is saved.
+    /// The saved host profile.
     pub profile: HostProfile,
-    /// The sections that were asked for, by name.
+    /// Names of the measured sections.
     pub sections: Vec<String>,
-    /// What the budget had no time for, and what to do about it, as a sentence.
+    /// Sentence about jobs for which the budget was too short, with a remedy.
     pub unfinished: Option<String>,
 }
 
-/// What is measured next.
+/// The next measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// The repetition; 0 warms up.
+    /// Number of the repetition; 0 is the warm-up.
     pub round: usize,
-    /// The job.
+    /// Name of the job.
     pub job: &'a str,
-    /// Time that is left of the section's budget.
+    /// Remaining time of the section's budget.
     pub left: Duration,
 }
 
-/// Why nothing is measured.
+/// Reasons why a benchmark stops.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A file, a disk or this host's limits do not allow it.
+    /// A file, a disk or a limit of this host prevents the measurement.
     #[error("{0}")]
     Local(String),
-    /// A signal came; what was measured is saved.
+    /// A signal arrived; finished samples are saved.
     #[error("interrupted; the same command resumes it")]
     Interrupted,
 }
 
-/// Measures until all is measured, the budget is over or `stop` is set. What was measured is
-/// saved however it ends.
+/// Measures until all jobs are done, the budget is over, or `stop` is set. Finished
+/// samples are saved in every case.
 ///
 /// # Errors
 ///
-/// Where something cannot be measured or saved, or `stop` was set.
+/// Returns an error if a job fails, the profile cannot be saved, or `stop` was set.
 pub fn run(
     subject: &Subject,
     settings: &BenchSettings,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Measured, BenchError> {
-    // What is read or made before the first job counts too.
+    // Preparations before the first job count as part of the budget.
     let began = Instant::now();
     let sections = sections(subject, settings)?;
     let mut profile = HostProfile::open(&settings.output)?;
@@ -132,8 +133,8 @@ pub fn run(
             tell,
         );
         names.push(section.name.clone());
-        // What was measured is kept, however it ended; dropping the section
-        // cleans up.
+        // Samples are saved even after an error. Dropping the section removes its test
+        // files.
         drop(section);
         profile.save()?;
         left.extend(measured?);
@@ -146,7 +147,7 @@ pub fn run(
     })
 }
 
-/// Each with its share of the budget.
+/// Returns the sections, each with its fraction of the budget.
 fn sections(
     subject: &Subject,
     settings: &BenchSettings,
@@ -167,7 +168,7 @@ fn sections(
     })
 }
 
-/// A job that the budget had no time for, and how long it would take, as far as is known.
+/// A job that did not fit into the budget, and its expected duration.
 type Left = (String, Duration);
 
 fn unfinished(left: &[Left], budget: Duration) -> String {
@@ -175,15 +176,16 @@ fn unfinished(left: &[Left], budget: Duration) -> String {
     let longest = left.iter().max_by_key(|(_, expected)| *expected);
     match longest.filter(|(_, expected)| *expected > budget) {
         Some((job, expected)) => format!(
-            "the budget of {budget_seconds:.0} s is kept, and \"{job}\" would take {:.0} s: give \
-             it a larger --budget, or smaller files with --size; what was measured is kept",
+            "the budget of {budget_seconds:.0} s is too short for \"{job}\", which takes {:.0} s: \
+             set a larger --budget, or smaller files with --size; results so far are saved",
             expected.as_secs_f64().ceil()
         ),
         None => format!("the budget of {budget_seconds:.0} s is over; the same command resumes it"),
     }
 }
 
-/// Rounds over all jobs until each has its repetitions; which jobs there was no time for.
+/// Runs all jobs in rounds until each has its repetitions. Returns the jobs that did not
+/// fit into the budget.
 fn measure(
     profile: &mut HostProfile,
     section: &mut Section,
@@ -239,7 +241,7 @@ fn failed(section: &str, job: &Job, error: &io::Error) -> BenchError {
     BenchError::Local(format!("{section}: {}: {error}", job.name))
 }
 
-/// What an earlier run of the same command saw.
+/// Returns the pace of samples from earlier runs.
 fn known_pace(profile: &HostProfile, section: &Section) -> Pace {
     let mut pace = Pace::default();
     for job in &section.jobs {
@@ -264,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_that_would_not_end_in_time_is_not_begun() {
+    fn a_job_that_would_exceed_the_budget_is_not_started() {
         let directory = tempfile::tempdir().unwrap();
         let mut profile = HostProfile::open(&directory.path().join("host.json")).unwrap();
         let ran = Rc::new(Cell::new(0));
@@ -295,7 +297,7 @@ mod tests {
                 job("quick", "read", 10, None),
             ],
         };
-        // As an earlier run saw it.
+        // A sample of an earlier run.
         profile.add("disk", "slow", &json!({}), json!({ "wall_seconds": 1e5 }));
         let budget = Duration::from_secs(1000);
         let stop = AtomicBool::new(false);

@@ -1,11 +1,11 @@
-//! What is in the way of a copy, and what to do about it.
+//! Diagnoses obstacles to a copy and suggests remedies.
 //!
-//! - [`host`]: facts of a host, as a shell tells them
-//! - [`gather`]: asks both ends, and tries what opens between them
-//! - `shell`, `far_side`, `tries`, `measuring`: its parts
-//! - [`rights`]: what a principal may do at a daemon
-//! - [`mod@findings`]: what the facts mean
-//! - [`output`]: findings for people and for programs
+//! - [`host`]: facts of a host, reported by a shell
+//! - [`gather`]: collects facts from both ends and tries connections between them
+//! - `shell`, `far_side`, `tries`, `measuring`: parts of the collection
+//! - [`rights`]: permissions of a principal at a daemon
+//! - [`mod@findings`]: conclusions from the facts
+//! - [`output`]: findings as text and as JSON
 
 mod far_side;
 pub mod findings;

@@ -1,4 +1,4 @@
-//! Both ends of a copy across a lab, on this machine.
+//! A copy across a lab with both ends on this machine.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
@@ -27,10 +27,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use longhaul_transfer::stop::{Exit, Stop};
 
-/// A daemon ends within this time once its only client has.
+/// Time for the daemon to end after its only client has ended.
 const DAEMON_ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What the daemon says once it listens.
+/// Announcement of the daemon when it listens.
 struct Daemon {
     pid: Pid,
     address: String,
@@ -38,36 +38,38 @@ struct Daemon {
     token_file: String,
 }
 
-/// A copy across a lab.
+/// Settings of a copy across a lab.
 #[derive(Clone, Debug)]
 pub struct LabCopy {
-    /// The emulated path; `None` is the usual one.
+    /// Settings of the emulated path. `None` means the default path.
     pub path: Option<String>,
-    /// Sources and, last, the destination: all on this machine.
+    /// Sources and, last, the destination, all on this machine.
     pub paths: Vec<OsString>,
-    /// Symbolic links are copied as links.
+    /// If true, symbolic links are copied as links.
     pub as_links: bool,
-    /// What the source does not have is deleted at the destination.
+    /// If true, files that the source does not have are deleted at the destination.
     pub deletes: bool,
 }
 
-/// How the copy on site A reaches the daemon on site B.
+/// Address of the daemon on site B, for the copy on site A.
 #[derive(Clone, Debug)]
 pub struct AcrossLab {
-    /// The destination, as an address of that daemon.
+    /// The destination as a URL of that daemon.
     pub destination: OsString,
-    /// The daemon's key.
+    /// Fingerprint of the daemon's key.
     pub fingerprint: Fingerprint,
-    /// Where its token is.
+    /// File with the daemon's token.
     pub token_file: PathBuf,
 }
 
 impl LabCopy {
-    /// The lab that it runs in, and a notice where that is not as asked.
+    /// Returns the lab's settings, and a notice if its congestion control is not the
+    /// default.
     ///
     /// # Errors
     ///
-    /// Where the path makes no sense, or an end is not a file or directory of this machine.
+    /// Returns an error if the path's settings are invalid, or an end is not a file or
+    /// directory of this machine.
     pub fn start(&self) -> Result<(Start, Option<String>), Stop> {
         let path: PathSettings = match &self.path {
             Some(text) => text.parse().map_err(usage)?,
@@ -78,7 +80,7 @@ impl LabCopy {
         let congestion = congestion_here(&usual.congestion);
         let notice = (congestion != usual.congestion).then(|| {
             format!(
-                "the lab's hosts use {congestion}: this machine keeps {} for root outside of \
+                "the lab's hosts use {congestion}: this machine reserves {} for root outside of \
                  namespaces",
                 usual.congestion
             )
@@ -95,13 +97,14 @@ impl LabCopy {
         Ok((Start { settings, name }, notice))
     }
 
-    /// Starts a daemon on site B that may write anywhere this user may, and does `copy` on site A:
-    /// this thread, and those that it starts, are there from then on. Gives the lab, to be asked
-    /// what it did, and what `copy` gave.
+    /// Starts a daemon on site B with the rights of this user, and runs `copy` on site A.
+    /// This thread, and threads that it starts, stay on site A. Returns the running lab,
+    /// for its report, and the result of `copy`.
     ///
     /// # Errors
     ///
-    /// Where the lab or the daemon does not start, or an interrupt came meanwhile.
+    /// Returns an error if the lab or the daemon cannot be started, or an interrupt
+    /// arrived.
     pub fn run<T>(
         &self,
         inside: Inside,
@@ -124,7 +127,7 @@ impl LabCopy {
     }
 }
 
-/// A lab does not run.
+/// Converts an error of starting a lab.
 pub fn not_run(error: RunError) -> Stop {
     match error {
         RunError::Name(error) => usage(error),
@@ -132,17 +135,17 @@ pub fn not_run(error: RunError) -> Stop {
     }
 }
 
-/// This machine, or its rights, do not allow it.
+/// Returns a stop for a failure of this machine.
 fn local(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Local, error)
 }
 
-/// The command line makes no sense.
+/// Returns a stop for an invalid command line.
 fn usage(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Usage, error)
 }
 
-/// Both ends are on this machine, and not the same.
+/// Checks that both ends are on this machine and are not the same.
 fn check_local(paths: &[OsString], how: (bool, bool)) -> Result<(), Stop> {
     let ends = paths.iter().map(|path| Endpoint::parse(path));
     let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
@@ -162,8 +165,8 @@ fn check_local(paths: &[OsString], how: (bool, bool)) -> Result<(), Stop> {
     }
 }
 
-/// An interrupt that came while the lab was made, where it ends nothing by itself.
-/// From here on the copy hears of them.
+/// Checks for an interrupt that arrived while the lab was created. Later interrupts reach
+/// the copy.
 fn check_interrupts(running: &mut Running) -> Result<(), Stop> {
     while let Some(event) = running.processes.next(Some(Duration::ZERO)) {
         if matches!(event, Event::Signal(SIGINT | SIGTERM)) {
@@ -173,7 +176,7 @@ fn check_interrupts(running: &mut Running) -> Result<(), Stop> {
     Ok(())
 }
 
-/// This thread, and those that it starts, are on host a1 from here on.
+/// Moves this thread, and threads that it starts, to host a1.
 fn enter_site_a(running: &Running) -> Result<(), Stop> {
     let lab = running.lab();
     let host = lab
@@ -196,7 +199,8 @@ fn start_daemon(running: &Running) -> Result<Daemon, Stop> {
             "--allow-clear",
             "--write",
             "--delete",
-            // Nobody but this process reaches it, and what may be copied is all of its user's.
+            // Only this process reaches the daemon, and the copy may use all files of its
+            // user.
             "--unguarded",
             "--root",
             "/",
@@ -225,21 +229,21 @@ fn start_daemon(running: &Running) -> Result<Daemon, Stop> {
     })
 }
 
-/// A local path as in the daemon; `null:` stays what it is.
+/// Converts a local path to a URL of the daemon. `null:` is kept.
 fn across(address: &str, destination: &OsStr) -> Result<OsString, Stop> {
     let mut url = OsString::from(format!("longhaul://{address}/"));
     if destination == "null:" {
         url.push(destination);
         return Ok(url);
     }
-    // A daemon follows no links below its root, and goes up nowhere.
+    // A daemon follows no links below its root and rejects `..`.
     let named = Path::new(destination);
     let path = match (named.parent(), named.file_name()) {
         (Some(parent), Some(name)) if !named.is_dir() => self_copy::resolved(parent).join(name),
         _ => self_copy::resolved(named),
     };
     url.push(path.strip_prefix("/").unwrap_or(&path));
-    // At the end it means what is in it.
+    // A final slash means the content of the directory.
     if destination.as_bytes().ends_with(b"/") {
         url.push("/");
     }

@@ -1,17 +1,17 @@
-//! The instrument: what is observed of hosts, paths and methods, as values and records.
+//! Observations of hosts, paths and methods, as values and records.
 //!
-//! - [`mod@bench`]: what a host can do alone
-//! - [`probe`]: what a path to a daemon can do
-//! - [`doctor`]: what is in the way of a copy
-//! - [`plan`]: a transfer that was not made yet, as the model's graph
-//! - [`model_files`]: host profiles, fits and graphs, as files
-//! - [`lab_copy`]: a copy across an emulated path, both ends on this machine
-//! - [`mod@records`]: files of records: read, packed, exported, imported
-//! - [`sweep`]: methods over paths, repeated in random order, one record a run
-//! - [`sidecar`]: the files beside records: hosts, and samples of streams
+//! - [`mod@bench`]: benchmarks of a single host
+//! - [`probe`]: measurements of a path to a daemon
+//! - [`doctor`]: obstacles to a copy, with remedies
+//! - [`plan`]: predictions for a transfer, from the model
+//! - [`model_files`]: reads host profiles, fits and graphs from files
+//! - [`lab_copy`]: a copy across an emulated path with both ends on this machine
+//! - [`mod@records`]: reads, compresses, exports and imports files of records
+//! - [`sweep`]: runs methods over paths in random order, one record per run
+//! - [`sidecar`]: files next to records: descriptions of hosts, and samples of streams
 //!
-//! It takes plain settings and gives values; what happens meanwhile are events that the caller
-//! renders. It knows no command line and no terminal.
+//! Functions take plain settings and return values. They report progress as events that
+//! the caller renders. The crate has no command line and no terminal.
 
 pub mod bench;
 pub mod doctor;

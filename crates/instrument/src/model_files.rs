@@ -1,4 +1,4 @@
-//! Files of the model: profiles of hosts, fits of records, graphs.
+//! Reads files of the model: host profiles, fits of records and graphs.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -15,14 +15,15 @@ use serde_json::Value;
 
 use crate::records::open;
 
-/// More bytes than any host profile has: another file was named.
+/// Maximum size of a host profile or file of fits in bytes.
 const MOST_PROFILE_BYTES: u64 = 64 << 20;
 
-/// A host's model, from its profile; of several disks the one that holds `path`.
+/// Reads a host's model from its profile. Of several disks, the one that holds `path` is
+/// used.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has something else, with its name.
+/// Returns an error with the file's name if it cannot be read or has other content.
 pub fn host_model(file: &Path, path: Option<&Path>) -> Result<HostModel, Stop> {
     let named = |text: String| Stop::new(Exit::Usage, format!("{}: {text}", file.display()));
     let mut text = String::new();
@@ -35,12 +36,12 @@ pub fn host_model(file: &Path, path: Option<&Path>) -> Result<HostModel, Stop> {
     HostModel::of_profile(&value, path.as_deref()).map_err(named)
 }
 
-/// The model of the host of an endpoint; of its disks the one below an endpoint on this host, which
-/// need not exist yet.
+/// Reads the model of an endpoint's host. For an endpoint on this host, the disk is that
+/// of the path, or of its nearest existing parent.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has something else, with its name.
+/// Returns an error with the file's name if it cannot be read or has other content.
 pub fn end_model(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
     let here = match endpoint {
         Endpoint::Local(path) => existing(Path::new(OsStr::from_bytes(path))),
@@ -49,11 +50,11 @@ pub fn end_model(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
     host_model(file, here.as_deref())
 }
 
-/// The fits of records that `longhaul model fit` wrote.
+/// Reads the fits that `longhaul model fit` wrote.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has something else, with its name.
+/// Returns an error with the file's name if it cannot be read or has other content.
 pub fn record_fits(file: &Path) -> Result<RecordFits, Stop> {
     let mut text = String::new();
     let read = open(file)?
@@ -64,14 +65,14 @@ pub fn record_fits(file: &Path) -> Result<RecordFits, Stop> {
     RecordFits::of_text(&text).map_err(|error| named(Exit::Usage, error))
 }
 
-/// A graph, as TOML or JSON.
+/// Reads a graph in TOML or JSON.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has something else, with its name.
+/// Returns an error with the file's name if it cannot be read or has other content.
 pub fn read_graph(path: &Path) -> Result<Graph, Stop> {
     let mut text = String::new();
-    // One byte more than is read: the reader says what is wrong with more.
+    // One byte more than the limit, so that the parser reports the excess.
     let mut bounded = open(path)?.take(file::MOST_BYTES as u64 + 1);
     let read = bounded.read_to_string(&mut text);
     read.map_err(|error| Stop::new(Exit::Local, format!("{}: {error}", path.display())))?;

@@ -1,6 +1,6 @@
-//! From a source, a destination and what is known of the path to a graph. Nothing is moved, and
-//! nobody logs in. The path comes from the caller, from a probe's record, or from one TCP handshake
-//! and earlier transfers.
+//! Builds a graph from a source, a destination and facts about the path. No data are
+//! moved and no login takes place. The path comes from the caller, from a probe's record,
+//! or from one TCP handshake and earlier transfers.
 
 mod handshake;
 
@@ -29,80 +29,80 @@ use longhaul_units::{BitRate, ByteCount, counted};
 
 use handshake::round_trip;
 
-/// What is to be planned. What is absent is taken from the probe, or looked at on this host.
+/// Input of a plan. Missing facts are taken from the probe or from this host.
 #[derive(Debug)]
 pub struct PlanInput {
     /// Sources, at least one.
     pub sources: Vec<Endpoint>,
-    /// Where they go.
+    /// Destination of the data.
     pub destination: Endpoint,
-    /// Bytes and files of the dataset; none looks at sources on this host.
+    /// Bytes and files of the dataset. `None` surveys the sources on this host.
     pub dataset: Option<(ByteCount, u64)>,
-    /// The path's round trip.
+    /// Round-trip time of the path.
     pub rtt: Option<Duration>,
-    /// The path's rate on the line.
+    /// Line rate of the path.
     pub rate: Option<BitRate>,
-    /// Packets that the path loses at random, as a share from 0 to 1.
+    /// Fraction of packets that the path loses at random, 0 to 1.
     pub loss: Option<f64>,
-    /// Bytes that one stream can have in flight.
+    /// Maximum number of bytes in flight per stream.
     pub window: Option<ByteCount>,
-    /// The sending kernel's congestion control.
+    /// Congestion control of the sending kernel.
     pub congestion: Option<String>,
-    /// The path as a probe measured it.
+    /// Record of a probe of the path.
     pub probed: Option<RunRecord>,
-    /// The sending host's capacities.
+    /// Capacities of the sending host.
     pub source_model: Option<HostModel>,
-    /// The receiving host's.
+    /// Capacities of the receiving host.
     pub destination_model: Option<HostModel>,
-    /// What files go through.
+    /// Filter command that files pass through.
     pub filter: Option<Filter>,
 }
 
-/// Why there is no plan.
+/// Reasons why no plan can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The dataset is on another host.
     #[error(
-        "{0}: longhaul plan does not look at files there: give --bytes and --files, as `longhaul \
-         ls` shows them"
+        "{0}: longhaul plan does not list files on other hosts: give --bytes and --files, for \
+         example from the output of `longhaul ls`"
     )]
     RemoteDataset(String),
     /// A source on this host cannot be listed.
     #[error("{0}")]
     Survey(std::io::Error),
-    /// Neither a round trip nor a probe.
+    /// Neither a round-trip time nor a probe is available.
     #[error(
-        "nothing is known of the path, and the other host did not answer: give --rtt and --rate, or \
-         records that `longhaul probe --records FILE` made, with --probe FILE"
+        "the path is unknown and the other host did not answer: give --rtt and --rate, or name \
+         records of `longhaul probe --records FILE` with --probe FILE"
     )]
     UnknownPath,
 }
 
-/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+/// Payload bytes per segment at an MTU of 1500, with timestamps.
 const SEGMENT: f64 = 1448.0;
 
-/// What TCP payload carries of a line at that MTU.
+/// Fraction of the line rate that is TCP payload at that MTU.
 const PAYLOAD: f64 = 1448.0 / 1538.0;
 
-/// A path that a probe measured is this sure, as a share; one that was given is taken as it is.
+/// Relative uncertainty of a rate that a probe measured. Given rates have none.
 const PROBED: f64 = 0.05;
 
-/// Samples of the data, by which codecs are known; each takes some 2 ms.
+/// Number of data samples for estimating codecs; each takes about 2 ms.
 const SAMPLES: usize = 32;
 
-/// A graph with what is printed above the plan.
+/// A graph, and lines to print above the plan.
 pub struct RealPlan {
-    /// The graph and its doubts.
+    /// The graph with its doubts.
     pub built: TransferGraph,
-    /// The dataset and the path, a line each.
+    /// Lines about the dataset, the path and host profiles.
     pub lines: Vec<String>,
 }
 
-/// Looks at what there is.
+/// Collects the facts and builds the graph.
 ///
 /// # Errors
 ///
-/// [`PlanError`].
+/// Returns a [`PlanError`] if facts are missing.
 pub fn real_plan(mut input: PlanInput) -> Result<RealPlan, PlanError> {
     let mut doubts = Vec::new();
     let files = take_profiles(&mut input, &mut doubts);
@@ -132,7 +132,7 @@ pub fn real_plan(mut input: PlanInput) -> Result<RealPlan, PlanError> {
     Ok(RealPlan { built, lines })
 }
 
-/// As a user writes it.
+/// Returns an endpoint in the user's notation.
 fn shown(endpoint: &Endpoint) -> String {
     String::from_utf8_lossy(&endpoint.text()).into_owned()
 }
@@ -154,7 +154,7 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Sampled, PlanE
             other => return Err(PlanError::RemoteDataset(shown(other))),
         }
     }
-    // A profile of the source host has codecs that were measured on files that the user named.
+    // A profile of the source host already has codecs measured on the user's files.
     let has_codecs = |model: &HostModel| !model.codecs.is_empty();
     let samples = if input.source_model.as_ref().is_some_and(has_codecs) {
         0
@@ -166,21 +166,21 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Sampled, PlanE
     let found = &sampled.survey;
     if !found.is_whole {
         doubts.push(format!(
-            "not all of the dataset was looked at: {} in {} were seen, the rest is estimated",
+            "only a part of the dataset was examined: {} in {}; the rest is estimated",
             ByteCount(found.seen_bytes),
             counted(found.seen_files, "file")
         ));
     }
     if found.failed > 0 {
         doubts.push(format!(
-            "{} of the files and directories could not be looked at",
+            "{} of the files and directories could not be examined",
             found.failed
         ));
     }
     Ok(sampled)
 }
 
-/// The other host of the transfer, as an endpoint, and which way data go.
+/// Returns the endpoint on another host, and the direction of the data.
 fn other_host(input: &PlanInput) -> Option<(&Endpoint, Way)> {
     let is_remote = |endpoint: &&Endpoint| endpoint.host_name().is_some();
     let destination = Some(&input.destination).filter(is_remote);
@@ -190,7 +190,7 @@ fn other_host(input: &PlanInput) -> Option<(&Endpoint, Way)> {
         .or_else(|| source().map(|it| (it, Way::From)))
 }
 
-/// What earlier transfers between these hosts say.
+/// Returns the results of earlier transfers between these hosts.
 fn remembered(input: &PlanInput, doubts: &mut Vec<String>) -> Remembered {
     let other = other_host(input);
     let host = other.and_then(|(endpoint, way)| Some((endpoint.host_name()?, way)));
@@ -200,8 +200,8 @@ fn remembered(input: &PlanInput, doubts: &mut Vec<String>) -> Remembered {
     let found = file::read().unwrap_or_default();
     if let [first, ..] = found.damaged.as_slice() {
         doubts.push(format!(
-            "damaged in the history: {}, the first is line {first}",
-            counted(found.damaged.len(), "line")
+            "the history has {}; the first is line {first}",
+            counted(found.damaged.len(), "damaged line")
         ));
     }
     let remembered = history::remember(&found.transfers, host, way);
@@ -223,7 +223,8 @@ fn path(
     let rtt = rtt.or_else(asked).or_else(|| {
         let rtt = past.map(|past| past.rtt)?;
         doubts.push(
-            "the other host did not answer: its round trip is that of earlier copies".to_owned(),
+            "the other host did not answer: the round-trip time is that of earlier copies"
+                .to_owned(),
         );
         Some(rtt)
     });
@@ -258,8 +259,9 @@ fn path(
     })
 }
 
-/// What this host's kernel allows; where both ends are elsewhere, or the other one's limits are not
-/// known, as if it had both.
+/// Returns the window that this host's kernel allows. The limits of another host are
+/// unknown and count as unlimited. Without another host, this host's limits apply to both
+/// ends.
 fn own_window(input: &PlanInput) -> Option<Window> {
     let here = buffer_limits(&HostLimits::read());
     let nothing = BufferLimits::default();
@@ -270,8 +272,8 @@ fn own_window(input: &PlanInput) -> Option<Window> {
     }
 }
 
-/// Takes the profile that is kept of a host where none was named; a line for each file that is
-/// used. What a profile may not say of its host is a doubt.
+/// Uses the stored profile of a host if none was given. Returns a line per used file.
+/// Restrictions of a profile are added to `doubts`.
 fn take_profiles(input: &mut PlanInput, doubts: &mut Vec<String>) -> Vec<String> {
     let ends = [
         (input.sources.first(), &mut input.source_model),
@@ -356,9 +358,9 @@ mod tests {
 
     use super::*;
 
-    /// 10 TB with four streams over 10 s: nothing but windows limits it.
+    /// 10 TB with four streams and an RTT of 10 s: only windows limit the rate.
     #[test]
-    fn plan_explain_and_check_predict_the_same() {
+    fn plan_explain_and_check_agree() {
         const HOST: &str = "nowhere.invalid";
         let limits = HostLimits::read();
         let rtt = Duration::from_secs(10);
@@ -418,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_other_hosts_are_known() {
+    fn hosts_of_endpoints_are_recognised() {
         for (endpoint, host) in [
             ("data", None),
             ("./a:b", None),

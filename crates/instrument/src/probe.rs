@@ -1,14 +1,14 @@
-//! What a path to a daemon can do, and what would help.
+//! Measures a path to a daemon and suggests improvements.
 //!
-//! - [`prober`]: every path, way and number of streams
-//! - [`session`]: one session that moves zeros into nothing
-//! - [`span`]: how long a session is measured
-//! - [`trial`]: what its samples say
-//! - [`result`]: what all of them say, with advice (`longhaul_model::advice`)
-//! - [`known`]: the path as in a sweep's file
-//! - [`external`]: what other instruments measured
+//! - [`prober`]: measures every path, direction and number of streams
+//! - [`session`]: one session that moves zeros and discards them
+//! - [`span`]: duration of a session's measurement
+//! - [`trial`]: results of one session's samples
+//! - [`result`]: results of all sessions, with advice (`longhaul_model::advice`)
+//! - [`known`]: the path as described in a sweep file
+//! - [`external`]: results of other instruments
 //! - [`records`]: each repetition as a record of a run
-//! - [`text`], [`json`]: the result for people and for programs
+//! - [`text`], [`json`]: the result as text and as JSON
 
 pub mod external;
 pub mod json;

@@ -1,4 +1,5 @@
-//! Files of records: read, packed, made into tables, and made from what others measured.
+//! Files of records: reading, compression, export as tables, and import of other
+//! instruments' results.
 
 mod compress;
 mod export;
@@ -20,33 +21,33 @@ pub use export::table;
 pub use import::{ImportRequest, check_output, exit_of, gather, tell_failures, write_records};
 pub use over_time::sampled_runs;
 
-/// Why a file cannot be read or written.
+/// Returns a stop for a file that cannot be read or written.
 pub fn local(path: &Path, error: &io::Error) -> Stop {
     Stop::new(Exit::Local, format!("{}: {error}", path.display()))
 }
 
-/// Writes a file whole.
+/// Writes a complete file.
 ///
 /// # Errors
 ///
-/// Where it cannot be written, by name.
+/// Returns an error with the file's name if it cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
     let written = to_write(path, Older::Goes).and_then(|mut file| file.write_all(bytes));
     written.map_err(|error| local(path, &error))
 }
 
-/// Opens a file to read, compressed with zstd or not; - is standard input.
+/// Opens a file for reading, compressed with zstd or not. `-` means standard input.
 ///
 /// # Errors
 ///
-/// Where it cannot be opened or is a directory, by name.
+/// Returns an error with the file's name if it cannot be opened or is a directory.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     if path.as_os_str() == "-" {
         return lines(BufReader::new(io::stdin())).map_err(|error| local(path, &error));
     }
     if path.is_dir() {
         let text = format!(
-            "{0}: it is a directory: name the files in it, as {0}/*",
+            "{0}: it is a directory: name the files in it, for example {0}/*",
             path.display()
         );
         return Err(Stop::new(Exit::Local, text));
@@ -55,15 +56,16 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, Stop> {
     lines(BufReader::with_capacity(1 << 20, file)).map_err(|error| local(path, &error))
 }
 
-/// Most bytes shown of what is wrong with lines, parts of which may be theirs.
+/// Maximum length in bytes of an error about a line, which may quote the line.
 const LONGEST_FAULT: usize = 1000;
 
-/// Reads files of records, with the place of each among them; gives how many lines were
-/// skipped, which it names on the console.
+/// Reads records from files and passes each to `add` with the index of its file. Returns
+/// the number of skipped lines, which are reported on the console.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read, or a line has a fault and is not to be skipped.
+/// Returns an error if a file cannot be read, or a line is invalid and `skip_faults` is
+/// false.
 pub fn each_record(
     paths: &[PathBuf],
     skip_faults: bool,
@@ -94,8 +96,8 @@ pub fn each_record(
         }
         if faults.unnamed > 0 {
             say(&format!(
-                "{}: {} more lines skipped, too scattered to name them all: fix the lines that \
-                 are named first",
+                "{}: {} more lines skipped, too many kinds of faults to list: fix the listed lines \
+                 first",
                 path.display(),
                 faults.unnamed
             ));
@@ -105,11 +107,12 @@ pub fn each_record(
     Ok(skipped)
 }
 
-/// The last good record of a file: a path may have changed since the others.
+/// Returns the last record of a successful run in a file. It describes the path best,
+/// because the path may have changed.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has no such record, with its name.
+/// Returns an error with the file's name if it cannot be read or has no such record.
 pub fn last_done(file: &Path) -> Result<RunRecord, Stop> {
     let mut last = None;
     each_record(&[file.to_owned()], false, |_, record| {
@@ -122,7 +125,7 @@ pub fn last_done(file: &Path) -> Result<RunRecord, Stop> {
         let name = file.display();
         Stop::new(
             Exit::Usage,
-            format!("{name}: it has no record of a run that ended well"),
+            format!("{name}: it has no record of a successful run"),
         )
     })
 }

@@ -1,5 +1,6 @@
-//! Beside a file of records: the file of hosts, each host that they name once, and
-//! samples of runs. Neither is called as records are, so that `*.jsonl` names records alone.
+//! Files next to a file of records: one with descriptions of the hosts, and files with
+//! samples of runs. Their names differ from those of records, so that `*.jsonl` matches
+//! records only.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,28 +13,29 @@ use longhaul_measure::compressed::{is_compressed, plain_name};
 use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
 use longhaul_system::named_files::{Older, to_change, to_write};
 
-/// What becomes of the hosts that records name.
+/// Storage of host descriptions.
 #[derive(Debug)]
 pub enum Hosts {
-    /// They are described in this file.
+    /// Hosts are described in this file.
     Kept(HostsFile),
-    /// Records go to no file, so that nothing is next to it.
+    /// Records are not written to a regular file, so there is no file of hosts.
     NoFile,
-    /// They are not described: no file may be made, or it is full; and why.
+    /// Hosts are not described for this reason: the file cannot be created or is full.
     LeftOut(String),
 }
 
-/// The file of hosts, open for more.
+/// An open file of host descriptions.
 #[derive(Debug)]
 pub struct HostsFile {
     path: PathBuf,
     file: File,
-    /// Not where all may write and only some may read.
+    /// False if the permissions of the file allow only writing.
     is_readable: bool,
     known: HashSet<String>,
 }
 
-/// `runs.jsonl` has `runs.hosts.ndjson` next to it, `runs` and `runs.jsonl.zst` likewise.
+/// Returns the path of the file of hosts: `runs.hosts.ndjson` for `runs.jsonl`, `runs`
+/// and `runs.jsonl.zst`.
 pub fn path_beside(records: &Path) -> PathBuf {
     let records = plain_name(records);
     let stem = match records.extension() {
@@ -45,12 +47,12 @@ pub fn path_beside(records: &Path) -> PathBuf {
     name.into()
 }
 
-/// Where a run's samples go, and the name by which its record knows them; their
-/// directory is made.
+/// Returns the path of a run's samples, and the name for its record. Creates their
+/// directory.
 ///
 /// # Errors
 ///
-/// Where it cannot be made.
+/// Returns an error if the directory cannot be created.
 pub fn samples_beside(records: &Path, id: &str) -> Result<(PathBuf, String), String> {
     let stem = records.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{stem}.samples/{}.jsonl", id.replace('/', "-"));
@@ -60,24 +62,24 @@ pub fn samples_beside(records: &Path, id: &str) -> Result<(PathBuf, String), Str
     Ok((path, name))
 }
 
-/// Whether records go to no file but to a pipe, a socket or a device, or are named as what
-/// this process has open (`/dev/stdout`): beside these nothing is kept.
+/// True if records are written to a pipe, a socket or a device, or to an open file of
+/// this process (`/dev/stdout`). No files are kept next to these.
 pub fn is_no_file(records: &Path) -> bool {
     let kind = std::fs::metadata(records).map(|found| found.file_type());
     let is_open = ["/dev", "/proc"]
         .iter()
         .any(|begin| records.starts_with(begin))
-        // Files like any others, but in memory.
+        // Regular files in memory.
         && !records.starts_with("/dev/shm");
     is_open || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket() || kind.is_char_device())
 }
 
 impl HostsFile {
-    /// Opens the one beside a file of records.
+    /// Opens the file of hosts for a file of records.
     ///
     /// # Errors
     ///
-    /// Where it cannot be opened, or is something else.
+    /// Returns an error if the file cannot be opened or has other content.
     pub fn open(records: &Path) -> Result<Hosts, String> {
         if is_no_file(records) {
             return Ok(Hosts::NoFile);
@@ -94,7 +96,7 @@ impl HostsFile {
             }
             opened => opened.map_err(|error| wrong(&error))?,
         };
-        // Where one may only append, hosts may stand there twice.
+        // If the file can only be appended to, a host may be written twice.
         let read = if is_readable {
             match read_hosts(BufReader::new(&file)) {
                 Err(error @ HostError::TooMany) => return Ok(Hosts::LeftOut(wrong(&error))),
@@ -112,11 +114,11 @@ impl HostsFile {
         }))
     }
 
-    /// Adds a host that is not there yet; gives what records name it by.
+    /// Adds a host if it is missing. Returns the digest by which records refer to it.
     ///
     /// # Errors
     ///
-    /// Where its description is too long, or the file cannot be written.
+    /// Returns an error if the description is too long or the file cannot be written.
     pub fn add(&mut self, host: &HostDescription) -> Result<String, String> {
         let wrong = |error: HostError| format!("{}: {error}", self.path.display());
         let digest = digest_of(host).map_err(wrong)?;
@@ -143,11 +145,11 @@ impl HostsFile {
     }
 }
 
-/// Refuses a compressed file where records are appended: lines do not follow a zstd frame.
+/// Rejects a compressed file as output, because lines cannot be appended to a zstd frame.
 ///
 /// # Errors
 ///
-/// Where the name says that it is compressed.
+/// Returns an error if the name is that of a compressed file.
 pub fn refuse_compressed(records: &Path) -> Result<(), String> {
     if !is_compressed(records) {
         Ok(())
@@ -161,12 +163,12 @@ pub fn refuse_compressed(records: &Path) -> Result<(), String> {
     }
 }
 
-/// Opens a file for more, or makes it; and whether it can be read as well, which it cannot
-/// where all may write and only some may read.
+/// Opens or creates a file for appending. The bool is false if permissions allow only
+/// writing.
 ///
 /// # Errors
 ///
-/// As `open`.
+/// Returns the error of `open`.
 pub fn open_to_append(path: &Path) -> io::Result<(File, bool)> {
     match to_change(path, false) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -176,8 +178,7 @@ pub fn open_to_append(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Whether what is appended begins a line; also where the file is empty, or cannot be
-/// looked at.
+/// True if the file ends with a newline, is empty, or cannot be read.
 pub fn ends_with_a_line(file: &mut File) -> bool {
     let mut look = || -> io::Result<bool> {
         let mut last = [b'\n'];
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_stands_once_beside_the_records() {
+    fn each_host_is_described_once_next_to_the_records() {
         let home = tempfile::tempdir().unwrap();
         let records = home.path().join("runs.jsonl");
         let open = || match HostsFile::open(&records).unwrap() {
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(open().add(&host(1)).unwrap(), first);
         let read = || read_hosts(BufReader::new(File::open(&beside).unwrap())).unwrap();
         assert_eq!(read().len(), 2);
-        // Whoever was killed in the middle of a line takes no other along.
+        // A line that was cut off does not affect the following line.
         let whole = std::fs::read(&beside).unwrap();
         std::fs::write(&beside, &whole[..whole.len() - 20]).unwrap();
         let second = open().add(&host(2)).unwrap();

@@ -1,19 +1,19 @@
-//! A sweep: experiments from a file, one record a run.
+//! A sweep: experiments described in a file, with one record per run.
 //!
-//! - [`mod@file`]: the file, as one writes it
-//! - [`plan`]: configurations, and runs in their order
-//! - [`best_again`]: the fastest, measured again
-//! - [`listing`]: what would be run
-//! - [`ledger`]: the records; who is in them is done
-//! - [`content`]: what files hold
-//! - [`dataset`]: what is moved, and whether it arrived
-//! - [`command`]: the command lines of a run
-//! - [`step`], [`inside`]: one run, in a process of its own with the lab around it
+//! - [`mod@file`]: the sweep file
+//! - [`plan`]: configurations, and their runs in order
+//! - [`best_again`]: repeats the fastest configurations
+//! - [`listing`]: lists the runs without performing them
+//! - [`ledger`]: the file of records; recorded runs are done
+//! - [`content`]: content of generated files
+//! - [`dataset`]: generates the files and compares the copies
+//! - [`command`]: command lines of a run
+//! - [`step`], [`inside`]: one run in its own process, with the lab around it
 //! - [`watcher`], [`longhaul_engine::net::sockets`], [`accounts`]: streams and processor
-//!   time from outside
-//! - [`warm`]: memory that is as warm for each method
-//! - [`outcome`], [`lab_report`], [`host`]: the record
-//! - [`event`]: what happens meanwhile
+//!   time, observed from outside
+//! - [`warm`]: keeps memory equally warm for every method
+//! - [`outcome`], [`lab_report`], [`host`]: create the record
+//! - [`event`]: progress events
 
 pub mod accounts;
 pub mod best_again;
@@ -57,56 +57,58 @@ use plan::{Cell, Plan, Planned};
 use step::{Step, StepResult};
 use warm::WarmMemory;
 
-/// Sets with more files are not removed between runs: ext4 does not reuse an inode for minutes,
-/// and searches for others one by one. A sweep that removes and writes in turns would measure
-/// that.
+/// Maximum number of files of a dataset that is removed between runs. ext4 does not reuse
+/// an inode for minutes and searches for free ones one by one. Removing more files would
+/// slow down the following writes and distort the measurement.
 const MANY_FILES: u64 = 1000;
 
-/// What a sweep is asked for.
+/// Settings of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepSettings {
-    /// What is to be run (TOML).
+    /// Path of the sweep file (TOML).
     pub file: PathBuf,
-    /// The records; those that are in it are not made again. None: `NAME.jsonl`.
+    /// Path of the records. Runs recorded there are not repeated. `None` means
+    /// `NAME.jsonl`.
     pub output: Option<PathBuf>,
-    /// A directory for what is moved and where it arrives, which is removed at the end. None:
-    /// beside the records, with `.work`.
+    /// Directory for source and destination files, removed at the end. `None` means the
+    /// records' path with the extension `.work`.
     pub work: Option<PathBuf>,
-    /// No run is begun that would end later than so long from the start.
+    /// Maximum duration. A run that would end later is not started.
     pub duration: Option<Duration>,
-    /// Only these methods, by name; empty: all.
+    /// Names of the methods to run; empty means all.
     pub methods: Vec<String>,
-    /// Only these data, by name; empty: all.
+    /// Names of the datasets to use; empty means all.
     pub data: Vec<String>,
-    /// Only paths with these settings, `KEY=VALUE`; of several of one name any.
+    /// Settings `KEY=VALUE` that select paths. Of several values of one key, any may
+    /// match.
     pub paths: Vec<String>,
-    /// This many repetitions at most, from 1.
+    /// Maximum number of repetitions, from 1.
     pub repetitions: Option<u64>,
-    /// The directory of data is kept at the end.
+    /// If true, the directory of data is kept at the end.
     pub keep: bool,
-    /// What the method `longhaul` was built from, for the records.
+    /// Build of the method `longhaul`, for the records.
     pub build: Option<String>,
-    /// The program and its arguments that make one run: it gives its standard input to
-    /// [`Step::read`] and that to [`inside::run`].
+    /// Program with arguments that performs one run: it passes its standard input to
+    /// [`Step::read`] and the result to [`inside::run`].
     pub step_command: Vec<OsString>,
 }
 
-/// How a sweep ended.
+/// End of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepEnd {
-    /// Every run is in the records.
+    /// Every run is recorded.
     Done,
-    /// Some are not: time was up, or a method could not run.
+    /// Some runs are missing: the time was over, or a method could not run.
     Partial,
 }
 
-/// Why a sweep does not run.
+/// Reasons why a sweep cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// The file or the settings make no sense: correct them.
+    /// The file or the settings are invalid.
     #[error("{0}")]
     Wrong(String),
-    /// This host cannot: a file cannot be read or written.
+    /// A file of this host cannot be read or written.
     #[error("{0}")]
     Local(String),
 }
@@ -120,7 +122,8 @@ impl From<Unread> for SweepError {
     }
 }
 
-/// A sweep's file as it was chosen from, its plan, and where its records go.
+/// Reads the sweep file, applies the selections, and returns it with the plan and the
+/// path of the records.
 fn read(settings: &SweepSettings) -> Result<(SweepFile, Plan, PathBuf), SweepError> {
     let mut file = file::read(&settings.file)?;
     file.choose(&settings.methods, settings.repetitions)
@@ -138,22 +141,23 @@ fn read(settings: &SweepSettings) -> Result<(SweepFile, Plan, PathBuf), SweepErr
     Ok((file, plan, output))
 }
 
-/// What is left to be run, and how long that takes, as text; nothing is run.
+/// Returns a list of the remaining runs and their expected time as text, without running
+/// them.
 ///
 /// # Errors
 ///
-/// Where the settings make no sense, or a file cannot be read.
+/// Returns an error if the settings are invalid or a file cannot be read.
 pub fn list(settings: &SweepSettings) -> Result<String, SweepError> {
     let (file, plan, output) = read(settings)?;
     listing::list(&file, &plan, &output).map_err(SweepError::Local)
 }
 
-/// Runs a sweep, or resumes it.
+/// Runs or resumes a sweep.
 ///
 /// # Errors
 ///
-/// Where the settings make no sense, or a file cannot be read or written. A run that fails is
-/// a record, and a method that cannot run an event.
+/// Returns an error if the settings are invalid, or a file cannot be read or written. A
+/// failed run is a record, and a method that cannot run is an event.
 pub fn run(
     settings: &SweepSettings,
     tell: &mut dyn FnMut(&SweepEvent),
@@ -170,33 +174,34 @@ pub fn run(
     Ok(sweep.go_on())
 }
 
-/// The identity and the goodput of a run that decides who is fastest.
+/// Returns identity and goodput of a run that counts for the choice of the fastest
+/// configurations.
 fn deciding_rate(record: &RunRecord) -> Option<(&str, f64)> {
     let run = &record.run;
     let decides = record.outcome.ended == Ended::Done && !run.warm_up && !run.again;
     decides.then(|| (run.id.as_str(), record.outcome.goodput.bits_per_second()))
 }
 
-/// A sweep that runs.
+/// A running sweep.
 struct Sweep<'a> {
     file: &'a SweepFile,
     plan: &'a Plan,
     ledger: Ledger,
-    /// `None` if records go to no file.
+    /// File of host descriptions; `None` if records are not written to a regular file.
     hosts: Option<HostsFile>,
     output: PathBuf,
     work: PathBuf,
     settings: &'a SweepSettings,
     tell: &'a mut dyn FnMut(&SweepEvent),
     estimate: Estimate,
-    /// The plan's runs, and at the end those of the fastest.
+    /// Runs of the plan, and at the end the repetitions of the fastest.
     runs: Vec<Planned>,
     has_best_again: bool,
-    /// Goodput of what decides who is fastest, by the run's identity.
+    /// Goodput of the runs that count for the choice of the fastest, by identity.
     swept: HashMap<String, f64>,
     sets: HashMap<PathBuf, Set>,
     versions: HashMap<String, String>,
-    /// Methods that cannot run here, or failed to.
+    /// Methods that cannot run here, or failed to start.
     left_out: HashSet<String>,
     failures: u64,
     warm: WarmMemory,
@@ -256,7 +261,7 @@ impl<'a> Sweep<'a> {
         listing::identity(self.file, self.plan, run)
     }
 
-    /// Runs what is not done.
+    /// Performs the remaining runs.
     fn go_on(&mut self) -> SweepEnd {
         let mut runs = self.plan.runs.iter();
         let some = runs.any(|run| self.ledger.has(&self.id(*run)));
@@ -311,14 +316,14 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// What a record says of who is fastest.
+    /// Stores the goodput of a record for the choice of the fastest.
     fn note(&mut self, record: &RunRecord) {
         if let Some((id, rate)) = deciding_rate(record) {
             self.swept.insert(id.to_owned(), rate);
         }
     }
 
-    /// Adds runs of the fastest, once; false where there are none.
+    /// Adds repetitions of the fastest configurations, once. False if there are none.
     fn add_best_again(&mut self) -> bool {
         if std::mem::replace(&mut self.has_best_again, true) {
             return false;
@@ -338,7 +343,7 @@ impl<'a> Sweep<'a> {
         listing::methods_of(cell).any(|method| self.left_out.contains(method))
     }
 
-    /// What is not done from here on.
+    /// Returns the remaining runs, starting at index `from`.
     fn open(&self, from: usize) -> impl Iterator<Item = &Planned> {
         let rest = self.runs.iter().skip(from);
         rest.filter(|run| {
@@ -346,7 +351,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Time for it.
+    /// Returns the expected time of the remaining runs.
     fn left(&self, from: usize) -> Duration {
         let open = self.open(from);
         open.map(|run| self.estimate.of(&self.plan.cells[run.cell]))
@@ -367,7 +372,7 @@ impl<'a> Sweep<'a> {
         (self.tell)(&SweepEvent::Ran(Box::new(ran)));
     }
 
-    /// Makes a run and writes its record.
+    /// Performs a run and writes its record.
     fn run_one(&mut self, run: Planned) -> Result<RunRecord, String> {
         let cell = &self.plan.cells[run.cell];
         let began = Instant::now();
@@ -377,7 +382,7 @@ impl<'a> Sweep<'a> {
         if cell.method.measures == Measures::Transfer {
             let is_local = cell.path.is_local();
             if self.prepare_data(&place, shape, is_local).is_err() {
-                // What arrived earlier may be in the way.
+                // Files kept from earlier runs may occupy the space.
                 place.remove_old()?;
                 self.prepare_data(&place, shape, is_local)?;
             }
@@ -423,7 +428,7 @@ impl<'a> Sweep<'a> {
         Ok(record)
     }
 
-    /// Both hosts into the file of hosts; gives what it has them by.
+    /// Adds both hosts to the file of hosts and returns their digests.
     fn describe(&mut self, result: &StepResult) -> Result<[String; 2], String> {
         let mut digest_of = |host: Option<&HostDescription>| match (&mut self.hosts, host) {
             (Some(hosts), Some(host)) => hosts.add(host),
@@ -433,8 +438,8 @@ impl<'a> Sweep<'a> {
         Ok([source, digest_of(result.destination_host.as_ref())?])
     }
 
-    /// Makes the files, and sees to it that they have room where they arrive, if
-    /// that is here.
+    /// Generates the source files and checks the space for the copies if they are on this
+    /// host.
     fn prepare_data(
         &mut self,
         place: &command::Place,
@@ -449,7 +454,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Makes the files, once, and reads them into memory.
+    /// Generates the source files once and reads them into memory.
     fn prepare_set(&mut self, below: &Path, shape: Shape) -> Result<(), String> {
         let key = set_key(below, shape);
         if !self.sets.contains_key(&key) {
@@ -458,7 +463,7 @@ impl<'a> Sweep<'a> {
         self.sets.get(&key).map_or(Ok(()), Set::warm)
     }
 
-    /// What a method does once.
+    /// Runs the set-up command of a method and of background methods, once.
     fn set_up(&mut self, method: &Method) -> Result<(), String> {
         let others = self.file.methods.iter().filter(|m| m.only_beside);
         for method in others.chain([method]) {
@@ -467,7 +472,7 @@ impl<'a> Sweep<'a> {
             if directory.join(".done").exists() {
                 continue;
             }
-            // What a setup that was stopped left is no set-up.
+            // An interrupted set-up is discarded.
             let _ = fs::remove_dir_all(&directory);
             fs::create_dir_all(&directory)
                 .map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -487,7 +492,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Where samples go, and the name by which the record knows them.
+    /// Returns the path of the samples and the name for the record.
     fn sidecar(&self, id: &str) -> Result<Option<(PathBuf, String)>, String> {
         if self.file.samples.is_zero() {
             return Ok(None);
@@ -505,13 +510,13 @@ impl<'a> Sweep<'a> {
         known.or_insert_with(ask).clone()
     }
 
-    /// Removes what the sweep made for itself, and nothing else.
+    /// Removes only the directories that the sweep created.
     fn clean_up(&self) {
         if self.settings.keep {
             return;
         }
         for name in command::OWN_DIRECTORIES {
-            // What stays is only in the way.
+            // Remaining files are harmless.
             let _ = fs::remove_dir_all(self.work.join(name));
         }
         let _ = fs::remove_dir(&self.work);
@@ -526,7 +531,7 @@ fn set_key(below: &Path, shape: Shape) -> PathBuf {
     below.join(format!("{shape:?}"))
 }
 
-/// Makes a run in a process of its own.
+/// Performs a run in a separate process.
 fn make(step: &Step, command: &[OsString]) -> Result<StepResult, String> {
     let json = serde_json::to_vec(step).map_err(|error| error.to_string())?;
     let (program, arguments) = command
@@ -536,11 +541,12 @@ fn make(step: &Step, command: &[OsString]) -> Result<StepResult, String> {
         .args(arguments)
         .stdin(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("a process for the run: {error}"))?;
+        .map_err(|error| format!("the process of the run: {error}"))?;
     let told = child.stdin.take().map(|mut to| to.write_all(&json));
     let status = child.wait().map_err(|error| error.to_string())?;
     told.transpose()
-        .map_err(|error| format!("a process for the run: {error}"))?;
-    let result = fs::read(&step.result).map_err(|_| format!("the run was not made ({status})"))?;
+        .map_err(|error| format!("the process of the run: {error}"))?;
+    let result =
+        fs::read(&step.result).map_err(|_| format!("the run was not performed ({status})"))?;
     serde_json::from_slice(&result).map_err(|error| error.to_string())
 }

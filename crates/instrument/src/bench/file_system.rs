@@ -1,5 +1,5 @@
-//! What a directory lies on: file system, mount, device, and how files are
-//! striped, where the file system tells.
+//! Describes the storage of a directory: file system, mount, device, and the striping of
+//! files if the file system reports it.
 
 use std::fs;
 use std::path::Path;
@@ -9,24 +9,24 @@ use serde_json::{Value, json};
 
 use super::host::{line, number};
 
-/// Bytes of a file system's answer that are kept.
+/// Maximum number of bytes kept of a file system's answer.
 const MOST_ANSWER: usize = 4096;
 
-/// How each parallel file system is asked for a directory's layout: its name in
-/// the mount table, and a command, the directory to be added.
+/// Commands that report a directory's layout, by the file system's name in the mount
+/// table. The directory is appended.
 const COMMANDS: [(&str, &[&str]); 3] = [
     ("lustre", &["lfs", "getstripe", "-d"]),
     ("beegfs", &["beegfs-ctl", "--getentryinfo"]),
     ("gpfs", &["mmlsattr", "-L"]),
 ];
 
-/// The same, by an extended attribute.
+/// Extended attributes that report the layout, by the file system's name.
 const ATTRIBUTES: [(&str, &str); 2] = [
     ("ceph", "ceph.dir.layout"),
     ("fuse.glusterfs", "trusted.glusterfs.pathinfo"),
 ];
 
-/// A line of the mount table.
+/// An entry of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
     device: String,
@@ -36,7 +36,7 @@ struct Mount {
     options: String,
 }
 
-/// All of it, of a path without links.
+/// Returns all facts about a path, which must not contain symbolic links.
 pub fn facts(path: &Path) -> Value {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let Some(mount) = mount_of(&table, path) else {
@@ -56,15 +56,15 @@ pub fn facts(path: &Path) -> Value {
     })
 }
 
-/// The last mount whose point the path lies beneath, the deepest of them.
+/// Returns the mount that contains the path: the one with the longest mount point.
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mounts = table.lines().filter_map(parse);
     let beneath = mounts.filter(|mount| path.starts_with(&mount.point));
-    // Of two at the same point the later one hides the other.
+    // Of equal mount points, `max_by_key` returns the last one, which hides the others.
     beneath.max_by_key(|mount| mount.point.len())
 }
 
-/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS FIELDS... - KIND SOURCE SUPER`
+/// Parses `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS FIELDS... - KIND SOURCE SUPER`.
 fn parse(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let before: Vec<&str> = before.split(' ').collect();
@@ -80,7 +80,7 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// Options of the mount and of its file system, those of both once.
+/// Joins the options of the mount and of its file system without duplicates.
 fn joined(own: &str, file_system: &str) -> String {
     let mut options: Vec<&str> = own.split(',').collect();
     for option in file_system.split(',').filter(|option| !option.is_empty()) {
@@ -91,7 +91,7 @@ fn joined(own: &str, file_system: &str) -> String {
     options.join(",")
 }
 
-/// Blanks are written as octal numbers.
+/// Replaces octal escapes of the mount table.
 fn unescaped(text: &str) -> String {
     let blanks = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n")];
     let text = blanks
@@ -102,10 +102,10 @@ fn unescaped(text: &str) -> String {
     text.replace("\\134", "\\")
 }
 
-/// The block device, where there is one.
+/// Describes the block device; null if there is none.
 fn device(number_of_it: &str) -> Value {
     let own = Path::new("/sys/dev/block").join(number_of_it);
-    // A partition's queue is its disk's.
+    // A partition uses the queue of its disk.
     let queue = [own.join("queue"), own.join("../queue")];
     let Some(queue) = queue.into_iter().find(|queue| queue.is_dir()) else {
         return Value::Null;
@@ -122,7 +122,8 @@ fn device(number_of_it: &str) -> Value {
     })
 }
 
-/// What was asked, and what was answered; null where nothing is known to ask.
+/// Returns the layout command and its answer; null for file systems without a known
+/// command.
 fn layout(kind: &str, path: &Path) -> Value {
     if let Some((_, words)) = COMMANDS.iter().find(|(name, _)| *name == kind) {
         let output = Command::new(words[0]).args(&words[1..]).arg(path).output();
@@ -168,13 +169,13 @@ mod tests {
         assert_eq!(of("/dev/shmoo").kind, "ext4");
         let data = of("/my data/run");
         assert_eq!((data.kind.as_str(), data.device.as_str()), ("btrfs", "8:2"));
-        assert_eq!(data.options, "rw", "what both have is there once");
+        assert_eq!(data.options, "rw", "options of both appear once");
         assert_eq!(of("/usr/a").options, "rw,relatime,discard");
         assert_eq!(mount_of("", Path::new("/")), None);
     }
 
     #[test]
-    fn this_directory_lies_somewhere() {
+    fn the_file_system_of_a_directory_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let facts = facts(&directory.path().canonicalize().unwrap());
         assert!(facts["file_system"].is_string(), "{facts}");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_says_how_it_was_asked_for() {
+    fn a_layout_contains_the_command() {
         assert_eq!(layout("ext4", Path::new("/")), Value::Null);
         let asked = layout("ceph", Path::new("/"));
         assert_eq!(asked["asked"], "getfattr -n ceph.dir.layout");

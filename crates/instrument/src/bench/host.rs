@@ -1,22 +1,23 @@
-//! What a host is: what its figures depend on besides its disks.
+//! Describes a host: facts other than disks that affect its figures.
 
 use std::path::Path;
 
 use longhaul_engine::probe::this_host;
 use serde_json::Value;
 
-/// A file's one line, with single spaces; null where there is none.
+/// Returns the single line of a file, with single spaces; null if it cannot be read.
 pub fn line(path: impl AsRef<Path>) -> Value {
     this_host::line(path).map_or(Value::Null, Value::String)
 }
 
-/// As [`line()`], as a number.
+/// Returns the single line of a file as a number; null if it is not a number.
 pub fn number(path: impl AsRef<Path>) -> Value {
     let number = this_host::line(path).and_then(|text| text.parse::<i64>().ok());
     number.map_or(Value::Null, Value::from)
 }
 
-/// All of it, with its name: a profile continues where it is the same host's.
+/// Returns all facts and the host's name. The name shows whether a profile is from this
+/// host.
 pub fn facts() -> Value {
     let mut facts = serde_json::to_value(this_host::describe()).unwrap_or_default();
     facts["name"] = this_host::name().into();
@@ -28,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_is_described_by_its_name_too() {
+    fn the_description_of_this_host_includes_its_name() {
         let facts = facts();
         assert!(facts["cores"].as_u64().unwrap() > 0);
         assert!(facts["kernel"].as_str().unwrap().contains('.'));
@@ -37,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_null() {
+    fn missing_facts_are_null() {
         assert_eq!(line("/nonexistent"), Value::Null);
         assert_eq!(number("/proc/version"), Value::Null);
     }

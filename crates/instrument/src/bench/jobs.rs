@@ -1,4 +1,4 @@
-//! What is measured, in the order of what it tells.
+//! Jobs of a benchmark, the most informative first.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,50 +16,50 @@ use serde_json::{Value, json};
 use super::pace::Effort;
 use super::{BenchError, BenchSettings, file_system};
 
-/// Measures once.
+/// Performs one measurement and returns a sample.
 type Run = Box<dyn FnMut(&Limit) -> io::Result<Value>>;
 
-/// What a job is about to do: first what it measures, then what it has to do before.
+/// Returns the work of the next run: first the measured part, then the preparations.
 type Efforts = Box<dyn Fn() -> Vec<Effort>>;
 
-/// One thing that is measured.
+/// A job of a benchmark.
 pub struct Job {
-    /// Its name in the profile.
+    /// Name of the job in the profile.
     pub name: String,
-    /// Its parameters.
+    /// Parameters of the job.
     pub about: Value,
-    /// How much it does, by which the time that it takes is guessed.
+    /// Amount of work, from which the duration is predicted.
     pub efforts: Efforts,
-    /// Gives a sample.
+    /// Performs one measurement.
     pub run: Run,
 }
 
-/// Jobs that belong together; dropping them cleans up.
+/// Jobs that share test files. Dropping the section removes the files.
 pub struct Section {
-    /// Its name in the profile.
+    /// Name of the section in the profile.
     pub name: String,
-    /// What belongs to the figures.
+    /// Description of the measured object.
     pub about: Value,
-    /// In the order of what they tell.
+    /// Jobs, the most informative first.
     pub jobs: Vec<Job>,
 }
 
-/// Bytes of a block that are tried, the mover's own first.
+/// Block sizes in bytes, the mover's default first.
 const BLOCKS: [usize; 3] = [1 << 20, 256 << 10, 4 << 20];
 
-/// Threads that are tried on a disk.
+/// Numbers of threads for large files.
 const DISK_FLOWS: [u32; 3] = [4, 1, 16];
 
-/// Threads that are tried with small files.
+/// Numbers of threads for small files.
 const SMALL_FLOWS: [u32; 2] = [1, 4];
 
-/// Bytes of the user's data that codecs are tried on: they are in memory twice.
+/// Maximum number of bytes of the user's data for codecs. They are in memory twice.
 const CODEC_BYTES: u64 = 64 << 20;
 
-/// Bytes that each stream carries.
+/// Number of bytes that each stream carries.
 const TLS_BYTES: u64 = 256 << 20;
 
-/// Codecs that are tried: those of a copy, from the fastest to the smallest.
+/// Codecs of a copy, from the fastest to the one with the smallest output.
 const CODECS: [(&str, Codec); 8] = [
     ("lz4", Codec::Lz4),
     ("zstd:-5", Codec::Zstd { level: -5 }),
@@ -99,7 +99,7 @@ fn at_most(flows: &[u32], settings: &BenchSettings) -> Vec<u32> {
     kept
 }
 
-/// A file system; the room that it needs is looked for first.
+/// Creates the jobs for a file system, after a check of the free space.
 pub fn disk(
     path: &Path,
     sizes: &[ByteCount],
@@ -133,7 +133,8 @@ pub fn disk(
                 }
             }
         }
-        // What tells most comes early, for those with little time.
+        // Small files come early, because they are informative and the budget may be
+        // short.
         if turn == 0 {
             for flows in at_most(&SMALL_FLOWS, settings) {
                 jobs.extend(small_jobs(&small, flows as usize));
@@ -147,11 +148,12 @@ pub fn disk(
     })
 }
 
-/// The largest file that is written beside those that are read, and small ones.
+/// Checks the free space: all files for reading, the largest file for writing, and small
+/// files.
 fn check_room(path: &Path, sizes: &[u64], settings: &BenchSettings) -> Result<(), BenchError> {
     let read: u64 = sizes.iter().sum();
     let flows: u64 = SMALL_FLOWS.iter().map(|flows| u64::from(*flows)).sum();
-    // Each of the four kinds, each round; a small file takes an inode too.
+    // Four kinds of jobs in each round; the factor 2 accounts for inodes.
     let small = 4 * flows * FILES * 2 * FILE_BYTES * (u64::from(settings.rounds) + 1);
     let needed = read + sizes.iter().max().copied().unwrap_or(0) + small;
     let status = rustix::fs::statvfs(path)
@@ -159,7 +161,7 @@ fn check_room(path: &Path, sizes: &[u64], settings: &BenchSettings) -> Result<()
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     if free < needed {
         let text = format!(
-            "{}: {} are free and {} are needed: name smaller files with --size, or fewer --rounds",
+            "{}: {} are free and {} are needed: set smaller files with --size, or fewer --rounds",
             path.display(),
             ByteCount(free),
             ByteCount(needed)
@@ -226,7 +228,7 @@ fn small_jobs(small: &Rc<RefCell<Small>>, flows: usize) -> Vec<Job> {
     jobs.into()
 }
 
-/// Codecs on the user's own data.
+/// Creates the jobs for codecs on the user's files.
 pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, BenchError> {
     let blocks =
         Blocks::load(files, CODEC_BYTES).map_err(|error| BenchError::Local(error.to_string()))?;
@@ -239,7 +241,7 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
     let mut jobs = Vec::new();
     for flows in flows_of(settings) {
         for (name, codec) in CODECS {
-            // As `--compress CODEC` does it, and with `--element-size 1`.
+            // Shuffled as with `--compress CODEC`, and plain as with `--element-size 1`.
             let ways: &[bool] = if blocks.shuffles() {
                 &[true, false]
             } else {
@@ -258,7 +260,7 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
     })
 }
 
-/// One codec; arrays after a shuffle if they are to be `shuffled`.
+/// Creates the job of one codec. If `shuffled` is true, arrays are shuffled first.
 fn codec_job(
     blocks: &Rc<Blocks>,
     (name, codec, shuffled): (&'static str, Codec, bool),
@@ -290,7 +292,7 @@ fn codec_job(
     }
 }
 
-/// Encryption, beside the same in clear.
+/// Creates the jobs for TLS, and for the same data without encryption.
 pub fn tls(settings: &BenchSettings) -> Section {
     let mut jobs = Vec::new();
     for streams in flows_of(settings) {

@@ -1,20 +1,20 @@
-//! How long a job takes, guessed by those before it: one that would end after the budget is
-//! not begun, since a sync cannot be ended early.
+//! Predicts the duration of a job from earlier jobs. A job that would exceed the budget
+//! is not started, because a sync cannot be interrupted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// An amount of one kind of work.
+/// An amount of work of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
-    /// What is alike fast for each of its amount.
+    /// Name of the kind. Work of one kind has the same speed.
     kind: String,
-    /// Bytes or files.
+    /// Number of bytes or files.
     amount: f64,
 }
 
 impl Effort {
-    /// This many bytes or files.
+    /// Creates an amount of bytes or files.
     pub fn new(kind: &str, amount: u64) -> Effort {
         Effort {
             kind: kind.to_owned(),
@@ -23,14 +23,15 @@ impl Effort {
     }
 }
 
-/// The slowest that was seen of each kind, in seconds for each of its amount.
+/// Lowest speed per kind of work, in seconds per unit.
 #[derive(Debug, Default)]
 pub struct Pace {
     slowest: BTreeMap<String, f64>,
 }
 
 impl Pace {
-    /// Notes that a job took `whole` seconds, `measured` of them for what it measures.
+    /// Records that a job took `whole` seconds, of which `measured` seconds were the
+    /// first of its efforts.
     pub fn learn(&mut self, efforts: &[Effort], measured: f64, whole: f64) {
         match efforts {
             [only] => self.note(only, whole),
@@ -47,13 +48,13 @@ impl Pace {
     fn note(&mut self, effort: &Effort, seconds: f64) {
         let own = (seconds / effort.amount).max(0.0);
         let slowest = self.slowest.entry(effort.kind.clone()).or_default();
-        // Of no amount it is no number.
+        // An amount of 0 gives no finite quotient.
         if own.is_finite() && own > *slowest {
             *slowest = own;
         }
     }
 
-    /// How long a job will take; what was not seen yet takes no time.
+    /// Returns the predicted duration of a job. Unknown kinds of work count as 0.
     pub fn expected(&self, efforts: &[Effort]) -> Duration {
         let each = efforts.iter().map(|effort| {
             let slowest = self.slowest.get(&effort.kind).copied();
@@ -68,12 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_takes_as_long_as_the_slowest_like_it() {
+    fn the_prediction_uses_the_slowest_sample_of_each_kind() {
         let mut pace = Pace::default();
         let read = |bytes| Effort::new("read", bytes);
         let write = |bytes| Effort::new("write", bytes);
         assert_eq!(pace.expected(&[read(100)]), Duration::ZERO);
-        // It was written before, in what the sample leaves of the time.
+        // The file was written before, in the time outside the measured part.
         pace.learn(&[read(100), write(100)], 1.0, 3.0);
         assert_eq!(pace.expected(&[read(800)]), Duration::from_secs(8));
         assert_eq!(pace.expected(&[write(800)]), Duration::from_secs(16));

@@ -1,5 +1,5 @@
-//! The host profile: one JSON file, written anew after each sample, so that a stopped run
-//! continues (FORMAT.md, "Host profiles").
+//! The host profile: one JSON file, rewritten after each sample, so that a stopped run
+//! can resume (FORMAT.md, "Host profiles").
 
 use std::fs;
 use std::io::Write;
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 
 use super::BenchError;
 
-/// Version of the file.
+/// Version of the file format.
 const SCHEMA: u64 = 1;
 
-/// More bytes than any profile has: another file was named.
+/// Maximum size of a profile in bytes. A larger file is not a host profile.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A profile in memory.
+/// A host profile in memory.
 pub struct HostProfile {
     path: PathBuf,
     value: Value,
 }
 
 impl HostProfile {
-    /// What is there, or an empty one.
+    /// Reads the profile, or creates an empty one if the file does not exist.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, or is no host profile.
+    /// Returns an error if the file cannot be read or is not a host profile.
     pub fn open(path: &Path) -> Result<HostProfile, BenchError> {
         let local = |text: String| BenchError::Local(format!("{}: {text}", path.display()));
         let value = match fs::metadata(path) {
@@ -37,14 +37,15 @@ impl HostProfile {
             Err(error) => return Err(local(error.to_string())),
             Ok(status) if status.len() > MOST_BYTES => {
                 return Err(local(
-                    "it is no host profile: name another file with -o".to_owned(),
+                    "it is not a host profile: name another file with -o".to_owned(),
                 ));
             }
             Ok(_) => {
                 let text = fs::read_to_string(path).map_err(|error| local(error.to_string()))?;
                 let value: Value = serde_json::from_str(&text).unwrap_or_default();
                 if !is_profile(&value) {
-                    let text = "it is no host profile of this version: name another file with -o";
+                    let text =
+                        "it is not a host profile of this version: name another file with -o";
                     return Err(local(text.to_owned()));
                 }
                 value
@@ -56,7 +57,8 @@ impl HostProfile {
         })
     }
 
-    /// What this host is. What was measured on another one is forgotten.
+    /// Sets the description of this host. If the file is from another host or kernel, its
+    /// samples are discarded.
     pub fn set_host(&mut self, facts: Value) {
         let same = |key: &str| self.value["host"][key] == facts[key];
         let before = self.value["host"].get("name").is_some();
@@ -66,30 +68,30 @@ impl HostProfile {
         self.value["host"] = facts;
     }
 
-    /// Begins a section again.
+    /// Discards the samples of a section.
     pub fn forget(&mut self, section: &str) {
         if let Some(sections) = self.value["sections"].as_object_mut() {
             sections.remove(section);
         }
     }
 
-    /// What belongs to a section's figures.
+    /// Sets the description of a section.
     pub fn describe(&mut self, section: &str, about: &Value) {
         self.value["sections"][section]["about"] = about.clone();
     }
 
-    /// How many samples a job has.
+    /// Returns the number of samples of a job.
     pub fn count(&self, section: &str, job: &str) -> usize {
         self.samples(section, job).len()
     }
 
-    /// A job's samples, the one that warmed up first.
+    /// Returns the samples of a job; the first one is the warm-up.
     pub fn samples(&self, section: &str, job: &str) -> &[Value] {
         let job = &self.value["sections"][section]["jobs"][job];
         job["samples"].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// A section as it is written.
+    /// Returns a section in the file's format.
     pub fn value_of(&self, section: &str) -> &Value {
         &self.value["sections"][section]
     }
@@ -104,11 +106,11 @@ impl HostProfile {
         }
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
     ///
-    /// Where it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn save(&self) -> Result<(), BenchError> {
         let local =
             |error: std::io::Error| BenchError::Local(format!("{}: {error}", self.path.display()));
@@ -125,13 +127,14 @@ impl HostProfile {
         })
     }
 
-    /// All of it.
+    /// Returns the profile as JSON.
     pub fn to_json(&self) -> String {
         self.value.to_string()
     }
 }
 
-/// Whether all that is indexed later is an object: others cannot be indexed.
+/// True if all values that are indexed later are objects. Indexing another value would
+/// panic.
 fn is_profile(value: &Value) -> bool {
     let objects = |value: &Value| value.as_object().map(|map| map.values().cloned().collect());
     let sections: Option<Vec<Value>> = objects(&value["sections"]);
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_survive_and_another_host_begins_again() {
+    fn samples_are_kept_for_this_host_and_discarded_for_another() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("host.json");
         let facts = |kernel: &str| json!({ "name": "a", "kernel": kernel, "version": "1" });
@@ -173,7 +176,7 @@ mod tests {
         other.set_host(facts("6.19"));
         assert_eq!(other.count("tls", "TLS × 1"), 0);
         let names = fs::read_dir(directory.path()).unwrap().count();
-        assert_eq!(names, 1, "nothing beside it");
+        assert_eq!(names, 1, "no other file remains");
     }
 
     #[test]
@@ -190,7 +193,7 @@ mod tests {
         ] {
             fs::write(&path, &text).unwrap();
             let Err(error) = HostProfile::open(&path) else {
-                panic!("it was taken for a profile: {text}");
+                panic!("accepted as a profile: {text}");
             };
             assert!(error.to_string().contains("-o"), "{error}");
         }

@@ -1,4 +1,4 @@
-//! Tables of a host profile, and its doubts.
+//! Formats a host profile as tables, with doubts.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::profile::HostProfile;
 
-/// A file that was read again so much faster than at first came from memory
-/// that the kernel does not know of.
+/// If repeated reads are this much faster than the first one, the data came from a cache
+/// that the kernel does not control.
 const CACHED_BENEATH: f64 = 1.5;
 
-/// More files than these are counted.
+/// Maximum number of files that are named. More are counted.
 const MOST_NAMED: usize = 4;
 
-/// Sections by name.
+/// Formats the given sections.
 pub fn text(profile: &HostProfile, sections: &[String]) -> String {
     let mut text = String::new();
     for name in sections {
@@ -55,20 +55,24 @@ pub fn text(profile: &HostProfile, sections: &[String]) -> String {
     text
 }
 
-/// What to do about it with what a bench can do.
+/// Returns a remedy that `bench` offers.
 fn advice(doubt: &Doubt) -> String {
     match doubt {
-        Doubt::FewRepetitions { .. } => "--rounds 10 or more, with a --budget for them".to_owned(),
-        Doubt::WarmUpCounted => "a larger --budget: the first of each is to warm up".to_owned(),
+        Doubt::FewRepetitions { .. } => {
+            "--rounds 10 or more, with a sufficient --budget".to_owned()
+        }
+        Doubt::WarmUpCounted => {
+            "a larger --budget: the first repetition of each is a warm-up".to_owned()
+        }
         Doubt::CacheNotDisk { .. } => {
-            "--size above what memory holds; the rows that say direct go past the page cache"
+            "--size above the memory size; the rows with \"direct\" bypass the page cache"
                 .to_owned()
         }
         other => other.advice(),
     }
 }
 
-/// The samples that count: without the one that warmed up, where there are more.
+/// Returns the samples without the warm-up, or the warm-up if it is the only one.
 fn counted(job: &Value) -> &[Value] {
     let all = job["samples"].as_array().map_or(&[][..], Vec::as_slice);
     match all {
@@ -82,7 +86,7 @@ fn ratios(samples: &[Value], above: &str, below: &str) -> Vec<f64> {
     samples.iter().filter_map(ratio).collect()
 }
 
-/// 10^9 bytes a second, or files a second; CPU; how much smaller.
+/// Formats rate (GB/s or files/s), CPU cost and compression ratio.
 fn figures(job: &Value) -> String {
     let samples = counted(job);
     let files = samples.iter().any(|s| s["files"].as_u64().unwrap_or(0) > 0);
@@ -100,7 +104,7 @@ fn figures(job: &Value) -> String {
     };
     let decimals = if files { 0 } else { 3 };
     let mut text = format!("{:.decimals$}", middle / scale);
-    // Of one sample there is no range.
+    // A single sample has no range.
     if rates.len() > 1 {
         let (least, most) = (least / scale, most / scale);
         text += &format!(" ({least:.decimals$}–{most:.decimals$})");
@@ -116,18 +120,18 @@ fn figures(job: &Value) -> String {
         let back = median(&ratios(samples, "bytes", "decode_wall_seconds")).unwrap_or(0.0);
         let _ = write!(
             text,
-            "; {ratio:.2} times smaller; back {:.3} GB/s",
+            "; {ratio:.2} times smaller; decodes at {:.3} GB/s",
             back / 1e9
         );
     }
     if job["about"]["direct"] == true && samples.iter().any(|s| s["was_direct"] == false) {
-        text += "; this file system does no direct I/O";
+        text += "; this file system does not support direct I/O";
     }
     let _ = write!(text, " (n = {})", samples.len());
     text
 }
 
-/// What to mistrust, and of which job.
+/// Returns doubts, each with the name of its job.
 fn doubts(section: &Value) -> Vec<(Doubt, String)> {
     let mut doubts = Vec::new();
     let mut fewest = None;
@@ -147,7 +151,7 @@ fn doubts(section: &Value) -> Vec<(Doubt, String)> {
             doubts.push((doubt, name.clone()));
         }
     }
-    // Of many jobs alike one is named.
+    // Each kind of doubt is shown once, for the first job.
     let mut named: Vec<std::mem::Discriminant<Doubt>> = Vec::new();
     doubts.retain(|(doubt, _)| {
         let kind = std::mem::discriminant(doubt);
@@ -172,7 +176,7 @@ fn doubts(section: &Value) -> Vec<(Doubt, String)> {
     doubts
 }
 
-/// Bytes that may have come from a cache, or stayed in one.
+/// Returns the bytes of a job that may have come from a cache or remained in one.
 fn cached(section: &Value, job: &Value, memory: u64) -> Option<u64> {
     let bytes = job["about"]["file_bytes"].as_u64()?;
     let is_block = job["about"].get("direct").is_some();
@@ -184,10 +188,10 @@ fn cached(section: &Value, job: &Value, memory: u64) -> Option<u64> {
         .iter()
         .any(|sample| sample["was_direct"] == false);
     let read = job["about"]["kind"] == "read";
-    // Dropping the page cache is only advice; what is written is synced.
+    // The page cache may ignore the advice to drop data. Written data are synced.
     let buffered = read && refused && bytes < memory;
-    // The first read is of what was just written and dropped here; if later ones
-    // are much faster, something beneath remembers.
+    // The first read follows a write whose data were dropped from the page cache. If
+    // later reads are much faster, a lower layer has a cache.
     let samples = job["samples"].as_array().map_or(&[][..], Vec::as_slice);
     let rates = ratios(samples, "bytes", "wall_seconds");
     let beneath = read && rates.len() > 2 && median(&rates[1..])? > CACHED_BENEATH * rates[0];
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_that_warmed_up_is_not_counted() {
+    fn the_warm_up_is_not_counted() {
         let text = figures(&job(true, true, &[9.0, 1.0, 2.0, 0.5]));
         assert!(
             text.starts_with("1.000 (0.500–2.000) GB/s, CPU 0.100 s/GB"),
@@ -220,12 +224,12 @@ mod tests {
         );
         assert!(text.ends_with("(n = 3)"), "{text}");
         let refused = figures(&job(true, false, &[1.0]));
-        assert!(refused.contains("no direct I/O"), "{refused}");
+        assert!(refused.contains("not support direct I/O"), "{refused}");
         assert_eq!(figures(&json!({})), "no samples yet");
     }
 
     #[test]
-    fn a_section_of_many_files_has_one_short_line() {
+    fn a_section_of_many_files_is_shown_as_a_count() {
         let shown = |count: usize| {
             let files: Vec<String> = (0..count).map(|number| format!("f{number}")).collect();
             let name = format!("codec {}", files.join(" "));
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_are_doubted() {
+    fn caches_cause_a_doubt() {
         let kinds = |section: &Value| -> Vec<Doubt> {
             doubts(section)
                 .into_iter()
@@ -253,7 +257,7 @@ mod tests {
         let of = |job: Value| json!({ "about": { "file_system": "ext4" }, "jobs": { "a": job } });
         let steady = kinds(&of(job(true, true, &[1.0, 1.0, 1.1, 0.9])));
         assert_eq!(steady, [Doubt::FewRepetitions { repetitions: 3 }]);
-        // Faster the second time; through the page cache; on memory.
+        // Three cases: faster in the second read, through the page cache, and in memory.
         assert!(
             kinds(&of(job(true, true, &[1.0, 0.3, 0.3, 0.3])))
                 .iter()

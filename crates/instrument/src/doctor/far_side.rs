@@ -1,4 +1,4 @@
-//! A far side over SSH: its host, its ports, the path to it.
+//! Examines a remote host over SSH: the host, its ports and the path to it.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ fn path_of(path: &RemotePath) -> &[u8] {
     }
 }
 
-/// Finds out what there is to know of it.
+/// Collects all facts about the remote host.
 ///
 /// # Errors
 ///
-/// Where no shell runs there.
+/// Returns an error if no shell runs on the remote host.
 pub(super) fn over_ssh(
     remote: &SshRemote,
     connection: &ConnectionSettings,
@@ -46,19 +46,19 @@ pub(super) fn over_ssh(
     let silent = ask_shell(&start, path, (Login::Silent, bound));
     let (told, asks) = match silent {
         Ok(told) => (told, false),
-        // It may have to ask.
+        // The login may need to ask for a password.
         Err(_) => (ask_shell(&start, path, (Login::AskingAside, bound))?, true),
     };
     facts.reached = Some(Ok(format!(
-        "ssh logs in to {} and tells all this within {:.1} s{}",
+        "ssh logs in to {} and returns these facts within {:.1} s{}",
         start.destination,
         told.took.as_secs_f64(),
         match asks {
             true =>
-                "; it asks for a password, so that one ssh connection alone carries data \
-                     where no port opens: a key in an agent changes that",
-            false if start.is_joined() => " through the login that is kept",
-            false => ", and asks for nothing",
+                "; each login asks for a password, so that without an open port all data use a \
+                     single ssh connection: a key in an agent avoids this",
+            false if start.is_joined() => " through a shared ssh connection",
+            false => ", without asking for a password",
         }
     )));
     facts.clock = Some(told.clock);
@@ -84,7 +84,7 @@ pub(super) fn over_ssh(
     if let Err(stop) = far.examine(facts, seen) {
         let why = stop.text;
         if facts.outward.is_none() {
-            // It was not even begun.
+            // No session was opened at all.
             facts.software = Some(Ok(Software::Broken(why.clone())));
         }
         facts.outward.get_or_insert(Err(why.clone()));
@@ -104,17 +104,17 @@ fn software_in(facts: &HostFacts) -> Software {
     }
 }
 
-/// Under which address sshd sees this host.
+/// Returns the address of this host as seen by sshd.
 fn client_seen(facts: &HostFacts) -> Option<std::net::IpAddr> {
     let connection = facts.get("ssh_connection")?;
     connection.split_whitespace().next()?.parse().ok()
 }
 
-/// A far side with the same release.
+/// A remote host with the same release of longhaul.
 struct FarSide<'a> {
     remote: &'a SshRemote,
     connection: &'a ConnectionSettings,
-    /// Each login asks.
+    /// True if each login asks for a password.
     asks: bool,
 }
 
@@ -124,7 +124,7 @@ impl FarSide<'_> {
         Far::new(self.remote, self.connection, &settings, None).map(Arc::new)
     }
 
-    /// Ports first, with the session that they are for; then the path.
+    /// Tries the ports within a session, then measures the path.
     fn examine(&self, facts: &mut Facts, seen: Option<std::net::IpAddr>) -> Result<(), Stop> {
         let far = self.far()?;
         let connected = Far::connect(&far, usual_blocks())?;
@@ -147,20 +147,21 @@ impl FarSide<'_> {
             self.measure(session)
         } else {
             vec![Err(
-                "the data went through ssh, of whose connection no kernel tells longhaul"
+                "the data went through ssh, and longhaul cannot read the TCP statistics of that \
+                 connection"
                     .to_owned(),
             )]
         };
         Ok(())
     }
 
-    /// One direction after the other; where each login asks, with what there is.
+    /// Measures both directions, unless each login asks for a password.
     fn measure(&self, first: Session) -> Vec<Known<Measured>> {
         let mut measured = Vec::new();
         for direction in [Direction::To, Direction::From] {
             if self.asks {
                 let why = format!(
-                    "{} the far side: not measured, as each login asks for a password",
+                    "{} the far side: not measured, because each login asks for a password",
                     direction.name()
                 );
                 measured.push(Err(why));
@@ -183,7 +184,7 @@ impl FarSide<'_> {
     }
 }
 
-/// So that a session over SSH is measured as one with a daemon is.
+/// Measures a session over SSH in the same way as a session with a daemon.
 impl Reach for Arc<Far> {
     fn connect(&self) -> Result<Connected, Stop> {
         Far::connect(self, usual_blocks())
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_told_from_others() {
+    fn the_installed_release_is_recognised() {
         let with = |line: &str| {
             let mut facts = HostFacts::default();
             facts.add_line(&format!("{FACT}{line}"));

@@ -1,4 +1,5 @@
-//! What facts mean: pure, so that every finding is tested without a network.
+//! Conclusions from facts, without I/O, so that every finding can be tested without a
+//! network.
 
 use std::time::Duration;
 
@@ -16,36 +17,37 @@ mod programs;
 mod resources;
 pub mod rights;
 
-/// A clock that differs by more makes comparisons of file times misleading.
+/// Maximum difference between the clocks in seconds. A larger one makes comparisons of
+/// file times misleading.
 const CLOCK_SECONDS: f64 = 1.0;
 
-/// Segments lost above this share, without a queue and whatever the number
-/// of streams, are what a policer does.
+/// Fraction of lost segments above which a policer is suspected, if there is no queue and
+/// more streams do not help.
 const POLICED_LOSS: f64 = 1e-3;
 
-/// More streams carry no more than this times what one does, where the rate is
-/// policed.
+/// Maximum ratio of the rate of several streams to the rate of one stream for which a
+/// policer is suspected.
 const POLICED_GAIN: f64 = 1.3;
 
-/// A queue lengthens the round trip by a quarter and 5 ms at least.
+/// A queue lengthens the round trip by at least a quarter and 5 ms.
 const QUEUE_SHARE: f64 = 0.25;
 const QUEUE: Duration = Duration::from_millis(5);
 
-/// How much a finding matters.
+/// Importance of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// Looked at, and as it should be.
+    /// The check passed.
     Good,
-    /// Would be faster or safer otherwise.
+    /// A change would make copies faster or safer.
     Advice,
-    /// Copies fail, or cannot go this way.
+    /// Copies fail, or cannot use this path.
     Problem,
-    /// Not looked at; the text says why.
+    /// The check was not possible; the text gives the reason.
     NotChecked,
 }
 
 impl Weight {
-    /// As in the output.
+    /// Returns the name used in the output.
     pub fn name(self) -> &'static str {
         match self {
             Weight::Good => "ok",
@@ -56,7 +58,7 @@ impl Weight {
     }
 }
 
-/// What was found of one thing. What is in the way has a remedy.
+/// Result of a check. Advice and problems contain a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Good,
@@ -65,18 +67,18 @@ enum Verdict {
     Problem(String),
 }
 
-/// One thing that was looked at.
+/// A finding about one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about, one word.
+    /// Topic, one or two words.
     pub topic: &'static str,
-    /// In sentences.
+    /// Explanation in sentences.
     pub text: String,
     verdict: Verdict,
 }
 
 impl Finding {
-    /// How much it matters.
+    /// Returns the importance.
     pub fn weight(&self) -> Weight {
         match self.verdict {
             Verdict::Good => Weight::Good,
@@ -86,7 +88,7 @@ impl Finding {
         }
     }
 
-    /// What to do about it: of advice and of a problem always something.
+    /// Returns the remedy, which every advice and problem has.
     pub fn remedy(&self) -> Option<&str> {
         match &self.verdict {
             Verdict::Good | Verdict::NotChecked => None,
@@ -119,98 +121,98 @@ fn advice(topic: &'static str, text: impl Into<String>, remedy: impl Into<String
     found(topic, text, Verdict::Advice(remedy.into()))
 }
 
-/// Something that was not looked at, and why.
+/// Creates a finding for a check that was not possible, with the reason.
 pub fn not_checked(topic: &'static str, why: impl Into<String>) -> Finding {
     found(topic, why, Verdict::NotChecked)
 }
 
-/// What was found out, or why it was not.
+/// A fact, or the reason why it is unknown.
 pub type Known<T> = Result<T, String>;
 
-/// The longhaul of the far side.
+/// The longhaul program of the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Software {
     /// This release.
     Same,
-    /// Another one.
+    /// Another release, with its version.
     Other(String),
-    /// None.
+    /// Not installed.
     Absent,
-    /// One that does not do its work, and what it says.
+    /// Installed but not usable, with its error.
     Broken(String),
 }
 
-/// One direction, measured.
+/// Measurement of one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// `to` or `from` the far side.
     pub direction: &'static str,
-    /// Bytes per second, and the streams that carried them.
+    /// Rate in bytes per second.
     pub bytes_per_second: f64,
-    /// Their number: the fewest that carried as much.
+    /// Smallest number of streams that reached this rate.
     pub streams: u32,
-    /// The most that were tried.
+    /// Largest number of streams that was measured.
     pub most_streams: u32,
-    /// What one stream carried.
+    /// Rate of one stream in bytes per second.
     pub one_stream: Option<f64>,
-    /// Share of segments that were lost although no queue can have dropped them.
+    /// Fraction of segments lost while no queue can have dropped them, 0 to 1.
     pub loss: f64,
-    /// Bytes in a segment; 0 where nothing arrived.
+    /// Segment size in bytes; 0 if no data arrived.
     pub segment: u32,
-    /// Round trips: the least, and the median under load.
+    /// Round-trip times: the minimum, and the median under load.
     pub rtt: (Duration, Duration),
     /// Congestion control of the sending end.
     pub congestion: String,
-    /// What holds it up.
+    /// Advice about the limits of the path.
     pub advice: Vec<Advice>,
 }
 
-/// What both ends of a connection agreed on.
+/// TCP options that both ends of a connection agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Windows above 64 KiB.
+    /// True if windows above 64 KiB are possible.
     pub scaling: bool,
-    /// The largest packet that this end's kernel sends on the way.
+    /// Path MTU in bytes, according to this end's kernel.
     pub path_mtu: u64,
 }
 
-/// How far the far clock is ahead, in seconds, give or take.
+/// Lead of the far clock over this clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lead {
-    /// Seconds.
+    /// Lead in seconds; negative if the far clock is behind.
     pub ahead: f64,
-    /// Seconds that this may be wrong by.
+    /// Maximum error of the lead in seconds.
     pub uncertainty: f64,
 }
 
-/// Everything that was found out.
+/// All collected facts.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// How the far side is reached, in words; `None` if it is this host.
+    /// Description of the connection to the far side; `None` for this host.
     pub reached: Option<Known<String>>,
-    /// Its longhaul.
+    /// longhaul on the far side.
     pub software: Option<Known<Software>>,
-    /// This host.
+    /// Facts of this host.
     pub here: Known<HostFacts>,
-    /// The other one; `None` if there is none.
+    /// Facts of the far host; `None` for this host.
     pub far: Option<Known<HostFacts>>,
-    /// Connections from here.
+    /// Connections from this host to the far side.
     pub outward: Option<Known<Vec<Tried>>>,
-    /// Connections to here.
+    /// Connections from the far side to this host.
     pub inward: Option<Known<Inward>>,
-    /// The far side's system ends what a login started.
+    /// True if the far side's system ends the processes of a login when the login ends.
     pub mortal: bool,
-    /// What may be done at a daemon; `None` if there is none.
+    /// Permissions at a daemon; `None` without a daemon.
     pub rights: Option<Known<Rights>>,
-    /// The far side's clock.
+    /// Lead of the far side's clock.
     pub clock: Option<Known<Lead>>,
-    /// What ends agreed on.
+    /// TCP options that both ends agreed on.
     pub options: Option<Known<Options>>,
-    /// Each direction.
+    /// Measurements of each direction.
     pub measured: Vec<Known<Measured>>,
 }
 
-/// What to tell, in the order in which one would look.
+/// Returns the findings in the order of a manual diagnosis.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(reached) = &facts.reached {
@@ -219,8 +221,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
             Err(why) => bad(
                 "login",
                 why.clone(),
-                "find out with `ssh -v HOST true`, or of a daemon with its log, what refuses; then run \
-                 this again",
+                "find the cause with `ssh -v HOST true`, or in the daemon's log; then run this \
+                 again",
             ),
         });
     }
@@ -234,7 +236,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         found.push(advice(
             "login",
             "the far side ends what a login started when the login ends (KillUserProcesses)",
-            "loginctl enable-linger, there",
+            "run `loginctl enable-linger` on the far side",
         ));
     }
     found.extend(facts.rights.as_ref().map_or_else(Vec::new, rights));
@@ -245,7 +247,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     for measured in &facts.measured {
         found.extend(path(measured));
     }
-    // The path named is the far side's, where there is one.
+    // A path belongs to the far side if there is one.
     match &facts.far {
         Some(far) => {
             found.extend(host(far, "the far side", true));
@@ -268,11 +270,15 @@ fn software(known: &Known<Software>) -> Finding {
             ),
             remedy,
         ),
-        Ok(Software::Absent) => bad("longhaul", "there is none on the far side", remedy),
+        Ok(Software::Absent) => bad(
+            "longhaul",
+            "longhaul is not installed on the far side",
+            remedy,
+        ),
         Ok(Software::Broken(why)) => bad(
             "longhaul",
-            format!("no session begins: {why}"),
-            "try `longhaul --version` there; name a binary with --remote-longhaul",
+            format!("no session can be started: {why}"),
+            "try `longhaul --version` on the far side; name a binary with --remote-longhaul",
         ),
         Err(why) => not_checked("longhaul", why.clone()),
     }
@@ -293,7 +299,7 @@ fn clock(known: &Known<Lead>) -> Finding {
         )
     };
     if ahead.abs() > CLOCK_SECONDS + uncertainty {
-        advice("clock", text, "have chrony or ntpd set both")
+        advice("clock", text, "let chrony or ntpd set both clocks")
     } else {
         good("clock", text)
     }
@@ -317,17 +323,17 @@ fn scaling(
         (false, Some(0), _) => bad(
             "window scaling",
             "this host forbids windows above 64 KiB",
-            format!("sysctl -w {sysctl}=1, here"),
+            format!("sysctl -w {sysctl}=1 on this host"),
         ),
         (false, _, Some(0)) => bad(
             "window scaling",
             "the far side forbids windows above 64 KiB",
-            format!("sysctl -w {sysctl}=1, there"),
+            format!("sysctl -w {sysctl}=1 on the far side"),
         ),
         (false, Some(_), Some(_)) => bad(
             "window scaling",
-            "both hosts offer windows above 64 KiB, and something between strips the offer",
-            "a firewall that normalises TCP: let it pass the options of SYN unchanged",
+            "both hosts offer windows above 64 KiB, and something between strips the option",
+            "find a firewall that normalises TCP, and let it pass the options of SYN packets unchanged",
         ),
         (false, ..) => bad(
             "window scaling",
@@ -337,8 +343,8 @@ fn scaling(
     }
 }
 
-/// Large packets pass where data were moved directly, and are lost where small
-/// ones opened the connection and nothing followed.
+/// Returns the finding about packet sizes. Large packets pass if data were moved
+/// directly. They are lost if the connection opened and no data arrived.
 fn mtu(facts: &Facts) -> Option<Finding> {
     let options = facts.options.as_ref()?;
     let moved = facts.measured.iter().flatten();
@@ -348,8 +354,8 @@ fn mtu(facts: &Facts) -> Option<Finding> {
         (Some(segment), Ok(options)) => good(
             "mtu",
             format!(
-                "packets with {segment} bytes of data pass, and this end's kernel takes the path for \
-                 one of {} bytes",
+                "packets with {segment} bytes of data pass, and this end's kernel assumes a path \
+                 MTU of {} bytes",
                 options.path_mtu
             ),
         ),
@@ -374,19 +380,19 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
         return vec![bad(
             "mtu",
             format!(
-                "{} the far side connections open and then nothing arrives: large packets seem to \
+                "{} the far side, connections open and then no data arrive: large packets seem to \
                  be lost (an MTU black hole)",
                 measured.direction
             ),
-            "sysctl -w net.ipv4.tcp_mtu_probing=1 at both ends, and let ICMP \"fragmentation \
-             needed\" through",
+            "sysctl -w net.ipv4.tcp_mtu_probing=1 at both ends, and let firewalls pass ICMP \"fragmentation \
+             needed\"",
         )];
     }
     let (least, loaded) = measured.rtt;
     let mut found = vec![good(
         "path",
         format!(
-            "{} the far side {} with {} {}; round trip {:.1} ms, {:.1} ms under load; packets \
+            "{} the far side, {} with {} {}; round trip {:.1} ms, {:.1} ms under load; packets \
              with {} bytes of data pass{}",
             measured.direction,
             rate(measured.bytes_per_second),
@@ -401,7 +407,7 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
             measured.segment,
             match measured.congestion.as_str() {
                 "" => String::new(),
-                name => format!("; {name} sends"),
+                name => format!("; the sender uses {name}"),
             },
         ),
     )];
@@ -429,21 +435,22 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
     found
 }
 
-/// What to do where no sysctl would help.
+/// Returns the remedy for advice that has no sysctl.
 fn without_sysctl(topic: &str) -> &'static str {
     match topic {
         "queue" => "--nice, if others share the path and need a short one",
         "processor" => {
             "faster cores, or --data-security clear to a daemon where the network is trusted"
         }
-        "segment" => "look for a tunnel, and raise the MTU where it is yours",
-        "loss" => "ask those who run the path for the link that loses; more streams carry more",
-        _ => "ask those who run the path",
+        "segment" => "look for a tunnel, and raise the MTU of networks that you manage",
+        "loss" => "ask the network's operators which link loses packets; more streams carry more",
+        _ => "ask the network's operators",
     }
 }
 
-/// A policer drops what is above a rate at once: loss, no queue, and streams that share the rate
-/// whatever their number. A queue that is too short to be seen does the same.
+/// Suspects a policer, which drops everything above a rate at once: there is loss without
+/// a queue, and all streams together carry no more than one. A queue that is too short to
+/// be seen has the same effect.
 fn policer(measured: &Measured) -> Option<Finding> {
     let (least, loaded) = measured.rtt;
     let queue = QUEUE.max(least.mul_f64(QUEUE_SHARE));
@@ -454,7 +461,7 @@ fn policer(measured: &Measured) -> Option<Finding> {
         advice(
             "policer",
             format!(
-                "{} the far side a policer is suspected, or a very short queue: {:.2} % of the \
+                "{} the far side, a policer is suspected, or a very short queue: {:.2} % of the \
                  segments were lost while the round trip showed no queue, and {} streams carried \
                  no more than one",
                 measured.direction,

@@ -1,5 +1,5 @@
-//! Asks both ends, and tries what opens between them. Thin: what it means is
-//! decided in [`mod@super::findings`].
+//! Collects facts from both ends and tries connections between them. Conclusions are
+//! drawn in [`mod@super::findings`].
 
 use longhaul_measure::sources::Direction;
 use longhaul_transfer::client::connection::Daemon;
@@ -17,19 +17,19 @@ use super::shell::facts_here;
 use super::tries::{PATIENCE, opening_of, options_at};
 use crate::probe::result::Clock;
 
-/// What was found out.
+/// Result of the collection.
 pub struct Gathered {
-    /// The facts.
+    /// The collected facts.
     pub facts: Facts,
-    /// The exit code of whatever kept it from more.
+    /// Exit code of the failure that ended the collection early, if any.
     pub failed: Option<Exit>,
 }
 
-/// Finds out what there is to know of an endpoint.
+/// Collects the facts about an endpoint.
 ///
 /// # Errors
 ///
-/// Where the endpoint is none that can be examined.
+/// Returns an error if the endpoint is not a path, and so cannot be examined.
 pub fn gather(endpoint: &Endpoint, connection: &ConnectionSettings) -> Result<Gathered, Stop> {
     let mut facts = Facts {
         reached: None,
@@ -52,7 +52,8 @@ pub fn gather(endpoint: &Endpoint, connection: &ConnectionSettings) -> Result<Ga
         Endpoint::Ssh(remote) => over_ssh(remote, connection, &mut facts),
         Endpoint::Daemon(remote) => at_daemon(remote, connection, &mut facts),
         Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
-            let text = "name a path, of this host or another: host:path or longhaul://host/path";
+            let text =
+                "name a path on this or another host: PATH, host:path or longhaul://host/path";
             return Err(Stop::new(Exit::Usage, text));
         }
     };
@@ -81,7 +82,7 @@ fn at_daemon(
     drop(first);
     facts.reached = Some(Ok(format!("the daemon at {} answers", remote.host)));
     if let RemotePath::Path(path) = &remote.path {
-        // Whoever it does not know learns nothing more of it.
+        // An unknown principal cannot collect more facts.
         let of = |direction| ask(connection, direction, 1);
         facts.rights = Some(Ok(rights_at(&daemon, path, of)?));
     }
@@ -99,7 +100,7 @@ fn at_daemon(
     let open = tried.iter().find(|tried| tried.opening == Opening::Open);
     facts.options = Some(options_at(open.map(|tried| tried.address)));
     facts.outward = Some(Ok(tried));
-    facts.inward = unknown("a daemon is connected to, and connects to nobody");
+    facts.inward = unknown("a daemon only accepts connections");
     facts.far = unknown("a daemon does not describe its host: examine user@host:path as well");
     for direction in [Direction::To, Direction::From] {
         let sessions = STREAMS.map(|streams| ask(connection, direction, streams).run(&daemon));
@@ -118,7 +119,7 @@ fn at_daemon(
         }
         facts.measured.push(measured_of(direction, sessions));
     }
-    let why = "the daemon let nothing be measured, and says it only then";
+    let why = "known only after a measurement, which the daemon did not allow";
     facts.software.get_or_insert(Err(why.to_owned()));
     facts.clock.get_or_insert(Err(why.to_owned()));
     Ok(())

@@ -1,5 +1,5 @@
-//! What a shell reports about a host without longhaul: a line for each fact, among whatever else a
-//! profile prints.
+//! Facts that a shell reports about a host without longhaul. Each fact is a line,
+//! possibly among other output of a login profile.
 //!
 //! ```text
 //! longhaul-fact/1 net.ipv4.tcp_wmem 4096 16384 4194304
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 
 use longhaul_transfer::ssh::command::OTHER_PLACES;
 
-/// What each line begins with.
+/// Prefix of each line.
 pub const FACT: &str = "longhaul-fact/1 ";
 
-/// The last line but one: the script waits for a line, and then tells the time.
+/// Name of the last fact but one. The script then waits for a line and prints the time.
 pub const READY: &str = "ready";
 
-/// Most bytes of a line that is a fact.
+/// Maximum length of a line in bytes.
 const MAXIMUM_LINE_BYTES: usize = 1024;
 
-/// Most facts.
+/// Maximum number of facts.
 const MAXIMUM_FACTS: usize = 64;
 
-/// Sysctls that are asked for.
+/// Sysctls that the script prints.
 const SYSCTLS: [&str; 12] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -37,30 +37,30 @@ const SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_no_metrics_save",
 ];
 
-/// Facts of one host, as they were told.
+/// Facts of one host, as reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts(BTreeMap<String, String>);
 
-/// What of a quota is used: bytes, or files.
+/// Use of a quota of bytes or files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// So much.
+    /// Used bytes or files.
     pub used: u64,
-    /// Nothing more is taken from here on, 1 or more.
+    /// Limit in bytes or files, 1 or more.
     pub limit: u64,
 }
 
-/// Room on a file system.
+/// Space on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What there is, in bytes or inodes; 0 where the file system does not count.
+    /// Total in bytes or inodes; 0 if the file system has no limit.
     pub total: u64,
-    /// What is free for this user.
+    /// Bytes or inodes free for this user.
     pub free: u64,
 }
 
 impl HostFacts {
-    /// Takes one line, with or without its end; nothing where it is no fact.
+    /// Adds a fact from one line. Other lines are ignored.
     pub fn add_line(&mut self, line: &str) {
         let line = line.trim_end();
         let fact = line.strip_prefix(FACT);
@@ -73,32 +73,32 @@ impl HostFacts {
         }
     }
 
-    /// A fact, where it was told and is not empty.
+    /// Returns a fact if it was reported and is not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
-    /// The number at a place in a fact.
+    /// Returns the number at position `place`, counted from 0, of a fact.
     pub fn number(&self, name: &str, place: usize) -> Option<u64> {
         self.get(name)?.split_whitespace().nth(place)?.parse().ok()
     }
 
-    /// The host's time, in seconds since 1970.
+    /// Returns the host's time in seconds since 1970.
     pub fn clock(&self) -> Option<f64> {
         let text = self.get("clock")?;
-        // A `date` without nanoseconds leaves the letter.
+        // A `date` without nanoseconds prints the letter N.
         let text = text.strip_suffix(".N").unwrap_or(text);
         let seconds: f64 = text.parse().ok()?;
         (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
     }
 
-    /// Bytes, as `df -P -k` prints them: blocks of 1024.
+    /// Returns the space in bytes, from the output of `df -P -k` in blocks of 1024 bytes.
     pub fn space(&self) -> Option<Room> {
         self.room_at("space")
     }
 
-    /// The same of another fact.
+    /// Returns the space in bytes from another fact of this form.
     pub fn room_at(&self, name: &str) -> Option<Room> {
         let room = self.room(name)?;
         Some(Room {
@@ -107,21 +107,22 @@ impl HostFacts {
         })
     }
 
-    /// Inodes, as `df -P -i` prints them.
+    /// Returns the inodes, from the output of `df -P -i`.
     pub fn inodes(&self) -> Option<Room> {
         self.room("inodes")
     }
 
-    /// The user's quota of bytes and of files, as `quota -v -w -p` prints it: the device, then for
-    /// each of both what is used (of bytes blocks of 1024), the soft limit, the hard limit and the
-    /// time until the soft one holds. `None` where there is none.
+    /// Returns the user's quotas of bytes and of files, from the output of `quota -v -w
+    /// -p`: the device, then for bytes and files the used amount (blocks of 1024 bytes),
+    /// the soft limit, the hard limit and the grace time. The smaller limit counts.
+    /// `None` means no quota.
     pub fn quota(&self) -> [Option<Used>; 2] {
         let words: Vec<&str> = self
             .get("quota")
             .map_or_else(Vec::new, |text| text.split_whitespace().collect());
         let numbers = words.get(words.len().saturating_sub(8)..).unwrap_or(&[]);
         let used = |at: usize, unit: u64| {
-            // A star marks what is above its limit.
+            // A star marks an amount above its limit.
             let number = |at: usize| numbers.get(at)?.trim_end_matches('*').parse::<u64>().ok();
             let [used, soft, hard] = [at, at + 1, at + 2].map(number);
             let limit = [soft?, hard?]
@@ -136,8 +137,8 @@ impl HostFacts {
         [used(0, 1024), used(4, 1)]
     }
 
-    /// `df`'s last line: device, total, used, available. A device's name may
-    /// have spaces in it: what counts is from the share in percent backwards.
+    /// Parses `df`'s last line: device, total, used, available, percentage. The device's
+    /// name may contain spaces, so fields are counted backwards from the percentage.
     fn room(&self, name: &str) -> Option<Room> {
         let words: Vec<&str> = self.get(name)?.split_whitespace().collect();
         let share = words.iter().rposition(|word| {
@@ -156,7 +157,7 @@ impl HostFacts {
         })
     }
 
-    /// Whether something was told to be so.
+    /// Returns a fact that is `yes` or `no` as a bool.
     pub fn says(&self, name: &str) -> Option<bool> {
         match self.get(name)? {
             "yes" => Some(true),
@@ -166,8 +167,9 @@ impl HostFacts {
     }
 }
 
-/// The script that tells them, for `sh -c`, with the path as its first argument
-/// and the release as its second; within single quotes, without `!`.
+/// Returns the script that prints the facts, for `sh -c`. Its first argument is the path
+/// and its second the release. It contains no single quotes and no `!`, so that it can be
+/// quoted.
 pub fn script() -> String {
     let sysctls = SYSCTLS
         .map(|name| format!("{}:{name}", name.replace('.', "/")))
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_found_among_what_a_profile_prints() {
+    fn facts_are_found_among_other_output() {
         let found = facts(
             "Welcome!\nlonghaul-fact/1 clock 1795276800.25\nlonghaul-fact/1 clock\n\
              longhaul-fact/1 net.ipv4.tcp_wmem 4096 16384 4194304\nlonghaul-fact/1 writable no\n\
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_read_as_quota_prints_them() {
+    fn the_output_of_quota_is_parsed() {
         let of = |line: &str| facts(&format!("longhaul-fact/1 quota {line}\n")).quota();
         let used = |used, limit| Some(Used { used, limit });
         assert_eq!(
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_are_read_as_df_prints_them() {
+    fn the_output_of_df_is_parsed() {
         let found = facts(
             "longhaul-fact/1 space /dev/my disk 1000 400 600 40% /srv/my data\n\
              longhaul-fact/1 inodes tank - - - - /tank\n",
@@ -272,10 +274,10 @@ mod tests {
         }
     }
 
-    /// A mount point with a space, which the mount table escapes, or a `stat` that reports none:
-    /// then `df` knows.
+    /// If the mount point has a space, which the mount table escapes, or `stat` reports
+    /// no mount point, the name comes from `df`.
     #[test]
-    fn a_file_system_is_called_by_its_name_without_its_mount_point() {
+    fn the_file_system_is_known_even_without_its_mount_point() {
         use std::os::unix::fs::PermissionsExt;
         let place = tempfile::tempdir().unwrap();
         let stat = place.path().join("stat");
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_tells_them() {
+    fn shells_report_the_facts() {
         let place = tempfile::tempdir().unwrap();
         let missing = place.path().join("it's not/there yet");
         for shell in ["sh", "bash"] {
@@ -328,7 +330,7 @@ mod tests {
             assert_eq!(found.says("writable"), Some(true));
             assert!(found.space().unwrap().total > 0, "{found:?}");
             assert!(found.inodes().is_some(), "{found:?}");
-            // The magic number of ext4 is that of ext2: the mount table tells them apart.
+            // ext4 has the magic number of ext2; the mount table distinguishes them.
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
             let kind = format!(" - {} ", found.get("file_system").unwrap());
             assert!(mounts.contains(&kind), "{kind}");

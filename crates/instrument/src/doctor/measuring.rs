@@ -1,4 +1,4 @@
-//! Sessions that measure the path, and what they say of each direction.
+//! Sessions that measure the path in each direction.
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
@@ -13,16 +13,16 @@ use super::findings::{Known, Measured};
 use crate::probe::result::{PathResult, Way};
 use crate::probe::session::{Ask, Session};
 
-/// How long each direction is measured for each number of streams.
+/// Duration of the measurement for each direction and number of streams.
 const MEASURE_FOR: Duration = Duration::from_millis(2500);
 
-/// Streams of a measurement: what one carries, and what some do.
+/// Numbers of streams: one, and several.
 pub(super) const STREAMS: [u32; 2] = [1, 4];
 
-/// Nobody interrupts: a signal ends the process.
+/// Never set: a signal ends the process.
 static NOT_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// A session of that direction and number of streams.
+/// Returns the description of a session with this direction and number of streams.
 pub(super) fn ask(connection: &ConnectionSettings, direction: Direction, streams: u32) -> Ask<'_> {
     Ask {
         direction,
@@ -37,7 +37,7 @@ pub(super) fn ask(connection: &ConnectionSettings, direction: Direction, streams
     }
 }
 
-/// Sessions of one direction, with one stream and with some.
+/// Evaluates the sessions of one direction, with one and with several streams.
 pub(super) fn measured_of(
     direction: Direction,
     sessions: [Result<Session, Stop>; 2],
@@ -52,14 +52,14 @@ pub(super) fn measured_of(
     for (session, streams) in sessions.into_iter().zip(STREAMS) {
         let seen = session.map_err(|stop| stop.text)?.seen;
         if !seen.saw_streams() {
-            let why = "the far side: no direct connection was there while it was measured";
+            let why = "the far side: there was no direct connection during the measurement";
             return Err(format!("{} {why}", direction.name()));
         }
         if !seen.saw_data() {
             return Ok(nothing_arrived(direction, streams));
         }
         let trial = seen.trial(streams).ok_or_else(|| {
-            let why = "the far side: too little was seen of it; this host may be busy";
+            let why = "the far side: too few samples arrived; this host may be busy";
             format!("{} {why}", direction.name())
         })?;
         least = [least, seen.least_rtt()]
@@ -106,7 +106,7 @@ pub(super) fn measured_of(
     })
 }
 
-/// A session that opened, and in which nothing moved.
+/// Returns the result of a session that opened without moving data.
 fn nothing_arrived(direction: Direction, streams: u32) -> Measured {
     Measured {
         direction: direction.name(),

@@ -1,13 +1,13 @@
-//! Findings for people and for programs.
+//! Formats findings as text and as JSON.
 
 use serde_json::{Value, json};
 
 use super::findings::{Finding, Weight};
 
-/// Version of the object.
+/// Version of the JSON object.
 const SCHEMA: u32 = 1;
 
-/// One object (FORMAT.md, "Doctor").
+/// Returns the findings as a JSON object (FORMAT.md, "Doctor").
 pub fn object(endpoint: &str, findings: &[Finding]) -> Value {
     let findings: Vec<Value> = findings
         .iter()
@@ -23,8 +23,8 @@ pub fn object(endpoint: &str, findings: &[Finding]) -> Value {
     json!({ "schema": SCHEMA, "kind": "doctor", "endpoint": endpoint, "findings": findings })
 }
 
-/// Text. Problems last, where they are seen. A remedy that is good for several is said
-/// after the last of them.
+/// Formats the findings as text. Problems come last, where they are seen. A remedy of
+/// several findings follows the last of them.
 pub fn text(findings: &[Finding]) -> String {
     let shown = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).collect() };
     let mut text = String::new();
@@ -47,7 +47,7 @@ pub fn text(findings: &[Finding]) -> String {
     text + &counts(findings)
 }
 
-/// From what matters least to what matters most.
+/// Weights from the least to the most important.
 const WEIGHTS: [Weight; 4] = [
     Weight::Good,
     Weight::NotChecked,
@@ -55,7 +55,7 @@ const WEIGHTS: [Weight; 4] = [
     Weight::Problem,
 ];
 
-/// How many of each, the worst first.
+/// Returns the number of findings per weight, the most important first.
 fn counts(findings: &[Finding]) -> String {
     let counts = WEIGHTS.iter().rev().filter_map(|weight| {
         let same = findings
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_stand_last_with_their_remedy() {
+    fn problems_come_last_with_their_remedy() {
         assert_eq!(
             text(&findings()),
             "ok           clock: right\nnot checked  clock: no date there\n\
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_of_several_is_said_once() {
+    fn a_common_remedy_is_printed_once() {
         let mut found = findings();
         found.push(bad("clock", "late", "set it"));
         let text = text(&found);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_get_all_of_it() {
+    fn the_object_contains_all_findings() {
         let object = object("host:", &findings());
         assert_eq!(object["kind"], "doctor");
         assert_eq!(object["findings"][0]["weight"], "problem");

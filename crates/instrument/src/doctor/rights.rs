@@ -1,6 +1,6 @@
-//! What a principal may do at a path of a daemon. Both ends of a dry run are
-//! asked for, and left as soon as the daemon has said that it would have one:
-//! nothing changes.
+//! Finds the permissions of a principal at a path of a daemon. Opens dry runs in both
+//! directions and leaves them as soon as the daemon has accepted or refused. No file
+//! changes.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use super::findings::Known;
 use super::findings::rights::{Right, Rights};
 use crate::probe::session::Ask;
 
-/// How long a daemon may take to hear that a session is over.
+/// Maximum time for ending a session.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Finds it out; `ask` is of a session to or from that daemon.
+/// Finds the permissions; `ask` describes a session to or from that daemon.
 ///
 /// # Errors
 ///
-/// Where the daemon cannot be reached, or does not know the principal.
+/// Returns an error if the daemon cannot be reached or does not know the principal.
 pub fn rights_at<'a>(
     daemon: &Daemon,
     path: &[u8],
@@ -67,7 +67,7 @@ fn may(
         }
         Err(OpenError::Refused(refused)) => match refused.refusal {
             Refusal::Forbidden => Ok(Ok(Right::Denied)),
-            // Whether he may is looked at before.
+            // The daemon checks permissions before the path.
             Refusal::Path => Ok(Ok(Right::Obstructed(refused.text))),
             Refusal::Credential => Err(Stop::new(Exit::Authentication, refused.text)),
             _ => Ok(Err(refused.text)),
@@ -76,7 +76,7 @@ fn may(
     }
 }
 
-/// Ends a session that has hardly begun.
+/// Ends a session directly after its opening.
 fn leave(opened: Opened) -> Result<(), OpenError> {
     let mut control = ControlChannel::default();
     control.push(&Message::Goodbye(Farewell::Cancelled))?;

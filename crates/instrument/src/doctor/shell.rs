@@ -1,4 +1,4 @@
-//! Asks the shell of a host to describe it, here and on a far side, and reads its clock.
+//! Collects facts through the shell of this host or of the far side, and reads its clock.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,13 +14,13 @@ use longhaul_transfer::stop::{Exit, Stop};
 use super::findings::{Known, Lead};
 use super::host::{FACT, HostFacts, READY, script};
 
-/// Bytes that a shell may print in all.
+/// Maximum number of bytes that a shell may print.
 const MOST_ANSWER_BYTES: u64 = 256 << 10;
 
-/// How long a login that asks nobody, and the shell then, may take.
+/// Timeout for a login without questions, and for the shell.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 
-/// What this host's own shell reports.
+/// Returns the facts reported by this host's shell.
 pub(super) fn facts_here(path: &[u8]) -> Known<HostFacts> {
     use std::os::unix::ffi::OsStrExt;
     let mut command = Command::new("sh");
@@ -33,7 +33,7 @@ pub(super) fn facts_here(path: &[u8]) -> Known<HostFacts> {
     let output = output_within(&mut command, SILENCE);
     let output = output.map_err(|error| match error.kind() {
         std::io::ErrorKind::TimedOut => format!(
-            "its shell said nothing for {} s: a file system may stand still",
+            "its shell did not answer for {} s: a file system may hang",
             SILENCE.as_secs()
         ),
         _ => format!("its shell does not run: {error}"),
@@ -44,17 +44,18 @@ pub(super) fn facts_here(path: &[u8]) -> Known<HostFacts> {
     Ok(facts)
 }
 
-/// What a far shell told, and the clock beside ours.
+/// Answer of a remote shell, and the lead of its clock.
 pub(super) struct Told {
-    /// The facts.
+    /// The reported facts.
     pub facts: HostFacts,
-    /// How far its clock is ahead.
+    /// Lead of the remote clock.
     pub clock: Known<Lead>,
-    /// From the login on.
+    /// Time since the start of the login.
     pub took: Duration,
 }
 
-/// Asks a shell there to describe its host. A master that does not serve is left.
+/// Collects the facts through a remote shell. If an ssh master connection does not work,
+/// tries again without it.
 pub(super) fn ask_shell(
     start: &Start,
     path: &[u8],
@@ -95,7 +96,7 @@ fn ask_shell_once(
     let status = process.end();
     if facts.get("system").is_some() {
         start.note_login(&process);
-        // No failure tells it.
+        // The login's last message is passed on, because no error reports it.
         if let Some(last) = process
             .said()
             .lines()
@@ -111,17 +112,17 @@ fn ask_shell_once(
         });
     }
     let said = process.said();
-    // A shell such as nologin says on its standard output why it runs nothing.
+    // A shell such as nologin prints its reason on standard output.
     let last = said.lines().chain(unknown.line.lines()).next_back();
-    let last = last.unwrap_or("it said nothing").to_owned();
+    let last = last.unwrap_or("no output").to_owned();
     let code = status.and_then(|status| status.code());
     Err(match (code, was_refused(&said)) {
-        // A shell that had to be left may end in any way once its input ends.
+        // A shell that had to be abandoned may end with any code when its input ends.
         _ if unknown.timed_out => Stop::new(
             Exit::Connection,
             format!(
-                "{host}: no shell answered there within {} s, and ssh asks nothing: a start-up \
-                 file of it may wait for input",
+                "{host}: no shell answered within {} s, although ssh does not ask for input: a \
+                 start-up file of the shell may wait for input",
                 bound.as_secs_f64().ceil()
             ),
         ),
@@ -137,24 +138,24 @@ fn ask_shell_once(
             Exit::Connection,
             format!(
                 "{host}: ssh logs in, and no shell runs there: {last}; a login shell such as nologin, \
-                 or a forced command (command= in authorized_keys, ForceCommand) keeps commands from \
-                 being run: ask for a key or a user without them"
+                 or a forced command (command= in authorized_keys, ForceCommand) prevents other \
+                 commands: ask for a key or a user without them"
             ),
         ),
     })
 }
 
-/// What came and was no fact.
+/// Output that is not a fact.
 #[derive(Default)]
 struct Unknown {
-    /// The last line.
+    /// The last such line.
     line: String,
-    /// Nothing came any more, for too long.
+    /// True if no output arrived before the timeout.
     timed_out: bool,
 }
 
-/// Reads facts until the shell is ready, then asks for the time: what it says
-/// lies between the question and the answer.
+/// Reads facts until the shell is ready, then sends a line to request the time. The clock
+/// was read between the request and the answer.
 fn read_facts(
     heard: Hearing<'_>,
     mut channel: &UnixStream,
@@ -188,18 +189,18 @@ fn read_facts(
             let half = asked.elapsed().as_secs_f64() / 2.0;
             return Ok(Lead {
                 ahead: clock - (then + half),
-                // A `date` without parts of a second.
+                // A `date` without fractions of a second.
                 uncertainty: half + if clock.fract() == 0.0 { 1.0 } else { 0.0 },
             });
         }
         line.clear();
-        // Asking some file systems takes a while, each by itself.
+        // Some file systems answer slowly: the timeout restarts after each line.
         reader.get_mut().get_mut().go_on();
     }
-    Err("its shell does not tell the time".to_owned())
+    Err("its shell did not report the time".to_owned())
 }
 
-/// Seconds since 1970, by this host's clock.
+/// Returns the seconds since 1970 by this host's clock.
 fn now() -> f64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())

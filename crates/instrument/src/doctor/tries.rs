@@ -1,4 +1,4 @@
-//! Tries addresses, from here and from the far side.
+//! Tries to connect to addresses, from here and from the far side.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use longhaul_transfer::ssh::far::Far;
 use super::findings::ports::{Inward, Opening, Tried};
 use super::findings::{Known, Options};
 
-/// How long an address may be silent.
+/// Time after which an address counts as silent.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// All addresses of the far side at once.
+/// Tries all addresses of the far side in parallel.
 pub(super) fn try_all(far: &Arc<Far>) -> Vec<Tried> {
     let direct = far.candidates();
     std::thread::scope(|scope| {
@@ -43,14 +43,14 @@ pub(super) fn try_all(far: &Arc<Far>) -> Vec<Tried> {
                 Ok(Ok(Ok(()))) => Opening::Open,
                 Ok(Ok(Err(error))) => opening_of(&error),
                 Err(error) => Opening::Unreachable(thread_refusal(&error)),
-                Ok(Err(_)) => Opening::Unreachable("it could not be tried".to_owned()),
+                Ok(Err(_)) => Opening::Unreachable("the attempt failed".to_owned()),
             },
         });
         tried.collect()
     })
 }
 
-/// How an error of connecting looks.
+/// Classifies a connection error.
 pub(super) fn opening_of(error: &TlsError) -> Opening {
     use std::io::ErrorKind;
     match error {
@@ -68,17 +68,19 @@ pub(super) fn opening_of(error: &TlsError) -> Opening {
     }
 }
 
-/// What the far side says of this end's addresses.
+/// Returns the far side's results for this host's addresses.
 pub(super) fn try_inward(
     far: &Arc<Far>,
     transfer: &Transfer,
     seen: Option<IpAddr>,
 ) -> Known<Inward> {
     if far.own_port().is_none() {
-        return Err("this host listens on no port: name others with --ports".to_owned());
+        return Err(
+            "this host cannot listen on any port: name other ports with --ports".to_owned(),
+        );
     }
     let calls = far.try_inward(transfer, TOLD_WITHIN + PATIENCE);
-    let calls = calls.ok_or("the far side did not say what it sees of this host's ports")?;
+    let calls = calls.ok_or("the far side did not report on this host's ports")?;
     Ok(Inward {
         tried: calls.iter().filter_map(tried_of).collect(),
         own: interface_addresses().unwrap_or_default(),
@@ -86,7 +88,7 @@ pub(super) fn try_inward(
     })
 }
 
-/// What the far side says of one address.
+/// Returns the far side's result for one address.
 fn tried_of(call: &Call) -> Option<Tried> {
     let cause = call.cause.clone();
     let opening = match call.look {
@@ -101,7 +103,7 @@ fn tried_of(call: &Call) -> Option<Tried> {
     Some(Tried { address, opening })
 }
 
-/// What a connection to an address agrees on.
+/// Returns the TCP options negotiated with an address.
 pub(super) fn options_at(address: Option<SocketAddr>) -> Known<Options> {
     let address = address.ok_or("no direct connection opens")?;
     let options = TcpOptions::default();
@@ -122,7 +124,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn errors_of_connecting_are_told_apart() {
+    fn connection_errors_are_classified() {
         let target = HostPort::new("h", 1);
         let refused = |kind: io::ErrorKind| {
             TlsError::Connect(ConnectError::Refused {

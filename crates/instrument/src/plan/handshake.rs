@@ -1,4 +1,5 @@
-//! The round trip to another host, by one TCP handshake. Nothing is asked for, and nobody logs in.
+//! Measures the round-trip time to another host by one TCP handshake, without a request
+//! or login.
 
 use std::time::Duration;
 
@@ -8,11 +9,12 @@ use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::settings::SshSettings;
 use longhaul_transfer::ssh::command::server_of;
 
-/// A person waits for a plan.
+/// Timeout: the user is waiting for the plan.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The round trip to an endpoint's host: to its daemon, or to the server that ssh would reach.
-/// `None` within this host, where it does not answer, or where ssh reaches it through others.
+/// Returns the round-trip time to an endpoint's daemon, or to its ssh server. Returns
+/// `None` on this host, if the other host does not answer, or if ssh reaches it through a
+/// jump host.
 pub fn round_trip(endpoint: &Endpoint) -> Option<Duration> {
     let server = match endpoint {
         Endpoint::Daemon(remote) => remote.host.clone(),

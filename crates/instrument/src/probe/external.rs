@@ -1,4 +1,4 @@
-//! What other instruments measured of the path, from their files.
+//! Reads measurements of the path by other instruments.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use longhaul_measure::sources::{ExternalRun, SourceError, read_iperf3, read_pscheduler};
 use longhaul_transfer::stop::{Exit, Stop};
 
-/// Runs of files of iperf3 (`--json`) and of pScheduler, each with its file.
+/// Reads runs from files of iperf3 (`--json`) and pScheduler. Each run has the name of
+/// its file.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read, is something else, or has no whole run.
+/// Returns an error if a file cannot be read, has another format, or has no complete run.
 pub fn read(
     iperf3: &[PathBuf],
     pscheduler: &[PathBuf],

@@ -1,4 +1,4 @@
-//! A probe's result for programs (FORMAT.md, "Probes").
+//! Formats a probe's result as JSON (FORMAT.md, "Probes").
 
 use longhaul_measure::host::HostDescription;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use super::result::{PathResult, Probe, Way};
 use super::text::ends;
 use super::trial::{EndFacts, Trial};
 
-/// Version of the object.
+/// Version of the JSON object.
 const SCHEMA: u32 = 1;
 
-/// The object.
+/// Returns the JSON object.
 pub fn json(probe: &Probe) -> Value {
     json!({
         "schema": SCHEMA,

@@ -1,5 +1,5 @@
-//! What is known of a path without measuring it: from a sweep's file, so that what is
-//! probed stands beside its runs, or by hand.
+//! Facts about a path that are not measured: from a sweep file, so that the probe can be
+//! compared with the sweep's runs, or from the user.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,31 +13,33 @@ use crate::sweep::command::host_of;
 use crate::sweep::file::{self, Unread};
 use crate::sweep::plan::{Cell, Plan};
 
-/// A path to the daemon.
+/// A known path to the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownPath {
-    /// As in the sweep's records, if it is a sweep's.
+    /// The path of a sweep; `None` if the user gave only the capacity.
     pub swept: Option<SweptPath>,
-    /// What TCP payload can carry.
+    /// Maximum rate of TCP payload.
     pub capacity: BitRate,
 }
 
-/// A path as in a sweep.
+/// A path of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweptPath {
-    /// Its name in records.
+    /// Name of the path in records.
     pub name: String,
-    /// Its round-trip time.
+    /// Round-trip time.
     pub rtt: Duration,
-    /// What each of its transfers moves, ascending.
+    /// Bytes of the sweep's transfers, in ascending order.
     pub bytes: Vec<u64>,
 }
 
-/// The one path of a sweep's file that leads to a daemon, whose endpoint was written so.
+/// Returns the only path of a sweep file that leads to the daemon. `written` is the
+/// endpoint in the user's notation.
 ///
 /// # Errors
 ///
-/// Where the file makes no sense, or has not one path to that daemon.
+/// Returns an error if the file is invalid, or has no path or several paths to that
+/// daemon.
 pub fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath, Stop> {
     let usage = |text: String| Stop::new(Exit::Usage, text);
     let sweep = file::read(file).map_err(|unread| match unread {
@@ -51,7 +53,7 @@ pub fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath
         endpoint.is_some_and(|endpoint| host_of(endpoint).eq_ignore_ascii_case(remote.host.host()))
     };
     let mut cells: Vec<&Cell> = plan.cells.iter().filter(leads_there).collect();
-    // As it is written in the file it is meant.
+    // An exact match of the notation takes precedence.
     if cells.iter().any(|cell| cell.path.text() == written) {
         cells.retain(|cell| cell.path.text() == written);
     }
@@ -59,7 +61,7 @@ pub fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath
         let host = remote.host.host();
         return Err(usage(format!(
             "{shown}: no path leads to {host}: give one of them endpoint = \"longhaul://{host}/…\", \
-             or leave out --sweep"
+             or remove --sweep"
         )));
     };
     let path = &first.path;
@@ -69,8 +71,8 @@ pub fn of_sweep(file: &Path, written: &str, remote: &Remote) -> Result<KnownPath
     };
     if let Some(other) = cells.iter().find(|cell| !alike(cell)) {
         return Err(usage(format!(
-            "{shown}: {} and {} lead to that host, or one of them with several rtt or capacity: \
-             probe the one that is meant as the file writes it, or leave out --sweep",
+            "{shown}: {} and {} lead to that host, or one of them has several values of rtt or \
+             capacity: name the endpoint exactly as in the file, or remove --sweep",
             path.text(),
             other.path.text()
         )));
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_sweeps_by_its_host() {
+    fn a_path_of_a_sweep_is_found_by_its_host() {
         for endpoint in [
             "longhaul://dtn.example.org",
             "longhaul://alice@dtn.example.org:7000/x",
@@ -143,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn no_path_or_several_are_named() {
+    fn errors_name_missing_or_ambiguous_paths() {
         let error = known(FILE, "longhaul://other.example.org").unwrap_err();
         assert!(error.contains("other.example.org"), "{error}");
         let several = FILE.replace("\"50ms\"", "[\"50ms\", \"60ms\"]");
         let error = known(&several, "longhaul://dtn.example.org").unwrap_err();
-        assert!(error.contains("several rtt"), "{error}");
+        assert!(error.contains("several values of rtt"), "{error}");
         let two = FILE.replace("[2001:db8::7]:7000/data", "dtn.example.org/other");
         let error = known(&two, "longhaul://dtn.example.org").unwrap_err();
         assert!(

@@ -1,4 +1,4 @@
-//! Measures every path to a daemon, each way and with each number of streams.
+//! Measures every path to a daemon in each direction, with each number of streams.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,48 +17,50 @@ use super::result::{Clock, PathResult, Probe, Way};
 use super::session::{Ask, Session};
 use super::trial::Trial;
 
-/// The shortest and the longest time of one repetition, if none is said.
+/// Minimum and maximum duration of one repetition by default.
 const TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 
-/// How much longer one may take on busy hosts, until enough of it was seen.
+/// Maximum additional time on busy hosts, until there are enough samples.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Round trips of one repetition: ten doublings of slow start, and as many again.
+/// Default duration of a repetition in round trips: ten doublings of slow start, and ten
+/// more.
 const ROUND_TRIPS: u32 = 20;
 
-/// How a path is measured.
+/// Settings of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeSettings {
-    /// Numbers of streams, each measured by itself.
+    /// Numbers of streams, each measured separately.
     pub streams: Vec<u32>,
-    /// Ways that are measured, one after the other.
+    /// Directions, measured one after the other.
     pub directions: Vec<Direction>,
-    /// Repetitions of each, interleaved.
+    /// Number of repetitions of each number of streams; they are interleaved.
     pub rounds: u32,
-    /// Time of each; none: twenty round trips, 2 s to 10 s.
+    /// Duration of each repetition. `None` means twenty round trips, at least 2 s and at
+    /// most 10 s.
     pub time: Option<Duration>,
-    /// Connections that are made to measure the round trip.
+    /// Number of connections for measuring the round-trip time.
     pub pings: u32,
-    /// Samples of streams are kept, for records.
+    /// If true, samples of streams are kept for records.
     pub keep_samples: bool,
-    /// How the daemon is reached and known.
+    /// Connection to the daemon and its authentication.
     pub connection: ConnectionSettings,
 }
 
-/// What is measured next. Its text is one line.
+/// The next measurement, displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// A round trip, by its number from 1.
+    /// A round trip, numbered from 1.
     RoundTrip(SocketAddr, u32),
-    /// A number of streams.
+    /// A session with a number of streams.
     Streams {
-        /// The daemon's address.
+        /// Address of the daemon.
         address: SocketAddr,
-        /// Which way.
+        /// Direction of the data.
         direction: Direction,
-        /// The repetition, from 1, and how many there are.
+        /// Number of the repetition, from 1, and the total.
         round: (u32, u32),
-        /// How many streams.
+        /// Number of streams.
         streams: u32,
     },
 }
@@ -81,12 +83,12 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Measures all paths to a daemon, until `interrupted` is set.
+/// Measures all paths to a daemon until `interrupted` is set.
 ///
 /// # Errors
 ///
-/// Where the settings make no sense, the daemon does not answer, or a signal came. A path that
-/// fails is a result.
+/// Returns an error if the settings are invalid, the daemon does not answer, or a signal
+/// arrived. The failure of a single path is part of the result.
 pub fn measure(
     remote: &Remote,
     settings: &ProbeSettings,
@@ -113,7 +115,8 @@ struct Prober<'a> {
 impl Prober<'_> {
     fn all_paths(&mut self, remote: &Remote, probe: &mut Probe) -> Result<(), Stop> {
         let daemon = Daemon::new(remote, &self.settings.connection)?;
-        // Who it is is asked once; then each address must show the same key.
+        // The daemon's key is verified once. All addresses must then present the same
+        // key.
         let first = daemon.first_stream()?.handle;
         let (key, answered) = (first.peer_fingerprint(), first.peer_address());
         drop(first);
@@ -127,20 +130,21 @@ impl Prober<'_> {
                     continue;
                 }
                 let mut path = self.path(&daemon, key, (address, local), probe)?;
-                // What a copy takes is the address that answers first.
+                // A copy uses the address that answers first.
                 let is_usual = answered.is_none_or(|usual| usual.ip() == address.ip());
                 path.is_usual = is_usual && !probe.paths.iter().any(|other| other.is_usual);
                 probe.paths.push(path);
             }
         }
         if probe.paths.is_empty() {
-            let text = "no --bind address is of the same family as the daemon's: name another one";
+            let text =
+                "no --bind address has the IP version of the daemon's addresses: name another one";
             return Err(Stop::new(Exit::Usage, text));
         }
         Ok(())
     }
 
-    /// A path that fails is a result; only a signal ends the whole.
+    /// Measures a path. A failure becomes part of the result, except an interrupt.
     fn path(
         &mut self,
         daemon: &Daemon,
@@ -188,7 +192,7 @@ impl Prober<'_> {
         }
         let time = self.settings.time;
         let time = time.unwrap_or((path.least() * ROUND_TRIPS).clamp(TIMES.0, TIMES.1));
-        // What warms memory and caches up is not counted, but tells of clocks.
+        // The warm-up fills caches. It is not counted, but measures the clocks.
         let warm_up = Ask {
             wants_host: true,
             ..self.ask(Direction::To, 1, time)
@@ -228,7 +232,8 @@ impl Prober<'_> {
         let counts = &self.settings.streams;
         for round in 0..self.settings.rounds {
             for turn in 0..counts.len() {
-                // Each round begins with another one: a slow minute touches all.
+                // Each round begins with another number of streams, so that a slow period
+                // affects all of them.
                 let streams = counts[(turn + round as usize) % counts.len()];
                 (self.tell)(&Progress::Streams {
                     address,
@@ -239,17 +244,18 @@ impl Prober<'_> {
                 let Session { seen, .. } = self.ask(direction, streams, time).run(daemon)?;
                 let trial: Trial = seen.trial(streams).ok_or_else(|| {
                     let text = if seen.saw_data() {
-                        "too little was seen while it was measured"
+                        "too few samples arrived during the measurement"
                     } else {
-                        "nothing arrived while it was measured"
+                        "no data arrived during the measurement"
                     };
-                    let text = format!("{text}: give it more --time");
+                    let text = format!("{text}: set a longer --time");
                     Stop::new(Exit::Connection, text)
                 })?;
                 let kept: usize = way.trials.iter().map(|trial| trial.samples.len()).sum();
                 way.trials.push(Trial {
                     samples: if self.settings.keep_samples {
-                        // Each way has one file: the bound of one file holds for all of its trials.
+                        // Each direction has one file, so the bound of a file holds for
+                        // all of its trials.
                         seen.stream_samples(MOST_SAMPLES.saturating_sub(kept))
                     } else {
                         Vec::new()

@@ -1,9 +1,9 @@
-//! Each repetition as a record of a memory-to-memory run, with its samples and both hosts next to
-//! it, as a sweep has them.
+//! Writes each repetition as a record of a memory-to-memory run, with its samples and
+//! both hosts in files next to it, as a sweep does.
 //!
-//! A path of a sweep's file is the same in these records as in the sweep's own: name, round-trip
-//! time and capacity. So `profile` takes the probe as the Θ_T of the sweep's transfers. The way
-//! back is another path, since routes may differ.
+//! A path of a sweep file has the same name, round-trip time and capacity in these
+//! records as in the sweep's own. `profile` therefore uses the probe as the Θ_T of the
+//! sweep's transfers. The way back is a separate path, because routes may differ.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -30,34 +30,34 @@ use crate::sidecar::{
     samples_beside,
 };
 
-/// A round trip that differs from a sweep's by more than this share, and more than hosts'
-/// threads take, is another path's.
+/// Maximum relative and absolute difference between the measured round-trip time and that
+/// of the sweep. A larger difference means another path.
 const SAME_RTT_SHARE: f64 = 0.1;
 const SAME_RTT: Duration = Duration::from_micros(500);
 
-/// Bytes that differ from a transfer's by more than this share are another number of
-/// bytes: the ramp's part of them is another.
+/// Maximum relative difference between the bytes of a probe and of a transfer. Beyond it,
+/// the ramp-up has another share of the bytes.
 const SAME_BYTES_SHARE: f64 = 0.1;
 
-/// A file that records are appended to.
+/// An open file of records.
 pub struct Records<'a> {
     path: &'a Path,
     file: File,
-    /// Not where all may write and only some may read.
+    /// False if the permissions of the file allow only writing.
     is_readable: bool,
-    /// `None` if records go to no file.
+    /// File of host descriptions; `None` if records are not written to a regular file.
     hosts: Option<HostsFile>,
 }
 
-/// Both ends of one direction, the one that sends first.
+/// Host records of both ends of a direction, the sender first.
 type Ends = [HostRecord; 2];
 
 impl Records<'_> {
-    /// Opens it, and the file of hosts next to it.
+    /// Opens the file for appending, and the file of host descriptions next to it.
     ///
     /// # Errors
     ///
-    /// Where one cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn open<'a>(path: &'a Path, tell: &mut dyn FnMut(&str)) -> Result<Records<'a>, Stop> {
         refuse_compressed(path).map_err(|text| Stop::new(Exit::Usage, text))?;
         let (file, is_readable) = open_to_append(path).map_err(|error| local(path, &error))?;
@@ -78,12 +78,12 @@ impl Records<'_> {
         })
     }
 
-    /// Adds each repetition, and what other instruments measured of the path that a copy
-    /// takes.
+    /// Appends a record for each repetition, and for each external measurement of the
+    /// usual path.
     ///
     /// # Errors
     ///
-    /// Where something cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn append(mut self, probe: &Probe, tell: &mut dyn FnMut(&str)) -> Result<(), Stop> {
         let records = self.records(probe, tell);
         let lines: Result<Vec<String>, RecordError> =
@@ -93,7 +93,7 @@ impl Records<'_> {
     }
 
     fn write(&mut self, lines: &[String]) -> io::Result<()> {
-        // A line that somebody was stopped in takes none of ours along.
+        // If another writer was interrupted in a line, a new line begins first.
         if self.is_readable && !ends_with_a_line(&mut self.file) {
             writeln!(self.file)?;
         }
@@ -105,7 +105,7 @@ impl Records<'_> {
 
     fn records(&mut self, probe: &Probe, tell: &mut dyn FnMut(&str)) -> Vec<RunRecord> {
         let mut records: Vec<RunRecord> = Vec::new();
-        // Of the path that a copy takes, there and back.
+        // The records of the usual path, to and from the daemon.
         let mut usual = [None, None];
         for found in &probe.paths {
             let ends = [
@@ -128,7 +128,7 @@ impl Records<'_> {
                 Some(path) => records.push(external(probe, number, run, path)),
                 None => {
                     let text = "results of other instruments are not recorded: they need a probe \
-                                of their path";
+                                of the same path";
                     tell(text);
                     break;
                 }
@@ -151,8 +151,8 @@ impl Records<'_> {
         };
         let hosts = self.hosts.as_mut();
         let digest = hosts.map(|hosts| hosts.add(host)).transpose();
-        // What was measured is worth its record without a description, which the other
-        // end may have made as long as it likes.
+        // A measurement is recorded even without a host description. The other end may
+        // send a description of any length.
         let digest = digest.unwrap_or_else(|text| {
             tell(&format!("{text}: {name} is not described"));
             None
@@ -192,8 +192,8 @@ impl Records<'_> {
         records.collect()
     }
 
-    /// Writes a run's samples beside its record. What was measured is worth its record
-    /// without them.
+    /// Writes a run's samples to a file next to the records. If this fails, the run is
+    /// recorded without them.
     fn keep(&self, id: &str, samples: &[Sample], tell: &mut dyn FnMut(&str)) -> Option<Sidecar> {
         if samples.is_empty() || is_no_file(self.path) {
             return None;
@@ -225,8 +225,8 @@ fn local(path: &Path, error: &dyn std::fmt::Display) -> Stop {
     Stop::new(Exit::Local, format!("{}: {error}", path.display()))
 }
 
-/// The path of another instrument's run: as probed in its direction, else as the other way,
-/// whose capacity is the best guess.
+/// Returns the path of an external run: the probed path in its direction, else that of
+/// the other direction, whose capacity is the best estimate.
 fn path_of_external(run: &ExternalRun, usual: &[Option<PathRecord>; 2]) -> Option<PathRecord> {
     let [to, from] = usual;
     match (run.direction, to, from) {
@@ -244,7 +244,7 @@ fn path_of_external(run: &ExternalRun, usual: &[Option<PathRecord>; 2]) -> Optio
     }
 }
 
-/// What another instrument measured, at the time that its file says.
+/// Converts an external run to a record with the start time in its file.
 fn external(probe: &Probe, number: usize, run: &ExternalRun, path: PathRecord) -> RunRecord {
     let mut identity = identity(probe);
     identity.id = format!("external-{}-{number}", probe.number);
@@ -261,9 +261,9 @@ fn identity(probe: &Probe) -> RunIdentity {
     }
 }
 
-/// The path of a direction, as in records; `None` if nothing was measured of it.
+/// Returns the path of a direction for records; `None` if it was not measured.
 fn path_of(probe: &Probe, found: &PathResult, way: &Way) -> Option<PathRecord> {
-    // A sweep's is of its own path, and not of the way back.
+    // Facts of a sweep apply to the way there only.
     let swept = swept(probe, found);
     let is_its_own = swept.is_some() && way.direction == Direction::To;
     let known = probe.known.as_ref();
@@ -288,13 +288,14 @@ fn path_of(probe: &Probe, found: &PathResult, way: &Way) -> Option<PathRecord> {
     })
 }
 
-/// A sweep's runs take the path that answers first, and no other.
+/// Returns the sweep's path if `found` is the address that answers first, which sweeps
+/// use.
 fn swept<'a>(probe: &'a Probe, found: &PathResult) -> Option<&'a SweptPath> {
     let known = probe.known.as_ref().filter(|_| found.is_usual);
     known.and_then(|known| known.swept.as_ref())
 }
 
-/// A repetition, except which it is and where.
+/// Converts a repetition to a record without identity and hosts.
 fn record_of(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> RunRecord {
     let mut doubts = way.doubts(found);
     doubts.extend(differences(probe, found, way, trial));
@@ -350,7 +351,7 @@ fn record_of(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> Run
     }
 }
 
-/// What a probe says of a repetition that no other run has.
+/// Returns figures that only a probe has.
 fn said(found: &PathResult, trial: &Trial) -> std::collections::BTreeMap<String, f64> {
     let numbers = [
         ("settled_bits_per_second", Some(trial.settled * 8.0)),
@@ -367,7 +368,7 @@ fn said(found: &PathResult, trial: &Trial) -> std::collections::BTreeMap<String,
         .collect()
 }
 
-/// In what a repetition is no measure of the path that a sweep's runs took.
+/// Returns differences between a repetition and the path of the sweep's runs.
 fn differences(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> Vec<Doubt> {
     let Some(swept) = swept(probe, found).filter(|_| way.direction == Direction::To) else {
         return Vec::new();
@@ -376,7 +377,7 @@ fn differences(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> V
     let (own, told) = (found.least(), swept.rtt);
     if own.abs_diff(told) > told.mul_f64(SAME_RTT_SHARE).max(SAME_RTT) {
         differences.push(format!(
-            "its least round trip was {:.2} ms, the sweep's file says {:.2} ms",
+            "its minimum round-trip time was {:.2} ms, but {:.2} ms in the sweep's file",
             own.as_secs_f64() * 1e3,
             told.as_secs_f64() * 1e3
         ));
@@ -385,7 +386,7 @@ fn differences(probe: &Probe, found: &PathResult, way: &Way, trial: &Trial) -> V
         |bytes: &u64| trial.bytes.abs_diff(*bytes) as f64 <= SAME_BYTES_SHARE * *bytes as f64;
     if !swept.bytes.is_empty() && !swept.bytes.iter().any(is_like) {
         differences
-            .push("a probe moves data for a time, the sweep's transfers move theirs".to_owned());
+            .push("the probe moved another number of bytes than the sweep's transfers".to_owned());
     }
     let doubts = differences.into_iter();
     doubts

@@ -1,4 +1,4 @@
-//! What a probe found, before it is printed.
+//! Results of a probe.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,43 +19,45 @@ use super::known::KnownPath;
 use super::trial::{EndFacts, Trial};
 use super::unqueued::Unqueued;
 
-/// Rates this close to the greatest are as good: what repetitions differ by.
+/// Ratio to the greatest rate above which a rate counts as equally good: the spread of
+/// repetitions.
 const AS_GOOD: f64 = 0.97;
 
-/// Streams that carry less than this part of the best rate do not fill the path. One CUBIC stream
-/// keeps more of a path's rate without any queue.
+/// Ratio to the best rate below which streams do not fill the path. One CUBIC stream uses
+/// more than this fraction of a path, even without a queue.
 const FAR_LESS: f64 = 0.6;
 
-/// Losses in fewer intervals of a trial of few streams may be one event.
+/// Minimum number of intervals with losses in trials with few streams. Fewer may be a
+/// single event.
 const LEAST_OF_FEWEST: usize = 2;
 
-/// Seconds until a thread runs and has said, or heard, what time it is.
+/// Estimated time in seconds for a thread to run and read the clock.
 const THREADS: f64 = 1e-3;
 
-/// Everything.
+/// Result of a probe.
 pub struct Probe {
-    /// What was probed.
+    /// The probed endpoint.
     pub endpoint: Option<String>,
-    /// The daemon's software.
+    /// Software of the daemon.
     pub software: String,
-    /// How data were protected.
+    /// Protection of the data, for example TLS.
     pub protection: &'static str,
-    /// Unlike that of other probes: seconds since 1970 when it began.
+    /// Number of the probe: start time in seconds since 1970.
     pub number: u64,
-    /// When it began, in RFC 3339 format.
+    /// Start time in RFC 3339 format.
     pub started: String,
-    /// Each path by itself.
+    /// Results per path.
     pub paths: Vec<PathResult>,
-    /// What other instruments measured, and their files.
+    /// External measurements, each with its file.
     pub external: Vec<(String, ExternalRun)>,
-    /// This host.
+    /// Description of this host.
     pub host: HostDescription,
-    /// What is known of the path without measuring it.
+    /// Facts about the path that were not measured.
     pub known: Option<KnownPath>,
 }
 
 impl Probe {
-    /// A probe that begins now, on this host, and has measured nothing yet.
+    /// Creates an empty probe of this host that begins now.
     pub fn begin(external: Vec<(String, ExternalRun)>) -> Probe {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Probe {
@@ -72,46 +74,46 @@ impl Probe {
     }
 }
 
-/// One path: from one local address to one of the daemon's.
+/// Result of one path, from one local address to one address of the daemon.
 pub struct PathResult {
-    /// The daemon's address.
+    /// Address of the daemon.
     pub address: SocketAddr,
-    /// This host's, where it was named.
+    /// Local address, if the user named one.
     pub local: Option<IpAddr>,
-    /// Why nothing was measured.
+    /// Reason why the path was not measured.
     pub failure: Option<String>,
-    /// Round trips of connections, in seconds, in the order they were made.
+    /// Round-trip times of connections in seconds, in order of time.
     pub round_trips: Vec<f64>,
-    /// Bytes in a segment.
+    /// Segment size in bytes.
     pub segment: u64,
-    /// The largest packet.
+    /// Path MTU in bytes.
     pub path_mtu: u64,
-    /// What both ends agreed on.
+    /// TCP options that both ends agreed on.
     pub options: Agreed,
-    /// The daemon's clock, where it was said.
+    /// Lead of the daemon's clock, if it is known.
     pub clock: Option<Clock>,
-    /// The daemon's host, where it tells.
+    /// Description of the daemon's host, if it was sent.
     pub host: Option<HostDescription>,
-    /// It is the one that a copy takes: the first of those to the address that answers
+    /// True for the path that a copy uses: the first one to the address that answers
     /// first.
     pub is_usual: bool,
-    /// Each direction.
+    /// Results per direction.
     pub ways: Vec<Way>,
 }
 
-/// How far a clock is ahead.
+/// Lead of a clock over this host's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
-    /// Seconds, negative where it is behind.
+    /// Lead in seconds; negative if the clock is behind.
     pub ahead: f64,
-    /// Seconds that this may be wrong by: half a round trip.
+    /// Maximum error in seconds: half a round trip, plus the delay of threads.
     pub uncertainty: f64,
 }
 
 impl Clock {
-    /// From what was heard (see `Transfer::clock_lead`): a message takes about
-    /// half a round trip, at least nothing and at most all of it; and the hosts'
-    /// threads take their time.
+    /// Computes the lead from `Transfer::clock_lead` in nanoseconds and the minimum
+    /// round-trip time in seconds. A message takes between zero and one round trip; half
+    /// a round trip is assumed.
     pub fn of(lead: i64, least_rtt: f64) -> Clock {
         Clock {
             ahead: lead as f64 / 1e9 + least_rtt / 2.0,
@@ -120,33 +122,33 @@ impl Clock {
     }
 }
 
-/// One direction of a path.
+/// Result of one direction of a path.
 pub struct Way {
-    /// Which.
+    /// Direction of the data.
     pub direction: Direction,
-    /// All repetitions, in their order.
+    /// All repetitions in order of time.
     pub trials: Vec<Trial>,
-    /// The end that sends.
+    /// Facts about the sending end.
     pub sender: EndFacts,
-    /// The end that receives.
+    /// Facts about the receiving end.
     pub receiver: EndFacts,
 }
 
-/// Quantiles of round trips, in seconds.
+/// Quantiles of round-trip times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoundTrips {
-    /// The least.
+    /// Minimum.
     pub least: f64,
-    /// The middle.
+    /// Median.
     pub median: f64,
-    /// At 95 of 100.
+    /// The 95 % quantile.
     pub high: f64,
-    /// The greatest.
+    /// Maximum.
     pub greatest: f64,
 }
 
 impl PathResult {
-    /// The distribution of round trips; `None` if none was made.
+    /// Returns the quantiles of round-trip times; `None` if there are none.
     pub fn distribution(&self) -> Option<RoundTrips> {
         let ascending = sorted(&self.round_trips);
         Some(RoundTrips {
@@ -157,13 +159,13 @@ impl PathResult {
         })
     }
 
-    /// The least round trip.
+    /// Returns the minimum round-trip time; 0 if there is none.
     pub fn least(&self) -> Duration {
         let least = self.distribution().map_or(0.0, |found| found.least);
         Duration::try_from_secs_f64(least).unwrap_or_default()
     }
 
-    /// What to tell about a direction.
+    /// Returns advice about a direction.
     pub fn advice(&self, way: &Way) -> Vec<Advice> {
         way.facts(self)
             .map_or_else(Vec::new, |facts| advise(&facts))
@@ -181,7 +183,7 @@ impl PathResult {
 }
 
 impl Way {
-    /// The stream counts, ascending.
+    /// Returns the numbers of streams in ascending order.
     pub fn counts(&self) -> Vec<u32> {
         let mut counts: Vec<u32> = self.trials.iter().map(|trial| trial.streams).collect();
         counts.sort_unstable();
@@ -189,25 +191,26 @@ impl Way {
         counts
     }
 
-    /// Repetitions of a stream count.
+    /// Returns the repetitions with this number of streams.
     pub fn of(&self, streams: u32) -> impl Iterator<Item = &Trial> {
         self.trials.iter().filter(move |t| t.streams == streams)
     }
 
-    /// A figure of a stream count: the median of its repetitions.
+    /// Returns the median of a figure over the repetitions with this number of streams.
     pub fn median(&self, streams: u32, value: fn(&Trial) -> f64) -> f64 {
         let values: Vec<f64> = self.of(streams).map(value).collect();
         median(&values).unwrap_or(0.0)
     }
 
-    /// The same of a figure that not every repetition has; `None` if no repetition does.
+    /// Returns the median over the repetitions that have the figure; `None` if none of
+    /// them has.
     pub fn median_if_any(&self, streams: u32, value: fn(&Trial) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> = self.of(streams).filter_map(value).collect();
         median(&values)
     }
 
-    /// The fewest streams that are as good as the best, and what they settled at
-    /// in bytes per second: the path carries at least that.
+    /// Returns the smallest number of streams that is as good as the best, and its
+    /// settled rate in bytes per second. The path carries at least that rate.
     pub fn best(&self) -> Option<(u32, f64)> {
         let settled = |streams| self.median(streams, |trial| trial.settled);
         let counts = self.counts();
@@ -216,7 +219,7 @@ impl Way {
         Some((streams, settled(streams)))
     }
 
-    /// What to mistrust.
+    /// Returns the doubts about a direction.
     pub fn doubts(&self, path: &PathResult) -> Vec<Doubt> {
         let Some((streams, _)) = self.best() else {
             return Vec::new();
@@ -232,9 +235,9 @@ impl Way {
         doubts
     }
 
-    /// The share of segments that were lost without a queue, if the fewest streams lost some again
-    /// and again while they carried far less than the path can. A path that is full may drop
-    /// segments in a queue too short to be seen.
+    /// Returns the fraction of segments lost at random, 0 to 1. It is 0 unless the fewest
+    /// streams lost segments repeatedly while they carried far less than the path can. A
+    /// full path may drop segments in a queue too short to be seen.
     fn random_loss(&self, best_streams: u32, best: f64) -> f64 {
         let fewest = self.counts().first().copied().unwrap_or(0);
         let pooled = |streams| {
@@ -276,7 +279,7 @@ impl Way {
     }
 }
 
-/// The share of the cores that the busier host used.
+/// Returns the processor use of the busier host, 0 to 1.
 pub fn busiest(trial: &Trial) -> f64 {
     let known = trial.processors.iter().flatten().copied();
     known.fold(0.0, f64::max)
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fewest_streams_that_are_as_good_are_best() {
+    fn the_smallest_sufficient_number_of_streams_is_best() {
         let path = path();
         let way = &path.ways[0];
         assert_eq!(way.counts(), [1, 4, 8]);
@@ -367,11 +370,11 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_is_of_the_end_whose_window_ends_first() {
+    fn the_advice_names_the_end_with_the_smaller_window() {
         let path = path();
         let advice = path.advice(&path.ways[0]);
         let topics: Vec<_> = advice.iter().map(|advice| advice.topic).collect();
-        // 2.9 MB and 3.1 MB, where 17 MB are wanted.
+        // Windows of 2.9 MB and 3.1 MB; 17 MB are needed.
         assert_eq!(topics, ["window", "window"]);
         assert!(advice[0].text.contains("tcp_wmem"), "{advice:?}");
         let doubts = path.ways[0].doubts(&path);
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn random_loss_is_what_few_streams_lose_on_a_path_that_is_not_full() {
+    fn random_loss_is_measured_with_few_streams_on_a_free_path() {
         let loss = |one_stream| {
             let lossy = |streams, settled, lost| Trial {
                 unqueued: Unqueued {
@@ -394,12 +397,12 @@ mod tests {
             path.ways[0].facts(&path).unwrap().loss
         };
         assert!((loss(30e6) - 1e-3).abs() < 1e-12);
-        // One stream nearly fills it: a short queue may have dropped them.
+        // One stream nearly fills the path: a short queue may have dropped the segments.
         assert_eq!(loss(80e6), 0.0);
     }
 
     #[test]
-    fn a_clock_is_known_to_half_a_round_trip() {
+    fn a_clock_is_accurate_to_half_a_round_trip() {
         let clock = Clock::of(1_950_000_000, 0.1);
         assert!((clock.ahead - 2.0).abs() < 1e-9, "{clock:?}");
         assert!((clock.uncertainty - 0.051).abs() < 1e-9, "{clock:?}");

@@ -1,4 +1,4 @@
-//! One session that moves zeros into nothing for a while.
+//! A session that moves zeros and discards them for a given time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -25,69 +25,68 @@ use longhaul_transfer::stop::{Exit, Stop};
 use super::span::Span;
 use super::trial::{Seen, SharedSeen, Watcher};
 
-/// More zeros than any path carries while it is measured: 1 PiB.
+/// Number of zeros, more than any path carries in the time: 1 PiB.
 const ENDLESS: u64 = 1 << 50;
 
-/// How often it is looked whether a signal came.
+/// Interval between checks for a signal.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// What a session does.
+/// Description of a session.
 pub struct Ask<'a> {
-    /// Which way.
+    /// Direction of the data.
     pub direction: Direction,
-    /// Streams.
+    /// Number of streams.
     pub streams: u32,
-    /// How long, from when the first data were acknowledged.
+    /// Duration since the first data were acknowledged.
     pub time: Duration,
-    /// How much longer than that at most, in all, until they were and enough was seen: hosts
-    /// may be busy.
+    /// Maximum additional time until the first data and enough samples arrive, because
+    /// hosts may be busy.
     pub patience: Duration,
-    /// Congestion control of the sending end, if not its kernel's.
+    /// Congestion control of the sending end. `None` means its kernel's default.
     pub congestion: Option<String>,
-    /// Blocks in clear.
+    /// If true, blocks are not encrypted.
     pub clear: bool,
-    /// How long the daemon may be silent.
+    /// Timeout for a silent daemon.
     pub silence: Duration,
-    /// The daemon's host is asked for.
+    /// If true, the daemon's host description is requested.
     pub wants_host: bool,
     /// Set by a signal.
     pub interrupted: &'a AtomicBool,
 }
 
-/// What it saw.
+/// Result of a session.
 #[derive(Clone)]
 pub struct Session {
-    /// Both ends, over time.
+    /// Samples of both ends over time.
     pub seen: Seen,
-    /// How far the daemon's clock is ahead, less the time of a message, in
-    /// nanoseconds.
+    /// Lead of the daemon's clock minus the delay of a message, in nanoseconds.
     pub clock_lead: Option<i64>,
-    /// How the bytes were protected.
+    /// Protection of the data, for example TLS.
     pub protection: &'static str,
-    /// The daemon's software.
+    /// Software of the daemon.
     pub software: String,
-    /// Its host, where that was asked for and it tells: one of an older release, or one
-    /// that lets this principal not measure, does not.
+    /// Description of the daemon's host, if it was requested and sent. A daemon that does
+    /// not let this principal measure sends none.
     pub host: Option<HostDescription>,
 }
 
-/// An end that sessions can be opened with.
+/// An end that can open sessions.
 pub trait Reach {
-    /// Connects, and asks for nothing yet.
+    /// Connects without a request.
     ///
     /// # Errors
     ///
-    /// Where it cannot be reached, or is not who was meant.
+    /// Returns an error if the end cannot be reached or has another key.
     fn connect(&self) -> Result<Connected, Stop>;
 
     /// Opens a session.
     ///
     /// # Errors
     ///
-    /// Where it refuses, or is lost.
+    /// Returns an error if the end refuses or the connection breaks.
     fn open(&self, connected: Connected, request: Request) -> Result<Opened, Stop>;
 
-    /// Dials further streams of it.
+    /// Returns a dialer for further streams of the session.
     fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer;
 }
 
@@ -106,22 +105,22 @@ impl Reach for Daemon {
 }
 
 impl Ask<'_> {
-    /// Moves zeros for the time that was asked for.
+    /// Moves zeros for the given time.
     ///
     /// # Errors
     ///
-    /// Where there is no session, it broke off, or a signal came.
+    /// Returns an error if no session can be opened, it broke off, or a signal arrived.
     pub fn run(&self, far: &impl Reach) -> Result<Session, Stop> {
         let connected = far.connect()?;
         self.run_on(far, connected, |_| {})
     }
 
-    /// The same with whom one is connected to; `meanwhile` may do something with
-    /// the session, before the time begins.
+    /// Performs the session on an existing connection. `meanwhile` may use the session
+    /// before the time begins.
     ///
     /// # Errors
     ///
-    /// As [`Ask::run`].
+    /// Returns the errors of [`Ask::run`].
     pub fn run_on(
         &self,
         far: &impl Reach,
@@ -133,7 +132,7 @@ impl Ask<'_> {
         let opened = far.open(connected, request)?;
         if self.clear && !opened.welcome.clear {
             let text = "the daemon does not allow blocks in clear: start it with --allow-clear, or \
-                        leave out --data-security clear";
+                        remove --data-security clear";
             return Err(Stop::new(Exit::Authentication, text));
         }
         let transfer = self.transfer(&opened, source, key)?;
@@ -182,7 +181,7 @@ impl Ask<'_> {
         })
     }
 
-    /// False where the session was over before.
+    /// Waits until the measurement is over. False if the session ended before.
     fn wait(&self, transfer: &Transfer, mut span: Span, seen: &SharedSeen) -> bool {
         let began = Instant::now();
         while !self.interrupted.load(Ordering::Relaxed) {
@@ -198,11 +197,11 @@ impl Ask<'_> {
         true
     }
 
-    /// What the other end is asked for.
+    /// Returns the request to the other end.
     ///
     /// # Errors
     ///
-    /// Where the system has no randomness.
+    /// Returns an error if the system provides no random numbers.
     pub fn request(&self) -> Result<Request, Stop> {
         let source = random()?;
         let defaults = TransferSettings::default();
@@ -232,7 +231,8 @@ impl Ask<'_> {
             on_commit: None,
             filter: None,
             filtered: false,
-            // The lightest that there is: the path is measured, not the hosts.
+            // The cheapest integrity check, because the path is measured and not the
+            // hosts.
             integrity: Integrity::Checksum,
             codec: Codec::Plain,
             block_bytes: defaults.block_bytes as u32,
@@ -312,10 +312,14 @@ impl Ask<'_> {
     }
 }
 
-/// Nobody else's transfer has this source, so that none is fenced.
+/// Returns a random source identifier, so that no other transfer is fenced.
 fn random() -> Result<[u8; 32], Stop> {
     let mut bytes = [0; 32];
-    fill_random(&mut bytes)
-        .map_err(|_| Stop::new(Exit::Local, "the system has no randomness: try again later"))?;
+    fill_random(&mut bytes).map_err(|_| {
+        Stop::new(
+            Exit::Local,
+            "the system provides no random numbers: try again later",
+        )
+    })?;
     Ok(bytes)
 }

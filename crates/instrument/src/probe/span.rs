@@ -1,23 +1,23 @@
-//! How long a session is measured: pure, with the time passed in.
+//! Duration of a session's measurement, computed without a clock.
 
 use std::time::Duration;
 
 use super::trial::Seen;
 
-/// What is measured, in time since the session began.
+/// State of a measurement, in time since the session began.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// That were asked for, as far as the daemon allows them.
+    /// Number of streams to wait for, at most the number that the daemon allows.
     streams: u32,
     time: Duration,
     patience: Duration,
-    /// When it was first seen that data were acknowledged.
+    /// Time at which acknowledged data were first seen.
     first: Option<Duration>,
 }
 
 impl Span {
-    /// `time` from when the first data were acknowledged, and up to `patience` more until this
-    /// many streams carried some.
+    /// Creates a span of `time` since the first acknowledged data, and up to `patience`
+    /// more until this many streams carried data.
     pub fn new(streams: u32, time: Duration, patience: Duration) -> Span {
         Span {
             streams,
@@ -27,18 +27,19 @@ impl Span {
         }
     }
 
-    /// How long to wait before looking again; `None` if it is over.
+    /// Returns the time to wait before the next check; `None` if the measurement is over.
     pub fn left(&mut self, now: Duration, seen: &Seen) -> Option<Duration> {
         if self.first.is_none() && seen.saw_data() {
             self.first = Some(now);
         }
-        // Data that come late have their time as far as there is patience, and no other.
+        // Late data extend the measurement, but not beyond the patience.
         let limit = self.time + self.patience;
         let until = (self.first.unwrap_or_default() + self.time).min(limit);
         if now < until {
             return Some(until - now);
         }
-        // The far side tells what it sees four times a second, where it has time.
+        // The far side sends its observations four times a second, or less often if it is
+        // busy.
         let trial = seen.trial(self.streams);
         let is_enough = trial.is_some_and(|trial| trial.most_streams >= self.streams as usize);
         (!is_enough && now < limit).then(|| limit - now)
@@ -66,11 +67,11 @@ mod tests {
     }
 
     #[test]
-    fn time_begins_with_the_first_bytes() {
+    fn the_time_begins_with_the_first_data() {
         let mut span = span();
         let nothing = seen_at(&[]);
         assert_eq!(span.left(seconds(0), &nothing), Some(seconds(1)));
-        // None came within the time: there is patience.
+        // No data within the time: the patience applies.
         assert_eq!(span.left(seconds(3), &nothing), Some(seconds(8)));
         let opened = seen_at(&[(30, 0), (35, 5_000)]);
         assert_eq!(span.left(seconds(3), &opened), Some(seconds(8)));
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_come_late_prolong_it_by_no_more_than_the_patience() {
+    fn late_data_extend_the_measurement_up_to_the_patience() {
         let mut span = Span {
             time: seconds(60),
             ..span()
@@ -93,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn too_little_prolongs_it_to_a_bound() {
+    fn few_samples_extend_the_measurement_up_to_the_patience() {
         let mut span = span();
         let once = seen_at(&[(1, 0), (2, 7 * MB)]);
         assert_eq!(span.left(seconds(1), &once), Some(seconds(1)));
         assert_eq!(span.left(seconds(2), &once), Some(seconds(9)));
         assert_eq!(span.left(seconds(11), &once), None);
-        // All streams are waited for.
+        // All streams must carry data.
         let mut span = Span {
             streams: 2,
             ..super::tests::span()

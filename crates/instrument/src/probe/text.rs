@@ -1,4 +1,4 @@
-//! A probe's result for people.
+//! Formats a probe's result as text.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ use longhaul_units::{BitRate, ByteCount};
 use super::result::{PathResult, Probe, Way, busiest};
 use super::trial::{EndFacts, Trial};
 
-/// All of it.
+/// Formats all results.
 pub fn text(probe: &Probe) -> String {
     let mut text = String::new();
     for path in &probe.paths {
         path_text(&mut text, probe, path);
     }
     for (file, run) in &probe.external {
-        // Not every tool tells its version and the congestion control.
+        // Some tools report neither version nor congestion control.
         let tool = [run.tool.as_str(), &run.version].join(" ");
         let _ = write!(
             text,
@@ -36,7 +36,7 @@ pub fn text(probe: &Probe) -> String {
             let _ = write!(text, ", {}", run.congestion_control);
         }
         if let Some(count) = run.retransmitted_segments {
-            let _ = write!(text, ", {count} segments sent again");
+            let _ = write!(text, ", {count} segments retransmitted");
         }
         text.push('\n');
         for doubt in &run.doubts {
@@ -50,7 +50,7 @@ fn path_text(text: &mut String, probe: &Probe, path: &PathResult) {
     let name = probe.endpoint.as_deref().unwrap_or_default();
     let from = path.local.map_or(String::new(), |ip| format!(" from {ip}"));
     let _ = match probe.software.as_str() {
-        // It opened no session.
+        // The probe opened no session.
         "" => writeln!(text, "{name}: {}{from}", path.address),
         software => writeln!(text, "{name}: {}{from} ({software})", path.address),
     };
@@ -99,7 +99,7 @@ fn path_text(text: &mut String, probe: &Probe, path: &PathResult) {
     text.push('\n');
 }
 
-/// This host and the daemon's, by the first direction.
+/// Returns the facts about this host and the daemon's host, from the first direction.
 pub fn ends(path: &PathResult) -> Option<(&EndFacts, &EndFacts)> {
     let way = path.ways.first()?;
     Some(match way.direction {
@@ -125,7 +125,7 @@ fn rate(bytes_per_second: f64) -> String {
     BitRate::new(bytes_per_second * 8.0).map_or_else(String::new, |rate| rate.to_string())
 }
 
-/// Of segments; what is not known is a dash.
+/// Formats a fraction of segments as a percentage; `-` if it is unknown.
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.4}%", share * 100.0))
 }
@@ -140,7 +140,7 @@ fn way_text(text: &mut String, probe: &Probe, path: &PathResult, way: &Way) {
     let _ = writeln!(
         text,
         "    {:>7} {:>14} {:>14} {:>11} {:>9} {:>10} {:>6}",
-        "streams", "settled", "with the ramp", "sent again", "lost", "round trip", "CPU"
+        "streams", "settled", "with the ramp", "retransmits", "lost", "round trip", "CPU"
     );
     for streams in way.counts() {
         let _ = writeln!(
@@ -166,8 +166,8 @@ fn way_text(text: &mut String, probe: &Probe, path: &PathResult, way: &Way) {
     if advice.is_empty() {
         let _ = writeln!(
             text,
-            "    Nothing that was looked at holds it up: one stream's window has room for \
-             {WINDOW_MARGIN} times what is on its way."
+            "    No limit was found: the window of one stream is at least {WINDOW_MARGIN} times \
+             the bytes in flight."
         );
     }
     for advice in advice {

@@ -1,4 +1,4 @@
-//! What a session's samples say of one number of streams.
+//! Evaluates the samples of a session with one number of streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,52 +11,53 @@ use longhaul_proto::message::{Observation, StreamObservation, Tuning};
 
 use super::unqueued::{Look, Unqueued};
 
-/// Most samples of a trial: 10 a second for an hour.
+/// Maximum number of samples of a trial: 10 per second for an hour.
 const MOST_SAMPLES: usize = 36_000;
 
-/// Most streams of all samples of a trial together: the other end says how many there are.
+/// Maximum number of stream observations of a trial. The other end determines the number
+/// of streams.
 const MOST_LOOKED_AT: usize = 2_000_000;
 
-/// This many bytes of a stream are no data yet: its TLS and its opening, some kB, are acknowledged
-/// as data are. Once more as many are what the ends tell each other meanwhile.
+/// Number of acknowledged bytes per stream that do not count as data: TLS and the opening
+/// take some kB. The same number is allowed for messages between the ends.
 const OPENING_BYTES: u64 = 8 * 1024;
 
-/// What both ends saw at a time.
+/// Observations of both ends at one time.
 #[derive(Clone, Debug)]
 struct Sample {
     /// Seconds since the session began at the sender.
     at: f64,
     streams: Vec<StreamObservation>,
-    /// Each end's clock, CPU time and cores.
+    /// Clock, CPU time and number of cores of each end, the sender first.
     processors: [(u64, u64, u32); 2],
 }
 
 impl Sample {
-    /// Streams, over however many paths each.
+    /// Returns the number of streams, each of which may use several paths.
     fn streams(&self) -> usize {
         let numbers = self.streams.iter().map(|stream| stream.stream);
         numbers.collect::<BTreeSet<u32>>().len()
     }
 }
 
-/// Facts of the two ends, as they tell them.
+/// Facts about an end, as it reports them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndFacts {
-    /// What governs the windows of its streams.
+    /// Congestion control of its streams.
     pub congestion: String,
-    /// What it lets choose.
+    /// Congestion controls that it permits.
     pub congestions: Vec<String>,
-    /// Third number of `net.ipv4.tcp_wmem`.
+    /// Third value of `net.ipv4.tcp_wmem`: maximum send buffer in bytes.
     pub send_buffer: Option<u64>,
-    /// Third number of `net.ipv4.tcp_rmem`.
+    /// Third value of `net.ipv4.tcp_rmem`: maximum receive buffer in bytes.
     pub receive_buffer: Option<u64>,
-    /// Cores that it may use.
+    /// Number of cores that it may use.
     pub cores: u32,
 }
 
 impl EndFacts {
     fn of(observation: &Observation) -> Option<EndFacts> {
-        // Before its first word it is empty.
+        // The observation is empty before the first message of that end.
         (observation.cores > 0).then(|| EndFacts {
             congestion: observation.congestion.clone(),
             congestions: observation.congestions.clone(),
@@ -67,29 +68,30 @@ impl EndFacts {
     }
 }
 
-/// What was seen of a session.
+/// Samples of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     samples: Vec<Sample>,
-    /// Streams of all of them together.
+    /// Total number of stream observations in all samples.
     looked_at: usize,
-    /// The end that sends.
+    /// Facts about the sending end.
     pub sender: Option<EndFacts>,
-    /// The end that receives.
+    /// Facts about the receiving end.
     pub receiver: Option<EndFacts>,
 }
 
-/// What is shared with the waiting thread for the session.
+/// Samples shared between the session and the waiting thread.
 pub type SharedSeen = Arc<Mutex<Seen>>;
 
-/// Holds a session at its number of streams and writes down what it sees.
+/// Fixes the number of streams of a session and records its samples.
 pub struct Watcher {
     orders: Option<Orders>,
     seen: SharedSeen,
 }
 
 impl Watcher {
-    /// Keeps this many streams under that congestion control, or the kernel's.
+    /// Creates a watcher that keeps this number of streams. `congestion` is the
+    /// congestion control, or `None` for the kernel's default.
     pub fn new(streams: u32, congestion: Option<String>) -> (Watcher, SharedSeen) {
         let seen = SharedSeen::default();
         let tuning = Tuning {
@@ -139,17 +141,18 @@ impl Seen {
         });
     }
 
-    /// Whether there were streams of which a kernel tells.
+    /// True if a kernel reported on any stream.
     pub fn saw_streams(&self) -> bool {
         !self.samples.is_empty()
     }
 
-    /// Whether any data arrived.
+    /// True if any data arrived.
     pub fn saw_data(&self) -> bool {
         self.first_data(&self.totals()).is_some()
     }
 
-    /// The first of the samples at which more was acknowledged than what opens streams.
+    /// Returns the first sample with more acknowledged bytes than the opening of streams
+    /// takes.
     fn first_data(&self, totals: &[Total]) -> Option<usize> {
         totals.iter().position(|total| {
             let opening = OPENING_BYTES.saturating_mul(total.streams + 1);
@@ -157,15 +160,15 @@ impl Seen {
         })
     }
 
-    /// The least round trip of any stream, in seconds.
+    /// Returns the minimum round-trip time of any stream in seconds.
     pub fn least_rtt(&self) -> Option<f64> {
         let streams = self.samples.iter().flat_map(|sample| &sample.streams);
         let known = streams.map(|stream| f64::from(stream.minimum_rtt) / 1e6);
         known.filter(|rtt| *rtt > 0.0).reduce(f64::min)
     }
 
-    /// What it says; `None` if too little arrived: two samples of the second half, counted from
-    /// when the first data were acknowledged, are the least.
+    /// Evaluates the samples. Returns `None` if there are fewer than two samples in the
+    /// second half of the time since the first data were acknowledged.
     pub fn trial(&self, streams: u32) -> Option<Trial> {
         let last = self.samples.last()?;
         let totals = self.totals();
@@ -177,7 +180,7 @@ impl Seen {
         if span <= 0.0 {
             return None;
         }
-        // A far end sends its counts itself, and may send less than before.
+        // The far end sends the counts and may send smaller ones than before.
         let settled = end.acknowledged.saturating_sub(middle.acknowledged) as f64 / span;
         let late = || self.samples[half..].iter().flat_map(|s| &s.streams);
         let rtts: Vec<f64> = late().map(|s| f64::from(s.rtt) / 1e6).collect();
@@ -210,7 +213,7 @@ impl Seen {
         })
     }
 
-    /// What was sent and lost while no queue can have dropped it.
+    /// Returns the segments sent and lost while no queue can have dropped them.
     fn unqueued(&self, totals: &[Total], segment: u32) -> Unqueued {
         let looks = self.samples.iter().zip(totals).map(|(sample, total)| {
             let rtts = sample.streams.iter().map(|stream| stream.rtt);
@@ -228,21 +231,21 @@ impl Seen {
         Unqueued::of(&looks, self.least_rtt().unwrap_or(0.0))
     }
 
-    /// Each stream at each look, as records of runs have them; one over several paths is one for
-    /// each. There are at most this many.
+    /// Returns the observations of each stream for records of runs, at most `most`. A
+    /// stream over several paths counts as one stream per path.
     pub fn stream_samples(&self, most: usize) -> Vec<StreamSample> {
         let mut numbers: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let mut samples = Vec::new();
         for look in &self.samples {
             if samples.len() + look.streams.len() > most {
-                // As many streams as the other end says.
+                // The other end determines the number of streams.
                 break;
             }
             for stream in &look.streams {
                 let next = numbers.len() as u32 + 1;
                 let number = numbers.entry((stream.stream, stream.path)).or_insert(next);
                 samples.push(StreamSample {
-                    // Microseconds are finer than a look.
+                    // Rounded to microseconds, which are finer than the interval of samples.
                     seconds: (look.at * 1e6).round() / 1e6,
                     stream: *number,
                     acknowledged_bytes: stream.acknowledged,
@@ -259,8 +262,8 @@ impl Seen {
         samples
     }
 
-    /// Sums over streams at each sample; of a stream that is gone what it last
-    /// had.
+    /// Returns sums over all streams for each sample. A stream that has ended counts with
+    /// its last values.
     fn totals(&self) -> Vec<Total> {
         let mut known: BTreeMap<(u32, u32), &StreamObservation> = BTreeMap::new();
         let sums = self.samples.iter().map(|sample| {
@@ -284,7 +287,7 @@ impl Seen {
         sums.collect()
     }
 
-    /// The share of an end's cores that its process used.
+    /// Returns the fraction of an end's cores that its process used, 0 to 1.
     fn processor(&self, end: usize) -> Option<f64> {
         let mut known = self.samples.iter().map(|sample| sample.processors[end]);
         let first = known.by_ref().find(|processor| processor.2 > 0)?;
@@ -295,7 +298,7 @@ impl Seen {
     }
 }
 
-/// Of all streams that there were until then.
+/// Sums over all streams up to a sample.
 struct Total {
     streams: u64,
     acknowledged: u64,
@@ -306,74 +309,75 @@ struct Total {
     sent: Option<u64>,
 }
 
-/// A sum of what a far end says, which may be anything.
+/// Returns a sum without overflow, because a far end may send any number.
 fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// One number of streams, once.
+/// Result of one session with one number of streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Streams that were asked for.
+    /// Requested number of streams.
     pub streams: u32,
-    /// Streams that there were.
+    /// Maximum number of streams that existed.
     pub most_streams: usize,
-    /// Bytes acknowledged, TCP payload.
+    /// Acknowledged bytes of TCP payload.
     pub bytes: u64,
-    /// Since the session began.
+    /// Time since the session began.
     pub wall: Duration,
-    /// The mean since then, with the ramp.
+    /// Mean rate over `wall` in bytes per second, including the ramp-up.
     pub bytes_per_second: f64,
-    /// The mean of the second half since the first data were acknowledged.
+    /// Mean rate in bytes per second in the second half of the time since the first data
+    /// were acknowledged.
     pub settled: f64,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Their bytes, where the sender's kernel counts them.
+    /// Number of retransmitted bytes, if the sender's kernel counts them.
     pub retransmitted_bytes: Option<u64>,
-    /// Of those sent again, what the receiver said it had already (DSACK): they were sent again
-    /// unnecessarily. `None` if the sender's kernel does not count them.
+    /// Number of retransmitted segments that the receiver already had (DSACK), which were
+    /// unnecessary. `None` if the sender's kernel does not count them.
     pub duplicates: Option<u64>,
-    /// Segments sent again less those, of each stream: an estimate of what was lost.
+    /// Estimated number of lost segments: retransmissions minus duplicates, per stream.
     pub lost: Option<u64>,
-    /// Segments that were taken for lost when it ended; some of them are among those sent
-    /// again.
+    /// Number of segments that counted as lost at the end. Some of them are also counted
+    /// as retransmitted.
     pub lost_at_end: u64,
-    /// What was sent and lost while no queue can have dropped it.
+    /// Segments sent and lost while no queue can have dropped them.
     pub unqueued: Unqueued,
-    /// Segments acknowledged.
+    /// Number of acknowledged segments.
     pub segments: u64,
-    /// Segments with data sent, those sent again among them, where the sender's kernel
-    /// counts them.
+    /// Number of sent segments with data, including retransmissions, if the sender's
+    /// kernel counts them.
     pub sent: Option<u64>,
-    /// Bytes in a segment.
+    /// Segment size in bytes.
     pub segment: u32,
-    /// The median round trip in the second half.
+    /// Median round-trip time in the second half.
     pub rtt: Duration,
-    /// The share of the time in which the receiver's window held it up.
+    /// Fraction of the time in which the receiver's window was the limit, 0 to 1.
     pub window_limited: f64,
-    /// The share of the time in which the send buffer did.
+    /// Fraction of the time in which the send buffer was the limit, 0 to 1.
     pub buffer_limited: f64,
-    /// The shares of the sender's and the receiver's cores that were used.
+    /// Fractions of the sender's and of the receiver's cores that were used, 0 to 1.
     pub processors: [Option<f64>; 2],
-    /// Its streams over time, where they were asked for ([`Seen::stream_samples`]).
+    /// Samples of streams over time, if they are kept ([`Seen::stream_samples`]).
     pub samples: Vec<StreamSample>,
 }
 
 impl Trial {
-    /// The share of the segments sent that had been sent before, 0 to 1.
+    /// Returns the fraction of sent segments that were retransmissions, 0 to 1.
     pub fn retransmission_rate(&self) -> f64 {
         self.share_of_sent(self.retransmitted)
     }
 
-    /// An estimate of the share of the segments sent that were lost, 0 to 1; at most
-    /// [`Trial::retransmission_rate`]. `None` if the sender's kernel does not tell what was sent
-    /// again unnecessarily.
+    /// Returns an estimate of the fraction of sent segments that were lost, 0 to 1, at
+    /// most [`Trial::retransmission_rate`]. `None` if the sender's kernel does not count
+    /// unnecessary retransmissions.
     pub fn loss_rate(&self) -> Option<f64> {
         Some(self.share_of_sent(self.lost?))
     }
 
-    /// The share of the segments that were lost although no queue can have dropped them, 0 to 1. If
-    /// the sender's kernel does not tell what was sent again unnecessarily, that counts too.
+    /// Returns the fraction (0 to 1) of segments lost while no queue can have dropped them.
+    /// Unnecessary retransmissions count as losses if the sender's kernel does not report them.
     pub fn unqueued_loss(&self) -> f64 {
         self.unqueued.loss()
     }
@@ -382,12 +386,13 @@ impl Trial {
         let sent = self
             .sent
             .unwrap_or_else(|| self.segments.saturating_add(self.retransmitted));
-        // What another end says may be anything.
+        // The other end may send any number.
         (segments as f64 / sent.max(1) as f64).min(1.0)
     }
 }
 
-/// One stream that had this many bytes acknowledged by each tenth of a second.
+/// Returns samples of one stream: pairs of time in tenths of a second and acknowledged
+/// bytes.
 #[cfg(test)]
 pub fn seen_at(looks: &[(u64, u64)]) -> Seen {
     let mut seen = Seen::default();
@@ -444,15 +449,15 @@ mod tests {
     }
 
     #[test]
-    fn the_second_half_is_the_settled_rate() {
+    fn the_settled_rate_is_that_of_the_second_half() {
         let (mut watcher, seen) = Watcher::new(2, Some("bbr".into()));
         let orders = look(&mut watcher, 1, vec![stream(0, 0, 0)]).unwrap();
         assert_eq!(
             (orders.streams, orders.tuning.congestion.as_deref()),
             (2, Some("bbr"))
         );
-        // A slow first second, then 1 MB in each tenth; stream 1 goes away and
-        // what it had stays.
+        // The first second is slow, then 1 MB arrives per tenth. Stream 1 ends, and its
+        // counts are kept.
         for tenths in 2..=10 {
             assert_eq!(
                 look(
@@ -475,7 +480,7 @@ mod tests {
         assert!((trial.bytes_per_second - 5.5e6).abs() < 1.0, "{trial:?}");
         assert_eq!((trial.retransmitted, trial.segments), (10, 11_000));
         assert!((trial.retransmission_rate() - 10.0 / 11_010.0).abs() < 1e-9);
-        // Of kernels that do not count what was sent in vain nothing is made up.
+        // Without counts of unnecessary retransmissions, no loss is estimated.
         assert_eq!((trial.loss_rate(), trial.duplicates), (None, None));
         assert_eq!(trial.rtt, Duration::from_millis(50));
         assert_eq!((trial.window_limited, trial.buffer_limited), (0.5, 0.0));
@@ -486,8 +491,8 @@ mod tests {
     }
 
     #[test]
-    fn a_late_start_is_no_part_of_what_settled() {
-        // Nothing for 1.5 s, then 1 MB in each tenth.
+    fn a_late_start_does_not_affect_the_settled_rate() {
+        // No data for 1.5 s, then 1 MB per tenth.
         let late: Vec<(u64, u64)> = (1..=30)
             .map(|tenths: u64| (tenths, tenths.saturating_sub(15) * 1_000_000))
             .collect();
@@ -497,9 +502,9 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_streams_is_no_data() {
-        // TLS and the opening are acknowledged, more of them a little later; then nothing
-        // for 1.5 s, then 1 MB in each tenth.
+    fn the_opening_of_streams_does_not_count_as_data() {
+        // TLS and the opening are acknowledged, a part of them later. Then no data for
+        // 1.5 s, then 1 MB per tenth.
         let late: Vec<(u64, u64)> = (1..=30)
             .map(|tenths: u64| {
                 let opening = if tenths == 1 { 3_000 } else { 9_000 };
@@ -511,7 +516,7 @@ mod tests {
         assert!((trial.settled - 10e6).abs() < 1.0, "{trial:?}");
         assert!(seen.saw_data() && !seen_at(&late[..15]).saw_data());
         assert_eq!(seen_at(&late[..15]).trial(1), None);
-        // Each of many streams has an opening of its own, seen before its end or not.
+        // Each of many streams has its own opening, which may be seen before its end.
         let many = |acknowledged| {
             (0..64)
                 .map(|number| stream(number, acknowledged, 0))
@@ -526,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_fall_or_are_absurd_are_survived() {
+    fn decreasing_or_extreme_counts_are_harmless() {
         let fallen = [(1, 0), (2, 900_000), (3, 900_000), (4, 900_000), (5, 5)];
         assert_eq!(seen_at(&fallen).trial(1).unwrap().settled, 0.0);
         let (mut watcher, seen) = Watcher::new(2, None);
@@ -545,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_again_in_vain_was_not_lost() {
+    fn unnecessary_retransmissions_do_not_count_as_losses() {
         let counted = |number, retransmitted, duplicates, sent| StreamObservation {
             duplicates,
             sent: Some(sent),
@@ -562,7 +567,8 @@ mod tests {
             }
             seen.lock().unwrap().trial(2).unwrap()
         };
-        // The second was told of more than it sent again, by a network that doubles.
+        // On the second stream, more duplicates were reported than segments
+        // retransmitted, as on a network that duplicates packets.
         let both = trial(&[counted(0, 30, Some(10), 4000), counted(1, 5, Some(9), 6000)]);
         assert_eq!((both.retransmitted, both.duplicates), (35, Some(19)));
         assert_eq!((both.lost, both.sent), (Some(20), Some(10_000)));
@@ -572,14 +578,15 @@ mod tests {
         );
         assert!((both.retransmission_rate() - 0.0035).abs() < 1e-12);
         assert!((both.loss_rate().unwrap() - 0.002).abs() < 1e-12);
-        // One that does not tell leaves the bound alone.
+        // If one stream has no count of duplicates, only the retransmission rate is
+        // known.
         let one = trial(&[counted(0, 30, Some(10), 4000), counted(1, 5, None, 6000)]);
         assert_eq!(one.loss_rate(), None);
         assert!((one.retransmission_rate() - 0.0035).abs() < 1e-12);
     }
 
     #[test]
-    fn nothing_seen_is_no_trial() {
+    fn too_few_samples_give_no_trial() {
         assert_eq!(seen_at(&[(1, 0), (2, 0), (3, 0)]).trial(1), None);
         assert_eq!(seen_at(&[(1, 0), (2, 700_000)]).trial(1), None);
         assert_eq!(Seen::default().trial(1), None);

@@ -1,49 +1,52 @@
-//! Losses that a full queue cannot explain.
+//! Counts losses that a full queue cannot explain.
 //!
-//! Before a queue drops packets it fills, and the round trip rises. It may do so between two looks,
-//! above all in slow start, whose rate doubles with each round trip. What is lost then is found and
-//! sent again over several round trips, when the queue is empty again. So a loss counts only if no
-//! queue was seen for a while, and if the stream's first losses are over.
+//! A queue fills before it drops packets, and the round-trip time rises. This may happen
+//! between two samples, in particular in slow start, whose rate doubles with each round
+//! trip. Such losses are found and repaired over several round trips, when the queue may
+//! be empty again. A loss therefore counts only if no queue was seen for a while, and not
+//! directly after the first losses of a session.
 
-/// A queue shows if the round trip is longer than the least by this share, and by this many
-/// seconds.
+/// A queue exists if the round-trip time exceeds the minimum by this fraction and by this
+/// number of seconds.
 const QUEUE_SHARE: f64 = 0.25;
 const QUEUE_SECONDS: f64 = 5e-3;
 
-/// TCP finds and repairs the losses of a full queue in this many round trips, and in this many
-/// seconds if the round trip is shorter than what hosts' timers take.
+/// Time in which TCP repairs the losses of a full queue: a number of round trips, but at
+/// least this number of seconds, because of the timers of hosts.
 const REPAIR_ROUND_TRIPS: f64 = 10.0;
 const REPAIR_SECONDS: f64 = 0.3;
 
-/// Losses in fewer intervals may be one event.
+/// Minimum number of intervals with losses. Losses in fewer intervals may be a single
+/// event.
 const LEAST_INTERVALS: usize = 3;
 
-/// All streams of a session at a time.
+/// Sums over all streams of a session at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     /// Seconds since the session began.
     pub at: f64,
-    /// The longest round trip of a stream, in seconds.
+    /// Maximum round-trip time of all streams in seconds.
     pub rtt: f64,
-    /// Segments lost until then.
+    /// Number of segments lost so far.
     pub lost: u64,
-    /// Segments sent until then.
+    /// Number of segments sent so far.
     pub sent: u64,
 }
 
-/// What was sent and lost while no queue can have dropped it.
+/// Segments sent and lost while no queue can have dropped them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unqueued {
-    /// Segments lost.
+    /// Number of lost segments.
     pub lost: u64,
-    /// Segments sent.
+    /// Number of sent segments.
     pub sent: u64,
-    /// Number of intervals between two looks in which some were lost.
+    /// Number of intervals between two samples in which segments were lost.
     pub intervals: usize,
 }
 
 impl Unqueued {
-    /// Of looks in the order of time, over a path of this round trip.
+    /// Evaluates samples in order of time. `least_rtt` is the minimum round-trip time of
+    /// the path in seconds.
     pub fn of(looks: &[Look], least_rtt: f64) -> Unqueued {
         let Some(first) = looks.iter().find(|look| look.lost > 0) else {
             return Unqueued::default();
@@ -60,7 +63,7 @@ impl Unqueued {
             if before.at < counts_from {
                 continue;
             }
-            // A far end sends its counts itself, and may send less than before.
+            // The far end sends the counts and may send smaller ones than before.
             let lost = now.lost.saturating_sub(before.lost);
             found.intervals += usize::from(lost > 0);
             found.lost = found.lost.saturating_add(lost);
@@ -71,7 +74,8 @@ impl Unqueued {
         found
     }
 
-    /// The share of the segments that was lost, 0 to 1; 0 if the losses may be one event.
+    /// Returns the fraction of lost segments, 0 to 1; 0 if the losses may be a single
+    /// event.
     pub fn loss(self) -> f64 {
         if self.intervals < LEAST_INTERVALS {
             0.0
@@ -80,7 +84,7 @@ impl Unqueued {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub fn and(self, other: Unqueued) -> Unqueued {
         Unqueued {
             lost: self.lost.saturating_add(other.lost),
@@ -94,8 +98,8 @@ impl Unqueued {
 mod tests {
     use super::*;
 
-    /// A look each tenth of a second on a path of 20 ms, with the round trip in milliseconds and
-    /// the losses of each tenth; 1000 segments are sent in each.
+    /// Evaluates one sample per tenth of a second on a path of 20 ms, given as round-trip
+    /// time in milliseconds and number of losses. 1000 segments are sent per tenth.
     fn of(tenths: &[(f64, u64)]) -> Unqueued {
         let mut lost = 0;
         let looks = tenths.iter().enumerate().map(|(tenth, (rtt, more))| {
@@ -111,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn the_burst_at_the_end_of_slow_start_is_a_queues() {
-        // The queue filled and emptied between two looks.
+    fn the_burst_at_the_end_of_slow_start_does_not_count() {
+        // The queue filled and emptied between two samples.
         let mut tenths = vec![(20.0, 0); 25];
         tenths[2] = (21.0, 700);
         tenths[3] = (20.0, 150);
@@ -120,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_while_and_shortly_after_a_queue_stands_are_its_own() {
+    fn losses_during_and_shortly_after_a_queue_do_not_count() {
         let mut tenths = vec![(20.0, 0); 40];
         tenths[1] = (20.0, 5);
         for full in [10, 20, 30] {
@@ -131,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn losses_again_and_again_without_a_queue_are_no_queues() {
+    fn repeated_losses_without_a_queue_count() {
         let tenths: Vec<(f64, u64)> = (0..25).map(|tenth| (20.5, tenth % 3)).collect();
         let found = of(&tenths);
         assert!((0.0009..0.0011).contains(&found.loss()), "{found:?}");
-        // A queue for a moment hides those near it alone.
+        // A short queue excludes only losses close to it.
         let mut once = tenths.clone();
         once[12].0 = 40.0;
         let fewer = of(&once);
@@ -144,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_event_is_no_evidence() {
+    fn a_single_event_does_not_count() {
         let mut tenths = vec![(20.0, 0); 25];
         tenths[1] = (20.0, 1);
         tenths[15] = (20.0, 400);
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_fall_are_survived() {
+    fn decreasing_counts_are_harmless() {
         let look = |at: f64, lost| Look {
             at,
             rtt: f64::NAN,

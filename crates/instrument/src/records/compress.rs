@@ -1,4 +1,5 @@
-//! Records and samples as zstd files, which all commands read.
+//! Compresses files of records and samples with zstd. All commands read the compressed
+//! form.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter};
@@ -6,19 +7,23 @@ use std::path::Path;
 
 use longhaul_measure::compressed::{compress, compressed_name, is_compressed, lines};
 
-/// Writes a file's compressed form next to it, durable and compared with the original; gives the
-/// bytes of both. The original is removed after that, if asked.
+/// Writes the compressed form of a file next to it, durably, and compares it with the
+/// original. Returns the sizes of both in bytes. If `remove` is true, the original is
+/// removed afterwards.
 ///
 /// # Errors
 ///
-/// Where it is compressed already, the other name exists, or one of them cannot be read or written.
+/// Returns an error if the file is already compressed, the compressed file exists, or one
+/// of them cannot be read or written.
 pub fn compress_file(path: &Path, remove: bool) -> io::Result<(u64, u64)> {
     if is_compressed(path) {
-        return Err(io::Error::other("it is compressed: name what is not"));
+        return Err(io::Error::other(
+            "it is already compressed: name an uncompressed file",
+        ));
     }
     let compressed = compressed_name(path);
     let input = BufReader::new(File::open(path)?);
-    // Nothing is replaced: another file of that name may have other records.
+    // An existing file is not replaced: it may contain other records.
     let output = File::create_new(&compressed).map_err(|error| {
         io::Error::new(error.kind(), format!("{}: {error}", compressed.display()))
     })?;
@@ -26,7 +31,7 @@ pub fn compress_file(path: &Path, remove: bool) -> io::Result<(u64, u64)> {
     let before = match written {
         Ok(before) => before,
         Err(error) => {
-            // A part would pass for the whole.
+            // An incomplete file would look complete.
             let _ = fs::remove_file(&compressed);
             return Err(error);
         }
@@ -45,7 +50,7 @@ fn write_and_compare(input: impl BufRead, output: &File, path: &Path) -> io::Res
     let packed = BufReader::new(File::open(compressed_name(path))?);
     if !are_alike(BufReader::new(File::open(path)?), lines(packed)?)? {
         return Err(io::Error::other(
-            "it changed while it was read: compress it when nothing writes it",
+            "it changed while it was read: compress it when no program writes to it",
         ));
     }
     Ok(before)
@@ -58,7 +63,7 @@ fn parent_of(path: &Path) -> &Path {
     }
 }
 
-/// Whether two inputs have the same bytes.
+/// True if both inputs have the same bytes.
 fn are_alike(mut left: impl BufRead, mut right: impl BufRead) -> io::Result<bool> {
     loop {
         let (one, other) = (left.fill_buf()?, right.fill_buf()?);

@@ -1,4 +1,4 @@
-//! Records as a table.
+//! Exports records as a table.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,15 @@ use longhaul_transfer::stop::{Exit, Stop};
 
 use super::each_record;
 
-/// A table is made in memory, and a Parquet page of one column has at most 2 GiB.
+/// Maximum number of records: a table is in memory, and a Parquet page of one column has
+/// at most 2 GiB.
 const MOST_RECORDS: usize = 1_000_000;
 
-/// All records of these files as one table; a run that comes twice is a fault.
+/// Returns all records of the files as one table. A run that appears twice is an error.
 ///
 /// # Errors
 ///
-/// As [`each_record`], and where there are more than a million records.
+/// Returns the errors of [`each_record`], and an error for more than a million records.
 pub fn table(paths: &[PathBuf], skip_faults: bool) -> Result<Table, Stop> {
     let mut table = Table::default();
     let mut seen = Seen::default();
@@ -26,14 +27,14 @@ pub fn table(paths: &[PathBuf], skip_faults: bool) -> Result<Table, Stop> {
             is_whole = false;
             return Err(Fault::Malformed(too_many.clone()));
         }
-        // An average over the table would count it twice.
+        // A duplicate would count twice in averages over the table.
         seen.add(file, &record)?;
         table
             .add(&record)
             .map_err(|error| Fault::Malformed(error.to_string()))
     })?;
     if !is_whole {
-        // Not even where faults are skipped: a part would pass for the whole.
+        // Applies even if faults are skipped: an incomplete table would look complete.
         return Err(Stop::new(Exit::Usage, too_many));
     }
     Ok(table)

@@ -1,4 +1,4 @@
-//! Records of what other instruments measured.
+//! Imports results of other instruments as records.
 
 use std::fs::File;
 use std::io::{BufReader, Write};
@@ -14,22 +14,24 @@ use longhaul_transfer::stop::{Exit, Stop};
 
 use super::{LONGEST_FAULT, open, write};
 
-/// Which results become records, and what is known of them beside.
+/// Results to import, and facts that they lack.
 #[derive(Clone, Debug)]
 pub struct ImportRequest<'a> {
-    /// Files of results; - is standard input.
+    /// Files of results; `-` means standard input.
     pub files: &'a [PathBuf],
-    /// Skips files and runs that cannot be used, and names them, instead of refusing all.
+    /// If true, unusable files and runs are reported and skipped. If false, they are an
+    /// error.
     pub skip_faults: bool,
-    /// What files may not say themselves.
+    /// Facts that the files may not contain.
     pub given: Given,
 }
 
-/// Reads all results. Names on the console what cannot be used; it is in `left`, too.
+/// Reads all results. Unusable ones are reported on the console and returned in `left`.
 ///
 /// # Errors
 ///
-/// Where a file cannot be read, a fault is not to be skipped, or there are no runs.
+/// Returns an error if a file cannot be read, a result is unusable and not skipped, or
+/// there are no runs.
 pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
     let (mut found, mut left) = (Vec::new(), Vec::new());
     for path in request.files {
@@ -62,8 +64,8 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
             count => format!("{count} faults"),
         };
         let text = format!(
-            "nothing is imported, because of the {faults} above: fix it, or skip such files and \
-             runs with --skip-faults"
+            "nothing is imported because of the {faults} above: correct the files, or skip faulty \
+             files and runs with --skip-faults"
         );
         return Err(Stop::new(Exit::Local, text));
     }
@@ -71,7 +73,7 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
         let text = if left.is_empty() {
             "there are no runs in these files"
         } else {
-            "nothing is imported: none of the runs can be used"
+            "nothing is imported: no run is usable"
         };
         return Err(Stop::new(Exit::Local, text));
     }
@@ -79,8 +81,8 @@ pub fn gather(request: &ImportRequest<'_>) -> Result<Imported, Stop> {
     Ok(imported)
 }
 
-/// The exit code of an import: partial if some runs are not among its records, unless that was
-/// asked for.
+/// Returns the exit code of an import: partial if runs are missing from its records and
+/// `skip_faults` is false.
 pub fn exit_of(imported: &Imported, skip_faults: bool) -> Exit {
     if imported.left.is_empty() || skip_faults {
         Exit::Done
@@ -89,14 +91,16 @@ pub fn exit_of(imported: &Imported, skip_faults: bool) -> Exit {
     }
 }
 
-/// A sweep's or a probe's records are made once: an import does not replace them.
+/// Checks that the output file is missing or was written by an import, so that records of
+/// a sweep or a probe are not replaced.
 ///
 /// # Errors
 ///
-/// Where the file has something else than what an import wrote.
+/// Returns an error if the file has other content.
 pub fn check_output(path: &Path) -> Result<(), Stop> {
     let Ok(file) = File::open(path) else {
-        // It is written later, which says why not.
+        // The file is missing or unreadable. If it cannot be written later, that error is
+        // reported.
         return Ok(());
     };
     if path.as_os_str() == "-" || !file.metadata().is_ok_and(|status| status.is_file()) {
@@ -114,15 +118,15 @@ pub fn check_output(path: &Path) -> Result<(), Stop> {
         Ok(())
     } else {
         let text = format!(
-            "{}: it has something else than what an import wrote: name another file with -o; \
-             profile and report take several",
+            "{}: it was not written by an import: name another file with -o; profile and report \
+             accept several files",
             path.display()
         );
         Err(Stop::new(Exit::Usage, text))
     }
 }
 
-/// Names failed runs on the console: each is a record too, in no figure.
+/// Reports failed runs on the console. They are recorded but do not count in any figure.
 pub fn tell_failures(imported: &Imported) {
     let records = imported.records.iter();
     for (file, record) in records.filter(|(_, record)| record.outcome.ended == Ended::Failed) {
@@ -134,11 +138,11 @@ pub fn tell_failures(imported: &Imported) {
     }
 }
 
-/// Writes the records; gives their text instead where `output` is -, standard output.
+/// Writes the records. If `output` is `-`, returns their text for standard output.
 ///
 /// # Errors
 ///
-/// Where the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn write_records(output: &Path, imported: &Imported) -> Result<Option<Vec<u8>>, Stop> {
     let records = imported.records.iter();
     let lines: Result<Vec<String>, RecordError> =

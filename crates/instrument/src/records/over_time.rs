@@ -1,4 +1,4 @@
-//! Which runs a report plots over time.
+//! Selects the runs that a report plots over time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,20 +17,22 @@ use longhaul_transfer::stop::{Exit, Stop};
 
 use super::{local, open};
 
-/// Stretches of time in a run's figures: about one for each five units of width.
+/// Number of time intervals in the figure of a run: about one per five units of width.
 const STRETCHES: usize = 120;
 
-/// This many runs of a directory are plotted: about half a megabyte of the page.
+/// Maximum number of runs of a directory that are plotted. They add about half a megabyte
+/// to the page.
 const MOST_OF_A_DIRECTORY: usize = 32;
 
-/// The runs that a path asks for: a sidecar's, or of a directory of sidecars one of each
-/// configuration and round-trip time.
+/// Returns the runs of a path. For a file of samples this is its run. For a directory, it
+/// is one run for each configuration and round-trip time.
 ///
-/// `records` are the files that the runs are of, `labels` the names of their configurations.
+/// `records` are the files of the runs, and `labels` the names of their configurations.
 ///
 /// # Errors
 ///
-/// Where samples cannot be read, or a directory has none of these runs.
+/// Returns an error if samples cannot be read, or the directory has no samples of these
+/// runs.
 pub fn sampled_runs(
     runs: &Runs,
     labels: &[String],
@@ -38,7 +40,7 @@ pub fn sampled_runs(
     path: &Path,
 ) -> Result<Vec<SampledRun>, Stop> {
     if !path.is_dir() {
-        // The name of the record's may be longer than what was typed.
+        // The record may contain a longer path than the user typed.
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let run = runs.runs().iter().find(|run| is_of(run, records, &whole));
         return Ok(vec![sampled_run(run, labels, path)?]);
@@ -46,8 +48,8 @@ pub fn sampled_runs(
     let chosen = of_directory(runs, records, path)?;
     if chosen.is_empty() {
         let text = format!(
-            "{}: it holds no samples of a run in these records: give the directory that their \
-             samples.file names, or files of samples one by one",
+            "{}: it has no samples of a run in these records: name the directory in the records' \
+             samples.file, or single files of samples",
             path.display()
         );
         return Err(Stop::new(Exit::Local, text));
@@ -58,8 +60,8 @@ pub fn sampled_runs(
         .filter(|more| *more > 0)
     {
         say(&format!(
-            "{}: {MOST_OF_A_DIRECTORY} runs are plotted over time, {more} more are not: give files \
-             of samples one by one to choose",
+            "{}: {MOST_OF_A_DIRECTORY} runs are plotted over time, {more} more are not: name single \
+             files of samples to choose",
             path.display()
         ));
     }
@@ -69,8 +71,8 @@ pub fn sampled_runs(
         .collect()
 }
 
-/// Whether a file, by its whole path, has a run's samples: the one that lies where its
-/// record says, or, where none lies there, one of that name.
+/// True if a file contains a run's samples. This is the file named in the run's record.
+/// If that file is missing, a file of the same name counts.
 fn is_of(run: &Run, records: &[PathBuf], path: &Path) -> bool {
     let sidecar = run.sidecar.as_deref();
     let plain = plain_name(path);
@@ -85,7 +87,7 @@ fn is_of(run: &Run, records: &[PathBuf], path: &Path) -> bool {
     own.is_none_or(|own| own == path)
 }
 
-/// A file, or its compressed form where only that is there.
+/// Returns the path of a file, or of its compressed form if only that exists.
 fn present(path: PathBuf) -> PathBuf {
     let compressed = compressed_name(&path);
     if !path.exists() && compressed.exists() {
@@ -95,8 +97,8 @@ fn present(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Of each configuration and round-trip time the run whose throughput is in the middle of
-/// those that are done and have samples there.
+/// Returns, for each configuration and round-trip time, the successful run with the
+/// median throughput that has samples in the directory.
 fn of_directory<'a>(
     runs: &'a Runs,
     records: &[PathBuf],
@@ -126,7 +128,7 @@ fn of_directory<'a>(
     Ok(cells.into_values().filter_map(middle).collect())
 }
 
-/// A run by its sidecar, under the name that its record gives it.
+/// Reads the samples of a run and labels them by its record.
 fn sampled_run(run: Option<&Run>, labels: &[String], path: &Path) -> Result<SampledRun, Stop> {
     let samples = read_samples(open(path)?);
     let samples =

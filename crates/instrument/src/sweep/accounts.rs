@@ -1,5 +1,5 @@
-//! Processor time by process, from `/proc`, of running processes; `wait4` reports that of ended
-//! ones. And of the whole machine.
+//! Processor time per process: from `/proc` for running processes, and from `wait4` for
+//! ended ones. Also processor time of the whole machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,36 +9,37 @@ use std::time::Duration;
 use longhaul_lab::processes::Spent;
 use longhaul_measure::record::{CpuUse, Side};
 
-/// Linux shows hundredths of seconds to user space, whatever it counts in.
+/// Clock ticks per second in `/proc`, fixed for user space on Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A process, with its children that it waited for.
+/// Processor time of a process, including children that it waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// Who waits for it.
+    /// Process id of the parent.
     pub parent: i32,
-    /// Where it runs; none: neither of the two hosts.
+    /// End of the transfer; `None` if the process belongs to neither host.
     pub side: Option<Side>,
-    /// Time in its own code.
+    /// Time in user mode.
     pub user: Duration,
     /// Time in the kernel.
     pub system: Duration,
 }
 
-/// Which network namespaces are which host's, by inode.
+/// Assignment of processes to the ends of a transfer, by network namespaces (inodes) or
+/// by ancestors.
 #[derive(Clone, Debug, Default)]
 pub struct Sides {
-    /// Of the sending hosts.
+    /// Network namespaces of the sending hosts.
     pub source: Vec<u64>,
-    /// Of the receiving hosts.
+    /// Network namespaces of the receiving hosts.
     pub destination: Vec<u64>,
-    /// Where both ends are on one host: the process whose descendants are the run's.
+    /// If both ends are on this host, the process whose descendants belong to the run.
     pub root: Option<i32>,
-    /// Of these, those whose descendants are at the other end.
+    /// Processes whose descendants belong to the other end.
     pub servers: Vec<i32>,
-    /// The other end is the one that sends.
+    /// True if the other end sends.
     pub servers_send: bool,
 }
 
@@ -65,7 +66,7 @@ impl Sides {
     }
 }
 
-/// All processes that can be seen, but this one.
+/// Returns the accounts of all visible processes except this one.
 pub fn look(sides: &Sides) -> BTreeMap<i32, Account> {
     let own = std::process::id();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -84,8 +85,8 @@ pub fn look(sides: &Sides) -> BTreeMap<i32, Account> {
     accounts
 }
 
-/// Adds a look to what was seen before. A process that has ended and was not waited
-/// for tells no namespace any more: it keeps the side it had.
+/// Merges new accounts into the earlier ones. An ended process that was not waited for
+/// has no namespace any more and keeps its earlier side.
 pub fn remember(seen: &mut BTreeMap<i32, Account>, look: BTreeMap<i32, Account>) {
     for (pid, account) in look {
         let side = account
@@ -95,8 +96,8 @@ pub fn remember(seen: &mut BTreeMap<i32, Account>, look: BTreeMap<i32, Account>)
     }
 }
 
-/// A line of `/proc/PID/stat`: the second field is a name in parentheses that may
-/// hold anything.
+/// Parses a line of `/proc/PID/stat`. The second field is a name in parentheses that may
+/// contain any characters.
 fn read_stat(text: &str) -> Option<Account> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
@@ -118,14 +119,14 @@ fn read_stat(text: &str) -> Option<Account> {
     })
 }
 
-/// For how long processors of this machine were busy, since it started: with processes, kernel
-/// threads and interrupts. `None` if the kernel does not tell.
+/// Returns the busy time of all processors since the machine started, including kernel
+/// threads and interrupts. `None` if the kernel does not report it.
 pub fn machine_busy() -> Option<Duration> {
     read_busy(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts,
-/// software interrupts. What follows is another machine's, or counted already.
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, I/O wait, interrupts,
+/// software interrupts. The following fields belong to guests or are already counted.
 fn read_busy(text: &str) -> Option<Duration> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let fields = line.split_whitespace().map(|field| field.parse::<u64>());
@@ -140,10 +141,10 @@ fn read_busy(text: &str) -> Option<Duration> {
     ))
 }
 
-/// What was spent between two looks, by process and side.
+/// Returns the processor time spent between two moments, by process and side.
 ///
-/// `seen` are accounts of all that was ever seen, by number; `ended` what has
-/// ended since the first look. What is in no namespace of theirs is nobody's.
+/// `seen` are the accounts of all processes ever seen, and `ended` the processes that
+/// ended since `before`. Processes without a side are left out.
 pub fn spent(
     before: &BTreeMap<i32, Account>,
     seen: &BTreeMap<i32, Account>,
@@ -177,7 +178,7 @@ pub fn spent(
     }
     for (pid, account) in now.iter().filter(|(pid, _)| !gone.contains(pid)) {
         let (user, system) = since(*pid, account.user, account.system);
-        // One that ended a moment ago tells no namespace any more.
+        // A process that just ended has no namespace any more.
         let named = Account {
             side: account.side.or_else(|| seen.get(pid)?.side),
             ..account.clone()
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_may_hold_anything() {
+    fn names_may_contain_any_characters() {
         let line = "17 (a ) b) S 1 17 17 0 -1 4194560 100 0 0 0 150 50 25 75 20 0 1 0 5 6 7";
         let account = read_stat(line).unwrap();
         assert_eq!(account.name, "a ) b");
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_busy_when_it_does_not_wait() {
+    fn idle_and_waiting_time_is_not_busy() {
         let text = "cpu  100 20 3 4000 500 6 1 70 8 9\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
         assert_eq!(read_busy(text), Some(Duration::from_millis(1300)));
         for other in [
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counts_twice_and_the_start_does_not() {
+    fn time_counts_once_and_only_since_the_start() {
         let before = [(2, account("sshd", Side::Destination, 5))].into();
         let mut seen: BTreeMap<i32, Account> = [
             (2, account("sshd", Side::Destination, 5)),
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_keeps_its_side() {
+    fn an_ended_process_keeps_its_side() {
         let mut seen = [(3, account("iperf3", Side::Destination, 1))].into();
         let mut ended = account("iperf3", Side::Destination, 2);
         ended.side = None;

@@ -1,5 +1,5 @@
-//! The fastest of a sweep, measured again once all was measured: of many, the fastest
-//! are partly the luckiest (`longhaul_measure::best`).
+//! Repeats the fastest configurations of a sweep after all others, because the fastest of
+//! many are partly the luckiest (`longhaul_measure::best`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,9 +12,9 @@ use super::file::SweepFile;
 use super::outcome::{knobs, path_name};
 use super::plan::{Cell, Plan, Planned, order_seed, shuffle};
 
-/// Runs of the fastest over each path, in rounds of their own after all others: each
-/// configuration once, in random order. `rates` are the goodputs of what was measured,
-/// by configuration.
+/// Returns the repetitions of the fastest configurations of each path, in additional
+/// rounds after all others. Each round has every chosen configuration once, in random
+/// order. `rates` are the measured goodputs by configuration.
 pub fn best_again(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>>) -> Vec<Planned> {
     let mut chosen: Vec<usize> = Vec::new();
     for places in groups(plan, |place| rates.contains_key(&place)) {
@@ -40,7 +40,8 @@ pub fn best_again(file: &SweepFile, plan: &Plan, rates: &HashMap<usize, Vec<f64>
     runs
 }
 
-/// The transfers of a plan that are compared with each other, of those that count.
+/// Returns groups of transfers that are compared with each other, of the configurations
+/// for which `counts` is true.
 pub fn groups(plan: &Plan, counts: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Given, Vec<usize>> = BTreeMap::new();
     for (place, cell) in plan.cells.iter().enumerate() {
@@ -52,12 +53,12 @@ pub fn groups(plan: &Plan, counts: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
     groups.into_values().collect()
 }
 
-/// What is given to a configuration.
+/// Returns the given conditions of a configuration.
 fn given(cell: &Cell) -> Given {
     let lab = cell.path.lab.as_ref();
     let loss = lab.map_or(0.0, |(lab, _)| lab.path.loss.mean());
     let knobs = knobs(cell);
-    // As the records have it.
+    // Names and values are the same as in records.
     Given::new(cell.path.rtt, cell.path.capacity, loss, |name| match name {
         "dataset" => Some(cell.data.name.clone()),
         "path" => Some(path_name(&cell.path)),
@@ -71,7 +72,7 @@ mod tests {
     use crate::sweep::file::parse;
 
     #[test]
-    fn paths_that_are_cut_otherwise_are_not_compared() {
+    fn paths_with_different_cuts_are_not_compared() {
         let text = "name = \"x\"\nagain = 3\n[[paths]]\nrtt = \"1ms\"\nrate = \"1gbit\"\n\
                     cut = [\"1s+1s\", \"1s+9s\"]\n[[paths]]\nrtt = \"1ms\"\nrate = \"1gbit\"\n\
                     loss = [\"1e-3\", \"1e-3/8\"]\n[[data]]\nname = \"d\"\nlink-time = \"1s\"\n\
@@ -90,7 +91,7 @@ mod tests {
         let file = parse(text).unwrap();
         let plan = Plan::of(&file).unwrap();
         assert_eq!(plan.cells.len(), 10);
-        // Of the second path only three were measured.
+        // Only three configurations of the second path were measured.
         let rates: HashMap<usize, Vec<f64>> = [3.0, 5.0, 1.0, 4.0, 2.0, 9.0, 9.0, 9.0]
             .into_iter()
             .map(|rate| vec![rate, rate + 0.5])

@@ -1,6 +1,7 @@
-//! The command lines of a run, and the places they work in.
+//! Command lines of a run, and its directories.
 //!
-//! Commands find what they need in variables; `docs/sweep.md` lists them.
+//! Commands receive their parameters in environment variables, which `docs/sweep.md`
+//! lists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,28 +20,29 @@ use super::file::{Method, SweepFile};
 use super::plan::Cell;
 use super::step::{Client, LabPlan, Step};
 
-/// What a sweep makes in its directory.
+/// Directories that a sweep creates in its working directory.
 pub const OWN_DIRECTORIES: [&str; 4] = ["sets", "run", "old", "setup"];
 
-/// Made in a directory of the user's, for what arrives there.
+/// Directory that is created in a directory of the user, for destination files.
 pub const FOREIGN_DESTINATION: &str = "longhaul-sweep-run";
 
-/// Servers of a run use this port and the next ones: below those that kernels give to clients.
+/// First port for servers of a run. It is below the ports that kernels assign to clients.
 const FIRST_PORT: u16 = 20_000;
 
-/// Beyond this our own events, one a file, would be a part of what is measured.
+/// Maximum number of files for which longhaul prints events. More events would affect the
+/// measurement.
 const MOST_EVENTS: u64 = 10_000;
 
-/// Where a run's files are.
+/// Directories of a run.
 #[derive(Debug)]
 pub struct Place {
-    /// Sources.
+    /// Source files.
     pub sets: PathBuf,
-    /// What arrives.
+    /// Destination files.
     pub destinations: PathBuf,
-    /// The output.
+    /// Output of the commands.
     run: PathBuf,
-    /// Where destinations go that are not to be removed yet.
+    /// Destination files that are removed later.
     old: PathBuf,
     work: PathBuf,
     id: String,
@@ -57,17 +59,17 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-/// What lies there is gone as soon as it is removed.
+/// True if the directory is in memory, so that removed files are gone at once.
 fn is_memory(directory: &Path) -> bool {
     fs::File::open(directory).is_ok_and(|directory| lives_in_page_cache(directory.as_fd()))
 }
 
 impl Place {
-    /// Makes them empty.
+    /// Creates the directories and empties them.
     ///
     /// # Errors
     ///
-    /// The directory and why it cannot be made.
+    /// Returns an error with the directory that cannot be created.
     pub fn prepare(work: &Path, cell: &Cell, id: &str) -> Result<Place, String> {
         let storage = cell.storage.as_ref();
         let foreign = storage.and_then(|storage| storage.destination.as_deref());
@@ -92,7 +94,7 @@ impl Place {
         for client in 0..clients {
             let directory = place.logs(client);
             fs::create_dir_all(&directory).map_err(at(&directory))?;
-            // Some servers serve as nobody.
+            // Some servers run as the user nobody.
             let everybody = fs::Permissions::from_mode(0o777);
             fs::set_permissions(&directory, everybody).map_err(at(&directory))?;
         }
@@ -101,7 +103,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Where a client's files arrive; 0 is what is measured.
+    /// Returns the destination of a client; client 0 is the measured one.
     pub fn destination(&self, client: usize) -> PathBuf {
         self.destinations.join(client.to_string())
     }
@@ -110,26 +112,26 @@ impl Place {
         self.run.join(format!("logs-{client}"))
     }
 
-    /// The source of a set; of none, a directory that is empty.
+    /// Returns the source directory of a set, or an empty directory without a set.
     pub fn sets_source(&self, set: Option<&Set>) -> PathBuf {
         set.map_or_else(|| self.run.clone(), |set| set.source.clone())
     }
 
-    /// Removes what arrived earlier and was kept.
+    /// Removes destination files that were kept.
     ///
     /// # Errors
     ///
-    /// The directory and why it stays.
+    /// Returns an error with the directory that cannot be removed.
     pub fn remove_old(&self) -> Result<(), String> {
         remove(&self.old)
     }
 
-    /// Removes what arrived, or keeps it for later where removing would slow the runs
-    /// that follow: on a disk.
+    /// Removes the destination files. On a disk with `later` set, moves them instead,
+    /// because removing them would slow down the following runs.
     ///
     /// # Errors
     ///
-    /// The directory and why it stays.
+    /// Returns an error with the directory that cannot be removed or moved.
     pub fn put_away(&self, later: bool) -> Result<(), String> {
         if !later || is_memory(&self.destinations) {
             return remove(&self.destinations);
@@ -142,7 +144,7 @@ impl Place {
     }
 }
 
-/// What to run, and its variables.
+/// Input for the commands of a run.
 struct Made<'a> {
     file: &'a SweepFile,
     cell: &'a Cell,
@@ -151,11 +153,11 @@ struct Made<'a> {
     shape: Shape,
 }
 
-/// A run; `seed` is what the lab's accidents are drawn from.
+/// Returns a run. `seed` is the seed of the lab's random events.
 ///
 /// # Errors
 ///
-/// Where a method to run next to it is none.
+/// Returns an error if a background method does not exist.
 pub fn step(
     file: &SweepFile,
     cell: &Cell,
@@ -202,7 +204,7 @@ pub fn step(
     })
 }
 
-/// A file system that the lab makes is where files arrive.
+/// Mounts a file system of the lab at the destination.
 fn mounted(settings: &[(String, String)], destinations: &Path) -> Vec<(String, String)> {
     let at = |(key, value): &(String, String)| {
         let is_made = key == "storage" && value.starts_with(LAB_FILE_SYSTEM);
@@ -216,14 +218,15 @@ fn mounted(settings: &[(String, String)], destinations: &Path) -> Vec<(String, S
     settings.iter().map(at).collect()
 }
 
-/// Storage of the lab that is no device in front of a directory.
+/// Prefix of lab storage that is a file system and not a device in front of a directory.
 pub const LAB_FILE_SYSTEM: &str = "gluster:";
 
-/// More often than this, looking would be a part of what is measured.
+/// Minimum interval of samples. A shorter one would affect the measurement.
 const SHORTEST_LOOK: Duration = Duration::from_millis(20);
 
-/// `longhaul://user@host:4960/path`, `user@host:path`, `https://[2001:db8::7]:443/` and
-/// `host` have a host: its name or address, without brackets and port.
+/// Returns the host name or address of an endpoint without brackets and port, for example
+/// of `longhaul://user@host:4960/path`, `user@host:path`, `https://[2001:db8::7]:443/`
+/// and `host`.
 pub fn host_of(endpoint: &str) -> String {
     let (url, rest) = match endpoint.split_once("://") {
         Some((_, rest)) => (true, rest),
@@ -236,7 +239,7 @@ pub fn host_of(endpoint: &str) -> String {
         rest.split_once('@')
     }
     .unwrap_or(("", rest));
-    // After a host's colon an @ is its path's.
+    // After the host's colon, an @ belongs to the path.
     let rest = if !url && user.contains(':') {
         rest
     } else {
@@ -279,7 +282,8 @@ impl Made<'_> {
         }
     }
 
-    /// In a lab every port is free; on this host the kernel knows one.
+    /// Returns a port. In a lab every port is free; on this host the kernel is asked for
+    /// one.
     fn port(&self, number: usize) -> u16 {
         let own = FIRST_PORT + number as u16;
         if self.cell.path.lab.is_some() {
@@ -335,13 +339,13 @@ impl Made<'_> {
         variables
     }
 
-    /// How long the link takes for the data, in whole seconds from 1.
+    /// Returns the time that the link needs for the data, in whole seconds, at least 1.
     fn seconds(&self) -> u64 {
         let seconds = self.cell.link_time().as_secs_f64().round();
         (seconds as u64).max(1)
     }
 
-    /// The smallest file and the largest, where they were said.
+    /// Returns the smallest and the largest file size, if they are set.
     fn sizes(&self) -> String {
         let data = &self.cell.data;
         match (data.smallest, data.largest) {
@@ -350,7 +354,7 @@ impl Made<'_> {
         }
     }
 
-    /// Our own client and daemon, as shell commands like everybody else's.
+    /// Returns the shell commands of longhaul as client and as daemon.
     fn longhaul(
         &self,
         method: &Method,
@@ -390,7 +394,7 @@ impl Made<'_> {
     }
 }
 
-/// For a shell.
+/// Quotes a word for a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -405,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_reach_a_command_whole() {
+    fn words_are_quoted_for_the_shell() {
         assert_eq!(quoted("--streams=4"), "--streams=4");
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("it's"), "'it'\\''s'");
@@ -413,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_of_the_lab_is_where_files_arrive() {
+    fn a_file_system_of_the_lab_is_mounted_at_the_destination() {
         let settings = [
             ("rtt", "1ms"),
             ("storage", "gluster:nodes=2"),
@@ -426,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_have_hosts() {
+    fn the_host_of_an_endpoint_is_found() {
         for (endpoint, host) in [
             ("longhaul://user@far.example:4960/data", "far.example"),
             ("longhaul://[::1]:4960", "::1"),

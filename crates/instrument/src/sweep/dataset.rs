@@ -1,4 +1,4 @@
-//! What is moved: made once for each size, and what arrived is compared with it.
+//! Generates the files of a dataset once per size, and compares the copies with them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use super::content::{Bytes, Content};
 use super::file::Data;
 
-/// Files in a directory; beyond it there are several.
+/// Maximum number of files per directory.
 const FILES_IN_A_DIRECTORY: u64 = 1000;
 
-/// Bytes read or written at once.
+/// Number of bytes per read or write.
 const AT_ONCE: usize = 1 << 20;
 
-/// How many files there are, and how large.
+/// Number and sizes of the files of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     files: u64,
@@ -29,15 +29,16 @@ pub struct Shape {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Sizes {
-    /// Spread evenly between two.
+    /// Distributed evenly between these two sizes in bytes.
     Between(u64, u64),
-    /// All equal except a byte, with this sum.
+    /// Equal within one byte, with this sum in bytes.
     Sum(u64),
 }
 
 impl Shape {
-    /// Of data; those given by time have `bytes` in all, and of the others this many files are
-    /// left out that a share of their bytes stays (0: all).
+    /// Returns the shape of a dataset. If the data are given by time, the files have
+    /// `bytes` bytes in total. Otherwise the number of files is reduced so that they have
+    /// about `bytes` bytes; 0 means all files.
     pub fn of(data: &Data, bytes: u64) -> Shape {
         match (data.smallest, data.largest) {
             (Some(smallest), Some(largest)) => {
@@ -61,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of a file, by its number: the same in every run.
+    /// Returns the size of a file in bytes, by its number.
     fn size(&self, index: u64) -> u64 {
         match self.sizes {
             Sizes::Between(smallest, largest) => {
@@ -73,12 +74,12 @@ impl Shape {
         }
     }
 
-    /// How many files.
+    /// Returns the number of files.
     pub fn files(&self) -> u64 {
         self.files
     }
 
-    /// Bytes of all files.
+    /// Returns the total size in bytes.
     pub fn bytes(&self) -> u64 {
         match self.sizes {
             Sizes::Sum(bytes) => bytes,
@@ -86,7 +87,7 @@ impl Shape {
         }
     }
 
-    /// A name that no other shape has.
+    /// Returns a name that is unique among shapes.
     fn name(&self) -> String {
         let name = match self.sizes {
             Sizes::Sum(bytes) => format!("{}-files-of-{bytes}-in-all", self.files),
@@ -105,12 +106,12 @@ impl Shape {
         }
     }
 
-    /// As in a record.
+    /// Returns the description for a record.
     pub fn record(&self, name: &str) -> DatasetRecord {
         let mut sizes: std::collections::BTreeMap<u64, (u64, u64)> = Default::default();
         for index in 0..self.files {
             let size = self.size(index);
-            // Powers of four: a few classes tell a distribution.
+            // Classes are powers of four: few of them show the distribution.
             let mut below = 1_u64;
             while below <= size {
                 below = below.saturating_mul(4);
@@ -133,22 +134,22 @@ impl Shape {
     }
 }
 
-/// Files that lie ready.
+/// Generated source files.
 #[derive(Debug)]
 pub struct Set {
     shape: Shape,
-    /// The directory with them.
+    /// Directory of the files.
     pub source: PathBuf,
-    /// Of each file, in order.
+    /// Digests of the files, in order.
     digests: Vec<blake3::Hash>,
 }
 
-/// What came of a run's files.
+/// Result of the comparison of a run's files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
-    /// Bytes of files that are there and right.
+    /// Total size in bytes of the files that are correct.
     pub bytes: u64,
-    /// The first that is not.
+    /// Description of the first file that is not correct.
     pub wrong: Option<String>,
 }
 
@@ -157,11 +158,11 @@ fn at(path: &Path) -> impl Fn(io::Error) -> String + '_ {
 }
 
 impl Set {
-    /// Makes them below a directory, or takes those that a run before made.
+    /// Generates the files below a directory, or uses the files of an earlier run.
     ///
     /// # Errors
     ///
-    /// The file and why it cannot be made.
+    /// Returns an error with the file that cannot be created.
     pub fn prepare(shape: Shape, below: &Path) -> Result<Set, String> {
         let home = below.join(shape.name());
         let source = home.join("data");
@@ -188,8 +189,8 @@ impl Set {
             let bytes = Bytes::new(shape.content, index);
             digests.push(write_file(&path, shape.size(index), bytes).map_err(at(&path))?);
         }
-        // Else the first run would share the disk with the data's way to it: copies of 10,000 files
-        // took three times as long.
+        // Otherwise the first run would compete with the write-back of these files.
+        // Copies of 10,000 files took three times as long.
         sync(&home)?;
         let text: Vec<String> = digests.iter().map(|digest| format!("{digest}\n")).collect();
         let staged = home.join("digests.new");
@@ -202,11 +203,11 @@ impl Set {
         })
     }
 
-    /// Takes those that were made below a directory.
+    /// Loads the description of files that were generated below a directory.
     ///
     /// # Errors
     ///
-    /// Where there are none.
+    /// Returns an error if there are no such files.
     pub fn load(shape: Shape, below: &Path) -> Result<Set, String> {
         let home = below.join(shape.name());
         let digests = read_digests(&home.join("digests"), shape.files);
@@ -217,11 +218,11 @@ impl Set {
         })
     }
 
-    /// Reads all of it once, so that every run finds it in memory as far as it fits.
+    /// Reads all files once, so that every run finds them in memory as far as they fit.
     ///
     /// # Errors
     ///
-    /// The file and why it cannot be read.
+    /// Returns an error with the file that cannot be read.
     pub fn warm(&self) -> Result<(), String> {
         let mut room = vec![0; AT_ONCE];
         for index in 0..self.shape.files {
@@ -232,8 +233,8 @@ impl Set {
         Ok(())
     }
 
-    /// Compares what lies below a directory with what should: sizes and digests. Tools
-    /// that copy a directory by its name have made `data` there.
+    /// Compares the files below a directory with the originals, by size and digest. Tools
+    /// that copy a directory by name have created `data` there.
     pub fn compare(&self, destination: &Path) -> Arrived {
         let named = destination.join("data");
         let destination = if named.is_dir() { &named } else { destination };
@@ -261,15 +262,15 @@ impl Set {
     }
 }
 
-/// Names the directory where there is too little room for a set and a copy of it.
+/// Checks that a directory has space for this many bytes.
 ///
 /// # Errors
 ///
-/// That there is.
+/// Returns an error with the directory if there is too little space.
 pub fn check_room(directory: &Path, bytes: u64) -> Result<(), String> {
     let found = rustix::fs::statvfs(directory).map_err(|e| at(directory)(e.into()))?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
-    // A tenth more: file systems keep lists of their own.
+    // Adds a tenth for metadata of the file system.
     let needed = bytes.saturating_add(bytes / 10);
     if free >= needed {
         Ok(())
@@ -283,11 +284,11 @@ pub fn check_room(directory: &Path, bytes: u64) -> Result<(), String> {
     }
 }
 
-/// Waits until everything on a directory's file system is durable.
+/// Waits until all data on the directory's file system are durable.
 ///
 /// # Errors
 ///
-/// The directory, and why its file system cannot write.
+/// Returns an error with the directory if the file system cannot write.
 pub fn sync(directory: &Path) -> Result<(), String> {
     let open = || -> io::Result<()> {
         let directory = File::open(directory)?;
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_the_sum_that_was_asked_for() {
+    fn sizes_have_the_given_sum() {
         let timed = Data {
             smallest: None,
             largest: None,
@@ -368,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_is_compared_to_the_byte() {
+    fn copies_are_compared_byte_by_byte() {
         let home = tempfile::tempdir().unwrap();
         let shape = Shape::of(&data(1001, 10, 3000), 0);
         let set = Set::prepare(shape, home.path()).unwrap();
         set.warm().unwrap();
         assert_eq!(set.compare(&set.source).bytes, shape.bytes());
         assert_eq!(set.compare(&set.source).wrong, None);
-        // Prepared again it is the same, and not made anew.
+        // A second preparation uses the existing files.
         let json = Shape {
             content: Content::Json,
             ..shape

@@ -1,4 +1,4 @@
-//! How long runs take: guessed at first, then from those that were made.
+//! Estimates the duration of runs: by a guess at first, then from completed runs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,35 +7,38 @@ use longhaul_measure::record::RunRecord;
 
 use super::plan::Cell;
 
-/// Making and ending a lab, comparing what arrived.
+/// Initial estimate of the time around a run: starting and ending a lab, and comparing
+/// files.
 const AROUND_A_RUN: Duration = Duration::from_secs(5);
 
-/// Of methods that nobody has seen yet: half of what the link carries.
+/// Initial estimate for an unknown method: duration over the link's time for the data.
 const FIRST_GUESS: f64 = 2.0;
 
-/// What is known.
+/// State of the estimates.
 #[derive(Debug, Default)]
 pub struct Estimate {
-    /// By method: time over the link's time, and how often.
+    /// By method: sum of durations over the link's time, and number of runs.
     by_method: HashMap<String, (f64, u32)>,
-    /// By configuration.
+    /// Duration of the latest run, by configuration.
     by_cell: HashMap<String, Duration>,
-    /// Beside the runs themselves.
+    /// Time around a run, averaged.
     around: Option<Duration>,
 }
 
 impl Estimate {
-    /// A run took so long, and with everything around it so long.
+    /// Records a run: its duration `wall`, and the duration `whole` including everything
+    /// around it.
     pub fn note(&mut self, cell: &Cell, wall: Duration, whole: Duration) {
         let link = cell.link_time().as_secs_f64().max(0.1);
         self.note_method(&cell.method.name, wall.as_secs_f64() / link);
         self.by_cell.insert(cell.key(), wall);
         let around = whole.saturating_sub(wall);
-        // Half old, half new: the first has to make the files.
+        // Average of the old and the new value, because the first run also generates
+        // files.
         self.around = Some(self.around.map_or(around, |before| (before + around) / 2));
     }
 
-    /// From runs of before.
+    /// Records runs of earlier sweeps.
     pub fn learn(&mut self, runs: &[RunRecord]) {
         for run in runs {
             let bytes = run.dataset.size.0 as f64 * 8.0;
@@ -53,7 +56,7 @@ impl Estimate {
         known.1 += 1;
     }
 
-    /// Of a run with everything around it.
+    /// Returns the expected duration of a run including everything around it.
     pub fn of(&self, cell: &Cell) -> Duration {
         let around = self.around.unwrap_or(AROUND_A_RUN);
         if let Some(wall) = self.by_cell.get(&cell.key()) {
@@ -68,7 +71,7 @@ impl Estimate {
     }
 }
 
-/// In hours and minutes, or seconds.
+/// Formats a time in hours and minutes, minutes, or seconds.
 pub fn spoken(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -83,14 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_spoken() {
+    fn times_are_formatted() {
         for (seconds, text) in [(59, "59 s"), (61, "2 min"), (7260, "2 h 1 min")] {
             assert_eq!(spoken(Duration::from_secs(seconds)), text);
         }
     }
 
     #[test]
-    fn what_was_measured_replaces_the_guess() {
+    fn measurements_replace_the_initial_estimate() {
         let text = "name = \"x\"\n[[paths]]\nrtt = [\"1ms\", \"2ms\"]\nrate = \"1gbit\"\n\
                     [[data]]\nname = \"d\"\nlink-time = \"10s\"\n\
                     [[methods]]\nname = \"m\"\ncommand = \"c\"";
@@ -100,7 +103,7 @@ mod tests {
         assert_eq!(estimate.of(&cells[0]).as_secs_f64().round(), 25.0);
         estimate.note(&cells[0], Duration::from_secs(12), Duration::from_secs(15));
         assert_eq!(estimate.of(&cells[0]), Duration::from_secs(15));
-        // The same method over another path.
+        // The same method on another path.
         assert_eq!(estimate.of(&cells[1]).as_secs_f64().round(), 15.0);
     }
 }

@@ -1,4 +1,4 @@
-//! What happens while a sweep runs.
+//! Progress events of a sweep.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,63 +8,63 @@ use longhaul_measure::record::{Ended, Outcome};
 
 use super::estimate::spoken;
 
-/// One thing that happened. Its text is one line.
+/// A progress event, displayed as one line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SweepEvent {
-    /// The last line of the records was cut off, and is dropped.
+    /// The last line of the records was incomplete and is dropped.
     CutOff {
-        /// The records.
+        /// Path of the records.
         records: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
     },
-    /// Hosts are not described beside the records: the file, and why.
+    /// The hosts are not described next to the records, for this reason.
     HostsNotDescribed(String),
-    /// A method cannot run here.
+    /// A method is skipped because a program is not installed.
     Skipped {
-        /// The method.
+        /// Name of the method.
         method: String,
-        /// The program that it needs.
+        /// Name of the missing program.
         program: String,
     },
-    /// Every run of the sweep is in the records already.
+    /// Every run of the sweep is already recorded.
     NothingLeft(PathBuf),
-    /// The time that was given is over.
+    /// The maximum duration would be exceeded.
     TimeUp {
-        /// Runs that were passed, of this and earlier times.
+        /// Number of runs that were passed, including earlier calls.
         passed: usize,
-        /// Runs of the sweep.
+        /// Number of runs of the sweep.
         of: usize,
-        /// Time for the rest.
+        /// Expected time of the remaining runs.
         left: Duration,
     },
-    /// A method could not be run, and is tried no more.
+    /// A method could not be run and is left out from now on.
     LeftOut {
-        /// The method.
+        /// Name of the method.
         method: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// A run was made and is in the records.
+    /// A run was performed and recorded.
     Ran(Box<Ran>),
 }
 
-/// A run that was made.
+/// A run that was performed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// Its number in the sweep, from 1.
+    /// Number of the run in the sweep, from 1.
     pub number: usize,
-    /// Runs of the sweep.
+    /// Number of runs of the sweep.
     pub of: usize,
-    /// It is one of the fastest, measured again.
+    /// True for a repetition of the fastest configurations.
     pub again: bool,
-    /// Its configuration, in a few words.
+    /// Short description of the configuration.
     pub configuration: String,
-    /// What came of it.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// The longest time of a run, at which it was ended where it says so.
+    /// Maximum duration of a run.
     pub cap: Duration,
-    /// Time for the rest.
+    /// Expected time of the remaining runs.
     pub left: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A sweep as one writes it: TOML, described in `docs/sweep.md`.
+//! The sweep file: TOML, described in `docs/sweep.md`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,79 +11,80 @@ use serde::{Deserialize, Deserializer};
 
 use super::content::Content;
 
-/// The largest file that is read: a sweep that one can oversee is a few kilobytes.
+/// Maximum size of a file in bytes. Sweep files have a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Most values that one key multiplies by.
+/// Maximum number of values per key.
 const MOST_VALUES: usize = 256;
 
-/// A sweep.
+/// A sweep file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SweepFile {
-    /// Its name: that of its records.
+    /// Name of the sweep and of its records.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the sweep.
     #[serde(default)]
     pub about: String,
-    /// How often each configuration is measured, 1 to 10,000.
+    /// Number of repetitions of each configuration, 1 to 10,000.
     #[serde(default = "five")]
     pub repetitions: u64,
-    /// How often the three fastest over each path are measured again at the end, 0 to
-    /// 10,000.
+    /// Number of additional repetitions of the three fastest configurations of each path,
+    /// 0 to 10,000.
     #[serde(default)]
     pub again: u64,
-    /// Runs of each method and of each dataset that are thrown away first.
+    /// Number of warm-up runs of each method and of each dataset. They are recorded but
+    /// not counted.
     #[serde(default = "one")]
     pub warm_up: u64,
-    /// Of the order, and of what the lab loses.
+    /// Seed of the order of runs and of the lab's random events.
     #[serde(default = "one")]
     pub seed: u64,
-    /// A run is ended after so long.
+    /// Maximum duration of a run.
     #[serde(default = "two_minutes", deserialize_with = "span")]
     pub cap: Duration,
-    /// Between two looks at the streams; zero: none.
+    /// Interval of samples of the streams. Zero means no samples.
     #[serde(default = "quarter_second", deserialize_with = "span")]
     pub samples: Duration,
-    /// What a run goes over.
+    /// Paths of the runs.
     pub paths: Vec<Axes>,
-    /// Parameters of the hosts.
+    /// Kernel parameters of the hosts.
     #[serde(default)]
     pub sysctls: Vec<SysctlSet>,
-    /// Where data lie.
+    /// Locations of the data.
     #[serde(default)]
     pub storage: Vec<Storage>,
-    /// What else uses the path.
+    /// Background traffic.
     #[serde(default)]
     pub cross: Vec<Cross>,
-    /// What is moved.
+    /// Datasets.
     pub data: Vec<Data>,
-    /// What moves it.
+    /// Methods that transfer the data.
     #[serde(default)]
     pub methods: Vec<Method>,
-    /// Another file with methods, beside this one.
+    /// Name of another file with methods, in the same directory.
     include: Option<PathBuf>,
-    /// Of its methods, those to be used, by name.
+    /// Names of the methods that are used from the included file.
     #[serde(default, rename = "use")]
     used: Vec<String>,
-    /// Settings that paths must have.
+    /// Settings that select paths.
     #[serde(skip)]
     chosen: Vec<(String, String)>,
 }
 
-/// What is included: methods alone.
+/// An included file, which contains methods only.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Included {
     methods: Vec<Method>,
 }
 
-/// Settings of paths: every value of a key with every value of the others.
+/// Settings of paths. All combinations of the values are used.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
 pub struct Axes(BTreeMap<String, OneOrMany>);
 
-/// A value, or several to be multiplied.
+/// One value or a list of values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum OneOrMany {
@@ -91,7 +92,7 @@ enum OneOrMany {
     Many(Vec<Scalar>),
 }
 
-/// What TOML has for values.
+/// A TOML value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Scalar {
@@ -133,7 +134,7 @@ impl OneOrMany {
     }
 }
 
-/// Every value of each name with every value of the others.
+/// Returns all combinations of the values of the names.
 fn multiply<T: Clone>(
     axes: &BTreeMap<String, OneOrMany>,
     read: fn(&Scalar) -> T,
@@ -155,79 +156,80 @@ fn multiply<T: Clone>(
 }
 
 impl Axes {
-    /// Every path, as settings by name.
+    /// Returns all paths as settings by name.
     pub fn points(&self) -> Vec<BTreeMap<String, String>> {
         multiply(&self.0, Scalar::text)
     }
 }
 
-/// Parameters of hosts under a name.
+/// A named set of kernel parameters of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SysctlSet {
-    /// Its name, the knob `sysctls` of a record.
+    /// Name of the set, the knob `sysctls` of a record.
     pub name: String,
-    /// Of the lab's hosts, as `--sysctl` takes them.
+    /// Parameters of the lab's hosts in the form of `--sysctl`.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Of the whole machine, as `--host-sysctl` takes them.
+    /// Parameters of the whole machine in the form of `--host-sysctl`.
     #[serde(default)]
     pub machine: Vec<String>,
 }
 
-/// Where data lie, under a name.
+/// A named location of data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Storage {
-    /// Its name, the knob `storage` of a record.
+    /// Name of the location, the knob `storage` of a record.
     pub name: String,
-    /// A directory for sources [the sweep's own].
+    /// Directory for sources [the sweep's own].
     pub source: Option<PathBuf>,
-    /// A directory for destinations [the sweep's own].
+    /// Directory for destinations [the sweep's own].
     pub destination: Option<PathBuf>,
-    /// Storage of the lab, as `--storage` takes it.
+    /// Storage of the lab in the form of `--storage`.
     pub lab: Option<String>,
 }
 
-/// What else uses the path, under a name.
+/// Named background traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cross {
-    /// Its name, the knob `cross` of a record.
+    /// Name of the traffic, the knob `cross` of a record.
     pub name: String,
-    /// TCP streams of other hosts, 0 to 256.
+    /// Number of background TCP streams, 0 to 256.
     #[serde(default)]
     pub streams: u16,
-    /// They send for the first and rest for the second, as 2s/1s.
+    /// Sending time and pause of the streams, for example `2s/1s`.
     pub on_off: Option<String>,
-    /// Methods that run meanwhile, each with a destination of its own.
+    /// Methods that run at the same time, each with its own destination.
     #[serde(default)]
     pub beside: Vec<String>,
 }
 
-/// What is moved, under a name.
+/// A named dataset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Data {
-    /// Its name.
+    /// Name of the dataset.
     pub name: String,
-    /// Files; their sizes are spread evenly from `smallest` to `largest`.
+    /// Number of files, 1 to 10,000,000. Sizes are distributed evenly from `smallest` to
+    /// `largest`.
     #[serde(default = "one")]
     pub files: u64,
-    /// Bytes of the smallest file.
+    /// Size of the smallest file in bytes.
     pub smallest: Option<Size>,
-    /// Bytes of the largest file.
+    /// Size of the largest file in bytes.
     pub largest: Option<Size>,
-    /// Instead: as much in all as the path carries in this time. A path's own
-    /// `link-time` goes before.
+    /// Alternative to sizes: the total size is the data that the path carries in this
+    /// time. The path's own `link-time` takes precedence.
     #[serde(default, deserialize_with = "span_if_any")]
     pub link_time: Option<Duration>,
-    /// What the files hold.
+    /// Content of the files.
     #[serde(default)]
     pub content: Content,
 }
 
-/// Bytes, as `4GiB`.
+/// A size in bytes, written as `4GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -241,76 +243,78 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// What moves it.
+/// A method that transfers data.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Method {
-    /// Its name.
+    /// Name of the method.
     pub name: String,
-    /// This longhaul itself; then there is no `command`.
+    /// If true, the method is this longhaul and has no `command`.
     #[serde(default)]
     pub longhaul: bool,
-    /// Further options of `longhaul cp`, or what `command` finds in `$SWEEP_OPTIONS`.
+    /// Additional options of `longhaul cp`, or the value of `$SWEEP_OPTIONS` for a
+    /// command.
     #[serde(default)]
     pub options: Vec<String>,
-    /// Further options of `longhaul serve`.
+    /// Additional options of `longhaul serve`.
     #[serde(default)]
     pub serve_options: Vec<String>,
-    /// What is set, every value with every other: `--NAME VALUE` for longhaul,
-    /// `$KNOB_NAME` for a command.
+    /// Parameters, of which all combinations of values are used: `--NAME VALUE` for
+    /// longhaul, `$KNOB_NAME` for a command.
     #[serde(default)]
     knobs: BTreeMap<String, OneOrMany>,
-    /// A shell command that runs on the sending host, unless it pulls.
+    /// Shell command on the sending host, or on the receiving host if `pulls` is true.
     pub command: Option<String>,
-    /// A shell command that runs on the other host meanwhile.
+    /// Shell command on the other host that runs at the same time.
     pub server: Option<String>,
-    /// A shell command that runs once, before the first run.
+    /// Shell command that runs once before the first run.
     pub setup: Option<String>,
-    /// Programs without which it is skipped.
+    /// Programs that must be installed; otherwise the method is skipped.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Its command runs on the receiving host and its server on the sending one: data
-    /// are fetched, and still go from A to B.
+    /// If true, the command runs on the receiving host and the server on the sending
+    /// host. Data still move from A to B.
     #[serde(default)]
     pub pulls: bool,
-    /// Prints its version in its first line.
+    /// Command whose first line of output is the version.
     pub version: Option<String>,
-    /// What its throughput is a measure of.
+    /// Quantity that the throughput measures.
     #[serde(default = "transfer")]
     pub measures: Measures,
-    /// Its own result on standard output, where that counts: `iperf3`.
+    /// Format of the method's own result on standard output, if that counts.
     pub reads: Option<Reads>,
-    /// How its other end is reached: daemon, ssh.
+    /// Connection to the other end: daemon or ssh.
     #[serde(default)]
     pub endpoint: String,
-    /// How data are secured: tls, ssh, clear.
+    /// Protection of the data: tls, ssh or clear.
     #[serde(default)]
     pub security: String,
-    /// The share of the data that it moves, above 0 and at most all, as `50%` or `0.5`: slow
-    /// methods take as long with less.
+    /// Fraction of the data that the method moves, more than 0 and at most 1, written as
+    /// `50%` or `0.5`. Slow methods can move less.
     #[serde(default = "whole", deserialize_with = "share")]
     pub share: f64,
-    /// How often it is measured, where not as often as others.
+    /// Number of repetitions, if it differs from that of the sweep.
     pub repetitions: Option<u64>,
-    /// Paths that it is measured over, by settings they must have; all where none are named.
+    /// Settings of the paths that the method uses; empty means all paths.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
-    /// It makes data durable before it ends; of others the time to do so is added.
+    /// If true, the method makes data durable before it ends. For other methods, the time
+    /// to do so is added.
     #[serde(default)]
     pub durable: bool,
-    /// Not measured by itself: it only runs beside others.
+    /// If true, the method is not measured and runs only in the background of others.
     #[serde(default)]
     pub only_beside: bool,
 }
 
 impl Method {
-    /// Every set of knobs.
+    /// Returns all combinations of parameters.
     pub fn knob_sets(&self) -> Vec<BTreeMap<String, Knob>> {
         multiply(&self.knobs, Scalar::knob)
     }
 }
 
-/// Whose result is read.
+/// Format of a method's own result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
@@ -356,20 +360,20 @@ fn span_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D
     span(from).map(Some)
 }
 
-/// Why a sweep's file is of no use.
+/// Reasons why a sweep file cannot be used.
 #[derive(Debug)]
 pub enum Unread {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     Closed(String),
-    /// What is in it makes no sense.
+    /// The content of the file is invalid.
     Wrong(String),
 }
 
-/// Reads a sweep.
+/// Reads and checks a sweep file.
 ///
 /// # Errors
 ///
-/// A sentence with the file's name: what is wrong with it.
+/// Returns a sentence with the file's name and the problem.
 pub fn read(path: &Path) -> Result<SweepFile, Unread> {
     let wrong = |error: String| Unread::Wrong(format!("{}: {error}", path.display()));
     let mut file = decode(&read_bounded(path)?).map_err(wrong)?;
@@ -396,7 +400,7 @@ fn read_bounded(path: &Path) -> Result<String, Unread> {
     let found = std::fs::metadata(path).map_err(closed)?;
     if found.len() > MOST_BYTES {
         let text = format!(
-            "{}: more than {MOST_BYTES} bytes are no sweep",
+            "{}: a sweep file has at most {MOST_BYTES} bytes",
             path.display()
         );
         return Err(Unread::Wrong(text));
@@ -408,7 +412,7 @@ fn decode(text: &str) -> Result<SweepFile, String> {
     toml::from_str(text).map_err(|error| toml_errors::in_one_line(text, &error))
 }
 
-/// The same from text, which includes nothing.
+/// Parses a sweep without included files.
 #[cfg(test)]
 pub fn parse(text: &str) -> Result<SweepFile, String> {
     let file = decode(text)?;
@@ -429,7 +433,7 @@ impl SweepFile {
         for (what, name) in named.into_iter().chain(methods).chain(data) {
             if !is_name(name) {
                 return Err(format!(
-                    "{what} cannot be called \"{name}\": write 1 to 64 letters, digits, - _ ."
+                    "the name \"{name}\" of {what} is invalid: use 1 to 64 letters, digits, - _ ."
                 ));
             }
         }
@@ -440,33 +444,33 @@ impl SweepFile {
         ] {
             if !(1..=MOST_VALUES).contains(&count) {
                 return Err(format!(
-                    "there are {count} {what}: 1 to {MOST_VALUES} make sense"
+                    "there are {count} {what}: write 1 to {MOST_VALUES}"
                 ));
             }
         }
         if !(1..=10_000).contains(&self.repetitions) {
-            return Err("repetitions are 1 to 10000".to_owned());
+            return Err("repetitions must be from 1 to 10000".to_owned());
         }
         if self.again > 10_000 {
-            return Err("again is 0 to 10000".to_owned());
+            return Err("again must be from 0 to 10000".to_owned());
         }
         self.check_lists()?;
         self.data.iter().try_for_each(Data::check)?;
         self.methods.iter().try_for_each(Method::check)
     }
 
-    /// Leaves out what is not asked for.
+    /// Selects methods by name (empty means all) and limits the number of repetitions.
     ///
     /// # Errors
     ///
-    /// Where a method is none.
+    /// Returns an error if a method does not exist.
     pub fn choose(&mut self, methods: &[String], most: Option<u64>) -> Result<(), String> {
         let known = |name: &&String| !self.methods.iter().any(|m| &m.name == *name);
         if let Some(name) = methods.iter().find(known) {
             return Err(format!("there is no method \"{name}\""));
         }
         for method in &mut self.methods {
-            // It may still run beside others.
+            // An unselected method may still run in the background of others.
             method.only_beside |= !methods.is_empty() && !methods.contains(&method.name);
             if let (Some(most), Some(own)) = (most, &mut method.repetitions) {
                 *own = most.min(*own);
@@ -477,15 +481,15 @@ impl SweepFile {
         Ok(())
     }
 
-    /// Leaves out data that are not asked for.
+    /// Selects datasets by name (empty means all).
     ///
     /// # Errors
     ///
-    /// Where a name is of none.
+    /// Returns an error if a dataset does not exist.
     pub fn choose_data(&mut self, names: &[String]) -> Result<(), String> {
         let known = |name: &&String| !self.data.iter().any(|data| &data.name == *name);
         if let Some(name) = names.iter().find(known) {
-            return Err(format!("there are no data \"{name}\""));
+            return Err(format!("there is no dataset \"{name}\""));
         }
         if !names.is_empty() {
             self.data.retain(|data| names.contains(&data.name));
@@ -493,22 +497,22 @@ impl SweepFile {
         Ok(())
     }
 
-    /// Leaves out paths without any of these settings.
+    /// Selects paths by settings. Of several values of one key, any may match.
     ///
     /// # Errors
     ///
-    /// Where one is no setting.
+    /// Returns an error if a text has no `=`.
     pub fn choose_paths(&mut self, settings: &[String]) -> Result<(), String> {
         for text in settings {
             let (key, value) = text
                 .split_once('=')
-                .ok_or_else(|| format!("\"{text}\" is no setting: write KEY=VALUE"))?;
+                .ok_or_else(|| format!("\"{text}\" is not a setting: write KEY=VALUE"))?;
             self.chosen.push((key.to_owned(), value.to_owned()));
         }
         Ok(())
     }
 
-    /// Paths that were not left out, as settings by name.
+    /// Returns the selected paths as settings by name.
     pub fn points(&self) -> Vec<BTreeMap<String, String>> {
         let all = self.paths.iter().flat_map(Axes::points);
         let is_chosen = |point: &BTreeMap<String, String>| {
@@ -525,25 +529,23 @@ impl SweepFile {
         let knobs = self.methods.iter().flat_map(|method| &method.knobs);
         for (name, values) in paths.chain(knobs) {
             if !(1..=MOST_VALUES).contains(&values.values().len()) {
-                return Err(format!(
-                    "\"{name}\" has no value, or more than {MOST_VALUES}"
-                ));
+                return Err(format!("\"{name}\" must have 1 to {MOST_VALUES} values"));
             }
         }
         let known = |name: &String| self.methods.iter().any(|method| &method.name == name);
         if let Some(name) = self.used.iter().find(|name| !known(name)) {
-            return Err(format!("what is included has no method \"{name}\""));
+            return Err(format!("the included file has no method \"{name}\""));
         }
         for beside in self.cross.iter().flat_map(|cross| &cross.beside) {
             if !known(beside) {
                 return Err(format!(
-                    "there is no method \"{beside}\" to run beside others"
+                    "there is no method \"{beside}\" to run in the background"
                 ));
             }
         }
         for (place, method) in self.methods.iter().enumerate() {
             if self.methods[..place].iter().any(|m| m.name == method.name) {
-                return Err(format!("two methods are called \"{}\"", method.name));
+                return Err(format!("two methods have the name \"{}\"", method.name));
             }
         }
         Ok(())
@@ -554,7 +556,7 @@ impl Data {
     fn check(&self) -> Result<(), String> {
         let wrong = |text: &str| Err(format!("data \"{}\": {text}", self.name));
         if !(1..=10_000_000).contains(&self.files) {
-            return wrong("files are 1 to 10000000");
+            return wrong("files must be from 1 to 10000000");
         }
         match (self.smallest, self.largest, self.link_time) {
             (Some(smallest), Some(largest), None) if smallest.0 > largest.0 => {
@@ -573,13 +575,13 @@ impl Method {
             return wrong("write a command, or longhaul = true");
         }
         if self.longhaul && self.pulls {
-            return wrong("longhaul = true sends: pulls is for a command");
+            return wrong("pulls needs a command: longhaul = true always sends");
         }
         if !(self.share > 0.0 && self.share <= 1.0) {
-            return wrong("share is more than 0 and at most 100%");
+            return wrong("share must be more than 0 and at most 100%");
         }
         if self.reads.is_some() && self.measures != Measures::Memory {
-            return wrong("an instrument's own result is of memory: measures = \"memory\"");
+            return wrong("reads needs measures = \"memory\"");
         }
         Ok(())
     }
@@ -634,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn errors_name_the_invalid_setting() {
         for (from, to, part) in [
             ("\"small\"", "\"a/b\"", "a/b"),
             ("link-time = \"10s\"", "files = 3", "link-time"),

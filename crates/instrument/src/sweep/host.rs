@@ -1,9 +1,9 @@
-//! What a record says of where data lie.
+//! Describes the file system of a directory for records.
 
 use std::fs;
 use std::path::Path;
 
-/// File system and mount options of a directory, as `/proc/self/mountinfo` has them.
+/// Returns file system and mount options of a directory, from `/proc/self/mountinfo`.
 pub fn storage(directory: &Path) -> String {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
@@ -16,7 +16,8 @@ pub fn storage(directory: &Path) -> String {
             .starts_with(point)
             .then(|| (point.len(), format!("{kind} {options}")))
     });
-    // The longest that fits is nearest; of equal ones the last covers the others.
+    // The longest matching mount point is the nearest one. Of equal ones, the last covers
+    // the others.
     mounts
         .max_by_key(|(length, _)| *length)
         .map(|(_, text)| text)
@@ -28,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_lies_on_a_file_system() {
+    fn the_file_system_of_a_directory_is_found() {
         assert!(storage(Path::new("/proc/self")).starts_with("proc"));
     }
 }

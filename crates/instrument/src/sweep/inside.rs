@@ -1,5 +1,5 @@
-//! One run, in a process of its own: the lab around it, both ends, and what is
-//! seen of them from outside.
+//! Performs one run in its own process: the lab around it, both ends, and observations
+//! from outside.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,24 +27,25 @@ use super::lab_report;
 use super::step::{Client, Step, StepError, StepResult};
 use super::watcher::{Watched, Watcher};
 
-/// Between two looks whether a server listens.
+/// Interval between checks whether a server listens.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A server may take so long until it listens.
+/// Maximum time until a server listens.
 const SERVER_WAIT: Duration = Duration::from_secs(30);
 
-/// A server has so long to end by itself.
+/// Time for a server to end by itself.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Makes a run and writes what came of it; gives 0, or the exit code that `failed` gives for
-/// what could not be made, which it tells: within a lab there is nobody to give an error to.
-/// This process must have no other thread.
+/// Performs a run and writes its result. Returns 0, or the exit code that `failed`
+/// returns for an error. `failed` must report the error, because it cannot be returned
+/// from within a lab. This process must have no other thread.
 ///
 /// # Errors
 ///
-/// Where there is no lab.
+/// Returns an error if the lab cannot be created.
 pub fn run(step: Step, failed: impl Fn(&StepError) -> u8) -> Result<u8, StepError> {
-    // Whoever asked and died wants nothing any more. Refused, it runs to its cap.
+    // If the parent dies, this run is no longer needed. If the signal is refused, the run
+    // continues to its end.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     match step.lab.clone() {
         None => Ok(code_of(run_here(&step).map_err(StepError::Failed), failed)),
@@ -70,11 +71,11 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Where commands run.
+/// Location of the commands.
 enum Place<'a> {
-    /// On hosts of a lab.
+    /// Hosts of a lab.
     Lab(&'a std::sync::Mutex<Lab>),
-    /// On this machine.
+    /// This machine.
     Here,
 }
 
@@ -89,7 +90,7 @@ impl Place<'_> {
         }
     }
 
-    /// Does something in a host's network.
+    /// Runs `work` in a host's network namespace.
     fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> Result<T, String> {
         match self.lab() {
             None => Ok(work()),
@@ -167,7 +168,7 @@ fn run_here(step: &Step) -> Result<(), String> {
     write_result(&step.result, &result)
 }
 
-/// Here, while what the lab has mounted is there.
+/// Compares the files. Called while the lab's mounts still exist.
 fn compare(step: &Step, result: &mut StepResult) -> Result<(), String> {
     let destination = &step.clients[0].destination;
     result.storage = host::storage(destination);
@@ -177,7 +178,8 @@ fn compare(step: &Step, result: &mut StepResult) -> Result<(), String> {
     Ok(())
 }
 
-/// An empty directory that everybody may write to: some servers serve as nobody.
+/// Creates an empty directory that every user may write to, because some servers run as
+/// the user nobody.
 fn make_destination(directory: &Path) -> Result<(), String> {
     let everybody = std::fs::Permissions::from_mode(0o777);
     let made = std::fs::create_dir_all(directory);
@@ -190,7 +192,7 @@ fn write_result(path: &Path, result: &StepResult) -> Result<(), String> {
     std::fs::write(path, json).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Servers, then clients, then the clock.
+/// Starts servers, then clients, and measures the time.
 fn measure(
     place: &Place<'_>,
     processes: &mut Processes,
@@ -256,14 +258,14 @@ fn measure(
         destination_host: match place {
             Place::Lab(_) => Some(place.within("b1", this_host::describe)?),
             Place::Here if step.peer.is_none() => Some(this_host::describe()),
-            // Of a real path's other end nothing is known.
+            // The other end of a real path is not observable.
             Place::Here => None,
         },
         doubts: Vec::new(),
     })
 }
 
-/// A client may end before anybody looked.
+/// Adds accounts of clients that ended before the first observation.
 fn note_clients(seen: &mut BTreeMap<i32, Account>, clients: &[Client], pids: &[Pid]) {
     for (client, pid) in clients.iter().zip(pids) {
         let account = Account {
@@ -277,7 +279,8 @@ fn note_clients(seen: &mut BTreeMap<i32, Account>, clients: &[Client], pids: &[P
     }
 }
 
-/// With others next to it, who spent what cannot be told by side alone: nothing is said then.
+/// Returns the processor time. With several clients, processes cannot be assigned to one
+/// of them by side, so the result is empty.
 fn cpu(
     clients: &[Client],
     before: &BTreeMap<i32, Account>,
@@ -298,15 +301,15 @@ fn beside(watched: &Watched, step: &Step, wall: Duration) -> Vec<longhaul_measur
         .collect()
 }
 
-/// Ends with this process, also outside of a lab, where no kernel namespace would
-/// take it along.
-#[allow(unsafe_code)] // What runs between fork and exec is unsafe to write.
+/// Returns a shell command that ends with this process, even without a lab, where no
+/// process namespace ends it.
+#[allow(unsafe_code)] // Code between fork and exec is unsafe.
 fn shell(client: &Client, command: &str) -> Command {
     let mut shell = Command::new("sh");
-    // SAFETY: one system call, and no memory is taken.
+    // SAFETY: the closure makes one system call and allocates no memory.
     unsafe {
         shell.pre_exec(|| {
-            // Refused, it ends when it is told to.
+            // If the signal is refused, the command is ended explicitly.
             let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
             Ok(())
         });
@@ -325,8 +328,8 @@ fn append(path: &Path) -> Result<File, String> {
     opened.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// In a group of its own, until it listens. What a daemon of ours says of itself
-/// becomes variables of its client.
+/// Starts a server in its own process group and waits until it listens. The announcement
+/// of a longhaul daemon becomes variables of its client.
 fn start_server(
     place: &Place<'_>,
     processes: &mut Processes,
@@ -357,7 +360,7 @@ fn start_server(
             _ => {}
         }
         if Instant::now() > deadline {
-            return Err(no_server(client, "does not listen"));
+            return Err(no_server(client, "did not listen in time"));
         }
     }
 }
@@ -371,7 +374,8 @@ fn no_server(client: &Client, what: &str) -> String {
     )
 }
 
-/// False where the daemon has not said yet how it is reached.
+/// Reads the daemon's announcement into the client's variables. False if it is not
+/// complete yet.
 fn take_ready(client: &mut Client) -> Result<bool, String> {
     let Some(path) = &client.ready else {
         return Ok(true);
@@ -405,7 +409,8 @@ struct End {
     exit: Option<i32>,
 }
 
-/// Until the client ends, or is ended at the cap; cuts and changes the path in between.
+/// Waits until the client ends, and ends it at the cap. Cuts and changes the path at
+/// their times.
 fn attend(
     place: &Place<'_>,
     processes: &mut Processes,
@@ -449,7 +454,7 @@ fn attend(
             change = None;
         }
         if began.elapsed() >= step.cap {
-            // Gone this moment: then there is nothing to end.
+            // An error means that the group has just ended.
             let _ = kill_process_group(client, Signal::KILL);
             let ended = Ended::Capped;
             return Ok(End { ended, exit: None });

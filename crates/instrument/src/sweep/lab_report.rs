@@ -1,4 +1,4 @@
-//! What a lab did and doubts, as in records.
+//! Converts the report of a lab for records.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use longhaul_measure::record::{CpuUse, EmulatorReport, Side};
 
 use super::step::StepResult;
 
-/// Later than this is late: what the lab promises for the RTT.
+/// Lateness in microseconds above which a packet counts as late, as promised for the RTT.
 const LATE_MICROSECONDS: u64 = 200;
 
-/// Adds it to what came of a run.
+/// Adds a lab's report to the result of a run.
 pub fn into_result(report: &LabReport, result: &mut StepResult) {
-    // Over a cable nothing is emulated; storage may be in doubt there as well.
+    // A cable has no emulator, but its storage may be in doubt.
     if !report.emulator.wires.is_empty() {
         add_emulator(&report.emulator, result);
     }

@@ -1,4 +1,5 @@
-//! The file of records: who is in it is done; a line that was cut off is dropped.
+//! The file of records of a sweep. Recorded runs are done. An incomplete last line is
+//! dropped.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::sidecar::refuse_compressed;
 
-/// Records of a sweep, open for more.
+/// An open file of records.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -20,17 +21,17 @@ pub struct Ledger {
     done: HashSet<String>,
 }
 
-/// What was found.
+/// Content of a file of records.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Runs that are done.
+    /// Recorded runs.
     pub runs: Vec<RunRecord>,
-    /// The number of a line that was cut off; it was dropped.
+    /// Number of an incomplete last line, which is dropped.
     pub dropped: Option<usize>,
 }
 
 impl Found {
-    /// In a file's bytes; and how many of them are whole lines.
+    /// Parses the bytes of a file. Also returns the number of bytes in complete lines.
     fn read(path: &Path, bytes: &[u8]) -> Result<(Found, usize), String> {
         let whole = bytes
             .iter()
@@ -47,8 +48,8 @@ impl Found {
         Ok((Found { runs, dropped }, whole))
     }
 
-    /// Adds the runs of the file's compressed form, if there is one: `runs.jsonl.zst` of
-    /// `runs.jsonl`. They come first, since they are the earlier ones.
+    /// Adds the runs of the file's compressed form if it exists: `runs.jsonl.zst` for
+    /// `runs.jsonl`. They come first because they are earlier.
     fn add_compressed(&mut self, path: &Path) -> Result<(), String> {
         let path = compressed_name(path);
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -70,18 +71,19 @@ impl Found {
 }
 
 impl Ledger {
-    /// Opens it, exclusively.
+    /// Opens the file exclusively.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, another sweep holds it, or a line is no record.
+    /// Returns an error if the file cannot be read, another sweep has locked it, or a
+    /// line is not a record.
     pub fn open(path: &Path) -> Result<(Ledger, Found), String> {
         refuse_compressed(path)?;
         let wrong = |error: io::Error| format!("{}: {error}", path.display());
         let mut file = to_change(path, true).map_err(wrong)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(format!(
-                "another sweep writes {}: wait for its end, or choose another file with -o",
+                "another sweep writes to {}: wait until it ends, or choose another file with -o",
                 path.display()
             ));
         }
@@ -101,12 +103,12 @@ impl Ledger {
         Ok((ledger, found))
     }
 
-    /// What is in it, changing nothing: another sweep may write it. Nothing where there is
-    /// none.
+    /// Reads the file without changing or locking it. Returns an empty result if it does
+    /// not exist.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, or a line is no record.
+    /// Returns an error if the file cannot be read or a line is not a record.
     pub fn look(path: &Path) -> Result<Found, String> {
         refuse_compressed(path)?;
         let mut found = match std::fs::read(path) {
@@ -118,16 +120,16 @@ impl Ledger {
         Ok(found)
     }
 
-    /// Whether a run is in it.
+    /// True if a run is recorded.
     pub fn has(&self, id: &str) -> bool {
         self.done.contains(id)
     }
 
-    /// Adds a run: one write, then durable.
+    /// Appends a record by a single write and makes it durable.
     ///
     /// # Errors
     ///
-    /// Where the record makes no sense, or the file cannot be written.
+    /// Returns an error if the record is invalid or the file cannot be written.
     pub fn add(&mut self, record: &RunRecord) -> Result<(), String> {
         let line = record.to_line().map_err(|error| error.to_string())?;
         let written = self.file.write_all(format!("{line}\n").as_bytes());
@@ -140,8 +142,9 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // A process that was just started has the descriptor too, until it runs
-        // its own program: closing this one would leave the lock to it.
+        // A process that was just started shares the descriptor until it executes its
+        // program. Closing would leave the lock with it, so the lock is released
+        // explicitly.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_the_compressed_form_are_done() {
+    fn runs_in_the_compressed_file_count_as_recorded() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("runs.jsonl");
         let line = record("one").to_line().unwrap() + "\n";
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_dropped_and_named() {
+    fn an_incomplete_last_line_is_dropped_and_reported() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("runs.jsonl");
         let (mut ledger, found) = Ledger::open(&path).unwrap();
@@ -209,7 +212,7 @@ mod tests {
         assert!(Ledger::open(&path).unwrap_err().contains("another sweep"));
         drop(ledger);
         let whole = std::fs::read(&path).unwrap();
-        // Killed at any byte of the second line, the first stays and the second goes.
+        // If the second line is cut off at any byte, the first line is kept.
         let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         for end in first + 1..whole.len() {
             std::fs::write(&path, &whole[..end]).unwrap();
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_descriptor_still_does_not_keep_the_lock() {
+    fn another_descriptor_of_the_file_does_not_keep_the_lock() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("runs.jsonl");
         let (ledger, _) = Ledger::open(&path).unwrap();
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_record_is_refused_by_number() {
+    fn an_invalid_line_is_reported_by_number() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("runs.jsonl");
         std::fs::write(&path, "\nnonsense\n").unwrap();

@@ -1,4 +1,4 @@
-//! What a sweep would run, and what not: told without running anything.
+//! Lists the runs of a sweep without performing them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::file::SweepFile;
 use super::ledger::{Found, Ledger};
 use super::plan::{Cell, Plan, Planned};
 
-/// A run's identity: unlike that of every other run of its sweep.
+/// Returns the identity of a run, which is unique within its sweep.
 pub fn identity(file: &SweepFile, plan: &Plan, run: Planned) -> String {
     let key = plan.cells[run.cell].key();
     let digest = blake3::hash(key.as_bytes()).to_hex();
@@ -26,7 +26,7 @@ pub fn identity(file: &SweepFile, plan: &Plan, run: Planned) -> String {
     )
 }
 
-/// Methods of a plan that cannot run here, each with the program that is not installed.
+/// Returns the methods that cannot run here, each with a program that is not installed.
 pub fn missing(file: &SweepFile, plan: &Plan) -> HashMap<String, String> {
     let is_used = |name: &str| {
         plan.cells
@@ -41,7 +41,8 @@ pub fn missing(file: &SweepFile, plan: &Plan) -> HashMap<String, String> {
     .collect()
 }
 
-/// What runs in a configuration: its method, and those next to it.
+/// Returns the methods that run in a configuration: the measured one and the background
+/// methods.
 pub fn methods_of(cell: &Cell) -> impl Iterator<Item = &String> {
     let beside = cell.cross.iter().flat_map(|cross| &cross.beside);
     std::iter::once(&cell.method.name).chain(beside)
@@ -55,11 +56,11 @@ fn is_installed(program: &str) -> bool {
         .any(|directory| directory.join(program).is_file())
 }
 
-/// What would run with these records.
+/// Returns the list of runs, given the existing records.
 ///
 /// # Errors
 ///
-/// Where the records cannot be read.
+/// Returns an error if the records cannot be read.
 pub fn list(file: &SweepFile, plan: &Plan, records: &Path) -> Result<String, String> {
     let found = Ledger::look(records)?;
     let missing = missing(file, plan);
@@ -107,13 +108,13 @@ pub fn list(file: &SweepFile, plan: &Plan, records: &Path) -> Result<String, Str
     Ok(text + "\n")
 }
 
-/// Runs, by what becomes of them.
+/// Number of runs by state.
 #[derive(Default)]
 struct Counts {
     open: usize,
     done: usize,
     skipped: usize,
-    /// Of those that are open.
+    /// Expected time of the open runs.
     time: Duration,
 }
 
@@ -131,7 +132,7 @@ impl Listing<'_> {
         methods_of(cell).any(|method| self.missing.contains_key(method))
     }
 
-    /// A configuration's line; its runs are counted.
+    /// Returns the line of a configuration and counts its runs.
     fn line(&mut self, prefix: &str, place: usize, runs: impl Iterator<Item = Planned>) -> String {
         let cell = &self.plan.cells[place];
         let is_done = |run: &Planned| self.done.contains(&identity(self.file, self.plan, *run));
@@ -152,8 +153,8 @@ impl Listing<'_> {
         format!("{prefix}{}{state}\n", cell.title())
     }
 
-    /// The fastest, measured again: which, where all else is done; else how many, and how
-    /// long they take.
+    /// Lists the repetitions of the fastest configurations. If other runs are still open,
+    /// returns only their number and expected time.
     fn best_again(&mut self, found: &Found) -> String {
         if self.file.again == 0 {
             return String::new();
@@ -188,8 +189,8 @@ impl Listing<'_> {
         match count {
             0 => String::new(),
             _ => format!(
-                "at the end the three fastest over each path {} times more, {count} runs, about {}, not \
-                 in these figures:\n",
+                "at the end, the three fastest configurations of each path {} more times: {count} \
+                 runs, about {}, not included in these figures:\n",
                 self.file.again,
                 spoken(time)
             ),
@@ -197,7 +198,7 @@ impl Listing<'_> {
     }
 }
 
-/// Goodputs of what decides who is fastest, by configuration.
+/// Returns the goodputs that count for the choice of the fastest, by configuration.
 fn rates(file: &SweepFile, plan: &Plan, found: &Found) -> HashMap<usize, Vec<f64>> {
     let deciding = found.runs.iter().filter_map(super::deciding_rate);
     let swept: HashMap<&str, f64> = deciding.collect();

@@ -1,4 +1,4 @@
-//! From what was seen of a run to its record.
+//! Creates the record of a run from its observations.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,20 +20,20 @@ use super::file::Reads;
 use super::plan::{self, Cell};
 use super::step::StepResult;
 
-/// Of a failure, so much is kept: a record is a short line.
+/// Maximum length of an error message in characters, so that records stay short.
 const LONGEST_ERROR: usize = 300;
 
-/// Of a command line likewise.
+/// Maximum length of a command line in characters.
 const LONGEST_COMMAND: usize = 600;
 
-/// The end of an output in which its last line is looked for: a summary of ours has
-/// about a kilobyte.
+/// Number of bytes at the end of an output that are searched for the last line. A summary
+/// of longhaul has about a kilobyte.
 const LAST_BYTES: u64 = 64 << 10;
 
-/// Beyond this share of all processors hosts had none left.
+/// Fraction of all processors above which the hosts had no reserve.
 const BUSY_SHARE: f64 = 0.9;
 
-/// Numbers of our own summary that a record keeps.
+/// Figures of longhaul's summary that are recorded.
 const SAID: [&str; 6] = [
     "lost_streams",
     "corrupt_blocks",
@@ -43,34 +43,34 @@ const SAID: [&str; 6] = [
     "seconds",
 ];
 
-/// What is known of a run beside what was seen of it.
+/// Facts about a run that are known besides its result.
 pub struct About<'a> {
-    /// Which one.
+    /// Identity of the run.
     pub run: RunIdentity,
-    /// Its configuration.
+    /// Configuration of the run.
     pub cell: &'a Cell,
-    /// Its data.
+    /// Description of the dataset.
     pub dataset: DatasetRecord,
-    /// Its method's version.
+    /// Version of the method.
     pub version: String,
-    /// Its command.
+    /// Command line of the method.
     pub command: String,
-    /// What made this longhaul: commit and build.
+    /// Commit and build of this longhaul.
     pub build: &'a str,
-    /// The client's standard output.
+    /// File with the client's standard output.
     pub output: &'a Path,
-    /// All else that was said.
+    /// File with the error output of client and server.
     pub errors: &'a Path,
-    /// Where data lay.
+    /// Storage of the source.
     pub storage: String,
-    /// The file of samples.
+    /// Name of the file of samples.
     pub sidecar: Option<String>,
-    /// What the file of hosts has source and destination by; empty where they are not in
-    /// it.
+    /// Digests of source and destination in the file of hosts; empty if they are not
+    /// described.
     pub descriptions: [String; 2],
 }
 
-/// The last of what a file says, on one line.
+/// Returns the last three lines of a file, joined into one line.
 pub fn last_words(path: &Path) -> String {
     let text = tail(path).unwrap_or_default();
     let lines: Vec<&str> = text
@@ -100,7 +100,7 @@ fn tail(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last line of our own `--json`.
+/// Returns the summary, which is the last line of `longhaul --json`.
 fn summary_of(output: &Path) -> Option<Value> {
     let text = tail(output).ok()?;
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
@@ -108,7 +108,7 @@ fn summary_of(output: &Path) -> Option<Value> {
     (value["event"] == "summary").then_some(value)
 }
 
-/// Its record.
+/// Returns the record of a run.
 pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
     let cell = about.cell;
     let mut doubts = std::mem::take(&mut result.doubts);
@@ -170,7 +170,8 @@ pub fn record(about: About<'_>, mut result: StepResult) -> RunRecord {
     }
 }
 
-/// Whether both ends' processes, from their start to their end, took all that the machine has.
+/// Returns a doubt if the processes of both ends used nearly all processors of the
+/// machine.
 fn cpu_bound(result: &StepResult) -> Option<Doubt> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let spent = result
@@ -183,7 +184,8 @@ fn cpu_bound(result: &StepResult) -> Option<Doubt> {
     })
 }
 
-/// Of the destination only settings that differ from the source's stand there.
+/// Returns the host records. The destination's settings are only those that differ from
+/// the source's.
 fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
     let [of_source, of_destination] = about.descriptions.clone();
     let mut source = result.source_host.record("a");
@@ -213,7 +215,8 @@ fn hosts(about: &About<'_>, result: &StepResult) -> [HostRecord; 2] {
     [source, destination]
 }
 
-/// What was set for the run, by name: of the method, and what else the sweep varies.
+/// Returns the parameters of a run by name: those of the method and other values that the
+/// sweep varies.
 pub fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
     let mut knobs = cell.knobs.clone();
     let mut note = |name: &str, value: Option<&String>| {
@@ -246,13 +249,13 @@ pub fn knobs(cell: &Cell) -> BTreeMap<String, Knob> {
     }
     let lab = cell.path.lab.as_ref();
     if lab.is_some_and(|(lab, _)| matches!(lab.path.loss, Loss::Bursty(_))) {
-        // The path's loss is the mean alone.
+        // The recorded loss of the path is only the mean.
         note("loss-model", cell.path.settings.get("loss"));
     }
     knobs
 }
 
-/// What records call a path.
+/// Returns the name of a path in records.
 pub fn path_name(path: &plan::Path) -> String {
     match path.lab {
         Some(_) => "lab".to_owned(),
@@ -268,7 +271,8 @@ fn path(cell: &Cell, result: &StepResult) -> PathRecord {
         capacity: cell.path.capacity,
         rate: lab.and_then(|lab| lab.path.rate),
         loss: lab.map_or(0.0, |lab| lab.path.loss.mean()),
-        // One in BDPs differs from path to path of one profile: `settings` has it.
+        // A queue in BDPs differs between paths of one profile; it is recorded in the
+        // settings.
         queue: None,
         congestion_control: lab.map(|lab| lab.congestion.clone()).unwrap_or_default(),
         emulator: result.emulator.clone(),
@@ -300,7 +304,8 @@ fn outcome(ended: Ended, moved: u64, wall: Duration, result: &StepResult) -> Out
     }
 }
 
-/// Of files: what is there and right counts; what is wrong fails the run.
+/// Returns the outcome of a transfer of files. Only correct files count, and an incorrect
+/// file makes the run fail.
 fn outcome_of_files(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Doubt>) -> Outcome {
     let whole = about.dataset.size.0;
     let (moved, wrong) = match &result.arrived {
@@ -334,17 +339,18 @@ fn outcome_of_files(about: &About<'_>, result: &StepResult, doubts: &mut Vec<Dou
     outcome
 }
 
-/// How a command ended that says nothing.
+/// Returns the error message of a command without error output.
 fn silence(result: &StepResult) -> String {
     match (result.ended, result.exit) {
-        (Ended::Failed, Some(code)) => format!("it said nothing; its exit code is {code}"),
-        (Ended::Failed, None) => "it said nothing; a signal ended it".to_owned(),
+        (Ended::Failed, Some(code)) => format!("no error output; exit code {code}"),
+        (Ended::Failed, None) => "no error output; ended by a signal".to_owned(),
         (Ended::Done | Ended::Capped, _) => String::new(),
     }
 }
 
-/// The run whose data flowed from the source to the destination: to the client where that is
-/// on the receiving host. Of a bidirectional test the other direction is not this run's.
+/// Returns the iperf3 run whose data moved from source to destination. If the client is
+/// on the receiving host, they move to the client. The other direction of a bidirectional
+/// test is ignored.
 fn run_of(runs: Vec<ExternalRun>, pulls: bool) -> Result<ExternalRun, String> {
     let wanted = if pulls {
         Direction::From
@@ -363,7 +369,7 @@ fn run_of(runs: Vec<ExternalRun>, pulls: bool) -> Result<ExternalRun, String> {
     Ok(run)
 }
 
-/// Of an instrument: its own bytes and seconds.
+/// Returns the outcome of iperf3, with its own bytes and seconds.
 fn outcome_of_iperf3(
     about: &About<'_>,
     result: &mut StepResult,
@@ -378,7 +384,8 @@ fn outcome_of_iperf3(
         Ok(run) if result.ended == Ended::Done => {
             doubts.extend(run.doubts);
             if !run.omitted.is_zero() {
-                // Processor time of what it left out is not that of its bytes.
+                // The processor time includes the omitted seconds, so it does not match
+                // the bytes.
                 result.cpu.clear();
             }
             let mut outcome = outcome(Ended::Done, run.moved.0, run.wall, result);
@@ -400,7 +407,7 @@ fn outcome_of_iperf3(
     }
 }
 
-/// The first line that a command prints.
+/// Returns the first non-empty line that a command prints.
 pub fn version_of(command: &str) -> String {
     let output = std::process::Command::new("sh")
         .args(["-c", command])
@@ -409,7 +416,7 @@ pub fn version_of(command: &str) -> String {
     let Ok(output) = output else {
         return String::new();
     };
-    // ssh and some others tell it on standard error.
+    // Some programs, such as ssh, print the version on standard error.
     let texts = [output.stdout, output.stderr];
     let mut lines = texts
         .iter()
@@ -428,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_are_short_and_on_one_line() {
+    fn the_last_lines_are_shortened_and_joined() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("errors");
         std::fs::write(&path, "one\n\ntwo\nthree\n  four\n").unwrap();

@@ -1,4 +1,4 @@
-//! Which runs a sweep is made of, in which order.
+//! Plans the runs of a sweep and their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,89 +12,90 @@ use longhaul_units::{BitRate, ByteCount, parse_span};
 use super::dataset::Shape;
 use super::file::{Cross, Data, Method, Storage, SweepFile, SysctlSet};
 
-/// TCP's payload of a full frame, in bytes of 1538 on the wire at an MTU of 1500
-/// (timestamps are on), and of other MTUs likewise.
+/// Returns the fraction of the line rate that is TCP payload: 1448 of 1538 bytes on the
+/// wire at an MTU of 1500, with timestamps.
 fn payload_share(mtu: u16) -> f64 {
     (f64::from(mtu) - 52.0) / (f64::from(mtu) + 38.0)
 }
 
-/// Beyond this a sweep is a mistake.
+/// Maximum number of configurations and of runs.
 const MOST_RUNS: usize = 1_000_000;
 
-/// A path that runs go over.
+/// A path of runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// What it was written as.
+    /// Settings as written in the sweep file.
     pub settings: BTreeMap<String, String>,
-    /// The lab, and settings that make it; none: a real path.
+    /// The lab and its settings; `None` for a real path or this host.
     pub lab: Option<(Scenario, Vec<(String, String)>)>,
-    /// The other end of a real one; none, too: both ends are on this host.
+    /// The other end of a real path. If `lab` is also `None`, both ends are on this host.
     pub endpoint: Option<String>,
     /// Round-trip time.
     pub rtt: Duration,
-    /// What TCP payload can carry.
+    /// Maximum rate of TCP payload.
     pub capacity: BitRate,
-    /// What its accidents are drawn from in every round; none: in each anew.
+    /// Seed of the lab's random events in every round. `None` means a different seed in
+    /// each round.
     seed: Option<u64>,
-    /// How much data, in time of the link.
+    /// Amount of data as time of the link.
     pub link_time: Option<Duration>,
-    /// A cut: when, and for how long.
+    /// Start and duration of a cut.
     pub cut: Option<(Duration, Duration)>,
-    /// Settings that another path has from then on, as `lab set` takes them.
+    /// Time of a change, and the new settings in the form of `lab set`.
     pub change: Option<(Duration, String)>,
 }
 
-/// One configuration.
+/// A configuration.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Its path.
+    /// Path of the run.
     pub path: Path,
-    /// Parameters of the hosts.
+    /// Kernel parameters of the hosts.
     pub sysctls: Option<SysctlSet>,
-    /// Where data lie.
+    /// Location of the data.
     pub storage: Option<Storage>,
-    /// What else uses the path.
+    /// Background traffic.
     pub cross: Option<Cross>,
-    /// What is moved.
+    /// Dataset.
     pub data: Data,
-    /// Its files, as they are made and moved.
+    /// Number and sizes of the files that are moved.
     pub shape: Shape,
-    /// Their bytes, in all.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// What moves it.
+    /// Method that transfers the files.
     pub method: Method,
-    /// What is set.
+    /// Parameters of the method.
     pub knobs: BTreeMap<String, Knob>,
 }
 
-/// One run.
+/// A planned run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Its configuration.
+    /// Index of the configuration.
     pub cell: usize,
-    /// Its round, from 1; 0: a warm-up.
+    /// Round, from 1; 0 is a warm-up.
     pub round: u64,
-    /// Of its configuration in this round.
+    /// Number of the run within its configuration and round.
     pub number: u64,
-    /// One of the fastest, measured again.
+    /// True for a repetition of the fastest configurations.
     pub again: bool,
 }
 
-/// All of it.
+/// Plan of a sweep.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Configurations.
+    /// All configurations.
     pub cells: Vec<Cell>,
-    /// Runs in their order.
+    /// Runs in order.
     pub runs: Vec<Planned>,
 }
 
 impl Plan {
-    /// Of a file.
+    /// Plans a sweep file.
     ///
     /// # Errors
     ///
-    /// A sentence: what makes no sense in it.
+    /// Returns a sentence that names the problem.
     pub fn of(file: &SweepFile) -> Result<Plan, String> {
         let mut cells = Vec::new();
         for settings in file.points() {
@@ -107,14 +108,14 @@ impl Plan {
             }
         }
         if cells.is_empty() {
-            return Err("there is nothing to run: no path is left for any method".to_owned());
+            return Err("there is nothing to run: no method has a selected path".to_owned());
         }
         let runs = order(file, &cells)?;
         Ok(Plan { cells, runs })
     }
 }
 
-/// A value, or that there is none.
+/// Returns the values as options, or a single `None` for an empty list.
 fn optional<T: Clone>(list: &[T]) -> Vec<Option<T>> {
     match list {
         [] => vec![None],
@@ -152,8 +153,7 @@ fn cells_of(file: &SweepFile, path: &Path, method: &Method) -> Result<Vec<Cell>,
     Ok(cells)
 }
 
-/// The files that a method moves over a path: what is printed, estimated, made
-/// and moved is of these.
+/// Returns the files that a method moves over a path.
 fn shape_of(path: &Path, data: &Data, share: f64) -> Shape {
     let whole = match (path.link_time, data.link_time) {
         (Some(time), Some(_)) | (None, Some(time)) => {
@@ -190,8 +190,8 @@ impl Path {
             let done = changed.change(settings);
             done.map_err(|error| format!("change: {error}"))?;
             if changed.path.rate != scenario.path.rate && capacity.is_none() {
-                let text = "another rate in change needs capacity = \"1gbit\": what throughput is \
-                            compared with";
+                let text = "a change of rate needs capacity = \"1gbit\": the reference for the \
+                            throughput";
                 return Err(text.to_owned());
             }
         }
@@ -203,8 +203,8 @@ impl Path {
             }
             (None, None) => {
                 return Err(
-                    "a path without a rate needs capacity = \"10gbit\": what its throughput is \
-                     compared with"
+                    "a path without a rate needs capacity = \"10gbit\": the reference for its \
+                     throughput"
                         .to_owned(),
                 );
             }
@@ -222,9 +222,10 @@ impl Path {
         })
     }
 
-    /// The seed of the lab's loss, jitter and damage in a round of a sweep with that seed.
-    /// Repetitions differ, and the methods of one round meet the same. `None` if there is no lab.
-    /// It is below 2^53, so that a reader of records with doubles keeps it exact.
+    /// Returns the seed of the lab's loss, jitter and damage in a round of a sweep with
+    /// seed `sweep`. Repetitions differ, and all methods of a round get the same seed.
+    /// `None` without a lab. The seed is below 2^53, so that a program that reads numbers
+    /// as doubles keeps it exact.
     pub fn seed_in(&self, sweep: u64, round: u64) -> Option<u64> {
         let drawn = || Random::new(!order_seed(sweep, round)).bits() >> 11;
         self.lab.as_ref().map(|_| self.seed.unwrap_or_else(drawn))
@@ -232,17 +233,17 @@ impl Path {
 
     fn is_for(&self, method: &Method) -> bool {
         let has = |(key, value)| self.settings.get(key) == Some(value);
-        // On a real path the other end's server is not ours to start.
+        // On a real path, the server of the other end cannot be started.
         let fits = self.is_local() || !method.pulls;
         !method.only_beside && fits && method.only.iter().all(has)
     }
 
-    /// Both ends are on this machine, so that its destination can be looked at.
+    /// True if both ends are on this machine, so that the destination can be examined.
     pub fn is_local(&self) -> bool {
         self.endpoint.is_none()
     }
 
-    /// As `--lab` takes it.
+    /// Returns the path in the form that `--lab` parses.
     pub fn text(&self) -> String {
         match (&self.lab, &self.endpoint) {
             (Some((lab, _)), _) => lab.shown_path(),
@@ -251,32 +252,32 @@ impl Path {
     }
 }
 
-/// `WHEN+HOW_LONG`.
+/// Parses `WHEN+HOW_LONG`.
 fn read_cut(text: &str) -> Result<(Duration, Duration), String> {
     let (when, length) = text
         .split_once('+')
-        .ok_or_else(|| format!("cut = \"{text}\": write WHEN+HOW_LONG, as 5s+60s"))?;
+        .ok_or_else(|| format!("cut = \"{text}\": write WHEN+HOW_LONG, for example 5s+60s"))?;
     let span = |text| parse_span(text).map_err(|error| format!("cut: {error}"));
     Ok((span(when)?, span(length)?))
 }
 
-/// `WHEN:KEY=VALUE,…`.
+/// Parses `WHEN:KEY=VALUE,…`.
 fn read_change(text: &str) -> Result<(Duration, String), String> {
-    let (when, settings) = text
-        .split_once(':')
-        .ok_or_else(|| format!("change = \"{text}\": write WHEN:KEY=VALUE,…, as 15s:rtt=120ms"))?;
+    let (when, settings) = text.split_once(':').ok_or_else(|| {
+        format!("change = \"{text}\": write WHEN:KEY=VALUE,…, e.g. 15s:rtt=120ms")
+    })?;
     let when = parse_span(when).map_err(|error| format!("change: {error}"))?;
     Ok((when, settings.to_owned()))
 }
 
-/// A lab from settings.
+/// Returns the scenario of a lab's settings.
 fn scenario_of(settings: &[(String, String)]) -> Result<Scenario, ScenarioError> {
     let settings = settings.iter().map(|(key, value)| (&**key, &**value));
     Ok(LabSettings::read(settings)?.scenario)
 }
 
 impl Cell {
-    /// What its lab has beside the path.
+    /// Adds kernel parameters, background traffic and storage to the lab.
     fn apply(&mut self) -> Result<(), String> {
         let foreign = self.sysctls.is_some()
             || self.cross.is_some()
@@ -310,7 +311,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Everything that tells it from other configurations, as one line.
+    /// Returns a line that identifies the configuration.
     pub fn key(&self) -> String {
         let name = |name: Option<&String>| name.cloned().unwrap_or_default();
         format!(
@@ -326,7 +327,7 @@ impl Cell {
         )
     }
 
-    /// In a few words, for people.
+    /// Returns a short description for users.
     pub fn title(&self) -> String {
         let mut text = self.method.name.clone();
         for (name, knob) in &self.knobs {
@@ -359,16 +360,17 @@ impl Cell {
         format!("{text} {} ({})", self.data.name, ByteCount(self.bytes))
     }
 
-    /// How long the link takes for its data.
+    /// Returns the time that the link needs for the data.
     pub fn link_time(&self) -> Duration {
         let seconds = self.bytes as f64 * 8.0 / self.path.capacity.bits_per_second();
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 }
 
-/// Warm-ups of each method over its first path and of each dataset, then rounds: all configurations
-/// once, in random order. A dataset's first copy makes entries that the destination's file system
-/// never had, and took up to three times as long as the next.
+/// Returns the runs in order: warm-ups of each method on its first path and of each
+/// dataset, then rounds with every configuration once, in random order. The first copy of
+/// a dataset creates entries that the destination's file system never had, and took up to
+/// three times as long as later ones.
 fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
     let mut runs = Vec::new();
     let mut methods = BTreeSet::new();
@@ -409,12 +411,12 @@ fn order(file: &SweepFile, cells: &[Cell]) -> Result<Vec<Planned>, String> {
     Ok(runs)
 }
 
-/// What a round's order is drawn from.
+/// Returns the seed of a round's order.
 pub(super) fn order_seed(seed: u64, round: u64) -> u64 {
     seed.wrapping_mul(0x1_0000).wrapping_add(round)
 }
 
-/// Fisher and Yates: every order is as likely.
+/// Shuffles a list by the algorithm of Fisher and Yates: all orders are equally likely.
 pub(super) fn shuffle(list: &mut [usize], mut random: Random) {
     for end in (1..list.len()).rev() {
         list.swap(end, random.below(end + 1));
@@ -451,10 +453,10 @@ mod tests {
     "#;
 
     #[test]
-    fn rounds_are_interleaved_and_repeat_with_their_seed() {
+    fn rounds_are_interleaved_and_determined_by_the_seed() {
         let plan = Plan::of(&parse(FILE).unwrap()).unwrap();
         assert_eq!(plan.cells.len(), 4);
-        // Two warm-ups, then 4 + 3 + 3.
+        // Two warm-ups, then 4 + 3 + 3 runs.
         assert_eq!(plan.runs.len(), 12);
         assert!(plan.runs[..2].iter().all(|run| run.round == 0));
         let of_round = |round| {
@@ -495,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn every_round_has_accidents_of_its_own_which_its_seed_repeats() {
+    fn every_round_has_a_reproducible_seed() {
         let path = |text: &str| {
             Plan::of(&parse(text).unwrap()).unwrap().cells[0]
                 .path
@@ -530,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_what_moves() {
+    fn the_title_shows_the_bytes_that_are_moved() {
         for (files, title) in [(1, "large (1.07 GB)"), (10, "large (2.15 GB)")] {
             let sized = format!("files = {files}\nsmallest = \"1GiB\"\nlargest = \"1GiB\"");
             let text = FILE.replacen("link-time = \"30s\"", &sized, 1);
@@ -547,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_path_is_refused() {
+    fn invalid_paths_are_rejected() {
         for (from, to, part) in [
             ("rate = \"1gbit\"", "speed = 1", "speed"),
             ("rate = \"1gbit\"", "loss = 0.1", "capacity"),

@@ -1,5 +1,5 @@
-//! One run, as the sweep tells it to the process that makes it, and what that says
-//! of it.
+//! Description of one run for the process that performs it, and the result of that
+//! process.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,43 +15,43 @@ use serde::{Deserialize, Serialize};
 
 use super::dataset::{Arrived, Shape};
 
-/// One run.
+/// Description of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// The lab; none: a real path.
+    /// The lab; `None` for a real path or this host.
     pub lab: Option<LabPlan>,
-    /// The host that a real path's streams lead to.
+    /// Host at the other end of a real path.
     pub peer: Option<String>,
-    /// What is measured, then what runs next to it.
+    /// The measured client, then the background clients.
     pub clients: Vec<Client>,
-    /// It is ended after so long.
+    /// Maximum duration of the run.
     pub cap: Duration,
-    /// The file for samples and the time between two.
+    /// Path of the file of samples, and the interval between samples.
     pub samples: Option<(PathBuf, Duration)>,
-    /// A cut: when, and for how long.
+    /// Start and duration of a cut.
     pub cut: Option<(Duration, Duration)>,
-    /// Settings that the path has from then on.
+    /// Time of a change, and the new settings of the path.
     pub change: Option<(Duration, String)>,
-    /// What has to arrive at the first client's destination, and below which directory
-    /// its originals lie.
+    /// Expected files at the first client's destination, and the directory of the
+    /// originals.
     pub expected: Option<(Shape, PathBuf)>,
-    /// Where what came of it is written.
+    /// Path of the result.
     pub result: PathBuf,
 }
 
-/// Why a run was not made.
+/// Reasons why a run was not performed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// Nobody asked for one as a sweep does.
-    #[error("no step: {0}")]
+    /// The input is not a description of a run.
+    #[error("the input is not a run of a sweep: {0}")]
     NoStep(#[source] serde_json::Error),
-    /// The settings make no lab.
+    /// The settings of the lab are invalid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The lab does not run.
+    /// The lab cannot run.
     #[error(transparent)]
     Lab(#[from] RunError),
-    /// A command, a file or the system refused.
+    /// A command, a file or a system call failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -63,68 +63,68 @@ impl From<String> for StepError {
 }
 
 impl Step {
-    /// Reads what a sweep wrote.
+    /// Reads a description that a sweep wrote.
     ///
     /// # Errors
     ///
-    /// Where it is something else.
+    /// Returns an error if the input is not such a description.
     pub fn read(from: impl Read) -> Result<Step, StepError> {
         serde_json::from_reader(from).map_err(StepError::NoStep)
     }
 }
 
-/// A lab, by its settings.
+/// Settings of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabPlan {
-    /// Settings that make it, as `LabSettings::read` takes them.
+    /// Settings in the form that `LabSettings::read` accepts.
     pub settings: Vec<(String, String)>,
-    /// Its name.
+    /// Name of the lab.
     pub name: String,
 }
 
-/// A command that moves data, with its other end.
+/// A command that moves data, with its server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Client {
-    /// The method's name.
+    /// Name of the method.
     pub method: String,
-    /// Its command is on the receiving host and its server on the sending one, instead
-    /// of the other way round.
+    /// If true, the command runs on the receiving host and the server on the sending
+    /// host.
     pub pulls: bool,
-    /// A shell command on the other host.
+    /// Shell command of the server.
     pub server: Option<String>,
-    /// The port that it listens on.
+    /// Port on which the server listens.
     pub port: u16,
-    /// A file in which a daemon of ours says how it is reached.
+    /// File in which a longhaul daemon announces its address and key.
     pub ready: Option<PathBuf>,
-    /// A shell command.
+    /// Shell command of the client.
     pub command: String,
-    /// Variables of both.
+    /// Environment variables of both commands.
     pub environment: BTreeMap<String, String>,
-    /// Where both run.
+    /// Working directory of both commands.
     pub directory: PathBuf,
-    /// Where the client's standard output goes.
+    /// File for the client's standard output.
     pub output: PathBuf,
-    /// Where everything else that is reported goes.
+    /// File for the error output of both commands and the server's standard output.
     pub errors: PathBuf,
-    /// Where files arrive; made within the lab, which may have mounted something
-    /// there.
+    /// Destination of the files. It is created within the lab, which may mount a file
+    /// system there.
     pub destination: PathBuf,
-    /// The destination is made durable before the clock stops.
+    /// If true, the destination is made durable before the time is taken.
     pub syncs: bool,
 }
 
 impl Client {
-    /// The lab's host on which its command runs.
+    /// Returns the lab's host that runs the command.
     pub fn host(&self) -> &'static str {
         if self.pulls { "b1" } else { "a1" }
     }
 
-    /// The lab's host on which its server runs.
+    /// Returns the lab's host that runs the server.
     pub fn server_host(&self) -> &'static str {
         if self.pulls { "a1" } else { "b1" }
     }
 
-    /// Which end its command is at.
+    /// Returns the end that runs the command.
     pub fn side(&self) -> Side {
         if self.pulls {
             Side::Destination
@@ -134,37 +134,38 @@ impl Client {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepResult {
-    /// How it ended.
+    /// End of the run.
     pub ended: Ended,
-    /// From its start until what arrived was durable.
+    /// Time from the start until the files were durable.
     pub wall: Duration,
-    /// As in shells; `None` if it was ended.
+    /// Exit code as in shells; `None` if the run was ended at the cap.
     pub exit: Option<i32>,
-    /// Of both ends and the emulator.
+    /// Processor time of both ends and of the emulator.
     pub cpu: Vec<CpuUse>,
-    /// Of all of this machine's processors together; `None` if the kernel does not tell.
+    /// Busy time of all processors of this machine; `None` if the kernel does not report
+    /// it.
     pub machine_busy: Option<Duration>,
-    /// What the path did.
+    /// Counters of the lab's path.
     pub emulator: Option<EmulatorReport>,
-    /// What the streams did.
+    /// Summary of the streams.
     pub tcp: Option<TcpSummary>,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: Option<u64>,
-    /// Samples written.
+    /// Number of samples written.
     pub samples: u64,
-    /// What ran next to it.
+    /// Results of the background clients.
     pub beside: Vec<Beside>,
-    /// What arrived; `None` if nothing was to be compared.
+    /// Result of the comparison; `None` if no files were compared.
     pub arrived: Option<Arrived>,
-    /// The destination's file system.
+    /// File system of the destination.
     pub storage: String,
-    /// The sending host.
+    /// Description of the sending host.
     pub source_host: HostDescription,
-    /// The receiving one; `None` if nothing is known of it.
+    /// Description of the receiving host; `None` if it is unknown.
     pub destination_host: Option<HostDescription>,
-    /// What the lab says against believing it.
+    /// Doubts that the lab reports.
     pub doubts: Vec<Doubt>,
 }

@@ -1,11 +1,12 @@
-//! Memory that stays warm while runs are made.
+//! Keeps memory warm between runs.
 //!
-//! A virtual machine returns idle memory to its host, after two seconds and in huge pages, and
-//! gets it back a page at a time. 2 GiB that lay idle for ten seconds took a file system in memory
-//! 1.9 s; the same memory in use a moment before took 0.6 s. So a slow method would be measured
-//! with colder memory than a fast one. Therefore the memory that runs will need is touched, and
-//! then one page of each half of a huge page is kept. The free memory between those pages is not a
-//! huge page, and stays. A little is left whole for programs that want huge pages.
+//! A virtual machine returns idle memory to its host after two seconds, in huge pages,
+//! and gets it back one page at a time. 2 GiB that were idle for ten seconds took a file
+//! system in memory 1.9 s; memory that was just in use took 0.6 s. Methods that follow a
+//! slow run would therefore be measured with colder memory. To prevent this, the memory
+//! that runs need is touched, and one page of each half of a huge page is kept. The free
+//! memory in between is not a whole huge page and is not returned. Some memory is left in
+//! whole huge pages for programs that use them.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,19 +14,20 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
-/// What is taken and given back together: half a huge page of most machines.
+/// Number of bytes that are taken and given back together: half a huge page on most
+/// machines.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Kept of each run; a page of most machines.
+/// Number of bytes kept of each run: a page on most machines.
 const KEPT_BYTES: u64 = 4096;
 
-/// Left in whole huge pages, and touched before each run.
+/// Number of bytes left in whole huge pages, and touched before each run.
 const WHOLE_BYTES: u64 = 512 << 20;
 
-/// What is never taken.
+/// Number of bytes of free memory that are never taken.
 const SPARED_BYTES: u64 = 1 << 30;
 
-/// The pages that are kept.
+/// The kept pages.
 #[derive(Default)]
 pub struct WarmMemory {
     kept: Vec<File>,
@@ -33,25 +35,25 @@ pub struct WarmMemory {
 }
 
 impl WarmMemory {
-    /// Has memory ready for a run that will fill this many bytes of it, or what there is. Where
-    /// the kernel refuses, memory is as it is.
+    /// Prepares memory for a run that uses this many bytes, as far as there is free
+    /// memory. If the kernel refuses, memory stays unchanged.
     pub fn make_ready(&mut self, bytes: u64) {
         let room = free_memory().saturating_sub(SPARED_BYTES + WHOLE_BYTES);
         let wanted = bytes.saturating_sub(self.bytes).min(room);
         if wanted >= RUN_BYTES
             && let Ok(file) = touch(wanted)
         {
-            // Those that are not given back are warm, too.
+            // Memory that is not given back is warm as well.
             let _ = give_back(&file, wanted, KEPT_BYTES);
             self.kept.push(file);
             self.bytes += wanted;
         }
-        // Given back with the file.
+        // The memory is given back when the file is dropped.
         let _ = touch(WHOLE_BYTES.min(free_memory() / 2));
     }
 }
 
-/// A file in memory with this many bytes, rounded down to whole runs.
+/// Returns a file in memory with this many bytes, rounded down to whole runs.
 fn touch(bytes: u64) -> io::Result<File> {
     let mut file = File::from(memfd_create("warm", MemfdFlags::CLOEXEC)?);
     let run = vec![1; RUN_BYTES as usize];
@@ -61,7 +63,7 @@ fn touch(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives all of its runs back but this many bytes of each.
+/// Gives back all memory of a file except the first `kept` bytes of each run.
 fn give_back(file: &File, bytes: u64, kept: u64) -> io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     for run in 0..bytes / RUN_BYTES {
@@ -70,7 +72,8 @@ fn give_back(file: &File, bytes: u64, kept: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What nobody has and this process may have, in bytes; nothing where the kernel does not say.
+/// Returns the free memory in bytes that this process may use; 0 if the kernel does not
+/// report it.
 fn free_memory() -> u64 {
     let table = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = table.lines().find_map(|line| line.strip_prefix("MemFree:"));
@@ -81,8 +84,8 @@ fn free_memory() -> u64 {
         .min(allowed_memory())
 }
 
-/// What this process's control groups leave it, in bytes: beyond, it would be killed. All
-/// there is where nothing says so.
+/// Returns the memory in bytes that the control groups of this process still allow;
+/// beyond it, the process would be killed. `u64::MAX` without a limit.
 fn allowed_memory() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let left = |line: &str| {
@@ -96,7 +99,8 @@ fn allowed_memory() -> u64 {
             ),
             _ => return None,
         };
-        // Its parents' limits are its own as well; in a container its path may be the host's.
+        // Limits of parent groups also apply. In a container, the path may be that of the
+        // host.
         let own = Path::new(path.trim_start_matches('/'));
         let each = own.ancestors().filter_map(|group| {
             let read = |name| {
@@ -126,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_warm_is_not_touched_again() {
+    fn warm_memory_is_not_touched_again() {
         let mut warm = WarmMemory::default();
         warm.make_ready(2 * RUN_BYTES);
         let bytes = warm.bytes;

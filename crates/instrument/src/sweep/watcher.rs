@@ -1,4 +1,4 @@
-//! Looks at streams and processes while a run lasts.
+//! Observes streams and processes during a run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,41 +19,41 @@ use longhaul_units::ByteCount;
 use super::accounts::{self, Account, Sides};
 use super::step::Step;
 
-/// How often processes are looked at where streams are not.
+/// Interval of observations of processes if streams are not sampled.
 const LOOK_AT_PROCESSES: Duration = Duration::from_millis(250);
 
-/// From here on two transfers are to have found their shares.
+/// Time in seconds after which two transfers are assumed to have settled at their shares.
 const SETTLED_SECONDS: f64 = 15.0;
 
-/// The thread that looks.
+/// Handle of the observing thread.
 pub struct Watcher {
     stop: Sender<()>,
     thread: JoinHandle<Watched>,
 }
 
-/// What it saw.
+/// Observations of a run.
 #[derive(Debug, Default)]
 pub struct Watched {
     samples: Vec<Sample>,
-    /// By stream.
+    /// Congestion control by stream.
     congestion: BTreeMap<u32, String>,
-    /// Samples written to the sidecar.
+    /// Number of samples written to the sidecar.
     pub written: u64,
-    /// Every process that was seen, as it was last.
+    /// Latest accounts of all processes that were seen.
     pub accounts: BTreeMap<i32, Account>,
 }
 
-/// What the thread has.
+/// State of the observing thread.
 struct Looker {
     table: SocketTable,
     sides: Sides,
     sidecar: Option<BufWriter<File>>,
-    /// Only streams that lead there, on a real path.
+    /// Addresses of the other end on a real path. Only streams to them count.
     peers: Option<Vec<IpAddr>>,
     with_ports: bool,
-    /// Both ends are on this host: only streams that lead to these ports are a run's.
+    /// True if both ends are on this host. Only streams to or from `ports` count.
     is_here: bool,
-    /// Ports of servers, and whether these are the end that sends.
+    /// Ports of the servers, each with true if the server sends.
     ports: Vec<(u16, bool)>,
     streams: HashMap<u64, u32>,
     watched: Watched,
@@ -61,11 +61,11 @@ struct Looker {
 }
 
 impl Watcher {
-    /// Begins; `table` is of the sending host.
+    /// Starts the thread; `table` is the socket table of the sending host.
     ///
     /// # Errors
     ///
-    /// Where the sidecar cannot be made, or there is no thread.
+    /// Returns an error if the sidecar or the thread cannot be created.
     pub fn start(step: &Step, table: SocketTable, sides: Sides) -> io::Result<Watcher> {
         let (sidecar, every) = match &step.samples {
             Some((path, every)) => (Some(BufWriter::new(to_write(path, Older::Goes)?)), *every),
@@ -101,15 +101,15 @@ impl Watcher {
         Ok(Watcher { stop, thread })
     }
 
-    /// Ends it.
+    /// Stops the thread and returns its observations.
     pub fn stop(self) -> Watched {
-        // Gone, it has nothing to be told.
+        // An error means that the thread has ended.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// A host's addresses, as sockets are reported.
+/// Resolves a host to addresses in the form that sockets report.
 fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
     let named = |error| io::Error::other(format!("{host}: {error}"));
     let found = (host, 0).to_socket_addrs().map_err(named)?;
@@ -123,7 +123,7 @@ impl Looker {
             return;
         }
         let seconds = self.began.elapsed().as_secs_f64();
-        // A look that fails is a gap, which a plot bridges.
+        // A failed observation leaves a gap in the samples.
         let mut sockets = self.table.list().unwrap_or_default();
         sockets.retain(|socket| self.counts(socket));
         for socket in sockets {
@@ -142,7 +142,7 @@ impl Looker {
         }
     }
 
-    /// The server's port, where a sender's socket leads to a server, or is of one.
+    /// Returns the port of the server to which a sender's socket belongs, at either end.
     fn port(&self, socket: &Socket) -> Option<u16> {
         let is_own = |(port, pulled): &&(u16, bool)| match pulled {
             true => socket.local_port == *port,
@@ -156,7 +156,7 @@ impl Looker {
             return;
         }
         let sample = Sample {
-            // Microseconds are finer than a look.
+            // Rounded to microseconds, which are finer than the interval of samples.
             seconds: (seconds * 1e6).round() / 1e6,
             stream,
             acknowledged_bytes: socket.acknowledged,
@@ -192,7 +192,7 @@ impl Looker {
 }
 
 impl Watched {
-    /// Samples of the run's own streams: of none that lead to the port of another client.
+    /// Returns the samples of the run's own streams, without those of background clients.
     fn own<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a Sample> {
         let others = || step.clients.iter().skip(1).map(|client| client.port);
         let is_own = move |s: &&Sample| {
@@ -202,7 +202,7 @@ impl Watched {
         self.samples.iter().filter(is_own)
     }
 
-    /// What the streams did, those of others left out.
+    /// Returns the summary of the run's own streams.
     pub fn summary(&self, step: &Step) -> Option<TcpSummary> {
         let own: Vec<Sample> = self.own(step).copied().collect();
         let cut_ended = step.cut.map(|(at, length)| (at + length).as_secs_f64());
@@ -212,8 +212,8 @@ impl Watched {
         Some(summary)
     }
 
-    /// Segments that the streams sent again, those of others left out; `None` if nothing was
-    /// sampled.
+    /// Returns the number of segments that the run's own streams retransmitted; `None`
+    /// without samples.
     pub fn retransmitted(&self, step: &Step) -> Option<u64> {
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();
         for sample in self.own(step) {
@@ -222,13 +222,13 @@ impl Watched {
         (!last.is_empty()).then(|| last.values().sum())
     }
 
-    /// What another client moved meanwhile, by its port.
+    /// Returns the result of a background client, identified by its port.
     pub fn beside(&self, step: &Step, method: &str, port: u16, wall: Duration) -> Beside {
         let is_theirs = |sample: &&Sample| sample.port == Some(port);
         let theirs: Vec<Sample> = self.samples.iter().filter(is_theirs).copied().collect();
         let own: Vec<Sample> = self.own(step).copied().collect();
         let (theirs, own) = (growth(&theirs), growth(&own));
-        // Who is left alone shares with nobody.
+        // The share counts only while both transfers are active.
         let both_until = last_growth(&theirs).min(last_growth(&own));
         let since = |looks: &[(f64, u64)]| {
             (bytes_by(looks, both_until) - bytes_by(looks, SETTLED_SECONDS)).max(0.0)

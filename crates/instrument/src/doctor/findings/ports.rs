@@ -1,48 +1,49 @@
-//! What addresses look like from the other side, and what to do about it.
+//! Findings about addresses and ports as seen from the other side.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::{Finding, Known, advice, bad, good, not_checked};
 
-/// How a port looks from the other side.
+/// Result of a connection attempt as seen from the connecting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// The end that was meant answered.
+    /// The expected host answered.
     Open,
-    /// A packet said no: nothing listens, or a firewall rejects.
+    /// The connection was refused: no program listens on the port, or a firewall rejects
+    /// it.
     Reset(String),
-    /// Nothing came back.
+    /// No answer arrived within this time.
     Silent(Duration),
-    /// No way leads there.
+    /// There is no route to the address.
     Unreachable(String),
-    /// Somebody else answered.
+    /// Another host answered.
     WrongHost(String),
-    /// It opened, and then large packets were lost.
+    /// The connection opened, and then large packets were lost.
     Stalled(String),
 }
 
-/// One try to connect.
+/// A connection attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {
-    /// Where to.
+    /// Address that was tried.
     pub address: SocketAddr,
-    /// What came of it.
+    /// Result of the attempt.
     pub opening: Opening,
 }
 
-/// Connections that the far side makes to this one.
+/// Connections from the far side to this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inward {
-    /// What the far side saw at each of this end's addresses.
+    /// Results of the far side for each address of this host.
     pub tried: Vec<Tried>,
-    /// This end's own addresses.
+    /// Addresses of this host.
     pub own: Vec<IpAddr>,
-    /// The address under which the far side sees this one.
+    /// Address of this host as seen by the far side.
     pub seen: Option<IpAddr>,
 }
 
-/// Connections from here.
+/// Returns the findings about connections from this host.
 pub(super) fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
     const TOPIC: &str = "ports outward";
     let tried = match known {
@@ -60,40 +61,40 @@ pub(super) fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
         let (text, remedy) = match opening {
             Opening::Open => return good(TOPIC, format!("{address} opens from here")),
             Opening::Reset(cause) => (
-                format!("{address} says no ({cause})"),
-                "a firewall there rejects it: have a range opened, and name it with --ports",
+                format!("{address} refuses the connection ({cause})"),
+                "a firewall there rejects it: have a range of ports opened, and name it with --ports",
             ),
             Opening::Silent(waited) => (
                 format!("{address} is silent ({:.0} s)", waited.as_secs_f64()),
-                "a firewall drops it, or the address is another network's: have a range opened, \
+                "a firewall drops it, or the address belongs to another network: have a range of ports opened, \
                  and name it with --ports",
             ),
             Opening::Unreachable(cause) => (
                 format!("no way leads to {address} ({cause})"),
-                "a private address, or a missing route: name the host by an address that has a way \
-                 from here",
+                "a private address, or a missing route: name the host by an address that is \
+                 reachable from here",
             ),
             Opening::WrongHost(cause) => (
-                format!("somebody else answers at {address} ({cause})"),
-                "a private address that another host has here as well, or a proxy between: name the \
-                 host by an address of its own",
+                format!("another host answers at {address} ({cause})"),
+                "another host here has the same private address, or a proxy is between: name the \
+                 host by a unique address",
             ),
             Opening::Stalled(cause) => (
-                format!("{address} opens and then stands still ({cause})"),
+                format!("{address} accepts a connection and then stalls ({cause})"),
                 "large packets are lost (an MTU black hole): sysctl -w net.ipv4.tcp_mtu_probing=1 \
-                 at both ends, and let ICMP \"fragmentation needed\" through",
+                 at both ends, and let firewalls pass ICMP \"fragmentation needed\"",
             ),
         };
-        // One way is enough.
+        // One open address is enough.
         match (open, opening) {
             (true, Opening::Stalled(_)) | (false, _) => bad(TOPIC, text, remedy),
-            (true, _) => good(TOPIC, format!("{text}; another address opens")),
+            (true, _) => good(TOPIC, format!("{text}; another address is open")),
         }
     });
     found.collect()
 }
 
-/// Connections to here.
+/// Returns the findings about connections to this host.
 pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
     const TOPIC: &str = "ports inward";
     let inward = match known {
@@ -111,12 +112,12 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
             return good(TOPIC, format!("the far side connects to {address} here"));
         };
         if inward.seen == Some(address.ip()) && !inward.own.contains(&address.ip()) {
-            text += "; the far side sees this host so, and it is none of its own (NAT)";
+            text += "; the far side sees this host at that address, which no interface of this host has (NAT)";
             remedy = "forward a range to this host, and name it with --ports";
         }
-        // One way is enough, and outward is the usual one.
+        // One open address is enough. Most copies connect outward.
         if open {
-            good(TOPIC, format!("{text}; another address opens"))
+            good(TOPIC, format!("{text}; another address is open"))
         } else {
             advice(TOPIC, text, format!("if no port opens outward: {remedy}"))
         }
@@ -124,35 +125,36 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
     found.collect()
 }
 
-/// How an address of this end's looks from there, and what to do about it; `None` if it opens.
+/// Describes how an address of this host appears to the far side, with a remedy; `None`
+/// if it is open.
 fn seen_from_there(Tried { address, opening }: &Tried) -> Option<(String, &'static str)> {
     Some(match opening {
         Opening::Open => return None,
         Opening::Reset(cause) => (
-            format!("{address} here says no to the far side ({cause})"),
-            "have this host's firewall open a range, and name it with --ports",
+            format!("{address} here refuses the far side's connection ({cause})"),
+            "open a range of ports in this host's firewall, and name it with --ports",
         ),
         Opening::Silent(waited) => (
             format!(
                 "{address} here is silent to the far side ({:.0} s)",
                 waited.as_secs_f64()
             ),
-            "a firewall drops it, or the address is another network's there: have a range opened, \
+            "a firewall drops it, or the address belongs to another network there: have a range of ports opened, \
              and name it with --ports",
         ),
         Opening::Unreachable(cause) => (
             format!("no way leads from the far side to {address} here ({cause})"),
-            "a private address, or a missing route there: give this host an address that has one",
+            "a private address, or a missing route there: give this host a reachable address",
         ),
         Opening::WrongHost(cause) => (
-            format!("somebody else answers the far side at {address} ({cause})"),
-            "a private address that another host has there as well, or a proxy between: give this \
-             host an address of its own",
+            format!("another host answers the far side at {address} ({cause})"),
+            "another host there has the same private address, or a proxy is between: give this \
+             host a unique address",
         ),
         Opening::Stalled(cause) => (
-            format!("{address} here opens to the far side and then stands still ({cause})"),
+            format!("{address} here accepts the far side's connection and then stalls ({cause})"),
             "large packets may be lost (an MTU black hole): sysctl -w net.ipv4.tcp_mtu_probing=1 at \
-             both ends, and let ICMP \"fragmentation needed\" through",
+             both ends, and let firewalls pass ICMP \"fragmentation needed\"",
         ),
     })
 }

@@ -1,17 +1,19 @@
-//! Where longhaul may be on the far side, and how long it may run there.
+//! Findings about the place for longhaul on the far side, and its maximum running time
+//! there.
 
 use longhaul_units::ByteCount;
 
 use super::super::host::HostFacts;
 use super::{Finding, Known, Software, advice, bad, good};
 
-/// Room that its binary takes, with what is read in while it arrives.
+/// Space in bytes for the binary and its copy during installation.
 const WANTED_BYTES: u64 = 64_000_000;
 
-/// What keeps longhaul from being put where it usually is, if it is not there.
+/// Returns the obstacles to installing longhaul in its usual place. If it is installed
+/// elsewhere, they are not problems.
 pub(super) fn programs(far: &Known<HostFacts>, software: Option<&Known<Software>>) -> Vec<Finding> {
     let Ok(facts) = far else {
-        // That is reported of the host.
+        // The host finding reports this.
         return Vec::new();
     };
     let is_there = matches!(software, Some(Ok(Software::Same)));
@@ -31,7 +33,7 @@ fn cache(facts: &HostFacts, is_there: bool) -> Option<Finding> {
     let remedy = match runs_in {
         Some(place) => format!("--install-remote puts longhaul into {place}, where programs run"),
         None => {
-            "have a directory there where programs may run: set XDG_CACHE_HOME there to it, or \
+            "provide a directory there in which programs may run: set XDG_CACHE_HOME there to it, or \
                  name a binary in it with --remote-longhaul"
                 .to_owned()
         }
@@ -43,12 +45,13 @@ fn cache(facts: &HostFacts, is_there: bool) -> Option<Finding> {
     })
 }
 
-/// What is in the way of longhaul in the cache, and whether it may fit nevertheless.
+/// Returns the obstacle to installing longhaul in the cache, and true if the installation
+/// may nevertheless succeed.
 fn obstacle(facts: &HostFacts, cache: &str) -> Option<(String, bool)> {
     let options = facts.get("cache_options").unwrap_or_default();
     if options.split(',').any(|option| option == "noexec") {
         let mount = facts.get("cache_mount").unwrap_or("its file system");
-        let text = format!("no programs run in {cache}: {mount} is mounted noexec");
+        let text = format!("programs cannot run in {cache}: {mount} is mounted noexec");
         return Some((text, false));
     }
     if facts.says("cache_writable") == Some(false) {
@@ -64,13 +67,13 @@ fn obstacle(facts: &HostFacts, cache: &str) -> Option<(String, bool)> {
     })
 }
 
-/// Login nodes end what uses much of a processor.
+/// Returns the limit of processor time, which login nodes often have.
 fn time(facts: &HostFacts) -> Option<Finding> {
     let seconds: u64 = facts.get("cpu_seconds")?.parse().ok()?;
     Some(advice(
         "time",
-        format!("the far side ends a process after {seconds} s of a processor's time (ulimit -t)"),
-        "copy to or from the site's data transfer node; a copy that was ended resumes with the \
+        format!("the far side ends a process after {seconds} s of processor time (ulimit -t)"),
+        "copy to or from the site's data transfer node; an interrupted copy resumes with the \
          same command",
     ))
 }
@@ -93,7 +96,7 @@ mod tests {
         cache_options rw,nosuid,noexec\ncache_writable yes\n";
 
     #[test]
-    fn a_mount_where_nothing_runs_is_named_with_the_place_that_will_do() {
+    fn a_noexec_mount_is_named_with_a_place_that_works() {
         let lines = format!("{NOEXEC}runs_in /var/tmp/longhaul-7\n");
         let bad = &found(&lines, Software::Absent)[0];
         assert_eq!(bad.weight(), Weight::Problem);
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_where_all_is_well() {
+    fn a_usable_cache_gives_no_finding() {
         let lines = "cache /c\ncache_options rw,relatime\ncache_writable yes\nruns_in /c\n\
             cache_room d 500000000 1 400000000 1%\ncpu_seconds unlimited\n";
         assert_eq!(found(lines, Software::Absent), []);

@@ -1,27 +1,29 @@
-//! What a host has: room, its file system, limits of its kernel.
+//! Findings about a host's resources: space, file system and limits of the kernel.
 
 use longhaul_units::ByteCount;
 
 use super::super::host::{HostFacts, Room};
 use super::{Finding, Known, advice, bad, good, not_checked};
 
-/// Free room below this is worth a word, in bytes and as a share.
+/// Limits below which free space is reported, in bytes, in inodes and as a fraction of
+/// the total.
 const LITTLE_BYTES: u64 = 1_000_000_000;
 const LITTLE_INODES: u64 = 10_000;
 const LITTLE_SHARE: f64 = 0.05;
 
-/// What socket buffers must grow to for 10 Gbit/s at 25 ms, or 1 Gbit/s at
-/// 250 ms, in one stream: twice 32 MB, as half of a buffer is window.
+/// Maximum size of a socket buffer that one stream needs for 10 Gbit/s at 25 ms or 1
+/// Gbit/s at 250 ms: twice 32 MB, because half of a buffer is window.
 const WANTED_BUFFER_BYTES: u64 = 64 << 20;
 
-/// Open files below which many streams and files do not fit.
+/// Minimum limit of open files for many streams and files.
 const WANTED_FILES: u64 = 4096;
 
-/// File systems that are a host's memory, or a network's.
+/// File systems in memory, and file systems of other hosts.
 const MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 const REMOTE: [&str; 6] = ["nfs", "nfs4", "smb2", "smb3", "cifs", "fuse.sshfs"];
 
-/// Of one host; of the path there where it was named.
+/// Returns the findings about one host. `names_path` is true if the user named a path on
+/// it.
 pub(super) fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> Vec<Finding> {
     let facts = match known {
         Ok(facts) => facts,
@@ -36,7 +38,8 @@ pub(super) fn host(known: &Known<HostFacts>, whose: &str, names_path: bool) -> V
     found
 }
 
-/// Whether the named path exists; other facts are of the nearest existing directory above it.
+/// Returns a finding if the named path does not exist. Other facts then describe its
+/// nearest existing parent directory.
 fn place(facts: &HostFacts, whose: &str) -> Option<Finding> {
     if facts.says("path_is_whole") != Some(false) {
         return None;
@@ -45,17 +48,17 @@ fn place(facts: &HostFacts, whose: &str) -> Option<Finding> {
     Some(match facts.says("parent_is_there") {
         Some(true) => advice(
             "place",
-            format!("{whose}: nothing is at {asked}"),
-            "a source has to be there: check how it is written; a copy to it makes it",
+            format!("{whose}: {asked} does not exist"),
+            "if it is a source, check its spelling; a copy to it creates it",
         ),
         _ => bad(
             "place",
             format!(
-                "{whose}: neither {asked} is there nor the directory that it would be in; the \
-                 nearest is {}",
+                "{whose}: neither {asked} nor its parent directory exists; the nearest existing \
+                 directory is {}",
                 facts.get("path").unwrap_or("unknown")
             ),
-            "check how it is written; a copy of a directory to it makes all of it",
+            "check its spelling; a copy of a directory to it creates all missing directories",
         ),
     })
 }
@@ -65,10 +68,11 @@ fn is_little(room: Room, least: u64) -> bool {
         || room.total > 0 && room.free == 0
 }
 
-/// Of a quota that much is used when it is in the way.
+/// Used fraction of a quota above which it is a problem.
 const FULL_SHARE: f64 = 0.98;
 
-/// The user's quotas, where the host reports any. It reports none of groups and projects.
+/// Returns the findings about the user's quotas. Quotas of groups and projects are not
+/// reported by the host.
 fn quotas(facts: &HostFacts, whose: &str, path: &str) -> Vec<Finding> {
     let [bytes, files] = facts.quota();
     let bytes = bytes.map(|used| {
@@ -95,7 +99,10 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
     let path = facts.get("path").unwrap_or("the path");
     let mut found = Vec::new();
     found.push(match facts.space() {
-        None => not_checked("space", format!("{whose}: df told nothing of {path}")),
+        None => not_checked(
+            "space",
+            format!("{whose}: df returned no information about {path}"),
+        ),
         Some(room) => {
             let text = format!(
                 "{whose}: {} of {} are free at {path}",
@@ -103,16 +110,19 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
                 ByteCount(room.total)
             );
             if is_little(room, LITTLE_BYTES) {
-                bad("space", text, "free some room, or name another place")
+                bad("space", text, "free some space, or name another path")
             } else {
                 good("space", text)
             }
         }
     });
     found.push(match facts.inodes() {
-        None => not_checked("inodes", format!("{whose}: df told nothing of {path}")),
+        None => not_checked(
+            "inodes",
+            format!("{whose}: df returned no information about {path}"),
+        ),
         Some(Room { total: 0, .. }) => {
-            good("inodes", format!("{whose}: {path} has no limit of them"))
+            good("inodes", format!("{whose}: {path} has no limit of inodes"))
         }
         Some(room) => {
             let text = format!(
@@ -133,11 +143,11 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
     found.extend(quotas(facts, whose, path));
     found.push(file_system(facts, whose, path));
     found.push(match (facts.says("writable"), facts.says("readable")) {
-        (Some(true), _) => good("rights", format!("{whose}: {path} can be written to")),
+        (Some(true), _) => good("rights", format!("{whose}: {path} is writable")),
         (Some(false), Some(true)) => advice(
             "rights",
-            format!("{whose}: {path} can be read, not written to"),
-            "to copy there: check owner, mode and whether it is mounted read-only",
+            format!("{whose}: {path} can be read but not written to"),
+            "to copy there: check owner, mode, and that it is not mounted read-only",
         ),
         (Some(false), Some(false)) => bad(
             "rights",
@@ -146,7 +156,7 @@ fn storage(facts: &HostFacts, whose: &str) -> Vec<Finding> {
         ),
         _ => not_checked(
             "rights",
-            format!("{whose}: the shell told nothing of {path}"),
+            format!("{whose}: the shell returned no information about {path}"),
         ),
     });
     found
@@ -156,11 +166,11 @@ fn file_system(facts: &HostFacts, whose: &str, path: &str) -> Finding {
     let Some(name) = facts.get("file_system") else {
         return not_checked(
             "file system",
-            format!("{whose}: stat told nothing of {path}"),
+            format!("{whose}: stat returned no information about {path}"),
         );
     };
     let shown = match name {
-        // What `stat` calls all three, which have one number.
+        // `stat` uses this name for all three, which have the same number.
         "ext2/ext3" => "ext2, ext3 or ext4",
         name => name,
     };
@@ -169,11 +179,11 @@ fn file_system(facts: &HostFacts, whose: &str, path: &str) -> Finding {
         return advice(
             "file system",
             text,
-            "that is memory, and nothing there outlives a restart: name a place on a disk",
+            "it is in memory, and its files are lost at a restart: name a path on a disk",
         );
     }
     if REMOTE.contains(&name) {
-        let remedy = "each write crosses another network: copy to the host that has the disks";
+        let remedy = "each write crosses another network: copy to the host with the disks";
         return advice("file system", text, remedy);
     }
     good("file system", text)
@@ -185,7 +195,7 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
         found.push(match facts.number(sysctl, 2) {
             None => not_checked("kernel", format!("{whose}: {sysctl} cannot be read")),
             Some(bytes) => {
-                let text = format!("{whose}: {sysctl} ends at {bytes}");
+                let text = format!("{whose}: the maximum of {sysctl} is {bytes}");
                 if bytes >= WANTED_BUFFER_BYTES {
                     good("kernel", text)
                 } else {
@@ -212,14 +222,14 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
     found.push(match control {
         None => not_checked("congestion control", format!("{whose}: it cannot be read")),
         Some(control) => {
-            let text = format!("{whose}: {control} governs, and there are {available}");
+            let text = format!("{whose}: {control} is in use; available: {available}");
             let has_bbr = available.split_whitespace().any(|name| name == "bbr");
             if has_bbr {
                 good("congestion control", text)
             } else {
                 advice(
                     "congestion control",
-                    format!("{text}: with loss, bbr carries more"),
+                    format!("{text}: bbr is faster on paths with loss"),
                     "modprobe tcp_bbr; sysctl -w \
                  net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"",
                 )
@@ -227,7 +237,7 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
         }
     });
     found.push(match facts.get("open_files") {
-        Some("unlimited") => good("open files", format!("{whose}: without limit")),
+        Some("unlimited") => good("open files", format!("{whose}: unlimited")),
         Some(text) => match text.parse::<u64>() {
             Ok(limit) if limit < WANTED_FILES => advice(
                 "open files",
@@ -237,7 +247,10 @@ fn kernel(facts: &HostFacts, whose: &str) -> Vec<Finding> {
             Ok(limit) => good("open files", format!("{whose}: {limit} at most")),
             Err(_) => not_checked("open files", format!("{whose}: the shell said {text}")),
         },
-        None => not_checked("open files", format!("{whose}: the shell does not tell")),
+        None => not_checked(
+            "open files",
+            format!("{whose}: the shell does not report the limit"),
+        ),
     });
     found
 }

@@ -1,34 +1,35 @@
-//! What a principal may do at a daemon.
+//! Findings about the permissions of a principal at a daemon.
 
 use super::{Finding, Known, advice, bad, good, not_checked};
 
-/// What a daemon says to one who would read, or write.
+/// Answer of a daemon to a request to read, write or delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// It may.
+    /// Permitted.
     Granted,
-    /// It may not, or there is nothing: the daemon does not say which.
+    /// Not permitted, or the path does not exist: the daemon does not distinguish these.
     Denied,
-    /// It may, and the path cannot be opened; why.
+    /// Permitted, but the path cannot be opened, for this reason.
     Obstructed(String),
 }
 
-/// What a principal may do at a path.
+/// Permissions of a principal at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// The principal; empty if the certificate names it.
     pub principal: String,
-    /// Where, as in the URL.
+    /// Path in the URL.
     pub path: String,
-    /// Copy from there.
+    /// Permission to copy from the path.
     pub read: Known<Right>,
-    /// Copy to there.
+    /// Permission to copy to the path.
     pub write: Known<Right>,
-    /// Delete there, as `cp --delete` does; asked only if it may write.
+    /// Permission to delete at the path, as `cp --delete` does. Requested only if writing
+    /// is permitted.
     pub delete: Known<Right>,
 }
 
-/// What to report about them.
+/// Returns the findings about permissions.
 pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
     const TOPIC: &str = "rights";
     let rights = match known {
@@ -45,7 +46,7 @@ pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
     };
     let path = &rights.path;
     let first = match (read, write) {
-        // A URL that ends with the host; roots are beneath that.
+        // The URL has no path; roots are below the host.
         (Right::Denied, Right::Denied) if path == "/" => {
             return vec![not_checked(
                 TOPIC,
@@ -54,20 +55,20 @@ pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
         }
         (Right::Denied, Right::Denied) => bad(
             TOPIC,
-            format!("{who} may neither read nor write {path}, or there is no such path for it"),
-            "look at the URL's path; its roots and their rights stand in the daemon's principals \
-             file, and `serve --root DIR --write` gives both",
+            format!("{who} may neither read nor write {path}, or the path does not exist for it"),
+            "check the URL's path; roots and rights are defined in the daemon's principals \
+             file, and `serve --root DIR --write` grants both rights",
         ),
         (Right::Denied, _) => advice(
             TOPIC,
-            format!("{who} may write {path}, not read it"),
-            "to copy from there, or compare: the right \"read\" of its root in the daemon's \
+            format!("{who} may write but not read {path}"),
+            "to copy from there, or compare: grant the right \"read\" for its root in the daemon's \
              principals file",
         ),
         (_, Right::Denied) => advice(
             TOPIC,
-            format!("{who} may read {path}, not write it"),
-            "to copy there: start the daemon with `serve --write`, or give the right \"write\" to \
+            format!("{who} may read but not write {path}"),
+            "to copy there: start the daemon with `serve --write`, or grant the right \"write\" for \
              its root in the principals file",
         ),
         _ => good(TOPIC, format!("{who} may read and write {path}")),
@@ -78,7 +79,7 @@ pub(super) fn rights(known: &Known<Rights>) -> Vec<Finding> {
     found
 }
 
-/// Whether it may delete, where it may write.
+/// Returns the finding about deletion, if writing is permitted.
 fn deletion(rights: &Rights, who: &str) -> Option<Finding> {
     const TOPIC: &str = "rights";
     let path = &rights.path;
@@ -90,31 +91,31 @@ fn deletion(rights: &Rights, who: &str) -> Option<Finding> {
             TOPIC,
             format!("{who} may not delete at {path}"),
             "for mirrors (`cp --delete`) and `cp --move` from there: start the daemon with `serve \
-             --write --delete`, or give the right \"delete\" to its root in the principals file",
+             --write --delete`, or grant the right \"delete\" for its root in the principals file",
         ),
         Ok(_) => good(TOPIC, format!("{who} may delete at {path}")),
         Err(why) => not_checked(TOPIC, why.clone()),
     })
 }
 
-/// What is in the way of who may.
+/// Returns an obstacle at a path for which permission exists.
 fn obstacle(read: &Right, write: &Right) -> Option<Finding> {
     const TOPIC: &str = "place";
     match (read, write) {
         (Right::Obstructed(why), Right::Obstructed(_) | Right::Denied) => Some(bad(
             TOPIC,
             why.clone(),
-            "check how the path is written, and what is there at the daemon's host",
+            "check the spelling of the path, and the files at the daemon's host",
         )),
         (Right::Obstructed(why), Right::Granted) => Some(advice(
             TOPIC,
             why.clone(),
-            "a source has to be there: check how it is written; a copy to it makes it",
+            "if it is a source, check its spelling; a copy to it creates it",
         )),
         (_, Right::Obstructed(why)) => Some(advice(
             TOPIC,
             why.clone(),
-            "to copy there: name a directory, or one file's new name in one",
+            "to copy there: name a directory, or a new file name in a directory",
         )),
         _ => None,
     }

@@ -32,7 +32,7 @@ fn sound() -> HostFacts {
     host_facts(&SOUND)
 }
 
-/// The sound host with some facts told otherwise.
+/// Returns the facts of a sound host, with some lines replaced.
 fn but(lines: &[&str]) -> HostFacts {
     let mut facts = sound();
     for line in lines {
@@ -60,7 +60,7 @@ fn measured() -> Measured {
     }
 }
 
-/// A far side at which nothing is wrong.
+/// Returns facts of a far side without any problem.
 fn facts() -> Facts {
     Facts {
         reached: Some(Ok("ssh logs in".into())),
@@ -100,7 +100,7 @@ fn of<'a>(found: &'a [Finding], topic: &str) -> Vec<&'a Finding> {
         .collect()
 }
 
-/// The only finding of a topic that is not good.
+/// Returns the only finding of a topic that is not good.
 fn flaw(facts: &Facts, topic: &str) -> Finding {
     let found = findings(facts);
     let mut flaws = of(&found, topic).into_iter();
@@ -141,8 +141,8 @@ fn a_sound_host_has_no_flaw() {
 }
 
 #[test]
-fn what_was_not_looked_at_is_never_called_good() {
-    let why = || "nobody told".to_owned();
+fn unknown_facts_give_no_good_finding() {
+    let why = || "no answer".to_owned();
     let unknown = Facts {
         reached: Some(Ok("ssh logs in".into())),
         software: Some(Err(why())),
@@ -160,9 +160,9 @@ fn what_was_not_looked_at_is_never_called_good() {
     let others = found.iter().filter(|finding| finding.topic != "login");
     for finding in others {
         assert_eq!(finding.weight(), Weight::NotChecked, "{finding:?}");
-        assert!(finding.text.contains("nobody told"), "{finding:?}");
+        assert!(finding.text.contains("no answer"), "{finding:?}");
     }
-    // A host whose shell knows nothing.
+    // A host whose shell reports no facts.
     let silent = Facts {
         far: Some(Ok(HostFacts::default())),
         ..facts()
@@ -177,7 +177,7 @@ fn what_was_not_looked_at_is_never_called_good() {
 }
 
 #[test]
-fn a_blocked_port_is_named_with_how_it_looks() {
+fn a_blocked_port_is_reported_with_its_symptom() {
     let blocked = |opening| Facts {
         outward: Some(Ok(vec![Tried {
             address: address(7),
@@ -188,15 +188,15 @@ fn a_blocked_port_is_named_with_how_it_looks() {
     for (opening, text) in [
         (
             Opening::Reset("Connection refused".into()),
-            "says no (Connection refused)",
+            "refuses the connection (Connection refused)",
         ),
         (Opening::Silent(Duration::from_secs(3)), "is silent (3 s)"),
         (Opening::Unreachable("No route".into()), "no way leads"),
         (
             Opening::WrongHost("another key".into()),
-            "somebody else answers",
+            "another host answers",
         ),
-        (Opening::Stalled("handshake".into()), "stands still"),
+        (Opening::Stalled("handshake".into()), "stalls"),
     ] {
         let flaw = flaw(&blocked(opening), "ports outward");
         assert_eq!(flaw.weight(), Weight::Problem);
@@ -206,7 +206,7 @@ fn a_blocked_port_is_named_with_how_it_looks() {
         );
         assert!(flaw.remedy().is_some());
     }
-    // Of two addresses one is dead: that is told, and there is nothing to do.
+    // One of two addresses does not answer: this is reported without a remedy.
     let two = Facts {
         outward: Some(Ok(vec![
             Tried {
@@ -229,13 +229,13 @@ fn a_blocked_port_is_named_with_how_it_looks() {
     assert!(
         told[0]
             .text
-            .ends_with("is silent (3 s); another address opens"),
+            .ends_with("is silent (3 s); another address is open"),
         "{told:?}"
     );
 }
 
 #[test]
-fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
+fn results_of_the_far_side_are_reported_with_their_symptom() {
     let from_there = |opening| {
         let inward = Inward {
             tried: vec![Tried {
@@ -253,7 +253,10 @@ fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
     };
     let cause = || "why".to_owned();
     for (opening, says) in [
-        (Opening::Reset(cause()), "says no to the far side (why)"),
+        (
+            Opening::Reset(cause()),
+            "refuses the far side's connection (why)",
+        ),
         (
             Opening::Silent(Duration::from_secs(3)),
             "silent to the far side (3 s)",
@@ -262,8 +265,8 @@ fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
             Opening::Unreachable(cause()),
             "no way leads from the far side",
         ),
-        (Opening::WrongHost(cause()), "somebody else answers"),
-        (Opening::Stalled(cause()), "stands still"),
+        (Opening::WrongHost(cause()), "another host answers"),
+        (Opening::Stalled(cause()), "stalls"),
     ] {
         let text = from_there(opening);
         assert!(
@@ -275,7 +278,7 @@ fn what_the_far_side_sees_of_this_host_is_told_with_its_look() {
 }
 
 #[test]
-fn an_address_of_nat_is_named_as_one() {
+fn an_address_of_nat_is_recognised() {
     let closed = Inward {
         tried: [1, 99]
             .map(|last| Tried {
@@ -321,7 +324,7 @@ fn a_binary_that_does_not_run_is_a_problem() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_is_told_from_one_that_is_not_known_well() {
+fn a_wrong_clock_is_distinguished_from_an_uncertain_one() {
     let at = |ahead, uncertainty| Facts {
         clock: Some(Ok(Lead { ahead, uncertainty })),
         ..facts()
@@ -355,8 +358,8 @@ fn window_scaling_is_forbidden_by_a_host_or_stripped_between() {
 }
 
 #[test]
-fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
-    // One stream carried as much as the best of four, and four as little as it.
+fn loss_without_a_queue_or_gain_of_streams_suggests_a_policer() {
+    // One stream carried as much as four.
     let policed = Measured {
         loss: 0.02,
         streams: 1,
@@ -379,7 +382,7 @@ fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
             loss: 0.0,
             ..policed.clone()
         },
-        // Random loss: streams help.
+        // Random loss: more streams carry more.
         Measured {
             one_stream: Some(30e6),
             ..policed.clone()
@@ -389,7 +392,7 @@ fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
             rtt: (Duration::from_millis(100), Duration::from_millis(180)),
             ..policed.clone()
         },
-        // Nobody knows what one stream carries.
+        // The rate of one stream is unknown.
         Measured {
             one_stream: None,
             ..policed
@@ -400,7 +403,7 @@ fn a_policer_is_suspected_where_loss_has_no_queue_and_streams_gain_nothing() {
 }
 
 #[test]
-fn a_full_disk_and_what_a_path_is_on_are_told() {
+fn full_disks_file_systems_and_limits_are_reported() {
     let with = |line: &str| Facts {
         far: Some(Ok(but(&[line]))),
         ..facts()
@@ -428,7 +431,7 @@ fn a_full_disk_and_what_a_path_is_on_are_told() {
         ),
         ("file_system tmpfs", "file system", "tmpfs"),
         ("file_system nfs", "file system", "nfs"),
-        ("writable no", "rights", "not written to"),
+        ("writable no", "rights", "but not written to"),
         ("open_files 256", "open files", "256"),
         ("net.ipv4.tcp_wmem 4096 16384 4194304", "kernel", "4194304"),
         (
@@ -442,7 +445,8 @@ fn a_full_disk_and_what_a_path_is_on_are_told() {
         assert!(flaw.text.contains("the far side"), "{flaw:?}");
         assert!(flaw.remedy().is_some());
     }
-    // btrfs counts no inodes, and a small file system may be nearly empty.
+    // btrfs counts no inodes, and the space of a small file system may be nearly all
+    // free.
     for line in [
         "inodes /dev/a 0 0 0 - /",
         "space /dev/a 100000 100 99900 1% /",
@@ -454,7 +458,7 @@ fn a_full_disk_and_what_a_path_is_on_are_told() {
 }
 
 #[test]
-fn without_a_login_that_is_the_finding() {
+fn a_failed_login_is_a_problem() {
     let refused = Facts {
         reached: Some(Err("ssh could not log in".into())),
         software: None,
@@ -470,7 +474,7 @@ fn without_a_login_that_is_the_finding() {
 }
 
 #[test]
-fn a_path_on_which_nothing_follows_is_a_black_hole() {
+fn connections_without_data_indicate_an_mtu_black_hole() {
     let nothing = Measured {
         bytes_per_second: 0.0,
         segment: 0,
@@ -483,7 +487,7 @@ fn a_path_on_which_nothing_follows_is_a_black_hole() {
     let flaw = flaw(&hole, "mtu");
     assert_eq!(flaw.weight(), Weight::Problem);
     assert!(flaw.remedy().unwrap().contains("tcp_mtu_probing"));
-    // What opened alone proves nothing of large packets.
+    // An open port alone is no evidence about large packets.
     let unmeasured = Facts {
         measured: vec![Err("each login asks".into())],
         ..facts()
@@ -493,7 +497,7 @@ fn a_path_on_which_nothing_follows_is_a_black_hole() {
 }
 
 #[test]
-fn advice_without_a_sysctl_has_a_remedy_and_an_unknown_sender_no_name() {
+fn advice_without_a_sysctl_has_a_remedy() {
     let queue = Advice {
         topic: "queue",
         text: "a queue".into(),
@@ -512,7 +516,7 @@ fn advice_without_a_sysctl_has_a_remedy_and_an_unknown_sender_no_name() {
 }
 
 #[test]
-fn what_a_principal_may_is_told_with_the_remedy() {
+fn rights_of_a_principal_are_reported_with_a_remedy() {
     let with_delete = |read: Right, write: Right, delete: Right| Facts {
         rights: Some(Ok(Rights {
             principal: "alice".into(),
@@ -550,7 +554,7 @@ fn what_a_principal_may_is_told_with_the_remedy() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_a_finding() {
+fn a_missing_path_is_reported() {
     let at = |parent: &str| Facts {
         reached: None,
         far: None,

@@ -1,8 +1,8 @@
-//! What is in the way has a remedy.
+//! Every advice and problem has a remedy.
 
 use super::*;
 
-/// Addresses of which none opens, each looking otherwise.
+/// Returns addresses that are all closed, each with another result.
 fn closed() -> Vec<Tried> {
     let cause = || "why".to_owned();
     let openings = [
@@ -20,7 +20,7 @@ fn closed() -> Vec<Tried> {
 }
 
 #[test]
-fn what_is_in_the_way_has_a_remedy_that_can_be_done() {
+fn every_advice_and_problem_has_a_remedy() {
     let advice = |topic| Advice {
         topic,
         text: "it is so".into(),
