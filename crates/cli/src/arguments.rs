@@ -1,6 +1,6 @@
-//! The command line: every flag with its help and its reader.
+//! The command line: all options with their help and parsers.
 
-// What reads like a link is the help's own notation of what may be left out.
+// The help uses brackets for optional parts, which rustdoc would read as links.
 #![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 
 mod accounts;
@@ -71,26 +71,26 @@ pub use probe::ProbeArguments;
 pub use ssh::{RemoteArguments, SshArguments};
 pub use sweep::SweepArguments;
 
-// tidy: long file because it is the list of commands and the options that several share.
+// tidy: long file because it lists the commands and the options that several of them share.
 
-/// Memory for the blocks of one end of one session, where nobody says.
+/// Default memory for the blocks of one end of a session.
 const USUAL_MEMORY: &str = "128MiB";
 
 /// Copies files and trees between distant hosts: many streams, encrypted, verified, resumable.
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
 impl Arguments {
-    /// Reads the command line.
+    /// Parses the command line.
     ///
     /// # Errors
     ///
-    /// The line is not understood, or asks for help.
+    /// Returns an error if the line is invalid. Help and version are returned as errors too.
     pub fn read() -> Result<Arguments, clap::Error> {
         Arguments::read_line(std::env::args_os().collect())
     }
@@ -118,22 +118,22 @@ impl Arguments {
         Arguments::from_arg_matches(&matches)
     }
 
-    /// The short list of options that `longhaul cp -h` prints. Beside other words `-h` is an
-    /// option of rsync.
+    /// Returns the short list of options if the command line is exactly `longhaul cp -h`.
+    /// Next to other words, `-h` is an option of rsync.
     pub fn short_help() -> Option<&'static str> {
         let asks = std::env::args_os().skip(1).eq(["cp", "-h"]);
         asks.then_some(short_help::CP)
     }
 
-    /// The command as its help shows it. A probe is of a daemon, which no ssh reaches, and does
-    /// not yield. Commands for jobs move no data.
+    /// Returns the command with hidden options for its help. `probe` connects to a daemon, without
+    /// ssh, and cannot yield to other traffic. Commands for jobs move no data.
     fn shown() -> clap::Command {
         let hide = |command: clap::Command, options: &[&'static str]| {
             options.iter().fold(command, |command, option| {
                 command.mut_arg(option, |argument| argument.hide(true))
             })
         };
-        // As other tools have it: the last one counts, and -vv is -v.
+        // As in other tools, the last occurrence of an option counts, and -vv is -v.
         let repeats = |command: clap::Command| command.args_override_self(true);
         let mut shown = Arguments::command().mut_subcommand("cp", repeats);
         shown = shown.mut_subcommand("cp", other_tools::add_options);
@@ -150,7 +150,7 @@ impl Arguments {
             hide(probe, &others)
         });
         shown = shown.mut_subcommand("doctor", |doctor| hide(doctor, &["nice"]));
-        // A listing comes by the session's first stream.
+        // A listing uses the session's first stream.
         shown = shown.mut_subcommand("ls", |list| {
             hide(list, &["data_security", "congestion", "nice"])
         });
@@ -173,11 +173,12 @@ impl Arguments {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, the others are \
-done; 3 connection; 4 authentication, or no right to that path; 5 integrity (data differ, verify could \
-not compare all, or the other end sent what was not asked for); 6 this host, or a path that cannot be opened or is lost; 7 a \
-newer run of the same transfer took over; 8 its time was over (--stop-after); 130 interrupted (the same command resumes).";
+done; 3 connection; 4 authentication, or no right to the path; 5 integrity (data differ, verify could \
+not compare everything, or the other end sent data that were not requested); 6 failure of this host, \
+or a path that cannot be opened or was lost; 7 a newer run of the same transfer took over; 8 the time \
+of --stop-after was over; 130 interrupted (the same command resumes).";
 
-/// What to do.
+/// Commands of longhaul.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Copy files and trees.
@@ -191,8 +192,8 @@ pub enum Command {
         after_help = "Examples:\n  longhaul jobs\n  longhaul jobs user@dtn7.example.org\n  longhaul jobs longhaul://dtn9.example.org"
     )]
     Jobs(JobsArguments),
-    /// Follow a job (cp --detach, or a copy between two remote hosts): the same output, summary
-    /// and exit code. An interrupt leaves the job running.
+    /// Follow a job (cp --detach, or a copy between two remote hosts), with the output,
+    /// summary and exit code of the copy. An interrupt leaves the job running.
     #[command(
         after_help = "Examples:\n  longhaul attach 5f0c2a9e\n  longhaul attach dtn7:5f0c2a9e\n  longhaul attach longhaul://dtn9.example.org:4960:5f0c2a9e"
     )]
@@ -213,7 +214,7 @@ pub enum Command {
         after_help = "Examples:\n  longhaul verify data longhaul://dtn.example.org/archive/data\n  longhaul verify --exclude '*.tmp' data/ user@host:mirror"
     )]
     Verify(Box<VerifyArguments>),
-    /// List an endpoint: names in byte order.
+    /// List the files of an endpoint, by name in byte order.
     #[command(
         after_help = "Examples:\n  longhaul ls -l user@host:archive\n  longhaul ls -R -0 longhaul://dtn.example.org/archive | xargs -0 -n 1 echo\nNames that begin with .longhaul- (leftovers of interrupted copies) are skipped."
     )]
@@ -221,65 +222,65 @@ pub enum Command {
     /// Run a daemon that other hosts copy from and to.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArguments),
-    /// List or remove what interrupted copies left in a local tree.
+    /// List or remove leftovers of interrupted copies in a local tree.
     #[command(
         after_help = "Examples:\n  longhaul clean /srv/data\n  longhaul clean --remove --older-than 7d /srv/data"
     )]
     Clean(CleanArguments),
-    /// Diagnose a copy: login, ports, clock, packets, kernels, disk, each with a remedy. Takes up
-    /// to a minute.
+    /// Diagnose a copy: login, ports, clock, packets, kernels and disk, with a remedy for
+    /// each problem. Takes up to a minute.
     #[command(
-        after_help = "Examples:\n  longhaul doctor user@host:archive\n  longhaul doctor --ports 50000-50009 --json user@host:/scratch\nExit codes: 0 nothing is in the way; 2 something is; 3, 4, 6 as for cp."
+        after_help = "Examples:\n  longhaul doctor user@host:archive\n  longhaul doctor --ports 50000-50009 --json user@host:/scratch\nExit codes: 0 no problem found; 2 problems found; 3, 4, 6 as for cp."
     )]
     Doctor(DoctorArguments),
-    /// Measure the path to a daemon: round trip, throughput by streams, loss and kernel limits,
-    /// with advice.
+    /// Measure the path to a daemon: round-trip time, throughput by number of streams,
+    /// loss and kernel limits, with advice.
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArguments),
-    /// Measure this host alone: disks, codecs on your data, encryption. Writes a host profile.
+    /// Measure this host alone: disks, codecs on your data, and encryption. Writes a host profile.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Say how a transfer is done best, how long that takes, what limits it and what would help;
-    /// moves nothing.
+    /// Predict the best settings of a transfer, its duration, its limits, and possible
+    /// improvements. Moves no data.
     #[command(
         override_usage = "longhaul plan [OPTIONS] SRC... DST\n       longhaul plan [OPTIONS] --graph FILE",
         after_help = "Examples:\n  longhaul plan --rtt 91.6ms --rate 10gbit run7 user@dtn9:/scratch\n  longhaul plan --probe probe.jsonl --what-if rate=40gbit run7 longhaul://dtn9/archive\n  longhaul plan --graph transfer.toml --what-if rtt=20ms,cores=64\n  longhaul plan --graph transfer.toml --policy all --plot plan.svg\ndocs/graph.md describes the file."
     )]
     Plan(PlanArguments),
-    /// Show the copies with other hosts that are remembered, from which forecasts are made.
+    /// List the recorded copies with other hosts, on which forecasts are based.
     #[command(
         after_help = "Examples:\n  longhaul history\n  longhaul history --json dtn9.example.org\n  longhaul history --forget dtn9.example.org"
     )]
     History(HistoryArguments),
-    /// What the model of a transfer makes of measurements.
+    /// Fit the model of transfers to measurements, or compare it with them.
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Analyse records of runs: throughput over round-trip time, its coefficients, their
-    /// confidence, and doubts.
+    /// Analyse records of runs: throughput as a function of the round-trip time, its
+    /// coefficients with confidence intervals, and doubts.
     #[command(
         after_help = "Example:\n  longhaul profile runs/*.jsonl\n  longhaul profile --json runs.jsonl | jq .doubts"
     )]
     Profile(ProfileArguments),
-    /// Write a report of records of runs: one HTML file with figures.
+    /// Write a report about records of runs: one HTML file with figures.
     #[command(after_help = "Example:\n  longhaul report runs.jsonl -o report.html --svg figures")]
     Report(ReportArguments),
     /// Export records of runs, or import results of other instruments.
     #[command(subcommand)]
     Records(RecordsCommand),
-    /// Run experiments from a file: methods over paths, emulated or real, in random order,
-    /// repeated. Each run is one record. The same command resumes a sweep that was stopped.
+    /// Run experiments described in a file: methods on emulated or real paths, repeated, in random
+    /// order. Each run is one record. The same command resumes an interrupted sweep.
     #[command(after_help = SWEEP_EXAMPLES)]
     Sweep(SweepArguments),
-    /// One run of a sweep.
+    /// Perform one run of a sweep.
     #[command(hide = true)]
     SweepStep,
-    /// Make a token for a principal, and the hash that the daemon keeps.
+    /// Make a token for a principal, and its hash for the daemon.
     #[command(after_help = "Example:\n  longhaul token --principal alice")]
     Token(TokenArguments),
     /// Print the fingerprint of a certificate's key, for principals.toml and --fingerprint.
     #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
     Fingerprint(FingerprintArguments),
-    /// The far side of a copy over SSH; started by ssh, not by people.
+    /// Serve the far side of a copy over SSH. Started by ssh, not by users.
     #[command(hide = true)]
     Remote(RemoteArguments),
     /// Emulate a wide-area path on this machine, for any command.
@@ -301,184 +302,179 @@ const SWEEP_EXAMPLES: &str = "Examples:
   longhaul sweep profile.toml -o runs.jsonl
   longhaul sweep profile.toml --dry-run
   longhaul profile runs.jsonl
-docs/sweep.md describes the file. Exit code 2: some runs are missing (--for, or a run could not
-begin). A run that fails is a record, and no failure of the sweep.";
+docs/sweep.md describes the file. Exit code 2: some runs are missing (--for was over, or a run could
+not start). A run that fails is recorded and is not an error of the sweep.";
 
-/// How the daemon is reached and known.
+/// Connection to a daemon or host, and its authentication.
 #[derive(Clone, Debug, Args)]
 pub struct ConnectionArguments {
-    /// Accept only this key of the daemon: sha256:…, as `longhaul serve` prints it. It is not
-    /// remembered.
+    /// Accept only this key of the daemon: sha256:…, as printed by `longhaul serve`. The
+    /// key is not saved.
     #[arg(long, value_name = "KEY")]
     pub fingerprint: Option<Fingerprint>,
-    /// Accept the key of an unknown daemon, and remember it.
+    /// Accept the key of an unknown daemon, and save it.
     #[arg(long, conflicts_with = "fingerprint")]
     pub accept_new: bool,
-    /// Trust daemons with a certificate for their host from these authorities (PEM).
+    /// Trust daemons whose certificate for their host is signed by these authorities (PEM).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "accept_new"])]
     pub authority: Option<PathBuf>,
-    /// File of tokens, lines of HOST:PORT PRINCIPAL TOKEN [default: tokens in the configuration
-    /// directory, ~/.config/longhaul]
+    /// File of tokens, with lines HOST:PORT PRINCIPAL TOKEN [default: tokens in the
+    /// configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Authenticate with this certificate (PEM) instead of a token.
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
-    /// The certificate's key (PEM).
+    /// Key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Encryption of file data. `clear` is for trusted networks, with a daemon that allows it.
-    /// Over SSH and between two daemons data are always encrypted.
+    /// Encryption of file data. `clear` is for trusted networks, with a daemon that
+    /// allows it. Over SSH and between two daemons, data are always encrypted.
     #[arg(long, value_enum, default_value = "tls")]
     pub data_security: DataSecurity,
-    /// Congestion control of the sending end, by its kernel's name: cubic, bbr, reno... [default:
-    /// the kernel's; bbr if loss without a queue calls for it and the kernel allows it]
+    /// Congestion control of the sending end, by its name in the kernel: cubic, bbr,
+    /// reno... [default: the kernel's default; bbr if there is loss without a queue and
+    /// the kernel allows it]
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Yield to other traffic: one stream at first, and slower as soon as a queue stands on the
-    /// path.
+    /// Yield to other traffic: start with one stream, and slow down as soon as a queue
+    /// builds up on the path.
     #[arg(long)]
     pub nice: bool,
-    /// Local IP address to connect from. With several, connections take turns.
+    /// Local IP address to connect from. With several addresses, connections use them in turn.
     #[arg(long, alias = "address", value_name = "ADDRESS")]
     pub bind: Vec<std::net::IpAddr>,
-    /// Use Multipath TCP: the kernels spread each connection over the paths that `ip mptcp
-    /// endpoint` configures. Falls back to plain TCP with a message if an end does not support it.
+    /// Use Multipath TCP: the kernels spread each connection over the paths that `ip
+    /// mptcp endpoint` configures. If an end does not support it, plain TCP is used and a
+    /// message is printed.
     #[arg(long, conflicts_with = "nice")]
     pub mptcp: bool,
-    /// Size of this end's socket buffers. Used only if it is more than the kernel reaches by
-    /// itself.
+    /// Size of this end's socket buffers. Used only if it is larger than the kernel's own maximum.
     #[arg(long, value_name = "SIZE")]
     pub buffer: Option<ByteCount>,
-    /// How long the daemon may take to answer, and may be silent later. A lost connection is
-    /// dialled again for as long, but no longer than the daemon keeps the session (its --linger).
-    /// A bare number is in seconds, as in rsync. [default: 60s; jobs: 20s]
+    /// Maximum time for the daemon to answer, and to be silent later. A lost connection is dialled
+    /// again for this time, but not longer than the daemon keeps the session (its --linger). A bare
+    /// number is in seconds, as in rsync. [default: 60s; jobs: 20s]
     #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = longhaul_units::parse_span_or_seconds)]
     pub timeout: Option<Duration>,
-    /// How hosts are reached over SSH.
     #[command(flatten)]
     pub ssh: SshArguments,
 }
 
-/// Whether blocks are encrypted.
+/// Encryption of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DataSecurity {
     /// Encrypted and authenticated.
     Tls,
-    /// File data and names in clear; authentication, control and digests in TLS.
+    /// File data and names in clear; authentication, control messages and digests in TLS.
     Clear,
 }
 
-/// How files are verified.
+/// Integrity checks of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IntegrityArgument {
-    /// BLAKE3 of each block and each file.
+    /// BLAKE3 of each block and of each file.
     Digest,
-    /// XXH3 of each block, no digest of files.
+    /// XXH3 of each block, without digests of files.
     Checksum,
 }
 
-/// How an end's layers share its threads.
+/// Assignment of threads to the layers of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StackArgument {
-    /// Each layer has threads of its own.
+    /// Each layer has its own threads.
     Layered,
-    /// Each stream has one thread for all of them.
+    /// Each stream has one thread for all layers.
     Paired,
 }
 
-/// How the work is divided.
+/// Numbers of threads and streams, and sizes of blocks and memory.
 #[derive(Clone, Debug, Args)]
 pub struct LayerArguments {
     /// Threads at both ends. `layered` has threads for reading, compressing and writing, with
-    /// queues between them. `paired` has one thread for each stream at either end, as in XDD.
+    /// queues between them. `paired` has one thread per stream at each end, as in XDD.
     #[arg(long, value_enum, default_value = "layered")]
     pub stack: StackArgument,
-    /// Number of threads that read at the source [default: as many as there is work for, at most
-    /// one for each core, 2 to 8]
+    /// Number of reading threads at the source [default: as many as there is work for, at
+    /// most one per core, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub readers: Option<u32>,
-    /// Number of threads that compress at the source [default: one for each core]
+    /// Number of compressing threads at the source [default: one per core]
     #[arg(long, aliases = ["compress-threads", "zt"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub compressors: Option<u32>,
-    /// Fixed number of TCP connections for data [default: chosen while the copy runs]
+    /// Fixed number of TCP connections for data [default: adapted during the copy]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub streams: Option<u32>,
-    /// Number of threads that decompress and verify compressed blocks at the destination [default:
-    /// one for each core, at most 8]
+    /// Number of threads at the destination that decompress and verify compressed blocks
+    /// [default: one per core, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub decompressors: Option<u32>,
-    /// Number of threads that write at the destination [default: one for each core, 4 to 8]
+    /// Number of writing threads at the destination [default: one per core, 4 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub writers: Option<u32>,
-    /// Memory for blocks at this end. Half of it is used for blocks of 1MiB and more.
+    /// Memory for blocks at this end. Half of it is for blocks of 1MiB and more.
     #[arg(long, value_name = "SIZE", default_value = USUAL_MEMORY)]
     pub memory: ByteCount,
-    /// Size of a block, a power of two from 64KiB to 16MiB. A bare number is in bytes, as in rsync
-    /// and dd. [default: 4MiB below a round trip of 1 ms, 1MiB below 20 ms, else 512KiB; less if
-    /// --memory or --bwlimit is small]
+    /// Size of a block, a power of two from 64KiB to 16MiB. A bare number is in bytes, as
+    /// in rsync and dd. [default: 4MiB for a round-trip time below 1 ms, 1MiB below 20
+    /// ms, else 512KiB; less if --memory or --bwlimit is small]
     #[arg(long, value_name = "SIZE", value_parser = written::block_bytes)]
     pub block_size: Option<u32>,
 }
 
-/// What `cp` takes.
+/// Arguments of `cp`.
 #[derive(Clone, Debug, Args)]
 pub struct CopyArguments {
     /// Sources, then the destination. Each is a local path, [USER@]HOST:PATH (over SSH),
-    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), or - for standard
-    /// input or output. For measuring, zero:SIZE is a source and null: a destination. A missing
-    /// source is reported, and the others are copied.
+    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), or - for
+    /// standard input or output. For measurements, zero:SIZE is a source and null: a
+    /// destination. A missing source is reported, and the others are copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
-    /// Copy directories with everything in them. Needed with --files-from also beside -a.
+    /// Copy directories with all their contents. With --files-from, this option is needed
+    /// even with -a.
     #[arg(short, long, overrides_with = "no_recursive")]
     pub recursive: bool,
-    /// With -a: do not copy what directories hold.
+    /// With -a: do not copy the contents of directories.
     #[arg(long, alias = "no-r", hide = true)]
     pub no_recursive: bool,
-    /// Copy what links below the sources lead to, instead of the links. A daemon follows only
-    /// links within its root.
+    /// Copy the targets of symbolic links below the sources instead of the links. A
+    /// daemon follows only links within its root.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
-    /// What is copied.
     #[command(flatten)]
     pub filters: FilterArguments,
-    /// What of it is kept.
     #[command(flatten)]
     pub keeping: KeepingArguments,
-    /// When it is copied.
     #[command(flatten)]
     pub criteria: CriteriaArguments,
-    /// What is deleted.
     #[command(flatten)]
     pub deletion: DeletionArguments,
-    /// What runs for files.
     #[command(flatten)]
     pub commands: CommandArguments,
-    /// What is written down of it, and when it ends.
     #[command(flatten)]
     pub accounts: AccountArguments,
-    /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or group
-    /// here than at the source. Without it such a bit is dropped with a notice. At a daemon the
-    /// principal's right "set-id" decides.
+    /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or
+    /// group at the destination than at the source. Without this option, such bits are
+    /// removed with a message. At a daemon, the principal's right "set-id" decides.
     #[arg(long)]
     pub keep_set_ids: bool,
-    /// Report what would be copied: how much is new, changed, unchanged. Makes and changes nothing
-    /// at the destination, except that --install-remote installs.
+    /// Report how much would be copied: new, changed and unchanged files. Changes nothing
+    /// at the destination, except that --install-remote still installs.
     #[arg(short = 'n', long, conflicts_with_all = ["verify", "manifest"])]
     pub dry_run: bool,
-    /// Print the name of each file on standard output once it is durable; with --dry-run, of each
-    /// new or changed file. The summary adds how busy each layer was, the bytes on the wire, and
-    /// the decisions about streams.
+    /// Print the name of each file on standard output once it is durable; with --dry-run,
+    /// of each new or changed file. The summary adds the use of each layer, the bytes on
+    /// the wire, and decisions about streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
-    /// Say first what the copy is expected to do, and at the end what it did beside that, layer by
-    /// layer. The forecast comes from this kernel, the handshake and earlier copies. Nothing waits
-    /// for it.
+    /// Print a forecast before the copy, and compare it with the result at the end, layer
+    /// by layer. The forecast is based on this kernel, the handshake and earlier copies.
+    /// It does not delay the copy.
     #[arg(long, conflicts_with_all = ["quiet", "dry_run"])]
     pub explain: bool,
-    /// Who chooses the numbers of flows that you do not give: `model` changes them while the copy
-    /// runs; bdp[:RATE], globus, fixed and gradient are published rules, to compare with.
+    /// Method that chooses the numbers of flows not given: `model` adapts them during the
+    /// copy; bdp[:RATE], globus, fixed and gradient are published rules, for comparison.
     #[arg(
         long,
         value_name = "NAME",
@@ -487,106 +483,100 @@ pub struct CopyArguments {
         conflicts_with = "plan"
     )]
     pub policy: AskedPolicy,
-    /// Use the flows that a plan chose: the output of `longhaul plan --json`, or a graph's file.
+    /// Use the numbers of flows of a plan: the output of `longhaul plan --json`, or a graph file.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Compression on the way.
     #[command(flatten)]
     pub compression: CompressionArguments,
-    /// Bytes of a number in arrays (1, 2, 4 or 8), whose bytes are put in order before a codec;
-    /// 1: there are no arrays [default: found by samples]
+    /// Size of array elements in bytes (1, 2, 4 or 8). Their bytes are rearranged before
+    /// compression; 1 means no arrays [default: found from samples of the data]
     #[arg(long, value_name = "N", value_parser = written::element_bytes)]
     pub element_size: Option<u8>,
-    /// How files are verified.
+    /// Integrity checks of files.
     #[arg(long, value_enum, default_value = "digest")]
     pub integrity: IntegrityArgument,
-    /// Read back each written file, past the cache if the system allows, before it gets its name.
+    /// Read back each written file before it gets its name, bypassing the cache if the
+    /// system allows it.
     #[arg(long)]
     pub verify: bool,
     /// Write the digests of all files of this copy to FILE, for `b3sum --check` at the
-    /// destination. Files that were there already are included.
+    /// destination. Unchanged files are included.
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
-    /// Read and write past the page cache if the file system can.
+    /// Bypass the page cache for reading and writing if the file system supports it.
     #[arg(long)]
     pub direct: bool,
-    /// Limit the whole copy to this rate: 100Mbit/s, 10MB/s, 512KiB/s. As in rsync a bare number is
-    /// in KiB/s, 100k and 1m are KiB/s and MiB/s, and 0 is no limit.
+    /// Maximum rate of the whole copy: 100Mbit/s, 10MB/s, 512KiB/s. As in rsync, a bare
+    /// number is in KiB/s, 100k and 1m are KiB/s and MiB/s, and 0 means no limit.
     #[arg(long, value_name = "RATE")]
     pub bwlimit: Option<ChangedLimit>,
-    /// Bytes of large files that may be not yet durable, and are sent again after a kill. They are
-    /// made durable every second, or when half of this has arrived.
+    /// Maximum size of data of large files that are not yet durable and would be sent again after a
+    /// kill. They are made durable every second, or when half of this size has arrived.
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     pub checkpoint: ByteCount,
-    /// Remove what killed copies left at the destination this long ago, in the directories that
-    /// this copy visits; or never. A daemon has its own --expire-leftovers.
+    /// Remove leftovers of killed copies at the destination after this time, in the
+    /// directories that this copy visits; or never. A daemon uses its own
+    /// --expire-leftovers.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
-    /// Print one JSON object per line for each event, instead of progress and summary.
+    /// Print events as JSON, one object per line, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
     /// Print only failures.
     #[arg(short, long)]
     pub quiet: bool,
-    /// Run both ends on this machine across an emulated path, such as rtt=100ms,rate=1gbit. Source
-    /// and destination are local paths. `longhaul lab run --help` lists the settings of a path.
+    /// Run both ends on this machine across an emulated path, for example
+    /// rtt=100ms,rate=1gbit. Source and destination are local paths. `longhaul lab run
+    /// --help` lists the settings of a path.
     #[arg(long, value_name = "PATH")]
     pub lab: Option<String>,
-    /// How the work is divided.
     #[command(flatten)]
     pub layers: LayerArguments,
-    /// How the daemon is reached and known.
     #[command(flatten)]
     pub connection: ConnectionArguments,
-    /// How a copy between two remote hosts is done.
     #[command(flatten)]
     pub between: BetweenArguments,
 }
 
-/// What `verify` takes.
+/// Arguments of `verify`.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
     /// A file or directory: a local path, [USER@]HOST:PATH or longhaul://HOST/PATH.
     #[arg(value_name = "A")]
     pub left: OsString,
-    /// The file or directory to compare it with, of any name.
+    /// The file or directory to compare it with. Its name may differ.
     #[arg(value_name = "B")]
     pub right: OsString,
-    /// With --files-from: compare listed directories with everything in them. Without that option
-    /// directories always are.
+    /// With --files-from: compare listed directories with all their contents. Without
+    /// --files-from, directories are always compared in full.
     #[arg(short, long)]
     pub recursive: bool,
-    /// Compare what links in A lead to, as `cp --copy-links` copies it.
+    /// Compare the targets of symbolic links in A, as `cp --copy-links` copies them.
     #[arg(short = 'L', long)]
     pub copy_links: bool,
-    /// What is compared: the filters of `cp`.
     #[command(flatten)]
     pub filters: FilterArguments,
-    /// Where it is written down what became of each entry.
     #[command(flatten)]
     pub writes: WriteArguments,
-    /// Add to the summary how busy each layer was, the bytes on the wire, and the decisions about
-    /// streams.
+    /// Add to the summary the use of each layer, the bytes on the wire, and decisions
+    /// about streams.
     #[arg(short, long, conflicts_with_all = ["json", "quiet"])]
     pub verbose: bool,
-    /// Print one JSON object per line for each event, instead of progress and summary.
+    /// Print events as JSON, one object per line, instead of progress and summary.
     #[arg(long)]
     pub json: bool,
     /// Print only differences.
     #[arg(short, long)]
     pub quiet: bool,
-    /// How the work is divided.
     #[command(flatten)]
     pub layers: LayerArguments,
-    /// How the daemon is reached and known.
     #[command(flatten)]
     pub connection: ConnectionArguments,
-    /// How two remote hosts are joined.
     #[command(flatten)]
     pub between: BetweenArguments,
 }
 
-/// What `serve` takes.
+/// Arguments of `serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
     /// IP address and port to listen on.
@@ -597,40 +587,41 @@ pub struct ServeArguments {
         value_parser = parse_listen
     )]
     pub listen: SocketAddr,
-    /// Listen on the first free port of this range, on all addresses. Use it if a firewall has a
-    /// range open for several daemons. All streams of a daemon use its one port.
+    /// Listen on the first free port of this range, on all addresses, for example if a firewall
+    /// opens a range for several daemons. All streams of a daemon use its one port.
     #[arg(long, value_name = "FIRST-LAST", conflicts_with = "listen")]
     pub ports: Option<Ports>,
-    /// Principals with their roots and rights (TOML, see below). SIGHUP reads the file again.
+    /// File of principals with their roots and rights (TOML, see below). SIGHUP reads it again.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "write"])]
     pub principals: Option<PathBuf>,
-    /// Serve this directory to one principal, `user`. Its token is made on first use.
+    /// Serve this directory to one principal named `user`. Its token is made on first use.
     #[arg(long, value_name = "PATH", required_unless_present = "principals")]
     pub root: Option<PathBuf>,
-    /// Allow that principal to write.
+    /// Allow the principal `user` to write.
     #[arg(long, requires = "root")]
     pub write: bool,
-    /// Keep set-user-ID and set-group-ID bits of files that it writes. Such files run as the
-    /// daemon's user.
+    /// Keep the set-user-ID and set-group-ID bits of files that the principal `user`
+    /// writes. Such programs run with the rights of the daemon's user.
     #[arg(long, requires = "write")]
     pub keep_set_ids: bool,
-    /// Let files that it writes belong to other users, if the daemon's user may do that (root).
+    /// Keep the owners of files that the principal `user` writes, if the daemon runs as root.
     #[arg(long, requires = "write")]
     pub keep_owners: bool,
-    /// Let it make devices, if the daemon's user may do that (root).
+    /// Allow the principal `user` to make devices, if the daemon runs as root.
     #[arg(long, requires = "write")]
     pub make_devices: bool,
-    /// Allow that principal to delete: with `cp --delete` to the daemon.
+    /// Allow the principal `user` to delete files, with `cp --delete` to the daemon.
     #[arg(long, requires = "write")]
     pub delete: bool,
-    /// Let it have a shell run CMD for files that it writes, by this name: cp --on-commit NAME.
+    /// Allow the principal `user` to run CMD (by a shell) for files that it writes, with
+    /// cp --on-commit NAME.
     #[arg(long, value_name = "NAME=CMD", requires = "write", value_parser = parse_command)]
     pub on_commit: Vec<(String, String)>,
-    /// Let it have files go through CMD, by this name: cp --filter-cmd NAME.
+    /// Allow the principal `user` to pass files through CMD, with cp --filter-cmd NAME.
     #[arg(long, value_name = "NAME=CMD", value_parser = parse_command)]
     pub filter_cmd: Vec<(String, String)>,
-    /// Directory for the daemon's key, that token and jobs. It must not be below a root, and no
-    /// other user may write to it [default: the configuration directory, ~/.config/longhaul]
+    /// Directory of the daemon's key, the token and jobs. It must not be below a root, and no other
+    /// user may write to it [default: the configuration directory, ~/.config/longhaul]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Use this certificate (PEM) instead of a self-signed one.
@@ -639,13 +630,13 @@ pub struct ServeArguments {
     /// The certificate's key (PEM).
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Allow clients to ask for file data in clear. Only for trusted networks.
+    /// Allow clients to request file data without encryption. Only for trusted networks.
     #[arg(long)]
     pub allow_clear: bool,
-    /// Allow principals to copy between this daemon and daemons on these hosts; without names, on
-    /// any host. That includes private networks, but no loopback, link-local or multicast
-    /// addresses, and none of this host's own. The other daemon must have the key that the
-    /// principal saw [default: no host]
+    /// Allow principals to copy between this daemon and daemons on these hosts; without
+    /// names, on any host. Private networks are included; loopback, link-local, multicast
+    /// and this host's own addresses are not. The other daemon must have the key that the
+    /// principal verified [default: no host]
     #[arg(
         long,
         value_name = "HOST,HOST",
@@ -655,65 +646,66 @@ pub struct ServeArguments {
         value_parser = longhaul_transfer::third_party::dialing::parse_host
     )]
     pub allow_dial: Option<Vec<String>>,
-    /// Memory for blocks in each session. Half of it is used for blocks of 1MiB and more.
+    /// Memory for blocks per session. Half of it is for blocks of 1MiB and more.
     #[arg(long, value_name = "SIZE", default_value = USUAL_MEMORY)]
     pub memory: ByteCount,
-    /// How long a session waits for its client after its last connection was lost.
+    /// Time that a session waits for its client after its last connection was lost.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub linger: Duration,
-    /// Remove what killed copies left this long ago, in the directories that later copies visit;
-    /// or never.
+    /// Remove leftovers of killed copies after this time, in the directories that later
+    /// copies visit; or never.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
-    /// Maximum number of sessions at a time. One principal may have three quarters of them.
+    /// Maximum number of concurrent sessions. One principal may use three quarters of them.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,
-    /// Serve also directories that hold the daemon's own secrets.
+    /// Serve directories even if they contain secrets of the daemon.
     #[arg(long, hide = true)]
     pub unguarded: bool,
-    /// Print address, fingerprint, principal and token file as one line of JSON when ready.
+    /// Print address, fingerprint, principal and token file as one line of JSON when the
+    /// daemon is ready.
     #[arg(long)]
     pub print_ready: bool,
-    /// How the log is written on standard error: lines of text, or one JSON object per event.
+    /// Format of the log on standard error: lines of text, or one JSON object per event.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
     pub log_format: LogFormat,
-    /// The least important events to log: what the daemon cannot do (error), also what it refused
-    /// (warn), also each session (info).
+    /// Minimum importance of logged events: failures of the daemon (error), also refused
+    /// requests (warn), also each session (info).
     #[arg(long, value_name = "LEVEL", value_enum, default_value = "info")]
     pub log_level: LogLevel,
 }
 
-/// What `clean` takes.
+/// Arguments of `clean`.
 #[derive(Clone, Debug, Args)]
 pub struct CleanArguments {
     /// The tree to search.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Remove leftovers that no living process holds, instead of listing them.
+    /// Remove leftovers that no running process uses, instead of listing them.
     #[arg(long)]
     pub remove: bool,
-    /// Only leftovers that have not been written to for this time: 90min, 12h, 7d.
+    /// Only leftovers that were not written to for this time: 90min, 12h, 7d.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = longhaul_units::parse_span)]
     pub older_than: Duration,
 }
 
-/// What `token` takes.
+/// Arguments of `token`.
 #[derive(Clone, Debug, Args)]
 pub struct TokenArguments {
-    /// The principal's name.
+    /// Name of the principal.
     #[arg(long, value_name = "NAME", default_value = "user", value_parser = parse_principal)]
     pub principal: String,
 }
 
-/// What `fingerprint` takes.
+/// Arguments of `fingerprint`.
 #[derive(Clone, Debug, Args)]
 pub struct FingerprintArguments {
-    /// The certificate (PEM); the first of a chain counts.
+    /// The certificate (PEM). Of a chain, the first certificate is used.
     #[arg(value_name = "FILE")]
     pub certificate: PathBuf,
 }
 
-/// When leftovers expire; none: never.
+/// Age at which leftovers expire; `None` means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry(pub Option<Duration>);
 
@@ -749,7 +741,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_says_nothing_of_ssh() {
+    fn the_help_of_probe_has_no_options_of_ssh() {
         let mut shown = Arguments::shown();
         let mut help = |name: &str| {
             let command = shown.find_subcommand_mut(name).unwrap();
@@ -771,13 +763,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_arrays_have_powers_of_two_bytes() {
+    fn element_sizes_are_powers_of_two() {
         assert_eq!(written::element_bytes("8"), Ok(8));
         assert!(written::element_bytes("3").is_err());
     }
 
     #[test]
-    fn blocks_are_powers_of_two() {
+    fn block_sizes_are_powers_of_two() {
         assert_eq!(written::block_bytes("4MiB"), Ok(4 << 20));
         assert_eq!(written::block_bytes("65536"), Ok(65_536));
         for text in ["3MiB", "32MiB", "1KiB", "x"] {

@@ -1,4 +1,4 @@
-//! The commands that run on a user's host, one file each.
+//! The commands of longhaul, one module each.
 
 pub mod bench;
 pub mod clean;

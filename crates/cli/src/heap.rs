@@ -1,7 +1,7 @@
-//! The allocator: the system's, and where that has no memory a message and exit
-//! code 6 instead of an abort without a word. In builds with the feature
-//! `count-heap` it also counts what is allocated: `cargo xtask soak million`
-//! compares that after few and after many files.
+//! The global allocator. It uses the system's allocator. If that has no memory, the
+//! process prints a message and exits with code 6 instead of aborting silently. With the
+//! feature `count-heap`, it also counts allocated bytes: `cargo xtask soak million`
+//! compares them after few and after many files.
 
 #![allow(unsafe_code)]
 
@@ -18,24 +18,24 @@ static LIVE: AtomicU64 = AtomicU64::new(0);
 
 struct Reporting;
 
-// SAFETY: the system's allocator does all of it. Where it gives nothing the process
-// ends, so that what is returned is never null.
+// SAFETY: delegates to the system's allocator. If that returns null, the process ends, so
+// the result is never null.
 unsafe impl GlobalAlloc for Reporting {
-    // SAFETY: the caller's promise is the one that `System` asks for.
+    // SAFETY: the caller's guarantees are those that `System` requires.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on as it came.
+        // SAFETY: arguments are passed on unchanged.
         given(unsafe { System.alloc(layout) }, layout.size(), 0)
     }
 
     // SAFETY: as above.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on as it came.
+        // SAFETY: arguments are passed on unchanged.
         given(unsafe { System.alloc_zeroed(layout) }, layout.size(), 0)
     }
 
     // SAFETY: as above; the memory came from `System`.
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: passed on as it came.
+        // SAFETY: arguments are passed on unchanged.
         let memory = unsafe { System.realloc(memory, layout, size) };
         given(memory, size, layout.size())
     }
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Reporting {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         #[cfg(feature = "count-heap")]
         LIVE.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: passed on as it came.
+        // SAFETY: arguments are passed on unchanged.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -52,7 +52,7 @@ unsafe impl GlobalAlloc for Reporting {
 #[global_allocator]
 static ALLOCATOR: Reporting = Reporting;
 
-/// Memory of `size` bytes, which takes the place of `before`.
+/// Checks and counts memory of `size` bytes that replaces `before` bytes.
 #[inline]
 fn given(memory: *mut u8, size: usize, before: usize) -> *mut u8 {
     if memory.is_null() {
@@ -65,7 +65,7 @@ fn given(memory: *mut u8, size: usize, before: usize) -> *mut u8 {
     memory
 }
 
-/// Says so and ends the process. Nothing here allocates, nor waits for a lock that
+/// Prints a message and ends the process. Allocates no memory, and takes no lock that
 /// this thread may hold.
 #[cold]
 fn end_without_memory(size: usize) -> ! {
@@ -92,9 +92,9 @@ fn end_without_memory(size: usize) -> ! {
         room[..count].copy_from_slice(&word.as_bytes()[..count]);
         filled += count;
     }
-    // Where standard error is gone nobody is there to read.
+    // If standard error is closed, the message is lost.
     let _ = rustix::io::write(rustix::stdio::stderr(), &text[..filled]);
-    // SAFETY: ends the process at once; what would run at an orderly exit may allocate.
+    // SAFETY: ends the process at once; an orderly exit may allocate memory.
     unsafe { libc::_exit(Exit::Local.code().into()) }
 }
 
@@ -111,20 +111,20 @@ fn decimal(number: usize, room: &mut [u8; 20]) -> &str {
     }
 }
 
-/// Where address space is limited, has threads share what the allocator maps: else
-/// each reserves 64 MiB of it, and a few dozen of them use up a gigabyte.
+/// If the address space is limited, makes threads share the allocator's arenas. Otherwise each
+/// thread reserves 64 MiB of address space, and a few dozen threads use more than a gigabyte.
 pub fn share_where_limited() {
     let is_limited = |resource| getrlimit(resource).current.is_some();
     if is_limited(Resource::As) || is_limited(Resource::Data) {
         #[cfg(target_env = "gnu")]
-        // SAFETY: sets a number of the allocator; no other thread runs yet.
+        // SAFETY: sets a parameter of the allocator while no other thread runs.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, 1);
         }
     }
 }
 
-/// Bytes allocated and not freed; `None` if nobody counts them.
+/// Returns the number of allocated bytes; `None` if they are not counted.
 pub fn live_bytes() -> Option<u64> {
     #[cfg(feature = "count-heap")]
     return Some(LIVE.load(Ordering::Relaxed));
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_without_memory() {
+    fn numbers_are_formatted_without_allocation() {
         let mut room = [0; 20];
         assert_eq!(decimal(0, &mut room), "0");
         assert_eq!(decimal(4096, &mut room), "4096");

@@ -1,4 +1,4 @@
-//! The log of a daemon on standard error: lines for people, or objects for programs.
+//! Log of a daemon on standard error: lines of text, or JSON objects.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -15,21 +15,21 @@ use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How the log is written.
+/// Formats of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// One line of text for each event, with the time.
+    /// One line of text with the time per event.
     Text,
-    /// One JSON object for each event, in a line of its own.
+    /// One JSON object per line and event.
     Json,
 }
 
-/// The least important events that are logged.
+/// Minimum importance of logged events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What the daemon cannot do.
+    /// Failures of the daemon.
     Error,
-    /// Also what it refused.
+    /// Also refused requests.
     Warn,
     /// Also each session.
     Info,
@@ -45,12 +45,12 @@ impl LogLevel {
     }
 }
 
-/// From here on events go to standard error.
+/// Starts logging to standard error.
 pub fn start(format: LogFormat, level: LogLevel) {
     install(format, level, true);
 }
 
-/// The same for the far side of SSH and for jobs: their lines have no time of their own.
+/// Starts logging for the far side of SSH and for jobs, without times.
 pub fn start_far_side() {
     let is_json = std::env::var_os(longhaul_transfer::daemon::JSON_LOG).is_some_and(|is| is == "1");
     let format = if is_json {
@@ -62,8 +62,8 @@ pub fn start_far_side() {
 }
 
 fn install(format: LogFormat, level: LogLevel, stamped: bool) {
-    // A job and the far side of SSH replace their standard error while they run, so they write at
-    // once. So does a daemon without a thread for it.
+    // A job and the far side of SSH replace their standard error while they run, so they
+    // write directly. A daemon also writes directly if no log thread can be started.
     let queued = stamped
         .then(|| LogWriter::install(format == LogFormat::Json).ok())
         .flatten();
@@ -73,10 +73,10 @@ fn install(format: LogFormat, level: LogLevel, stamped: bool) {
     };
     let builder = tracing_subscriber::fmt()
         .with_max_level(level.level())
-        // An error about the log would go to standard error too.
+        // An error about the log would also go to standard error.
         .log_internal_errors(false)
         .with_writer(writer);
-    // Each process installs one, once.
+    // Called once per process.
     match format {
         LogFormat::Text => builder.event_format(Lines { stamped }).init(),
         LogFormat::Json => {
@@ -89,7 +89,7 @@ fn install(format: LogFormat, level: LogLevel, stamped: bool) {
     }
 }
 
-/// The time of day, as all of longhaul writes it.
+/// Timer that formats the time as in all of longhaul.
 struct Now;
 
 impl FormatTime for Now {
@@ -98,7 +98,7 @@ impl FormatTime for Now {
     }
 }
 
-/// A line has the event's message alone: it says all that its fields do.
+/// Formats an event as one line with only its message, which contains all of its fields.
 struct Lines {
     stamped: bool,
 }
@@ -119,7 +119,8 @@ where
         if self.stamped {
             write!(writer, "{} ", clock::now())?;
         }
-        // Others may have had a part in it: it stays one line, and moves no cursor.
+        // The text may come from another host: it is reduced to one line without control
+        // characters.
         writeln!(writer, "longhaul: {}", one_line(&message.0, usize::MAX))
     }
 }

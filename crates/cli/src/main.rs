@@ -31,13 +31,13 @@ fn main() -> ExitCode {
             let text = error.render().to_string();
             match messages::harmless(&text) {
                 shown if shown == text => messages::note_output(exit, error.print()),
-                // A name that somebody else chose, as of a file by a wildcard.
+                // The text may contain a name from another source, for example from a wildcard.
                 shown => messages::write_error(&shown),
             }
             messages::leave(messages::after_output(exit));
         }
     };
-    // What runs in a lab has the limits of whoever called.
+    // A command in a lab keeps the limits of the caller.
     if let Command::Lab(command) = arguments.command {
         return commands::lab::run(command);
     }
@@ -78,13 +78,13 @@ fn main() -> ExitCode {
     messages::leave(messages::after_output(exit))
 }
 
-/// Many streams and files need more descriptors than the usual soft limit; the
-/// hard limit is what the administrator allows.
+/// Raises the soft limit of open files to the hard limit, because many streams and files
+/// need more descriptors.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum {
-        // Refused, it stays as it was, and an error will name it.
+        // If it is refused, the limit is unchanged, and a later error will name it.
         let _ = setrlimit(
             Resource::Nofile,
             Rlimit {

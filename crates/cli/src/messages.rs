@@ -1,4 +1,4 @@
-//! What goes to standard error, and what the process's exit code says.
+//! Output to standard output and standard error, and the process's exit.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +8,18 @@ use std::time::Duration;
 pub use longhaul_transfer::console::{Console, escaped_json, harmless, one_line};
 pub use longhaul_transfer::stop::{Exit, Stop};
 
-/// A progress line is on the terminal and has to be cleared first.
+/// True if a progress line is on the terminal and must be cleared first.
 static LINE_OPEN: AtomicBool = AtomicBool::new(false);
 
-/// Replaces the progress line. What does not fit into the terminal's width is
-/// left out: a line that wraps could not be replaced.
+/// Replaces the progress line. The text is cut at the terminal's width, because a wrapped
+/// line cannot be replaced.
 pub fn progress_line(line: &str) {
     let columns =
         rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
     let fits = match columns {
-        // Some terminals do not know their width.
+        // Some terminals do not report their width.
         0 => line.len(),
-        // The last column stays free, lest the terminal begins a new line.
+        // The last column stays free, because some terminals then begin a new line.
         columns => columns - 1,
     };
     LINE_OPEN.store(true, Ordering::Relaxed);
@@ -27,28 +27,29 @@ pub fn progress_line(line: &str) {
     write_error(&format!("\r{line}\x1b[K"));
 }
 
-/// Removes the progress line, if there is one.
+/// Clears the progress line, if there is one.
 pub fn clear_line() {
     if LINE_OPEN.swap(false, Ordering::Relaxed) {
         write_error("\r\x1b[K");
     }
 }
 
-/// Why standard output did not take everything.
+/// First error of standard output.
 static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
 
-/// Writes text to standard output, without what would move a terminal's cursor: names, and what
-/// other hosts say of themselves, are part of it.
+/// Writes text to standard output without control characters. The text may contain names
+/// and messages of other hosts.
 pub fn write_output(text: &str) {
     write_bytes(harmless(text).as_bytes());
 }
 
-/// Writes a line of JSON to standard output. It has the same value for programs.
+/// Writes a line of JSON to standard output. Control characters are escaped, which keeps the value.
 pub fn print_json(json: &impl std::fmt::Display) {
     write_bytes((escaped_json(&format!("{json}")) + "\n").as_bytes());
 }
 
-/// Writes names to standard output: to programs as they are.
+/// Writes names to standard output: unchanged to a program, and without control
+/// characters to a terminal.
 pub fn write_names(names: &[u8]) {
     if std::io::stdout().is_terminal() {
         write_output(&String::from_utf8_lossy(names));
@@ -57,7 +58,8 @@ pub fn write_names(names: &[u8]) {
     }
 }
 
-/// A reader that went away (`head`) is no failure; [`after_output`] reports any other at the end.
+/// Writes to standard output. A closed reader such as `head` is not a failure;
+/// [`after_output`] reports other errors at the end.
 fn write_bytes(bytes: &[u8]) {
     let mut output = std::io::stdout().lock();
     note_output(
@@ -66,8 +68,8 @@ fn write_bytes(bytes: &[u8]) {
     );
 }
 
-/// Keeps why standard output did not take something, for [`after_output`]. Of a command line that
-/// makes no sense nothing is written there.
+/// Stores an error of standard output for [`after_output`]. Errors are ignored if `exit`
+/// is not [`Exit::Done`].
 pub fn note_output(exit: Exit, written: std::io::Result<()>) {
     if let Err(error) = written
         && exit == Exit::Done
@@ -78,27 +80,27 @@ pub fn note_output(exit: Exit, written: std::io::Result<()>) {
     }
 }
 
-/// Writes to standard error. Where that takes nothing there is nobody left to tell, and
-/// what the command does is not the worse for it.
+/// Writes to standard error. Errors are ignored: they cannot be reported and do not
+/// affect the command.
 pub fn write_error(text: &str) {
-    // As `eprint!`, which panics where that fails.
+    // Unlike `eprint!`, this does not panic on errors.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A line of that. Others may have had a part in it: it stays one line, and moves no cursor.
+/// Writes a line to standard error. The text may come from another host: it is reduced to
+/// one line without control characters.
 pub fn write_error_line(line: &str) {
     write_error(&format!("{}\n", one_line(line, usize::MAX)));
 }
 
-/// A line on standard output, as `println!`, which panics where that fails.
+/// Writes a line to standard output. Unlike `println!`, it does not panic on errors.
 macro_rules! print_line {
     () => { $crate::messages::write_output("\n") };
     ($($part:tt)*) => { $crate::messages::write_output(&(format!($($part)*) + "\n")) };
 }
 pub(crate) use print_line;
 
-/// The exit of a command that did all it was asked for is another one where
-/// standard output did not take what it wrote.
+/// Returns the exit of a command. If standard output had an error, success becomes [`Exit::Local`].
 pub fn after_output(exit: Exit) -> Exit {
     let unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
     match unwritten.as_deref() {
@@ -113,23 +115,22 @@ pub fn after_output(exit: Exit) -> Exit {
     }
 }
 
-/// How long the last lines of a log may take: their reader may stand still.
+/// Maximum time for flushing the last lines of the log, whose reader may be blocked.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Ends the process at once, as all of what it wrote is flushed. `exit` would first
-/// let the cryptography library (AWS-LC) take down its source of random numbers,
-/// which aborts the process where another thread is just about to use it. Commands that run for
-/// files are ended before.
+/// Ends the process at once. All output is flushed before, and commands that run for
+/// files are ended. `exit` would let the cryptography library (AWS-LC) remove its random
+/// number generator, which aborts the process if another thread is about to use it.
 pub fn leave(exit: Exit) -> ! {
     longhaul_engine::shell::end_all();
     longhaul_transfer::log_writer::flush(LAST_LINES);
     signal_hook::low_level::exit(i32::from(exit.code()))
 }
 
-/// Says something on standard error, in one line.
+/// Prints a message on standard error, in one line.
 pub fn say(text: &str) {
     clear_line();
-    // Where there is a log, everything is one of its events.
+    // If a log is active, all messages are events of it.
     if tracing::dispatcher::has_been_set() {
         tracing::info!("{text}");
     } else {
@@ -137,7 +138,7 @@ pub fn say(text: &str) {
     }
 }
 
-/// Reports how a command ended.
+/// Reports the error of a command and returns its exit code.
 pub fn finish(result: Result<Exit, Stop>) -> Exit {
     match result {
         Ok(exit) => exit,
@@ -148,7 +149,7 @@ pub fn finish(result: Result<Exit, Stop>) -> Exit {
     }
 }
 
-/// The terminal, or whatever standard error is, as a transfer uses it.
+/// Console of a transfer: standard error, which may be a terminal.
 pub struct Terminal;
 
 impl Console for Terminal {
@@ -169,7 +170,7 @@ impl Console for Terminal {
     }
 
     fn pass_on(&self, bytes: &[u8]) {
-        // ssh itself ends its lines with a carriage return.
+        // ssh ends its own lines with a carriage return.
         let lines = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
         write_error(&harmless(&lines));
     }

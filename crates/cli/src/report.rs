@@ -1,5 +1,5 @@
-//! What a user sees of a transfer: a progress line or JSON events while it
-//! runs, failures as they happen, a summary and a manifest at the end.
+//! Output of a transfer: a progress line or JSON events while it runs, failures as they
+//! happen, and a summary and a manifest at the end.
 
 mod progress;
 
@@ -31,28 +31,28 @@ use crate::messages::{
 };
 use longhaul_transfer::signals::at_signal;
 
-/// How a command reports.
+/// Output of a transfer.
 pub struct Report {
     shown: Shown,
-    /// What is copied is named on standard output.
+    /// If true, names of copied files are printed on standard output.
     names: bool,
-    /// It is a comparison.
+    /// True for a comparison.
     compares: bool,
     failures: Failures,
     terminal: bool,
     manifest: Option<Mutex<Manifest>>,
-    /// What receives progress, if there is no terminal.
+    /// Receiver of progress for a job; `None` for a command.
     outlet: Option<Arc<dyn Outlet>>,
     control: Control,
 }
 
 impl Report {
-    /// A report of a transfer that `control` ends; its manifest goes to a file, which the
-    /// user named so.
+    /// Creates the report of a transfer that `control` can end. `manifest` is the path of
+    /// the manifest and its name as the user wrote it.
     ///
     /// # Errors
     ///
-    /// Where the manifest cannot be written.
+    /// Returns an error if the manifest cannot be written.
     pub fn new(
         shown: Shown,
         manifest: Option<(PathBuf, String)>,
@@ -71,7 +71,7 @@ impl Report {
         })
     }
 
-    /// The same of a comparison if it `compares`: that names what differs alone.
+    /// Returns the report for a comparison if `compares` is true: it names only differences.
     pub fn comparing(self, compares: bool) -> Report {
         Report {
             names: self.names && !compares,
@@ -81,11 +81,11 @@ impl Report {
         }
     }
 
-    /// The same for a job, whose progress is sent to its followers.
+    /// Returns the report of a job, whose progress is sent to its followers.
     ///
     /// # Errors
     ///
-    /// Where the manifest cannot be written.
+    /// Returns an error if the manifest or a log cannot be written.
     pub fn of_job(output: JobOutput) -> Result<Arc<dyn Observer>, Stop> {
         let report = Report::new(output.shown, output.manifest, &output.control)?;
         let report = report.comparing(output.about.compares());
@@ -97,7 +97,7 @@ impl Report {
         Logged::around(report, (entries.as_deref(), log.as_deref()), output.about)
     }
 
-    /// Tells what the destination did not keep or refused.
+    /// Prints the attributes that the destination did not keep or refused.
     fn tell_notices(&self, outcome: &Outcome<'_>) {
         for (kind, line) in notices::lines(&outcome.ending.notices, outcome.asked) {
             if outcome.asked.contains(&kind) {
@@ -124,8 +124,8 @@ impl Report {
     }
 }
 
-/// SIGINT and SIGTERM end the transfer, a second one the process, and the first one too as
-/// long as there is no transfer.
+/// Makes SIGINT and SIGTERM end the transfer. A second signal ends the process, as does
+/// the first one if no transfer has begun.
 pub fn end_at_signal(control: &Control) {
     let control = control.clone();
     let heeded = at_signal(move || {
@@ -135,7 +135,9 @@ pub fn end_at_signal(control: &Control) {
         }
     });
     if let Err(error) = heeded {
-        say(&format!("an interrupt will end this at once: {error}"));
+        say(&format!(
+            "an interrupt will end this process at once: {error}"
+        ));
     }
 }
 
@@ -188,7 +190,7 @@ impl Observer for Report {
             end_at_signal(&self.control);
             outlet.begun();
             let outlet = Arc::clone(outlet);
-            // Without it nobody hears how far it is; it goes on.
+            // If no thread can be started, progress is not reported, and the transfer continues.
             let _ = thread.spawn(move || progress::tell(&running, &*outlet));
             return;
         }
@@ -198,7 +200,7 @@ impl Observer for Report {
         }
         let followed = thread.spawn(move || progress::follow(&running, json, terminal));
         if let Err(error) = followed {
-            say(&format!("there will be no progress line: {error}"));
+            say(&format!("progress is not shown: {error}"));
         }
     }
 
@@ -208,7 +210,7 @@ impl Observer for Report {
             manifest.begin_again();
         }
         if let Some(outlet) = &self.outlet {
-            // Whoever began the job need not wait for the next try.
+            // The command that started the job need not wait for the next try.
             outlet.begun();
         }
         if self.shown.json {
@@ -259,12 +261,12 @@ impl Observer for Report {
     }
 }
 
-/// How far a transfer is, for programs.
+/// Returns the progress of a transfer as JSON.
 fn progress_json(progress: &Progress) -> Value {
     with_heap(json::progress(progress))
 }
 
-/// With what is allocated, in builds that count it.
+/// Adds the number of allocated bytes, in builds that count them.
 fn with_heap(mut value: Value) -> Value {
     if let Some(bytes) = heap::live_bytes() {
         value["heap_bytes"] = json!(bytes);
@@ -272,8 +274,8 @@ fn with_heap(mut value: Value) -> Value {
     value
 }
 
-/// An entry and what is done with it: for programs the name's bytes, for people none that
-/// move a terminal's cursor.
+/// Prints an entry and its operation. A name is printed unchanged to a program, and
+/// without control characters to a terminal.
 fn name(what: &[u8], path: &TreePath, end: &[u8]) {
     clear_line();
     if std::io::stdout().is_terminal() {

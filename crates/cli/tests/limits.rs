@@ -153,7 +153,10 @@ fn a_shell_that_waits_for_input_is_not_waited_for() {
         let ssh = ssh_that(place.path(), waiting);
         let done = run(&mut over(&ssh, place.path(), &["doctor", "host:"])).expect(3);
         let found = String::from_utf8_lossy(&done.output).into_owned();
-        assert!(found.contains("a start-up file of the shell may wait"), "{found}");
+        assert!(
+            found.contains("a start-up file of the shell may wait"),
+            "{found}"
+        );
     }
 }
 

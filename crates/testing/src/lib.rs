@@ -1,21 +1,21 @@
-//! What the tests of several crates share. Only `[dev-dependencies]` name this crate.
+//! Functions for tests of several crates. Only `[dev-dependencies]` name this crate.
 //!
-//! A test that cannot run here says so in one line on standard error, past the test harness, which
-//! hides what a passing test prints. `cargo xtask test` lists these lines at its end. With
-//! `LONGHAUL_SKIP=fail` a test that lacks something that set-up installs fails instead: a green run
-//! then means that the test ran.
+//! A test that cannot run reports this in one line on standard error. It bypasses the
+//! test harness, which hides the output of passing tests. `cargo xtask test` lists these
+//! lines at its end. With `LONGHAUL_SKIP=fail`, a test fails if it lacks something that
+//! set-up installs. A successful run then means that the test ran.
 
 use std::io::Write;
 
-/// The variable that makes a skip a failure, with the value `fail`.
+/// Name of the environment variable that makes a skip a failure if its value is `fail`.
 pub const VARIABLE: &str = "LONGHAUL_SKIP";
 
-/// Reports that the calling test needs something that set-up installs or that root may do:
-/// root itself, a program, a device file. The caller returns afterwards.
+/// Reports that the calling test lacks something that set-up installs or that needs root:
+/// root rights, a program, or a device file. The caller must return afterwards.
 ///
 /// # Panics
 ///
-/// With `LONGHAUL_SKIP=fail`.
+/// Panics with `LONGHAUL_SKIP=fail`.
 #[expect(clippy::panic, reason = "a test fails by a panic")]
 pub fn skip(reason: &str) {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "fail") {
@@ -25,32 +25,33 @@ pub fn skip(reason: &str) {
     report(reason);
 }
 
-/// Reports that the kernel cannot do what the calling test needs, which no set-up changes. It is
-/// listed and never a failure.
+/// Reports that the kernel lacks a feature that the calling test needs. No set-up can
+/// change this, so it is listed but never a failure.
 pub fn skip_without_kernel(reason: &str) {
     report(reason);
 }
 
-/// One line, which `cargo xtask test` looks for.
+/// Writes the line that `cargo xtask test` looks for.
 fn report(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
     let line = format!("skipped: {test}: {}\n", reason.replace('\n', " "));
-    // Nothing is lost but a line if standard error is closed.
+    // If standard error is closed, only this line is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Looks of a shell at what it waits for, 50 ms from each other: minutes, and more than a test may
-/// stand still.
+/// Maximum number of checks of a waiting shell, 50 ms apart: five minutes, longer than
+/// any test may wait.
 const LOOKS: u32 = 6000;
 
-/// A loop for a shell, which waits until `condition` holds; `false` never does. The shell ends (98)
-/// once the calling test's process is gone, and after minutes: so nothing stays if that is killed.
+/// Returns a shell loop that waits until the command `condition` succeeds. The shell
+/// exits with code 98 when the process of the calling test has ended, or after five
+/// minutes, so that no shell remains after a killed test.
 pub fn until(condition: &str) -> String {
     until_or_without(&std::process::id().to_string(), condition)
 }
 
-/// The same with another process, as a word of the shell.
+/// Returns the loop with another process, given as a word of the shell.
 fn until_or_without(process: &str, condition: &str) -> String {
     format!(
         "n={LOOKS}; until {condition}; do \
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_waits_for_what_comes_and_for_no_test_that_is_gone() {
+    fn a_shell_waits_for_the_condition_and_ends_with_the_test() {
         let comes = format!("{}; exit 3", until("[ $n -lt 5999 ]"));
         assert_eq!(code_of(&comes), Some(3));
         let gone = format!("true & wait $!; {}", until_or_without("$!", "false"));

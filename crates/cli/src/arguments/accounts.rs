@@ -1,4 +1,4 @@
-//! What `cp` writes down of each entry, and when it ends before it is done.
+//! Arguments of `cp` for logs of entries, retries and early ends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,61 +7,60 @@ use clap::Args;
 use longhaul_transfer::point_in_time::{parse_minutes, parse_until};
 use longhaul_units::parse_span_or_seconds;
 
-const HEADING: &str = "Limits and accounts";
+const HEADING: &str = "Limits and logs";
 
-/// Where it is written down what became of each entry.
+/// Logs of entries.
 #[derive(Clone, Debug, Args)]
 pub struct WriteArguments {
-    /// Write a line of JSON for each entry to FILE: copied, unchanged, compared, skipped and by
-    /// which rule, left, deleted, failed and why. docs/reports.md has the fields.
+    /// Write a line of JSON to FILE for each entry: copied, unchanged, compared, skipped and by
+    /// which rule, left, deleted, or failed and why. docs/reports.md describes the fields.
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     report: Option<PathBuf>,
-    /// Add a line to FILE, with the time, for each entry that is not there unchanged; with -v for
-    /// those, too.
+    /// Append a line with the time to FILE for each entry, except unchanged ones; with
+    /// -v, for these too.
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     log_file: Option<PathBuf>,
 }
 
 impl WriteArguments {
-    /// The report and the log.
+    /// Returns the paths of the report and of the log.
     pub fn files(&self) -> (Option<&Path>, Option<&Path>) {
         (self.report.as_deref(), self.log_file.as_deref())
     }
 
-    /// Whether each entry is to be written down.
+    /// True if entries are logged.
     pub fn is_any(&self) -> bool {
         self.report.is_some() || self.log_file.is_some()
     }
 }
 
-/// The options.
+/// Arguments of `cp` for logs, failures and limits of time.
 #[derive(Clone, Debug, Args)]
 pub struct AccountArguments {
-    /// Where it is written down what became of each entry.
     #[command(flatten)]
     pub writes: WriteArguments,
-    /// End in order after more failures than this (exit code 2).
+    /// End the copy in order after more than N failures (exit code 2).
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub max_errors: Option<u64>,
-    /// Try the whole copy up to N times, if it failed for a reason that may pass, as in rclone:
-    /// 1 is one try. Each try resumes what the ones before it left.
+    /// Try the whole copy up to N times if it fails for a temporary reason, as in rclone;
+    /// 1 means no retry. Each try resumes from the previous one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HEADING)]
     pub retries: Option<u32>,
-    /// Time between two tries [default: 1s, twice as long each time, up to 1min]. A bare number is
-    /// in seconds, as in rclone.
+    /// Time between two tries. A bare number is in seconds, as in rclone [default: 1s,
+    /// doubled each time, up to 1min]
     #[arg(long, value_name = "TIME", value_parser = parse_span_or_seconds, requires = "retries", help_heading = HEADING)]
     pub retries_sleep: Option<Duration>,
-    /// End in order after this time (exit code 8). The same command resumes. A bare number is in
-    /// minutes, as in rsync.
+    /// End the copy in order after this time (exit code 8). The same command resumes it.
+    /// A bare number is in minutes, as in rsync.
     #[arg(long, value_name = "TIME", value_parser = parse_minutes, help_heading = HEADING)]
     pub stop_after: Option<Duration>,
-    /// The same at a time of day in UTC: 2026-01-31T08:00:00.
+    /// End the copy in order at this time of day in UTC: 2026-01-31T08:00:00.
     #[arg(long, value_name = "WHEN", value_parser = parse_until, conflicts_with = "stop_after", help_heading = HEADING)]
     pub stop_at: Option<Duration>,
 }
 
 impl AccountArguments {
-    /// How long the copy may take.
+    /// Returns the maximum duration of the copy.
     pub fn span(&self) -> Option<Duration> {
         self.stop_after.or(self.stop_at)
     }

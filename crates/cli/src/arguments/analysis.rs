@@ -1,4 +1,4 @@
-//! What the commands take that analyse records of runs.
+//! Arguments of the commands that analyse records of runs.
 
 use std::path::PathBuf;
 
@@ -9,29 +9,27 @@ use longhaul_units::BitRate;
 
 use super::probe::positive_rate;
 
-/// Which records, and how intervals are drawn.
+/// Records to analyse, and settings of confidence intervals.
 #[derive(Clone, Debug, Args)]
 pub struct AnalysisArguments {
-    /// Files of records, one run per line (FORMAT.md, "Records of runs"), also compressed with
-    /// zstd; - is standard input.
+    /// Files of records, one run per line (FORMAT.md, "Records of runs"), plain or
+    /// compressed with zstd; - is standard input.
     #[arg(value_name = "RECORDS", required = true)]
     pub records: Vec<PathBuf>,
-    /// Skip lines that cannot be read or repeat a run, and name them, instead of refusing the
-    /// file.
+    /// Skip and report lines that cannot be read or repeat a run, instead of rejecting the file.
     #[arg(long)]
     pub skip_faults: bool,
-    /// Number of bootstrap draws for each interval.
+    /// Number of bootstrap draws per interval, 100 to 1000000.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = draws)]
     pub draws: usize,
-    /// Seed of the draws: the same seed gives the same intervals.
+    /// Seed of the draws. The same seed gives the same intervals.
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
 }
 
-/// What `profile` takes.
+/// Arguments of `profile`.
 #[derive(Clone, Debug, Args)]
 pub struct ProfileArguments {
-    /// Which records.
     #[command(flatten)]
     pub analysis: AnalysisArguments,
     /// Print one JSON object instead of tables.
@@ -39,38 +37,37 @@ pub struct ProfileArguments {
     pub json: bool,
 }
 
-/// What `report` takes.
+/// Arguments of `report`.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArguments {
-    /// Which records.
     #[command(flatten)]
     pub analysis: AnalysisArguments,
-    /// The report: one HTML file that opens offline.
+    /// The report, one HTML file without external resources.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Write each figure as an SVG file too.
+    /// Also write each figure as an SVG file to DIR.
     #[arg(long, value_name = "DIR")]
     pub svg: Option<PathBuf>,
-    /// Plot runs over time: a file of TCP samples, or a directory of them. Of a directory, one run
-    /// of each configuration and round-trip time is plotted, the one with the middle throughput.
+    /// Plot runs over time: a file of TCP samples, or a directory of them. From a directory, one
+    /// run per configuration and round-trip time is plotted, the one with the median throughput.
     #[arg(long, value_name = "FILE|DIR")]
     pub samples: Vec<PathBuf>,
-    /// The report's title.
+    /// Title of the report.
     #[arg(long, default_value = "Throughput of file transfers")]
     pub title: String,
 }
 
-/// What to do with records.
+/// Commands for records.
 #[derive(Clone, Debug, Subcommand)]
 pub enum RecordsCommand {
-    /// Write records as a table: CSV or Parquet, one row per run.
+    /// Write records as a table in CSV or Parquet, one row per run.
     #[command(after_help = "Example:\n  longhaul records export runs.jsonl -o runs.parquet")]
     Export(ExportArguments),
-    /// Make records from results of other instruments: iperf3, pScheduler, tables with named
-    /// columns.
+    /// Make records from results of other instruments: iperf3, pScheduler, or tables with
+    /// named columns.
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
-    /// Compress files of records or samples with zstd. All commands read them so.
+    /// Compress files of records or samples with zstd. All commands read the compressed files.
     #[command(
         after_help = "Example:\n  longhaul records compress --remove runs.jsonl\n  longhaul profile \
                       runs.jsonl.zst"
@@ -88,75 +85,77 @@ whose first line names its columns: throughput_mbps (or _bps, _gbps) with second
 started, rtt_ms, streams, source, destination, direction, retransmits, congestion, tool, error.
 docs/import.md lists all of them.";
 
-/// What `records export` takes.
+/// Arguments of `records export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArguments {
     /// Files of records, one run per line; - is standard input.
     #[arg(value_name = "RECORDS", required = true)]
     pub records: Vec<PathBuf>,
-    /// Skip lines that cannot be read, and name them, instead of refusing the file.
+    /// Skip and report lines that cannot be read, instead of rejecting the file.
     #[arg(long)]
     pub skip_faults: bool,
-    /// The table.
+    /// Path of the table.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Its format [default: by the end of its name]
+    /// Format of the table [default: by the extension of the file]
     #[arg(long, value_enum)]
     pub format: Option<ExportFormat>,
 }
 
-/// What `records compress` takes.
+/// Arguments of `records compress`.
 #[derive(Clone, Debug, Args)]
 pub struct CompressArguments {
-    /// Files of lines; each gets a compressed file with .zst after its name.
+    /// Files of lines. The compressed file has the same name with .zst appended.
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
-    /// Remove each file when its compressed form is on disk and was compared with it.
+    /// Remove each file after its compressed form was written to disk and compared with it.
     #[arg(long)]
     pub remove: bool,
 }
 
-/// What `records import` takes.
+/// Arguments of `records import`.
 #[derive(Clone, Debug, Args)]
 pub struct ImportArguments {
     /// Files of results; - is standard input.
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
-    /// The records, one run per line, compressed if the name ends in .zst; - is standard output.
-    /// Records of an earlier import are replaced, other records are not.
+    /// Path of the records, one run per line, compressed if the name ends in .zst; - is standard
+    /// output. Records of an earlier import are replaced; a file with other records is not.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Round trip of the path without load [default: the least of all runs between the same hosts]
+    /// Round-trip time of the path without load [default: the minimum of all runs between
+    /// the same hosts]
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub rtt: Option<Duration>,
-    /// Capacity of the path for TCP payload [default: the most that was measured; a share of that
-    /// means nothing beyond these runs]
+    /// Capacity of the path for TCP payload [default: the maximum that was measured;
+    /// fractions of it are meaningful only within these runs]
     #[arg(long, value_name = "RATE", value_parser = positive_rate)]
     pub capacity: Option<BitRate>,
     /// Name of the path of all runs [default: from the hosts in their files]
     #[arg(long, value_name = "NAME")]
     pub path: Option<String>,
-    /// Duration of runs whose file does not give one.
+    /// Duration of runs whose file does not contain it.
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub time: Option<Duration>,
-    /// Skip files and runs that cannot be used, and name them, instead of refusing all.
+    /// Skip and report unusable files and runs, instead of rejecting all files.
     #[arg(long)]
     pub skip_faults: bool,
 }
 
-/// A table's format.
+/// Formats of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     /// Comma-separated values.
     Csv,
-    /// Columns with types.
+    /// Typed columns.
     Parquet,
 }
 
-/// Below a hundred, the ends of a 95 % interval are two or three draws; a million take minutes.
+/// Parses the number of draws. With fewer than a hundred, the ends of a 95 % interval are
+/// two or three draws. A million draws take minutes.
 fn draws(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(draws) if (100..=1_000_000).contains(&draws) => Ok(draws),
-        _ => Err("draws are a whole number from 100 to 1000000".to_owned()),
+        _ => Err("write a whole number from 100 to 1000000".to_owned()),
     }
 }

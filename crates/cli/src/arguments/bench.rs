@@ -1,4 +1,4 @@
-//! What `bench` takes.
+//! Arguments of `bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,39 +7,39 @@ use clap::{Args, Subcommand};
 use longhaul_instrument::bench::{BenchSettings, Subject};
 use longhaul_units::ByteCount;
 
-/// What to measure.
+/// Subjects of a benchmark.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Measure a file system: large files by block size, flows, direct or buffered; small files by
-    /// how they become durable. Leaves nothing behind.
+    /// Measure a file system: large files by block size, flows, direct or buffered; small
+    /// files by the way to make them durable. Removes its test files.
     #[command(after_help = "Example:\n  longhaul bench disk --budget 60s /data")]
     Disk(DiskArguments),
     /// Measure codecs on your own data: ratio and throughput.
     #[command(after_help = "Example:\n  longhaul bench codec run1.h5 run2.h5")]
     Codec(CodecArguments),
-    /// Measure what encryption costs this host.
+    /// Measure the cost of encryption on this host.
     #[command(after_help = "Example:\n  longhaul bench tls")]
     Tls(TlsArguments),
-    /// Measure all of these.
+    /// Measure disk, codecs and encryption.
     #[command(
         after_help = "Example:\n  longhaul bench all --budget 2min -o host.json /data /data/run1.h5"
     )]
     All(AllArguments),
 }
 
-/// How long, how often, and where to.
+/// Duration, repetitions and output of a benchmark.
 #[derive(Clone, Debug, Args)]
 pub struct BenchOptions {
-    /// Stop after this time. The same command continues.
+    /// Stop after this time. The same command resumes.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = longhaul_units::parse_span)]
     pub budget: Duration,
-    /// Repetitions that count, interleaved, after one warm-up.
+    /// Number of counted repetitions, interleaved, after one warm-up.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Maximum number of threads or streams [default: 16 for disks, else one for each core]
+    /// Maximum number of threads or streams [default: 16 for disks, else one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub flows: Option<u32>,
-    /// The host profile. Results are added to it.
+    /// Path of the host profile. Results are added to it.
     #[arg(short, long, value_name = "FILE", default_value = "longhaul-host.json")]
     pub output: PathBuf,
     /// Discard earlier results of this command and measure again.
@@ -50,13 +50,13 @@ pub struct BenchOptions {
     pub json: bool,
 }
 
-/// What `bench disk` takes.
+/// Arguments of `bench disk`.
 #[derive(Clone, Debug, Args)]
 pub struct DiskArguments {
     /// A directory on the file system.
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Sizes of the files, measured separately.
+    /// Sizes of the test files. Each size is measured separately.
     #[arg(
         long,
         value_name = "SIZE,SIZE...",
@@ -64,31 +64,28 @@ pub struct DiskArguments {
         default_value = "64MiB,512MiB"
     )]
     pub size: Vec<ByteCount>,
-    /// The rest.
     #[command(flatten)]
     pub options: BenchOptions,
 }
 
-/// What `bench codec` takes.
+/// Arguments of `bench codec`.
 #[derive(Clone, Debug, Args)]
 pub struct CodecArguments {
-    /// Files like those that you will copy. 64 MiB from them are used.
+    /// Files similar to those that you will copy. 64 MiB of them are used.
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
-    /// The rest.
     #[command(flatten)]
     pub options: BenchOptions,
 }
 
-/// What `bench tls` takes.
+/// Arguments of `bench tls`.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArguments {
-    /// The rest.
     #[command(flatten)]
     pub options: BenchOptions,
 }
 
-/// What `bench all` takes.
+/// Arguments of `bench all`.
 #[derive(Clone, Debug, Args)]
 pub struct AllArguments {
     /// A directory on the file system.
@@ -97,7 +94,7 @@ pub struct AllArguments {
     /// Files for the codecs.
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
-    /// Sizes of the files on disk, measured separately.
+    /// Sizes of the test files on disk. Each size is measured separately.
     #[arg(
         long,
         value_name = "SIZE,SIZE...",
@@ -105,13 +102,12 @@ pub struct AllArguments {
         default_value = "64MiB,512MiB"
     )]
     pub size: Vec<ByteCount>,
-    /// The rest.
     #[command(flatten)]
     pub options: BenchOptions,
 }
 
 impl BenchCommand {
-    /// What is measured.
+    /// Returns the subject of the benchmark.
     pub fn subject(&self) -> Subject {
         match self {
             BenchCommand::Disk(disk) => Subject::Disk {
@@ -128,7 +124,7 @@ impl BenchCommand {
         }
     }
 
-    /// The rest.
+    /// Returns the options of the benchmark.
     pub fn options(&self) -> &BenchOptions {
         match self {
             BenchCommand::Disk(disk) => &disk.options,
@@ -140,7 +136,7 @@ impl BenchCommand {
 }
 
 impl BenchOptions {
-    /// As the bench takes them.
+    /// Returns the settings of the benchmark.
     pub fn settings(&self) -> BenchSettings {
         BenchSettings {
             budget: self.budget,

@@ -1,14 +1,15 @@
-//! Compression of blocks on the way, with the options of rsync that mean the same.
+//! Arguments for compression of blocks, including the equivalent options of rsync.
 
 use clap::Args;
 use longhaul_transfer::spec::{Compression, written};
 
-/// The options.
+/// Arguments for compression.
 #[derive(Clone, Debug, Args)]
 pub struct CompressionArguments {
-    /// Compress blocks on the way: auto, off, CODEC[:LEVEL]. `auto` measures while the copy runs,
-    /// and uses for each block what gains most, or nothing. `zstd[:LEVEL]` and `lz4` are used for
-    /// every block that gets smaller. Between two paths of this host and from zero: `auto` is off.
+    /// Compression of blocks: auto, off, or CODEC[:LEVEL]. `auto` measures during the
+    /// copy, and chooses for each block the most useful codec, or none. `zstd[:LEVEL]`
+    /// and `lz4` apply to every block that gets smaller. Between two paths of this host,
+    /// and from zero:, `auto` means off.
     #[arg(
         long,
         value_name = "HOW",
@@ -37,7 +38,7 @@ pub struct CompressionArguments {
 }
 
 impl CompressionArguments {
-    /// The chosen compression; `None` is none.
+    /// Returns the chosen compression; `None` means off.
     pub fn chosen(&self) -> Option<Compression> {
         let codec = self.compress.0;
         match (codec, self.compress_level) {
@@ -48,18 +49,18 @@ impl CompressionArguments {
     }
 }
 
-/// A compression; `None` is none.
+/// A compression; `None` means off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionArgument(pub Option<Compression>);
 
-/// Reads a compression as it is written on the command line.
+/// Parses a compression.
 ///
 /// # Errors
 ///
-/// There is no such codec, or no such level.
+/// Returns an error if the codec or the level is unknown.
 pub fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
     match text {
-        // rsync's name.
+        // `none` is rsync's name.
         "none" => Ok(CompressionArgument(None)),
         _ => written::compression(text).map(CompressionArgument),
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_rsync_choose_as_there() {
+    fn options_of_rsync_have_the_same_meaning() {
         let zstd = |level| Some(Compression::Zstd(level));
         for (line, expected) in [
             ("", Some(Compression::Auto)),

@@ -1,41 +1,42 @@
-//! When `cp` copies a file over what has its name.
+//! Arguments of `cp` that decide when an existing file is copied.
 
 use std::time::Duration;
 
 use clap::Args;
 use longhaul_transfer::spec::Criteria;
 
-const HEADING: &str = "When it is copied";
+const HEADING: &str = "Conditions for copying";
 
-/// The options, as rsync has them.
+/// Arguments that decide when an existing file is copied, as in rsync.
 #[derive(Clone, Debug, Args)]
 pub struct CriteriaArguments {
-    /// Compare files of the same size by their contents, not by time. Both ends read them. What
-    /// `longhaul verify` finds, this mends.
+    /// Compare files of the same size by content, not by time. Both ends read them. This
+    /// corrects the differences that `longhaul verify` finds.
     #[arg(short, long, help_heading = HEADING)]
     pub checksum: bool,
-    /// Leave files that are newer at the destination.
+    /// Do not replace files that are newer at the destination.
     #[arg(short, long, help_heading = HEADING)]
     pub update: bool,
-    /// Make nothing that the destination does not have; only update.
+    /// Copy only entries that exist at the destination; create no new ones.
     #[arg(long, alias = "ignore-non-existing", help_heading = HEADING)]
     pub existing: bool,
-    /// Leave what the destination has, whatever it is.
+    /// Do not replace entries that exist at the destination, of any kind.
     #[arg(long, help_heading = HEADING)]
     pub ignore_existing: bool,
-    /// Take files of the same size for unchanged.
+    /// Treat files of the same size as unchanged.
     #[arg(long, help_heading = HEADING)]
     pub size_only: bool,
-    /// Copy files of the same size and time, too.
+    /// Also copy files of the same size and time.
     #[arg(short = 'I', long, help_heading = HEADING)]
     pub ignore_times: bool,
-    /// Take times for the same that differ by no more. A bare number is in seconds, as in rsync.
+    /// Treat times as equal if they differ by no more than TIME. A bare number is in
+    /// seconds, as in rsync.
     #[arg(long, short_alias = '@', value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = longhaul_units::parse_span_or_seconds, help_heading = HEADING)]
     pub modify_window: Duration,
 }
 
 impl CriteriaArguments {
-    /// As a specification has them.
+    /// Returns the criteria of a specification.
     pub fn criteria(&self) -> Criteria {
         Criteria {
             checksum: self.checksum,

@@ -1,4 +1,4 @@
-//! What `cp` deletes, and what it keeps of it.
+//! Arguments of `cp` for deletion and backups.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -6,44 +6,46 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args;
 use longhaul_transfer::spec::{Backup, Deletion};
 
-const HEADING: &str = "What is deleted";
+const HEADING: &str = "Deletion and backups";
 
-/// The options, as rsync has them.
+/// Arguments for deletion and backups, as in rsync.
 #[derive(Clone, Debug, Args)]
 pub struct DeletionArguments {
-    /// Delete at the destination what the source does not have, after everything is copied. Any
-    /// failure, at either end, and nothing is deleted. What filters leave out stays. See first
-    /// with -n.
+    /// After the copy, delete entries at the destination that the source does not have.
+    /// After any failure at either end, no entry is deleted. Entries excluded by filters
+    /// are kept. Check the effect with -n first.
     #[arg(
         long,
         aliases = ["del", "delete-after", "delete-before", "delete-delay", "delete-during"],
         help_heading = HEADING
     )]
     pub delete: bool,
-    /// With --delete, also what filters leave out, unless a rule protects it (P).
+    /// Like --delete, and also delete entries excluded by filters, unless a rule protects them (P).
     #[arg(long, help_heading = HEADING)]
     pub delete_excluded: bool,
-    /// Remove each source file once it is durable at the destination and unchanged since it was
-    /// read. Directories stay. What was there already is compared by contents first.
+    /// Remove each source file once it is durable at the destination, if it has not
+    /// changed since it was read. Directories remain. Files that already existed at the
+    /// destination are compared by content first.
     #[arg(long = "move", alias = "remove-source-files", help_heading = HEADING)]
     pub move_away: bool,
-    /// Delete nothing at all if it would be more names than this.
+    /// Delete no entry at all if more than N would be deleted.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub max_delete: Option<u64>,
-    /// Keep what is replaced or deleted at the destination under another name: with a ~ at its end.
+    /// Keep entries that are replaced or deleted at the destination, with ~ appended to the name.
     #[arg(short, long, help_heading = HEADING)]
     pub backup: bool,
-    /// Keep it in this directory, by its path; one that is not absolute is relative to the
-    /// destination.
+    /// Keep replaced or deleted entries in this directory, by their paths. A relative DIR
+    /// is relative to the destination.
     #[arg(long, value_name = "DIR", help_heading = HEADING)]
     pub backup_dir: Option<OsString>,
-    /// What its name gets at its end [default: ~, and nothing with --backup-dir]
+    /// Text appended to the names of kept entries [default: ~, and empty with
+    /// --backup-dir]
     #[arg(long, value_name = "TEXT", help_heading = HEADING, allow_hyphen_values = true)]
     pub suffix: Option<OsString>,
 }
 
 impl DeletionArguments {
-    /// As a specification has them; `None` if nothing is deleted.
+    /// Returns the deletion of a specification; `None` if no entry is deleted.
     pub fn deletion(&self) -> Option<Deletion> {
         (self.delete || self.delete_excluded).then_some(Deletion {
             excluded: self.delete_excluded,
@@ -51,7 +53,7 @@ impl DeletionArguments {
         })
     }
 
-    /// The same of what is kept; `None` if nothing is.
+    /// Returns the backups of a specification; `None` if there are none.
     pub fn backup(&self) -> Option<Backup> {
         let written = |text: &OsString| text.as_bytes().to_vec().into();
         (self.backup || self.backup_dir.is_some()).then(|| Backup {

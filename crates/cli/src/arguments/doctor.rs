@@ -1,4 +1,4 @@
-//! What `doctor` takes.
+//! Arguments of `doctor`.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::ConnectionArguments;
 
-/// What `doctor` takes.
+/// Arguments of `doctor`.
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArguments {
     /// The source or destination of a copy: [USER@]HOST:PATH, longhaul://HOST[:PORT]/PATH or a
@@ -16,7 +16,6 @@ pub struct DoctorArguments {
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
-    /// How the other host is reached and known.
     #[command(flatten)]
     pub connection: ConnectionArguments,
 }

@@ -1,4 +1,4 @@
-//! What of its sources `cp` copies: filters in the order in which they stand on the command line.
+//! Arguments of `cp` that select files. Rules keep their order on the command line.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -9,37 +9,37 @@ use longhaul_transfer::filter_rules::{self, StatedRule};
 use longhaul_transfer::point_in_time::PointInTime;
 use longhaul_units::ByteCount;
 
-/// The options.
+/// Arguments that select files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FilterOptions {
-    /// Leave out what matches, as rsync does: *.o, /build, cache/, a/**/b. The first rule that
-    /// matches a path decides; docs/filters.md has all of it.
+    /// Exclude paths that match a pattern, as in rsync: *.o, /build, cache/, a/**/b. The
+    /// first rule that matches a path decides; docs/filters.md describes all rules.
     #[arg(long, value_name = "PATTERN", help_heading = HEADING, allow_hyphen_values = true)]
     pub exclude: Vec<OsString>,
-    /// Copy what matches, whatever later rules say.
+    /// Include paths that match a pattern, before any later rule.
     #[arg(long, value_name = "PATTERN", help_heading = HEADING, allow_hyphen_values = true)]
     pub include: Vec<OsString>,
-    /// Leave out what the patterns in a file match, one on each line; - is standard input.
+    /// Exclude the patterns in a file, one per line; - is standard input.
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     pub exclude_from: Vec<OsString>,
-    /// Copy what the patterns in a file match.
+    /// Include the patterns in a file, one per line; - is standard input.
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     pub include_from: Vec<OsString>,
     /// A rule as in rsync: "- PATTERN", "+ PATTERN", ". FILE", ": NAME" (a file in each
-    /// directory), "!".
+    /// directory), or "!".
     #[arg(short, long, value_name = "RULE", help_heading = HEADING, allow_hyphen_values = true)]
     pub filter: Vec<OsString>,
-    /// Read rules from .rsync-filter in each directory; twice: do not copy those files.
+    /// Read rules from .rsync-filter in each directory. If given twice, do not copy those files.
     #[arg(short = 'F', action = ArgAction::Append, num_args = 0, default_missing_value = "true", help_heading = HEADING)]
     pub rsync_filter: Vec<bool>,
-    /// Leave out what .gitignore says in each directory, as git does.
+    /// Exclude files by .gitignore in each directory, as git does.
     #[arg(long, help_heading = HEADING)]
     pub gitignore: bool,
-    /// Copy only what a file lists, by paths beneath the one source; - is standard input. Listed
-    /// directories are copied with everything in them only with -r, also beside -a.
+    /// Copy only the paths listed in a file, relative to the single source; - is standard
+    /// input. Contents of listed directories are copied only with -r, even with -a.
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     pub files_from: Option<OsString>,
-    /// Names and rules in files end with a NUL.
+    /// Names and rules in files end with NUL instead of a newline.
     #[arg(short = '0', long, help_heading = HEADING)]
     pub from0: bool,
     /// Copy only files of at least this size.
@@ -54,24 +54,24 @@ pub struct FilterOptions {
     /// Copy only files modified before this.
     #[arg(long, value_name = "WHEN", help_heading = HEADING)]
     pub older_than: Option<PointInTime>,
-    /// Go no deeper below a source: 1 is what is directly in it.
+    /// Maximum depth below a source; 1 means only entries directly in it.
     #[arg(long, value_name = "N", help_heading = HEADING)]
     pub max_depth: Option<u32>,
-    /// Do not enter other file systems; their mount points are made empty.
+    /// Do not enter other file systems. Their mount points are created as empty directories.
     #[arg(short = 'x', long, help_heading = HEADING)]
     pub one_file_system: bool,
 }
 
-const HEADING: &str = "What is copied";
+const HEADING: &str = "Selection of files";
 
 fn parse_size(text: &str) -> Result<ByteCount, String> {
     ByteCount::parse_or_bytes(text).map_err(|error| error.to_string())
 }
 
-/// The options, and the order of those where it matters.
+/// Arguments that select files, and the order of the rules.
 #[derive(Clone, Debug, Default)]
 pub struct FilterArguments {
-    /// As they were given.
+    /// The parsed options.
     pub options: FilterOptions,
     given: Vec<StatedRule>,
 }
@@ -99,7 +99,7 @@ impl Args for FilterArguments {
     }
 }
 
-/// The rules, as they stand on the command line.
+/// Returns the rules in the order of the command line.
 fn in_order(options: &FilterOptions, matches: &ArgMatches) -> Vec<StatedRule> {
     let mut all: Vec<(usize, StatedRule)> = Vec::new();
     let mut add = |id: &str, values: &[OsString], of: fn(Vec<u8>) -> StatedRule| {
@@ -141,20 +141,20 @@ impl FilterArguments {
         }
     }
 
-    /// The rules, with those of the files that they name.
+    /// Returns the rules, including those in files.
     ///
     /// # Errors
     ///
-    /// The first that is none, or a file that cannot be read, in words.
+    /// Returns a message about the first invalid rule or unreadable file.
     pub fn rules(&self) -> Result<Vec<Vec<u8>>, String> {
         filter_rules::gather(&self.given, self.ends())
     }
 
-    /// The lines of `--files-from`; `None` without that option.
+    /// Returns the lines of the file of `--files-from`; `None` without that option.
     ///
     /// # Errors
     ///
-    /// The list cannot be read, in words.
+    /// Returns a message if the file cannot be read.
     pub fn files(&self) -> Result<Option<Vec<Vec<u8>>>, String> {
         let file = self.options.files_from.as_ref();
         file.map(|file| filter_rules::listed_files(file, self.ends()))

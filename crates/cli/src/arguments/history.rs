@@ -1,17 +1,17 @@
-//! What `history` takes.
+//! Arguments of `history`.
 
 use clap::Args;
 
-/// Which transfers to show, or to forget.
+/// Arguments of `history`.
 #[derive(Clone, Debug, Args)]
 pub struct HistoryArguments {
     /// Only transfers with this host.
     #[arg(value_name = "HOST")]
     pub host: Option<String>,
-    /// Forget the transfers with this host; `all` is every host.
+    /// Remove the records of transfers with this host; `all` means every host.
     #[arg(long, value_name = "HOST", conflicts_with = "host")]
     pub forget: Option<String>,
-    /// Print JSON, a transfer a line.
+    /// Print JSON, one transfer per line.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,55 +1,56 @@
-//! What of an entry is kept beyond data, permission bits and time, under rsync's names.
+//! Arguments for attributes to keep beyond data, permission bits and time, with the names of rsync.
 
 use clap::{ArgAction, Args};
 use longhaul_proto::keeping::KeepingError;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::spec::{FakeSuper, Keep};
 
-/// What `cp` keeps.
+/// Arguments for attributes to keep.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "What is kept")]
+#[command(next_help_heading = "Attributes to keep")]
 pub struct KeepingArguments {
-    /// Archive: -r, owners, groups, devices and special files, and the mode and time of the
-    /// destination itself if a source fills it (`src/`). Links, permission bits and times are
-    /// always kept. As in rsync, -H, -A and -X are not included.
+    /// Archive: -r, owners, groups, devices and special files, and the mode and time of
+    /// the destination itself if it is filled from a source (`src/`). Links, permission
+    /// bits and times are always kept. As in rsync, -H, -A and -X are not included.
     #[arg(short, long)]
     pub archive: bool,
-    /// Keep the user who owns an entry, by name if the name exists at the destination, otherwise by
-    /// number. Only root gives files to others.
+    /// Keep the owner of entries, by name if the name exists at the destination,
+    /// otherwise by number. Only root can set the owner.
     #[arg(short, long, overrides_with = "no_owner")]
     pub owner: bool,
-    /// Keep the group that owns an entry. Other users may give it to their own groups.
+    /// Keep the group of entries. Users other than root can set only their own groups.
     #[arg(short, long, overrides_with = "no_group")]
     pub group: bool,
-    /// With -a: leave owners out.
+    /// With -a: do not keep owners.
     #[arg(long, alias = "no-o", hide = true)]
     pub no_owner: bool,
-    /// With -a: leave groups out.
+    /// With -a: do not keep groups.
     #[arg(long, alias = "no-g", hide = true)]
     pub no_group: bool,
     /// Keep owners and groups by number.
     #[arg(long)]
     pub numeric_ids: bool,
-    /// Give all entries this owner: USER, USER:GROUP or :GROUP.
+    /// Set the owner of all entries: USER, USER:GROUP or :GROUP.
     #[arg(long, value_name = "USER:GROUP", conflicts_with_all = ["usermap", "groupmap"])]
     pub chown: Option<String>,
-    /// Give entries of FROM to TO. FROM is a name (with * and ?), a number or a range of numbers;
-    /// the first that matches counts.
+    /// Change the owner FROM to TO. FROM is a name (with * and ?), a number or a range of
+    /// numbers; the first match counts.
     #[arg(long, value_name = "FROM:TO,...")]
     pub usermap: Option<String>,
-    /// The same for groups.
+    /// Change groups in the same way.
     #[arg(long, value_name = "FROM:TO,...")]
     pub groupmap: Option<String>,
-    /// Keep hard links: names of one file within the copy are names of one file at the destination.
+    /// Keep hard links: several names of one file within the copy become names of one
+    /// file at the destination.
     #[arg(short = 'H', long)]
     pub hard_links: bool,
     /// Keep POSIX access control lists.
     #[arg(short = 'A', long)]
     pub acls: bool,
-    /// Keep extended attributes: user.*, as root also trusted.* and capabilities.
+    /// Keep extended attributes: user.*, and as root also trusted.* and capabilities.
     #[arg(short = 'X', long)]
     pub xattrs: bool,
-    /// Copy devices, sockets and FIFOs (--devices --specials). Only root makes devices.
+    /// Copy devices, sockets and FIFOs (--devices --specials). Only root can make devices.
     #[arg(short = 'D')]
     pub special_files: bool,
     /// Copy devices. Fails if they cannot be made.
@@ -58,37 +59,37 @@ pub struct KeepingArguments {
     /// Copy sockets and FIFOs.
     #[arg(long, overrides_with = "no_specials")]
     pub specials: bool,
-    /// With -a: leave devices out.
+    /// With -a: do not copy devices.
     #[arg(long, hide = true)]
     pub no_devices: bool,
-    /// With -a: leave sockets and FIFOs out.
+    /// With -a: do not copy sockets and FIFOs.
     #[arg(long, hide = true)]
     pub no_specials: bool,
-    /// With -a: leave devices, sockets and FIFOs out.
+    /// With -a: do not copy devices, sockets and FIFOs.
     #[arg(long = "no-D", hide = true)]
     pub no_special_files: bool,
-    /// Keep permission bits, which is the default.
+    /// Keep permission bits (the default).
     #[arg(short, long, overrides_with = "no_perms", action = ArgAction::SetTrue)]
     pub perms: bool,
-    /// Leave the permission bits of what is there; new entries get those of the source less the
-    /// umask.
+    /// Do not change the permission bits of existing entries. New entries get the bits of
+    /// the source minus the umask.
     #[arg(long, alias = "no-p")]
     pub no_perms: bool,
-    /// With --no-perms: files can be executed where they can at the source.
+    /// With --no-perms: keep whether a file is executable.
     #[arg(short = 'E', long)]
     pub executability: bool,
-    /// Change permission bits, as chmod writes it; D before a change is for directories, F for
-    /// other files: Dg+s,ug+w,Fo-w,+X or D2775,F664.
+    /// Change permission bits, as in chmod. The prefix D applies a change to directories,
+    /// F to other files: Dg+s,ug+w,Fo-w,+X or D2775,F664.
     #[arg(long, value_name = "CHANGES", action = ArgAction::Append)]
     pub chmod: Vec<String>,
-    /// Keep times, which is the default.
+    /// Keep times (the default).
     #[arg(short, long, hide = true)]
     pub times: bool,
-    /// Copy links as links, which is the default.
+    /// Copy links as links (the default).
     #[arg(short = 'l', long, hide = true, conflicts_with = "copy_links")]
     pub links: bool,
-    /// Have owners, special files and privileged attributes in extended attributes, as rsync does,
-    /// which takes no superuser: at the ends on this host, or at the one named.
+    /// Store owners, special files and privileged attributes in extended attributes, as rsync does,
+    /// so that no root rights are needed: at the ends on this host, or at the named end.
     #[arg(
         long,
         value_name = "source|destination|both",
@@ -97,23 +98,23 @@ pub struct KeepingArguments {
         default_missing_value = "here"
     )]
     pub fake_super: Option<FakeSuper>,
-    /// The same at the ends at other hosts: -M--fake-super, as in rsync.
+    /// Apply --fake-super at the ends on other hosts: -M--fake-super, as in rsync.
     #[arg(short = 'M', long, value_name = "OPTION", allow_hyphen_values = true, value_parser = FakeSuper::of_far_end)]
     pub remote_option: Option<FakeSuper>,
-    /// Leave the times of directories.
+    /// Do not keep the times of directories.
     #[arg(short = 'O', long)]
     pub omit_dir_times: bool,
 }
 
 impl KeepingArguments {
-    /// Whether -rlptgoD is given, which is -a, letter by letter.
+    /// True for -a, and for -rlptgoD, which has the same meaning.
     pub fn is_archive(&self, recursive: bool) -> bool {
         let specials = self.special_files || self.devices && self.specials;
         let spelled = recursive && self.links && self.perms && self.times && specials;
         self.archive || spelled && self.group && self.owner
     }
 
-    /// These options for a specification.
+    /// Returns the attributes to keep for a specification.
     fn keep(&self, archive: bool) -> Keep {
         let (mut user_map, mut group_map) = (self.usermap.clone(), self.groupmap.clone());
         if let Some(chown) = &self.chown {
@@ -121,7 +122,7 @@ impl KeepingArguments {
             let all = |owner: &str| (!owner.is_empty()).then(|| format!("*:{owner}"));
             (user_map, group_map) = (all(user), all(group));
         }
-        // Owners that -rlptgoD names are those of -a.
+        // Owners of -rlptgoD are treated like those of -a.
         let by_name = self.archive || !archive;
         let specials = archive && !self.no_special_files;
         Keep {
@@ -150,11 +151,11 @@ impl KeepingArguments {
         }
     }
 
-    /// The same for a source and a destination, which may have something in attributes.
+    /// Returns the attributes to keep for a source and a destination, which may use fake-super.
     ///
     /// # Errors
     ///
-    /// Where there is no such end.
+    /// Returns an error if the named end does not exist.
     pub fn keep_at(
         &self,
         recursive: bool,
@@ -167,7 +168,7 @@ impl KeepingArguments {
     }
 }
 
-/// This process's umask, for changes of modes that name nobody.
+/// Returns the umask of this process, for changes of modes without user classes.
 fn umask() -> u32 {
     longhaul_engine::recv::keeper::umask().unwrap_or(0o022)
 }

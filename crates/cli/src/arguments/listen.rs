@@ -1,14 +1,14 @@
-//! Where a daemon listens, as users write it.
+//! Parses the address on which a daemon listens.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use longhaul_transfer::endpoint::DEFAULT_PORT;
 
-/// Reads where a daemon listens.
+/// Parses the address on which a daemon listens.
 ///
 /// # Errors
 ///
-/// How it is written.
+/// Returns a message with an example if the text is invalid.
 pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let example = match text.trim_matches(['[', ']']).parse::<IpAddr>() {
         Ok(address) => SocketAddr::new(address, DEFAULT_PORT),
@@ -19,7 +19,7 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     };
     text.parse().map_err(|_| {
         format!(
-            "write an IP address of this host and a port, as {example} (all addresses: [::]:4960)"
+            "write an IP address of this host and a port, such as {example} (all addresses: [::]:4960)"
         )
     })
 }
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_port_is_told_how_it_is_written() {
+    fn errors_contain_a_fitting_example() {
         assert!(parse_listen("0.0.0.0:4960").is_ok() && parse_listen("[::1]:7").is_ok());
         for (text, example) in [
             ("0.0.0.0", "0.0.0.0:4960"),
@@ -40,7 +40,7 @@ mod tests {
             ("localhost:4960", "[::]:4960"),
         ] {
             let error = parse_listen(text).unwrap_err();
-            assert!(error.contains(&format!("as {example} ")), "{error}");
+            assert!(error.contains(&format!("such as {example} ")), "{error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Every option that takes a value takes any value: also one that looks like an option, or like
-//! letters of options. The options are those of clap's definition of each command.
+//! Tests that every option with a value accepts any value, including values that look like options
+//! or like letters of options. The options are taken from clap's definition of each command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +10,7 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::Arguments;
 
-/// Values that look like options, or have letters that are options.
+/// Values that look like options or contain letters that are options.
 const VALUES: &[&[u8]] = &[
     b"-s",
     b"-e",
@@ -28,7 +28,7 @@ const VALUES: &[&[u8]] = &[
     b"-\xff",
 ];
 
-/// A command with the words that lead to it, in which every value is taken as it is written.
+/// Commands with the words that lead to them. Every value is accepted unchanged.
 type Commands = Vec<(Vec<String>, Command)>;
 
 fn commands() -> Commands {
@@ -52,7 +52,7 @@ fn takes_value(argument: &Arg) -> bool {
             .is_none_or(|range| range == 1.into())
 }
 
-/// A command that reads leniently: what else it requires does not matter here.
+/// Returns the command with lenient parsing: missing required arguments are ignored.
 fn lenient(command: &Command) -> Command {
     let any = |argument: Arg| {
         if takes_value(&argument) {
@@ -69,7 +69,7 @@ fn read(lenient: &mut Command, words: &[OsString]) -> ArgMatches {
     lenient.try_get_matches_from_mut(words).unwrap()
 }
 
-/// The arguments that a line gives, with their values.
+/// Returns the arguments given on a line, with their values.
 fn given(command: &Command, matches: &ArgMatches) -> Vec<(String, Vec<OsString>)> {
     let ids = command.get_arguments().map(|argument| argument.get_id());
     let ids = ids.filter(|id| {
@@ -83,7 +83,7 @@ fn given(command: &Command, matches: &ArgMatches) -> Vec<(String, Vec<OsString>)
     .collect()
 }
 
-/// The ways to write an option with a value.
+/// Returns all ways to write an option with a value.
 fn forms(argument: &Arg, value: &[u8]) -> Vec<Vec<OsString>> {
     let word = |parts: &[&[u8]]| OsString::from_vec(parts.concat());
     let longs = argument.get_long_and_visible_aliases().unwrap_or_default();
@@ -113,7 +113,7 @@ fn every_option_with_a_value_takes_any_value() {
             .get_arguments()
             .filter(|argument| takes_value(argument))
         {
-            // The many options of the other commands are tried with a few values.
+            // Options of other commands are tried with fewer values, because there are many.
             let few = !["cp", "verify"].contains(&command.get_name());
             for value in &VALUES[..if few { 4 } else { VALUES.len() }] {
                 for form in forms(argument, value) {
@@ -130,7 +130,7 @@ fn every_option_with_a_value_takes_any_value() {
 }
 
 #[test]
-fn commands_that_share_an_option_read_it_alike() {
+fn a_shared_option_is_parsed_equally_by_all_commands() {
     let all = commands();
     let of = |name: &str| {
         let way = ["longhaul".to_owned(), name.to_owned()];
@@ -162,7 +162,7 @@ fn commands_that_share_an_option_read_it_alike() {
 }
 
 #[test]
-fn a_line_reaches_the_command_as_it_is_written() {
+fn values_reach_the_command_unchanged() {
     let line = [
         "longhaul",
         "cp",

@@ -1,10 +1,10 @@
-//! Options and commands of rsync, scp and rclone that longhaul does not have.
+//! Handles options and commands of rsync, scp and rclone that longhaul does not have.
 //!
-//! clap knows each of these options as a hidden argument of `cp`, with or without a value, so that
-//! clap alone decides which words are values. Some are accepted without effect, and others are
-//! refused with the name of what longhaul has. Where rsync and scp disagree about a letter, the
-//! meaning in rsync counts. Other names of options that longhaul has are aliases of these.
-//! docs/coming-from.md has a table for users.
+//! clap knows each of these options as a hidden argument of `cp`, with or without a
+//! value, so that only clap decides which words are values. Some options are accepted
+//! without effect. Others are refused with the name of the equivalent in longhaul. If
+//! rsync and scp disagree about a letter, the meaning in rsync applies. Other names of
+//! existing options are aliases of these. docs/coming-from.md has a table for users.
 
 mod scp_values;
 mod tips;
@@ -21,7 +21,7 @@ pub use tips::without_wrong_tips;
 
 use longhaul_transfer::other_tools::options::{self, Options};
 
-/// Adds the options of other tools to `cp`. `-h` is one of them: rsync's human-readable numbers.
+/// Adds the options of other tools to `cp`. One of them is `-h`, rsync's human-readable numbers.
 pub fn add_options(cp: Command) -> Command {
     let help = Arg::new("help")
         .long("help")
@@ -51,13 +51,12 @@ fn argument(name: &'static str, options: &Options) -> Arg {
     if options.takes_value {
         argument
     } else {
-        // The empty value makes clap keep the place of each occurrence.
+        // With an empty value, clap keeps the position of each occurrence.
         argument.num_args(0).default_missing_value("")
     }
 }
 
-/// Options of `cp` that rsync turns off with --no-OPTION: an identifier, and names of the
-/// negation.
+/// Options of `cp` that rsync disables with --no-OPTION: identifier, and names of the negation.
 const NEGATIONS: &[&str] = &[
     "acls no-acls no-A",
     "bwlimit no-bwlimit",
@@ -77,7 +76,7 @@ const NEGATIONS: &[&str] = &[
     "xattrs no-xattrs no-X",
 ];
 
-/// An option that takes back another one.
+/// Returns an option that disables another one.
 fn negation(line: &'static str) -> Arg {
     let mut words = line.split(' ');
     let (id, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
@@ -89,8 +88,8 @@ fn negation(line: &'static str) -> Arg {
         .overrides_with(id)
 }
 
-/// Lets every option that takes a value take the next word, also if it looks like an option, as
-/// rsync does.
+/// Makes every option with a value accept the next word as its value even if it looks
+/// like an option, as in rsync.
 pub fn take_any_value(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         let takes = argument.get_action().takes_values() && !argument.is_positional();
@@ -103,18 +102,19 @@ pub fn take_any_value(command: Command) -> Command {
     command.mut_subcommands(take_any_value)
 }
 
-/// Whether an option takes exactly one value: the others are flags, or need an equals sign.
+/// True if an option takes exactly one value. Other options are flags or need an equals sign.
 fn takes_one(argument: &Arg) -> bool {
     argument
         .get_num_args()
         .is_none_or(|range| range == 1.into())
 }
 
-/// Refuses options of `cp` that longhaul does not have, and values of them that would be sources.
+/// Refuses options of `cp` that longhaul does not have, and values of such options that
+/// would be read as sources.
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// Returns a message with the equivalent in longhaul.
 pub fn refuse_options(cp: &ArgMatches) -> Result<(), String> {
     for options in options::all() {
         let given = |name: &&&str| cp.value_source(name) == Some(ValueSource::CommandLine);
@@ -125,7 +125,7 @@ pub fn refuse_options(cp: &ArgMatches) -> Result<(), String> {
     scp_values::refuse(cp)
 }
 
-/// An option as it is written on the command line.
+/// Returns an option in its written form.
 fn written(name: &str) -> String {
     match name.len() {
         1 => format!("-{name}"),
@@ -133,12 +133,12 @@ fn written(name: &str) -> String {
     }
 }
 
-/// As [`refuse_options`] for a command line that is an error anyway: a hint about an option is more
-/// useful than the error that clap met first.
+/// Applies [`refuse_options`] to an invalid command line. A hint about an option is more
+/// useful than the first error of clap.
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// Returns a message with the equivalent in longhaul.
 pub fn refuse_options_of_line(shown: Command, line: &[OsString]) -> Result<(), String> {
     scp_values::refuse_attached(line)?;
     let matches = shown.ignore_errors(true).try_get_matches_from(line);
@@ -148,12 +148,12 @@ pub fn refuse_options_of_line(shown: Command, line: &[OsString]) -> Result<(), S
     }
 }
 
-/// The hint about an attached value of scp, if there is one, instead of another hint.
+/// Returns the hint about an attached value of scp if there is one, else `hint`.
 pub fn better_hint(hint: String, line: &[OsString]) -> String {
     scp_values::refuse_attached(line).err().unwrap_or(hint)
 }
 
-/// An error of the command line in the form that clap gives its own.
+/// Returns an error with this text in clap's format.
 pub fn error_of(mut shown: Command, of_cp: bool, text: String) -> clap::Error {
     let cp = shown.find_subcommand("cp").filter(|_| of_cp).cloned();
     let mut command = cp.unwrap_or_else(|| std::mem::take(&mut shown));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_missing_are_answered() {
+    fn missing_options_are_refused_with_a_hint() {
         for (line, text) in [
             ("cp --append a b", "has no --append: an interrupted"),
             ("cp --inplace a b", "has no --inplace: a file gets its name"),
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn no_option_of_the_table_is_one_of_cp() {
+    fn the_table_contains_no_option_of_cp() {
         let shown = Arguments::shown();
         let cp = shown.find_subcommand("cp").unwrap();
         let table: BTreeSet<&str> = options::all().flat_map(|o| o.names).collect();
         let count: usize = options::all().map(|options| options.names.len()).sum();
         assert_eq!(table.len(), count);
-        // clap refuses two options of one name in `debug_assert`.
+        // clap rejects duplicate options in `debug_assert`.
         let known = cp
             .get_arguments()
             .filter(|a| table.contains(a.get_id().as_str()));

@@ -1,4 +1,4 @@
-//! What `plan` takes.
+//! Arguments of `plan`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,54 +11,55 @@ use longhaul_units::{BitRate, ByteCount};
 use super::commands::FilterEnd;
 use super::probe::positive_rate;
 
-/// What to plan, and what to make of it.
+/// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArguments {
-    /// Sources and a destination, as `cp` takes them. Sources on this host are looked at, for two
-    /// seconds at most.
+    /// Sources and a destination, as for `cp`. Sources on this host are examined for at
+    /// most two seconds.
     #[arg(
         value_name = "SRC... DST",
         required_unless_present = "graph",
         conflicts_with = "graph"
     )]
     pub paths: Vec<String>,
-    /// A graph of the transfer instead, in TOML or JSON (docs/graph.md); - is standard input.
+    /// Plan this graph of a transfer instead, in TOML or JSON (docs/graph.md); - is standard input.
     #[arg(long, value_name = "FILE")]
     pub graph: Option<PathBuf>,
-    /// Records of the path, as `longhaul probe --records` writes them; the last one counts.
+    /// Records of the path written by `longhaul probe --records`. The last successful one is used.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     pub probe: Option<PathBuf>,
-    /// The path's round trip.
+    /// Round-trip time of the path.
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span, conflicts_with = "graph")]
     pub rtt: Option<Duration>,
-    /// The path's rate on the line, of which headers take 6 %.
+    /// Line rate of the path, of which headers take 6 %.
     #[arg(long, value_name = "RATE", conflicts_with = "graph", value_parser = positive_rate)]
     pub rate: Option<BitRate>,
-    /// The share of packets that the path loses at random.
+    /// Fraction of packets that the path loses at random.
     #[arg(long, value_name = "SHARE", value_parser = longhaul_units::parse_share, conflicts_with = "graph")]
     pub loss: Option<f64>,
-    /// Bytes that one stream can have in flight [default: what this host's kernel allows]
+    /// Maximum number of bytes in flight per stream [default: the limit of this host's kernel]
     #[arg(long, value_name = "SIZE", conflicts_with = "graph")]
     pub window: Option<ByteCount>,
-    /// The sending kernel's congestion control [default: the probe's, else cubic]
+    /// Congestion control of the sending kernel [default: that of the probe, else cubic]
     #[arg(long, value_name = "NAME", conflicts_with = "graph")]
     pub congestion: Option<String>,
-    /// The dataset's bytes, where it is not on this host.
+    /// Size of the dataset in bytes, if it is not on this host.
     #[arg(long, value_name = "SIZE", conflicts_with = "graph")]
     pub bytes: Option<ByteCount>,
-    /// The dataset's files, where it is not on this host [default: 1]
+    /// Number of files of the dataset, if it is not on this host [default: 1]
     #[arg(long, value_name = "N", requires = "bytes")]
     pub files: Option<u64>,
-    /// The sending host's profile, as `longhaul bench` makes it.
+    /// Profile of the sending host, written by `longhaul bench`.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     pub source_profile: Option<PathBuf>,
-    /// The receiving host's profile.
+    /// Profile of the receiving host, written by `longhaul bench`.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     pub destination_profile: Option<PathBuf>,
-    /// Have files go through a command, as `cp --filter-cmd` does. It is not run here.
+    /// Plan for files that pass through this command, as with `cp --filter-cmd`. The
+    /// command is not run.
     #[arg(long, value_name = "CMD", conflicts_with = "graph")]
     pub filter_cmd: Option<OsString>,
-    /// The end where that runs.
+    /// End where the filter command runs.
     #[arg(
         long,
         value_name = "END",
@@ -67,24 +68,25 @@ pub struct PlanArguments {
         requires = "filter_cmd"
     )]
     pub filter_at: FilterEnd,
-    /// Commands that run at a time, at most 64.
+    /// Maximum number of filter commands that run at a time, up to 64.
     #[arg(long, value_name = "N", default_value = "4", requires = "filter_cmd", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub filter_flows: u32,
-    /// What one of them reads [default: no limit, since it is not known]
+    /// Input rate of one filter command [default: unlimited, because it is unknown]
     #[arg(long, value_name = "RATE", requires = "filter_cmd", value_parser = positive_rate)]
     pub filter_rate: Option<BitRate>,
-    /// Plan for other hardware: nic, rate, rtt, loss, window, cores, memory, disks, nics; and of
-    /// one host or node, cores.HOST, memory.HOST, members.NODE, flows.NODE.
+    /// Plan for other hardware: nic, rate, rtt, loss, window, cores, memory, disks, nics;
+    /// for one host or node: cores.HOST, memory.HOST, members.NODE, flows.NODE.
     #[arg(long, value_name = "NAME=VALUE,...")]
     pub what_if: Option<String>,
-    /// Whose choice of flows: model, bdp, globus, fixed, gradient; several are compared, `all` is
-    /// all of them. What limits, and prices, are always those of the model.
+    /// Policies that choose the flows: model, bdp, globus, fixed, gradient; several are compared,
+    /// and `all` means all of them. Limits and improvements are always those of the model.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "model", value_parser = parse_policy)]
     pub policy: Vec<PolicyArgument>,
-    /// Draw the plan: an SVG picture, or a page with it if the name ends with .html.
+    /// Write a drawing of the plan to FILE: SVG, or a page that contains it if the name
+    /// ends with .html.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Write the graph that was solved, in TOML, or JSON where the name ends with .json.
+    /// Write the solved graph to FILE, in TOML, or in JSON if the name ends with .json.
     #[arg(long, value_name = "FILE")]
     pub write_graph: Option<PathBuf>,
     /// Print JSON.
@@ -92,17 +94,17 @@ pub struct PlanArguments {
     pub json: bool,
 }
 
-/// A policy, or all.
+/// A policy, or all policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyArgument {
-    /// One.
+    /// One policy.
     One(Policy),
-    /// All of them.
+    /// All policies.
     All,
 }
 
 impl PlanArguments {
-    /// The policies, each once, in the order of tables.
+    /// Returns the selected policies, each once, in the order of tables.
     pub fn policies(&self) -> Vec<Policy> {
         let wanted = |policy: &Policy| {
             let one = PolicyArgument::One(*policy);

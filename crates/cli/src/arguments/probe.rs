@@ -1,4 +1,4 @@
-//! What `probe` takes.
+//! Arguments of `probe`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use longhaul_units::BitRate;
 
 use super::ConnectionArguments;
 
-/// Most streams that a daemon allows.
+/// Maximum number of streams that a daemon allows.
 const MOST_STREAMS: i64 = 512;
 
-/// What `probe` takes.
+/// Arguments of `probe`.
 #[derive(Clone, Debug, Args)]
 pub struct ProbeArguments {
-    /// The daemon: longhaul://[PRINCIPAL@]HOST[:PORT]. The principal needs the right to measure.
+    /// The daemon: longhaul://[PRINCIPAL@]HOST[:PORT]. The principal needs the right "measure".
     #[arg(value_name = "ENDPOINT", required_unless_present_any = ["iperf3", "pscheduler"])]
     pub endpoint: Option<OsString>,
-    /// Stream counts to measure, separately.
+    /// Numbers of streams. Each is measured separately.
     #[arg(
         long,
         value_name = "N,N...",
@@ -32,53 +32,55 @@ pub struct ProbeArguments {
     /// Direction of the data.
     #[arg(long, value_enum, default_value = "both")]
     pub direction: DirectionArgument,
-    /// Repetitions of each, interleaved.
+    /// Number of repetitions for each number of streams, interleaved.
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Duration of each measurement, from the first data. If data or reports come late, up to 10 s
-    /// more in all [default: twenty round trips, 2 s to 10 s]
+    /// Duration of each measurement, from the first data. If data or reports are late, up
+    /// to 10 s longer [default: twenty round trips, 2 s to 10 s]
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub time: Option<Duration>,
-    /// Number of connections that measure the round trip.
+    /// Number of connections for measuring the round-trip time.
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub pings: u32,
-    /// A result of `iperf3 --json` over this path, to compare with. May be given several times.
+    /// A result of `iperf3 --json` on this path, for comparison. May be given several times.
     #[arg(long, value_name = "FILE")]
     pub iperf3: Vec<PathBuf>,
-    /// A result of a throughput test of perfSONAR's pScheduler (JSON). May be given several times.
+    /// A result of a throughput test of perfSONAR's pScheduler (JSON), for comparison.
+    /// May be given several times.
     #[arg(long, value_name = "FILE")]
     pub pscheduler: Vec<PathBuf>,
     /// Append each repetition to FILE as a record of a memory-to-memory run, for `longhaul
     /// profile`. Samples and descriptions of both hosts are written next to it.
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
-    /// Take the path of the records, with its rtt and capacity, from this sweep's file. `profile`
-    /// then uses the probe as the Θ_T of the sweep's transfers.
+    /// Use name, rtt and capacity of the path in this sweep file for the records.
+    /// `profile` then uses the probe as the Θ_T of the sweep's transfers.
     #[arg(long, value_name = "FILE", requires = "records")]
     pub sweep: Option<PathBuf>,
-    /// Capacity of the path for TCP payload, for the records [default: the most that was measured]
+    /// Capacity of the path for TCP payload, for the records [default: the maximum that
+    /// was measured]
     #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = positive_rate)]
     pub capacity: Option<BitRate>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub json: bool,
-    /// How the daemon is reached and known; several --bind addresses are paths of their own, and
-    /// so are several addresses of the host.
+    /// Connection to the daemon, and its authentication. Several --bind addresses are
+    /// separate paths, and so are several addresses of the host.
     #[command(flatten)]
     pub connection: ConnectionArguments,
 }
 
-/// Parses a rate above zero.
+/// Parses a rate that is greater than zero.
 pub(super) fn positive_rate(text: &str) -> Result<BitRate, String> {
     let rate: BitRate = text.parse().map_err(|error| format!("{error}"))?;
     if rate.bits_per_second() > 0.0 {
         Ok(rate)
     } else {
-        Err("the rate must be above zero: leave the option out if it is not known".to_owned())
+        Err("the rate must be more than 0: remove the option if the rate is unknown".to_owned())
     }
 }
 
-/// Which way data flow.
+/// Directions of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DirectionArgument {
     /// To the daemon.
@@ -90,7 +92,7 @@ pub enum DirectionArgument {
 }
 
 impl ProbeArguments {
-    /// How paths are measured.
+    /// Returns the settings of the probe.
     pub fn settings(&self) -> ProbeSettings {
         ProbeSettings {
             streams: self.streams.clone(),

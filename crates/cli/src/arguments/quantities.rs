@@ -1,5 +1,5 @@
-//! Executes the tables of `docs/quantities.md`: its examples are read as they say, its options
-//! are those of the commands, and bare numbers are refused where it says so.
+//! Tests the tables of `docs/quantities.md`: the examples are parsed as stated, the
+//! options are those of the commands, and bare numbers are refused as stated.
 
 use clap::CommandFactory;
 use longhaul_lab::scenario::{PathSettings, ScenarioError};
@@ -9,7 +9,7 @@ use super::*;
 
 const PAGE: &str = include_str!("../../../../docs/quantities.md");
 
-/// The cells of each row of a section's table, without backquotes.
+/// Returns the cells of each row of a section's table, without backquotes.
 fn rows(section: &str) -> Vec<Vec<String>> {
     let after = PAGE.split(&format!("## {section}\n")).nth(1).unwrap();
     let within = after.split("\n## ").next().unwrap();
@@ -21,7 +21,7 @@ fn rows(section: &str) -> Vec<Vec<String>> {
     lines.map(cells).collect()
 }
 
-/// What a text is read as, as the page writes it, or why it is refused.
+/// Returns the parsed value of a text in the notation of the page, or the error.
 fn read(quantity: &str, text: &str) -> Result<String, String> {
     match quantity {
         "time" => parse_span(text)
@@ -43,7 +43,7 @@ fn read(quantity: &str, text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn the_examples_are_read_as_they_say() {
+fn the_examples_are_parsed_as_stated() {
     let examples = rows("Examples");
     assert!(examples.len() > 20);
     for row in examples {
@@ -58,7 +58,7 @@ fn the_examples_are_read_as_they_say() {
     }
 }
 
-/// Each option that takes a quantity, with the way to its command and what it is called.
+/// Returns each option that takes a quantity, with its command and the name of its value.
 fn options() -> Vec<(Vec<String>, String, String)> {
     fn walk(command: &clap::Command, way: &[String], all: &mut Vec<(Vec<String>, String, String)>) {
         for argument in command.get_arguments().filter(|a| a.get_long().is_some()) {
@@ -79,8 +79,8 @@ fn options() -> Vec<(Vec<String>, String, String)> {
     all
 }
 
-/// The quantity that the help's name of a value stands for; none for what is no quantity or a
-/// count.
+/// Returns the quantity of a value's name in the help; `None` if it is not a quantity or
+/// is a count.
 fn quantity_of(value_name: &str, option: &str) -> Option<&'static str> {
     Some(match value_name {
         "TIME" => "time",
@@ -94,10 +94,10 @@ fn quantity_of(value_name: &str, option: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether an option takes a value; what else its command needs does not count.
+/// True if an option accepts a value. Other requirements of its command are ignored.
 fn takes(way: &[String], option: &str, value: &str) -> bool {
     use clap::error::ErrorKind;
-    // The path of a lab is read later.
+    // Settings of a lab's path are parsed later.
     match PathSettings::default().apply_one(option, value) {
         Err(ScenarioError::UnknownKey(_)) => {}
         read => return read.is_ok(),
@@ -109,7 +109,7 @@ fn takes(way: &[String], option: &str, value: &str) -> bool {
 }
 
 #[test]
-fn the_options_are_those_of_the_commands() {
+fn the_page_lists_all_options_with_quantities() {
     let page = rows("Options");
     let all = options();
     for (way, option, value_name) in &all {
@@ -120,14 +120,14 @@ fn the_options_are_those_of_the_commands() {
         let row = row.unwrap_or_else(|| panic!("--{option} of {way:?} is not on the page"));
         assert!(row[1].starts_with(quantity), "{row:?} is {quantity}");
         let bare = match quantity {
-            // A block, or a packet, of so many bytes; the others' number is arbitrary.
+            // A valid size of a block or packet; the numbers of other quantities are arbitrary.
             "size" => vec!["65536"],
             "share:time" => vec!["1e-3:7", "7:7ms"],
             "time/time" => vec!["7/7", "7s/7"],
             _ => vec!["7"],
         };
         for text in bare {
-            // The largest MTU is below 64 KiB.
+            // The maximum MTU is below 64 KiB.
             let text = if option == "mtu" { "1500" } else { text };
             let taken = takes(way, option, text);
             assert_eq!(taken, row[2] != "refused", "{way:?} --{option} {text}");
@@ -150,7 +150,7 @@ fn the_options_are_those_of_the_commands() {
 }
 
 #[test]
-fn what_rsync_has_too_counts_as_there() {
+fn options_of_rsync_accept_its_bare_numbers() {
     let cp = |option: &str| {
         let line = ["longhaul", "cp", option, "a", "b"];
         match Arguments::try_parse_from(line).unwrap().command {

@@ -1,7 +1,7 @@
-//! `longhaul cp -h`: what people need every day first, tuning last, on two screens. `--help` has
-//! all.
+//! Output of `longhaul cp -h`: everyday options first and tuning last, on two screens.
+//! `--help` lists all options.
 
-/// What `longhaul cp -h` prints.
+/// Text printed by `longhaul cp -h`.
 pub const CP: &str = include_str!("short_help.txt");
 
 #[cfg(test)]
@@ -10,7 +10,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_short_and_names_only_what_there_is() {
+    fn the_short_help_is_short_and_names_existing_options() {
         assert!(CP.lines().count() < 60);
         assert!(CP.lines().all(|line| line.chars().count() <= 96));
         let mut shown = Arguments::shown();

@@ -1,5 +1,5 @@
-//! From the command line to a specification, and from what is wrong with one to the
-//! options that say so.
+//! Converts the command line to a specification, and errors of a specification to
+//! messages that name the options.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -22,17 +22,17 @@ use super::{
 use crate::messages::{Exit, Stop};
 
 impl CopyArguments {
-    /// What is to be done.
+    /// Returns the specification of the copy.
     ///
     /// # Errors
     ///
-    /// Which option makes no sense.
-    // tidy: long because it is one value with all its fields.
+    /// Returns an error that names the invalid option.
+    // tidy: long because it sets all fields of one value.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
         let mut paths = self.paths.clone();
         let filter = self.filters.filter(self.recursive)?;
         if self.filters.options.files_from.is_some() {
-            // What is listed lies in the source, and lands as if that ended with a slash.
+            // Listed paths are relative to the source and are copied as if it ended with a slash.
             let last = paths.len().saturating_sub(1);
             paths[..last].iter_mut().for_each(end_with_slash);
         }
@@ -108,7 +108,7 @@ impl CopyArguments {
         valid(spec)
     }
 
-    /// Whether what standard output carries leaves room for anything else.
+    /// Checks that no other output mixes with data on standard output.
     fn check_pipes(&self, spec: &TransferSpec) -> Result<(), Stop> {
         let to = spec.destination == Endpoint::Standard;
         if to && (self.json || self.verbose) {
@@ -118,7 +118,7 @@ impl CopyArguments {
         Ok(())
     }
 
-    /// What the command shows of it.
+    /// Returns the kinds of output that the command shows.
     pub fn shown(&self) -> Shown {
         Shown {
             json: self.json,
@@ -149,11 +149,11 @@ impl FilterArguments {
 }
 
 impl VerifyArguments {
-    /// What is to be done.
+    /// Returns the specification of the comparison.
     ///
     /// # Errors
     ///
-    /// Which option makes no sense.
+    /// Returns an error that names the invalid option.
     pub fn spec(&self) -> Result<ValidSpec, Stop> {
         let mut left = self.left.clone();
         if self.filters.options.files_from.is_some() {
@@ -177,7 +177,7 @@ impl VerifyArguments {
         })
     }
 
-    /// What the command shows of it.
+    /// Returns the kinds of output that the command shows.
     pub fn shown(&self) -> Shown {
         Shown {
             json: self.json,
@@ -206,7 +206,7 @@ impl LayerArguments {
 }
 
 impl ConnectionArguments {
-    /// How hosts are reached and known.
+    /// Returns the settings of the connection.
     pub fn settings(&self) -> ConnectionSettings {
         let asked = self.clone();
         ConnectionSettings {

@@ -1,4 +1,4 @@
-//! What `longhaul sweep` takes.
+//! Arguments of `longhaul sweep`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,47 +7,48 @@ use std::time::Duration;
 use clap::Args;
 use longhaul_instrument::sweep::SweepSettings;
 
-/// What `sweep` takes.
+/// Arguments of `sweep`.
 #[derive(Clone, Debug, Args)]
 pub struct SweepArguments {
-    /// The experiments (TOML).
+    /// The sweep file with the experiments (TOML).
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The records. Runs that are in it are not repeated [default: NAME.jsonl]
+    /// Path of the records. Recorded runs are not repeated [default: NAME.jsonl]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Directory for sources and destinations, removed at the end [default: next to the records,
-    /// with .work]
+    /// Directory for sources and destinations, removed at the end [default: the path of
+    /// the records with the extension .work]
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
-    /// Begin no run that would end after this time. The same command continues.
+    /// Start no run that would end after this time. The same command resumes.
     #[arg(long = "for", value_name = "TIME", value_parser = longhaul_units::parse_span)]
     pub duration: Option<Duration>,
-    /// Only these methods, by name.
+    /// Run only these methods, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub methods: Vec<String>,
-    /// Only these data, by name.
+    /// Use only these datasets, by name.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub data: Vec<String>,
-    /// Only paths with this setting, such as rtt=91.6ms. With several of one name, any of them.
+    /// Use only paths with this setting, for example rtt=91.6ms. Of several values of one
+    /// key, any may match.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub paths: Vec<String>,
     /// Maximum number of repetitions.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub repetitions: Option<u64>,
-    /// Print the runs that are left, and how long they take.
+    /// Print the remaining runs and their expected time.
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Keep the directory of data at the end.
+    /// Keep the directory of sources and destinations at the end.
     #[arg(long)]
     pub keep: bool,
-    /// The build of this longhaul, for the records.
+    /// Description of the build of this longhaul, for the records.
     #[arg(long, value_name = "TEXT")]
     pub build: Option<String>,
 }
 
 impl SweepArguments {
-    /// What is asked for. `step_command` makes one run.
+    /// Returns the settings of the sweep. `step_command` performs one run.
     pub fn settings(&self, step_command: Vec<OsString>) -> SweepSettings {
         SweepSettings {
             file: self.file.clone(),

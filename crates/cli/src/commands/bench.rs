@@ -1,4 +1,4 @@
-//! `longhaul bench`: what a host can do alone, as tables or as one JSON file.
+//! `longhaul bench`: benchmarks of this host, as tables or as JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +10,7 @@ use crate::messages::{
     Exit, Stop, clear_line, finish, print_json, print_line, progress_line, say, write_output,
 };
 
-/// Runs it.
+/// Runs `longhaul bench`.
 pub fn run(command: &BenchCommand) -> Exit {
     finish(bench(command))
 }
@@ -18,7 +18,7 @@ pub fn run(command: &BenchCommand) -> Exit {
 fn bench(command: &BenchCommand) -> Result<Exit, Stop> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // A second one ends the process at once.
+        // A second signal ends the process at once.
         let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop));
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }

@@ -1,5 +1,4 @@
-//! `longhaul clean`: what interrupted copies left in a tree, listed or
-//! removed.
+//! `longhaul clean`: lists or removes leftovers of interrupted copies.
 
 use longhaul_transfer::clean::{self, Cleaning, Told};
 use longhaul_units::ByteCount;
@@ -7,7 +6,7 @@ use longhaul_units::ByteCount;
 use crate::arguments::CleanArguments;
 use crate::messages::{Exit, Stop, finish, print_line, say};
 
-/// Runs it.
+/// Runs `longhaul clean`.
 pub fn run(arguments: CleanArguments) -> Exit {
     finish(clean(&arguments))
 }

@@ -20,7 +20,7 @@ use crate::arguments::{BetweenArguments, CopyArguments, WriteArguments};
 use crate::messages::{Exit, Stop, finish};
 use crate::report::{Report, end_at_signal};
 
-/// Runs it.
+/// Runs `longhaul cp`.
 pub fn run(arguments: &CopyArguments) -> Exit {
     finish(copy(arguments))
 }
@@ -39,12 +39,12 @@ fn copy(arguments: &CopyArguments) -> Result<Exit, Stop> {
     command.run()
 }
 
-/// Sees to it that neither the destination nor the only source is a host whose colon was
-/// forgotten. Of several sources the missing ones are failures of their own.
+/// Checks that the destination and a single source are not hosts with a forgotten colon.
+/// Of several sources, missing ones are reported as failures later.
 ///
 /// # Errors
 ///
-/// That one is.
+/// Returns an error if one of them looks like such a host.
 pub fn check_ends(paths: &[OsString]) -> Result<(), Stop> {
     let checked = match paths {
         [_, _] | [] => paths,
@@ -53,42 +53,42 @@ pub fn check_ends(paths: &[OsString]) -> Result<(), Stop> {
     check_colons(checked).map_err(|error| Stop::because(Exit::Usage, error))
 }
 
-/// A transfer as a command asks for it.
+/// A transfer as requested by a command.
 pub struct Command<'a> {
-    /// What is done.
+    /// Specification of the transfer.
     pub spec: &'a ValidSpec,
-    /// The sources and the destination as they were written.
+    /// Sources and destination as the user wrote them.
     pub paths: Vec<&'a OsString>,
-    /// What the command shows of it.
+    /// Kinds of output.
     pub shown: Shown,
-    /// Where the digests of all files go.
+    /// Path of the manifest, if one is written.
     pub manifest: Option<&'a Path>,
-    /// How two remote hosts are joined.
+    /// Arguments for two remote hosts, and for jobs.
     pub between: &'a BetweenArguments,
-    /// What the transfer did is remembered.
+    /// If true, the transfer is added to the history.
     pub remembers: bool,
-    /// Where it is written down what became of each entry.
+    /// Logs of entries.
     pub writes: &'a WriteArguments,
 }
 
 impl Command<'_> {
-    /// Runs it, here or as a job.
+    /// Runs the transfer here or as a job.
     ///
     /// # Errors
     ///
-    /// Why it could not begin, or did not come to its end.
+    /// Returns an error if the transfer could not start or did not finish.
     pub fn run(&self) -> Result<Exit, Stop> {
         let is_between = self.spec.direction() == Direction::ThirdParty;
         if is_between || self.between.detach {
             if is_between && self.writes.is_any() {
-                let text = "--report and --log-file are for what runs from or to this host: between two \
+                let text = "--report and --log-file need a copy from or to this host: between two \
                             others use --json, whose events `longhaul attach --json` prints";
                 return Err(Stop::new(Exit::Usage, text));
             }
             return self.start(is_between);
         }
         if self.between.through_local {
-            let text = "--through-local is for copies between two remote hosts: leave it out";
+            let text = "--through-local is for copies between two remote hosts: remove it";
             return Err(Stop::new(Exit::Usage, text));
         }
         let manifest = self.manifest.map(|file| {
@@ -109,7 +109,7 @@ impl Command<'_> {
         run::run(self.spec.clone(), place, &control, &observer)
     }
 
-    /// Has one of two remote hosts run it, or this one, as a job.
+    /// Runs the transfer as a job, on one of two remote hosts or on this host.
     fn start(&self, is_between: bool) -> Result<Exit, Stop> {
         let screen = Screen::new(self.shown);
         let run = if is_between {

@@ -1,4 +1,4 @@
-//! `longhaul doctor`: what is in the way of a copy, and what to do about it.
+//! `longhaul doctor`: finds obstacles to a copy and suggests remedies.
 
 use longhaul_instrument::doctor::findings::{Weight, findings};
 use longhaul_instrument::doctor::gather::gather;
@@ -8,15 +8,15 @@ use longhaul_transfer::endpoint::Endpoint;
 use crate::arguments::DoctorArguments;
 use crate::messages::{Exit, Stop, finish, print_json, write_output};
 
-/// Runs it.
+/// Runs `longhaul doctor`.
 pub fn run(arguments: &DoctorArguments) -> Exit {
     finish(examine(arguments))
 }
 
 fn examine(arguments: &DoctorArguments) -> Result<Exit, Stop> {
     if arguments.connection.nice {
-        let text = "--nice: the path is filled for some seconds to see what it carries, which \
-                    cannot yield to others: leave it out";
+        let text = "--nice: doctor fills the path for some seconds to measure its capacity, so it \
+                    cannot yield to other traffic: remove --nice";
         return Err(Stop::new(Exit::Usage, text));
     }
     let endpoint = Endpoint::parse_checked(&arguments.endpoint);

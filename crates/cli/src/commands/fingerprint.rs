@@ -1,11 +1,11 @@
-//! `longhaul fingerprint`: how a certificate's key is called.
+//! `longhaul fingerprint`: prints the fingerprint of a certificate's key.
 
 use longhaul_engine::net::identity::Fingerprint;
 
 use crate::arguments::FingerprintArguments;
 use crate::messages::{Exit, Stop, finish, print_line};
 
-/// Runs it.
+/// Runs `longhaul fingerprint`.
 pub fn run(arguments: &FingerprintArguments) -> Exit {
     let fingerprint = Fingerprint::of_pem_file(&arguments.certificate);
     finish(match fingerprint {

@@ -1,4 +1,4 @@
-//! `longhaul history`: the copies with other hosts that are remembered.
+//! `longhaul history`: lists recorded copies with other hosts.
 
 use longhaul_model::history::PastTransfer;
 use longhaul_transfer::planning::history;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::arguments::HistoryArguments;
 use crate::messages::{Exit, Stop, finish, print_json, print_line, say};
 
-/// Runs it.
+/// Runs `longhaul history`.
 pub fn run(arguments: &HistoryArguments) -> Exit {
     finish(show(arguments))
 }
@@ -27,7 +27,7 @@ fn show(arguments: &HistoryArguments) -> Result<Exit, Stop> {
     let found = history::read().map_err(local)?;
     for line in &found.damaged {
         say(&format!(
-            "line {line} of the history is none, and was left out"
+            "line {line} of the history is damaged and was skipped"
         ));
     }
     let is_wanted =

@@ -1,5 +1,5 @@
-//! `longhaul jobs`, `attach` and `cancel`: jobs, which run without their client. `limit` changes
-//! the rate of jobs and of other copies.
+//! `longhaul jobs`, `attach` and `cancel`: commands for jobs, which run without their
+//! client. `limit` changes the rate of jobs and of other copies.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use crate::arguments::{
 };
 use crate::messages::{Exit, Stop, finish, print_json, print_line, say};
 
-/// How long each host may take to answer `jobs`. An unreachable host must not hide the others.
+/// Timeout for each host to answer `jobs`. An unreachable host must not delay the others.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
-/// Lists jobs.
+/// Runs `longhaul jobs`.
 pub fn jobs(arguments: &JobsArguments) -> Exit {
     finish(list(arguments))
 }
 
-/// Follows a job.
+/// Runs `longhaul attach`.
 pub fn attach(arguments: &AttachArguments) -> Exit {
     let screen = Screen::new(Shown {
         json: arguments.json,
@@ -52,7 +52,7 @@ pub fn attach(arguments: &AttachArguments) -> Exit {
     finish(followed)
 }
 
-/// Changes the rate of a copy that runs, or says it.
+/// Runs `longhaul limit`: changes or prints the rate of a running copy.
 pub fn limit(arguments: &LimitArguments) -> Exit {
     finish(bind(arguments))
 }
@@ -70,7 +70,7 @@ fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
         },
     };
     if running.is_empty() && !arguments.json {
-        say("no copies of yours run here");
+        say("no copies of this user are running on this host");
     }
     for copy in running {
         if arguments.json {
@@ -85,11 +85,11 @@ fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
 fn bind_job(arguments: &LimitArguments, job: &str, rate: ChangedLimit) -> Result<Exit, Stop> {
     let (watched, _process) = reach(job, &arguments.connection.settings())?;
     watched.bind(rate.0)?;
-    say(&format!("{job} is bound to {rate}"));
+    say(&format!("the rate of {job} is now limited to {rate}"));
     Ok(Exit::Done)
 }
 
-/// Ends a job.
+/// Runs `longhaul cancel`.
 pub fn cancel(arguments: &CancelArguments) -> Exit {
     finish(end(arguments))
 }
@@ -101,10 +101,10 @@ fn end(arguments: &CancelArguments) -> Result<Exit, Stop> {
     let name = &watched.name;
     match left.exit() {
         Exit::Interrupted => say(&format!(
-            "{name} is cancelled; the command that began it resumes it"
+            "{name} is cancelled; the command that started it resumes the copy"
         )),
         other => say(&format!(
-            "{name} had ended already, with exit code {}",
+            "{name} had already ended with exit code {}",
             other.code()
         )),
     }
@@ -131,7 +131,7 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
             say(&format!("asking {host} for its jobs"));
         }
         match ask(&host, &connection) {
-            // Shown at once: the next host may not answer.
+            // Printed at once, because the next host may not answer.
             Ok(jobs) => {
                 any |= !jobs.is_empty();
                 let jobs = jobs.into_iter().map(|job| (host.clone(), job));
@@ -149,7 +149,7 @@ fn list(arguments: &JobsArguments) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// The message if no job is listed. A host that did not answer may have some.
+/// Returns the message if no job is listed. A host that did not answer may have jobs.
 fn nothing(any: bool, exit: Exit) -> Option<&'static str> {
     (!any && exit == Exit::Done).then_some("no jobs")
 }

@@ -1,4 +1,5 @@
-//! `longhaul lab`: any command across an emulated wide area, and `longhaul cp --lab`.
+//! `longhaul lab`: runs commands across an emulated wide-area path; and `longhaul cp
+//! --lab`.
 
 use std::process::ExitCode;
 
@@ -17,7 +18,7 @@ use crate::arguments::lab::{LabCommand, LabRunArguments, LabStatusArguments, Lab
 use crate::commands::cp;
 use crate::messages::{Exit, Stop, finish, print_line, say};
 
-/// Runs it; the exit code is the command's own where there is one.
+/// Runs `longhaul lab`. Returns the exit code of the command in the lab if there is one.
 pub fn run(command: LabCommand) -> ExitCode {
     let ended = match command {
         LabCommand::Run(arguments) => run_command(*arguments),
@@ -34,7 +35,7 @@ pub fn run(command: LabCommand) -> ExitCode {
     exit_code(ended)
 }
 
-/// A lab for as long as a command runs.
+/// Runs a lab for the duration of a command.
 fn run_command(arguments: LabRunArguments) -> Result<u8, Stop> {
     let settings = arguments.scenario.settings().map_err(usage)?;
     let name = arguments.name.clone();
@@ -69,7 +70,7 @@ fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
             print_line!("{}", client::status(&arguments.name).map_err(not_done)?);
             Ok(0)
         }
-        // The other has said why.
+        // The background process has reported the reason.
         Side::Caller { is_ready: false } => Ok(Exit::Local.code()),
         Side::Background(announce) => in_lab(Outside::Detached, start, |inside, prepared| {
             let stayed = client::stay(inside, prepared, announce);
@@ -78,7 +79,7 @@ fn up(arguments: LabUpArguments) -> Result<u8, Stop> {
     }
 }
 
-/// What runs, and what it did.
+/// Lists running labs, or prints the counters of one.
 fn status(arguments: &LabStatusArguments) -> Result<u8, Stop> {
     let Some(name) = &arguments.name else {
         let state = StateDirectory::open().map_err(local)?;
@@ -96,7 +97,7 @@ fn status(arguments: &LabStatusArguments) -> Result<u8, Stop> {
     Ok(0)
 }
 
-/// Ends a lab, after a last look at it.
+/// Ends a lab after printing its counters.
 fn end(name: &str) -> Result<u8, Stop> {
     print_line!("{}", client::status(name).map_err(not_done)?);
     client::down(name).map(|()| 0).map_err(not_done)
@@ -109,7 +110,7 @@ fn not_done(error: ClientError) -> Stop {
     }
 }
 
-/// A command does not run to its end.
+/// Converts an error of a command in a lab.
 fn not_ended(error: CommandError) -> Stop {
     match error {
         CommandError::NoHost(_) | CommandError::Program { .. } => usage(error),
@@ -118,7 +119,7 @@ fn not_ended(error: CommandError) -> Stop {
     }
 }
 
-/// `longhaul cp --lab`.
+/// Runs `longhaul cp --lab`.
 pub fn copy(arguments: CopyArguments) -> ExitCode {
     exit_code(copy_across(arguments))
 }
@@ -160,7 +161,7 @@ fn exit_code(ended: Result<u8, Stop>) -> ExitCode {
     }
 }
 
-/// Does `work` in a lab's own process, and says there why it ended early.
+/// Runs `work` in a lab's process, and reports its error there.
 fn in_lab(
     outside: Outside,
     start: Start,
@@ -173,7 +174,7 @@ fn in_lab(
     longhaul_lab::running::in_lab(outside, start, inside).map_err(not_run)
 }
 
-/// What a lab did; what speaks against it goes to standard error.
+/// Returns the report of a lab, and prints its doubts to standard error.
 fn report(running: &Running) -> Option<LabReport> {
     match running.report() {
         Ok(report) => {
@@ -189,12 +190,12 @@ fn report(running: &Running) -> Option<LabReport> {
     }
 }
 
-/// This machine, or its rights, do not allow it.
+/// Returns a stop for a failure of this machine.
 fn local(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Local, error)
 }
 
-/// The command line makes no sense.
+/// Returns a stop for an invalid command line.
 fn usage(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Usage, error)
 }

@@ -1,4 +1,4 @@
-//! `longhaul ls`: what lies at an endpoint, told as it is found.
+//! `longhaul ls`: lists the entries of an endpoint as they are found.
 
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -11,7 +11,7 @@ use longhaul_transfer::rendering::listing::{Style, harmless, shown};
 use crate::arguments::ListArguments;
 use crate::messages::{Exit, Stop, finish, say};
 
-/// Runs it.
+/// Runs `longhaul ls`.
 pub fn run(arguments: &ListArguments) -> Exit {
     finish(list(arguments))
 }
@@ -41,7 +41,7 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
     })
 }
 
-/// The reader (`head`) has enough: that is no failure.
+/// True if the reader of standard output, such as `head`, has closed it. This is not a failure.
 fn is_unread(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::BrokenPipe
 }
@@ -49,7 +49,7 @@ fn is_unread(error: &std::io::Error) -> bool {
 struct Printer {
     output: BufWriter<StdoutLock<'static>>,
     style: Style,
-    /// Entries come from another host, many at a time.
+    /// True if entries arrive from another host, many at a time.
     flushes: bool,
     failed: u64,
     is_unread: bool,
@@ -79,7 +79,7 @@ impl Printer {
                 for entry in &entries {
                     self.print(entry)?;
                 }
-                // What came is shown while the rest is on its way.
+                // Received entries are shown while others are in transit.
                 if self.flushes {
                     let flushed = self.output.flush();
                     self.check(flushed)
@@ -97,7 +97,7 @@ impl Printer {
 
     fn fail(&mut self, text: &str) {
         self.failed += 1;
-        // What went before it is shown before it.
+        // Earlier entries are shown before the failure.
         let _ = self.output.flush();
         say(&harmless(text.as_bytes()));
     }

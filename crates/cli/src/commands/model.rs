@@ -1,4 +1,5 @@
-//! `longhaul model`: capacities from measurements, and predictions beside outcomes.
+//! `longhaul model`: fits capacities to measurements, and compares predictions with
+//! results.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::arguments::{CheckArguments, FitArguments, ModelCommand};
 use crate::messages::{Exit, Stop, finish, print_json, print_line};
 
-/// Runs it.
+/// Runs `longhaul model`.
 pub fn run(command: &ModelCommand) -> Exit {
     match command {
         ModelCommand::Fit(arguments) => finish(fit(arguments)),
@@ -20,13 +21,13 @@ pub fn run(command: &ModelCommand) -> Exit {
     }
 }
 
-/// Whether a file has records, by its name.
+/// True if a file contains records, judging by its name.
 fn has_records(file: &Path) -> bool {
     let ending = file.extension().and_then(|ending| ending.to_str());
     matches!(ending, Some("jsonl" | "ndjson" | "zst"))
 }
 
-/// Fits what the layers of copies took, from records.
+/// Fits the costs of the layers of copies to records.
 fn fit_records(arguments: &FitArguments) -> Result<Exit, Stop> {
     let mut gathered = Gathered::default();
     each_record(&arguments.profiles, false, |_, record| {

@@ -1,4 +1,5 @@
-//! `longhaul plan`: the best numbers of flows, what limits them, and what would help.
+//! `longhaul plan`: predicts the best numbers of flows, their limits, and possible
+//! improvements.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use serde_json::{Value, json};
 use crate::arguments::{FilterEnd, PlanArguments};
 use crate::messages::{Exit, Stop, finish, print_json, print_line};
 
-/// For each program that is solved: a plan is made of some tens, nearly all of which take
-/// milliseconds.
+/// Maximum time to solve one program. A plan solves some tens of programs, and nearly all
+/// of them take milliseconds.
 const LONGEST_SEARCH: Duration = Duration::from_secs(2);
 
-/// What one policy gives.
+/// A policy and its result.
 type Outcome = (Policy, Result<Optimum, SolveError>);
 
-/// Runs it.
+/// Runs `longhaul plan`.
 pub fn run(arguments: &PlanArguments) -> Exit {
     finish(plan(arguments))
 }
@@ -94,7 +95,7 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// What the options say, with the files that they name.
+/// Returns the input of a plan, including the files that the options name.
 fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
     let endpoint = |text: &String| {
         Endpoint::parse_checked(&text.into()).map_err(|error| usage(error.to_string()))

@@ -1,4 +1,4 @@
-//! `longhaul probe`: what a path to a daemon can do, and what would help.
+//! `longhaul probe`: measures a path to a daemon, with advice.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -17,28 +17,28 @@ use crate::messages::{
     Exit, Stop, clear_line, finish, print_json, progress_line, say, write_output,
 };
 
-/// Runs it.
+/// Runs `longhaul probe`.
 pub fn run(arguments: &ProbeArguments) -> Exit {
     finish(probe(arguments))
 }
 
 fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
     if arguments.connection.nice {
-        let text = "--nice: a probe fills the path to see what it carries, which cannot yield to \
-                    others: leave it out, or give a short --time";
+        let text = "--nice: a probe fills the path to measure its capacity, so it cannot yield to \
+                    other traffic: remove --nice, or set a short --time";
         return Err(Stop::new(Exit::Usage, text));
     }
     let mut probe = Probe::begin(external::read(&arguments.iperf3, &arguments.pscheduler)?);
     let remote = arguments.endpoint.as_deref().map(remote).transpose()?;
     probe.known = known(arguments, remote.as_ref())?;
-    // Before anything is measured that could not be kept.
+    // Opened before the measurement, so that its results can be saved.
     let records = arguments.records.as_deref();
     let records = records.map(|path| Records::open(path, &mut say));
     let records = records.transpose()?;
     if let Some(remote) = remote {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Without it a signal ends the process, and the daemon waits a while.
+            // Without a handler, the signal would end the process and leave the daemon waiting.
             let _ = signal_hook::flag::register_conditional_shutdown(
                 signal,
                 130,
@@ -78,7 +78,7 @@ fn remote(endpoint: &OsStr) -> Result<Remote, Stop> {
     }
 }
 
-/// What is known of the path without measuring it, by the options.
+/// Returns the facts about the path that the options contain.
 fn known(arguments: &ProbeArguments, remote: Option<&Remote>) -> Result<Option<KnownPath>, Stop> {
     match (&arguments.sweep, arguments.capacity, remote) {
         (Some(file), _, Some(remote)) => {

@@ -1,4 +1,4 @@
-//! `longhaul profile` and `longhaul report`: what records of runs say.
+//! `longhaul profile` and `longhaul report`: analyse records of runs.
 
 use std::fs;
 

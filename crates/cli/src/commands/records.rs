@@ -1,4 +1,4 @@
-//! `longhaul records`: records of runs for other programs, and from other instruments.
+//! `longhaul records`: exports, imports and compresses records of runs.
 
 use longhaul_instrument::records::{self, ImportRequest, compress_file, table, write};
 use longhaul_measure::analysis::milliseconds;
@@ -11,10 +11,10 @@ use crate::arguments::{
 };
 use crate::messages::{Exit, Stop, escaped_json, finish, print_line, write_output};
 
-/// The most paths of an import that are printed.
+/// Maximum number of paths of an import that are printed.
 const MOST_PATHS: usize = 20;
 
-/// Runs it.
+/// Runs `longhaul records`.
 pub fn run(command: &RecordsCommand) -> Exit {
     finish(match command {
         RecordsCommand::Export(arguments) => export(arguments),
@@ -29,7 +29,7 @@ fn export(arguments: &ExportArguments) -> Result<Exit, Stop> {
         let name = arguments.output.display();
         Stop::new(
             Exit::Usage,
-            format!("{name} says no format: call it .csv or .parquet, or add --format"),
+            format!("the name {name} has no known format: use .csv or .parquet, or add --format"),
         )
     })?;
     let table = table(&arguments.records, arguments.skip_faults)?;
@@ -54,7 +54,7 @@ fn of_name(arguments: &ExportArguments) -> Option<ExportFormat> {
     }
 }
 
-/// Files before one that fails stay compressed.
+/// Compresses the files. If one fails, earlier ones remain compressed.
 fn compress(arguments: &CompressArguments) -> Result<Exit, Stop> {
     for path in &arguments.files {
         let (before, after) = compress_file(path, arguments.remove)

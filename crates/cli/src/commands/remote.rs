@@ -1,4 +1,4 @@
-//! `longhaul remote`: the far side of a copy over SSH, which ssh or a daemon starts.
+//! `longhaul remote`: the far side of a copy over SSH, started by ssh or by a daemon.
 
 use longhaul_transfer::far_side::{self, FarSideSettings};
 use longhaul_transfer::ssh::install;
@@ -9,9 +9,10 @@ use crate::log;
 use crate::messages::{Exit, Stop, finish, print_line};
 use crate::report::Report;
 
-/// Runs it.
+/// Runs `longhaul remote`.
 pub fn run(arguments: &RemoteArguments) -> Exit {
-    // A job is started by a link to this program, whose name would be shown otherwise.
+    // A job is started through a link to this program; without this, the link's name
+    // would be shown.
     let _ = rustix::thread::set_name(c"longhaul");
     log::start_far_side();
     finish(serve(arguments))

@@ -1,4 +1,4 @@
-//! Shows a job that runs elsewhere, as if it ran here.
+//! Shows a job on another host as if it ran here.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,26 +12,25 @@ use crate::messages::{
 };
 use longhaul_transfer::signals::at_signal;
 
-/// A line of standard error that is longer is shown in pieces.
+/// Maximum length in bytes of a line of standard error. Longer lines are shown in pieces.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Standard output and error of this process.
+/// Standard output and error of this process as the viewer of a job.
 pub struct Screen {
     shown: Shown,
     written: Mutex<Written>,
 }
 
-/// What was shown.
+/// Output that was shown.
 #[derive(Default)]
 struct Written {
     bytes: [u64; 2],
-    /// Of standard error what has no end of line yet: a progress line must not
-    /// come between.
+    /// Incomplete last line of standard error. A progress line must not interrupt it.
     begun: Vec<u8>,
 }
 
 impl Screen {
-    /// One that shows a job so.
+    /// Creates a viewer with these kinds of output.
     pub fn new(shown: Shown) -> Screen {
         Screen {
             shown,
@@ -98,7 +97,7 @@ impl Written {
             Channel::Output => &mut self.bytes[0],
             _ => &mut self.bytes[1],
         };
-        // What came twice is shown once.
+        // Bytes that arrive twice are shown once.
         let known = had.saturating_sub(at);
         let known = usize::try_from(known).unwrap_or(usize::MAX);
         let Some(new) = bytes.get(known..) else {
@@ -121,8 +120,7 @@ impl Written {
     }
 }
 
-/// SIGINT and SIGTERM end this command and leave the job, which was there
-/// before it, to itself.
+/// Makes SIGINT and SIGTERM end this command only. The job continues.
 pub fn leave_at_signal(watched: &Watched) {
     let (name, host, job) = (watched.name.clone(), watched.host.clone(), watched.job());
     heed_signals(move || {
@@ -135,20 +133,19 @@ pub fn leave_at_signal(watched: &Watched) {
     });
 }
 
-/// Does something at every SIGINT and SIGTERM.
+/// Calls a function at every SIGINT and SIGTERM.
 fn heed_signals(what: impl FnMut() + Send + 'static) {
     if let Err(error) = at_signal(what) {
         say(&format!(
-            "an interrupt will end this command alone: {error}"
+            "an interrupt will end only this command, not the job: {error}"
         ));
     }
 }
 
-/// For programs the bytes as they are; for people nothing that moves the
-/// cursor.
+/// Writes to standard output: unchanged to a program, and without control characters to a terminal.
 fn output(bytes: &[u8]) {
     let mut output = io::stdout().lock();
-    // A reader that went away is no reason to stop.
+    // A closed reader is not a reason to stop.
     let _ = if output.is_terminal() {
         output.write_all(harmless(&String::from_utf8_lossy(bytes)).as_bytes())
     } else {
@@ -169,18 +166,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_line_waits_for_its_end() {
+    fn an_incomplete_line_is_held_back() {
         let mut written = Written::default();
         written.show(Channel::Errors, 0, b"one\ntw");
         assert_eq!(written.begun, b"tw");
         written.show(Channel::Errors, 4, b"two");
-        assert_eq!(written.begun, b"two", "what came twice is there once");
+        assert_eq!(
+            written.begun, b"two",
+            "bytes that arrive twice are shown once"
+        );
         written.show(Channel::Errors, 0, b"one");
         assert_eq!(
             (written.begun.as_slice(), written.bytes),
             (&b"two"[..], [0, 7])
         );
         written.show(Channel::Errors, 7, &[b' '; LONGEST_LINE]);
-        assert_eq!(written.begun, b"", "no line is too long to be held");
+        assert_eq!(written.begun, b"", "an overlong line is not held back");
     }
 }

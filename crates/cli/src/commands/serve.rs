@@ -8,7 +8,7 @@ use crate::arguments::ServeArguments;
 use crate::log::{self, LogFormat};
 use crate::messages::{Exit, Stop, finish, print_json};
 
-/// Runs it.
+/// Runs `longhaul serve`.
 pub fn run(arguments: ServeArguments) -> Exit {
     finish(serve(arguments))
 }
@@ -25,7 +25,7 @@ fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
         announce(&announcement);
     }
     let ended = daemon.serve()?;
-    tracing::info!("stopped by a signal; sessions that were ended: {ended}");
+    tracing::info!("stopped by a signal; number of ended sessions: {ended}");
     Ok(Exit::Done)
 }
 

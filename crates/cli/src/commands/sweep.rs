@@ -1,4 +1,4 @@
-//! `longhaul sweep`: experiments from a file, and its own process for one run.
+//! `longhaul sweep`: runs experiments from a file, each run in its own process.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use longhaul_instrument::sweep::{self, SweepEnd, SweepError, inside};
 use crate::arguments::SweepArguments;
 use crate::messages::{Exit, Stop, finish, say, write_output};
 
-/// The hidden command that makes one run.
+/// Name of the hidden command that performs one run.
 const STEP_COMMAND: &str = "sweep-step";
 
-/// Runs a sweep, or says what is left of it.
+/// Runs `longhaul sweep`: performs or lists the remaining runs.
 pub fn run(arguments: &SweepArguments) -> Exit {
     finish(sweep(arguments))
 }
@@ -38,7 +38,7 @@ fn stop(error: SweepError) -> Stop {
     Stop::because(exit, error)
 }
 
-/// Makes a run that is asked for on standard input.
+/// Performs the run that standard input describes.
 pub fn step() -> ExitCode {
     let failed = |error: &StepError| {
         let exit = match error {

@@ -1,5 +1,5 @@
-//! `longhaul verify`: a copy that sends checksums instead of data and writes
-//! nothing.
+//! `longhaul verify`: compares two trees by checksums. It sends no data and writes no
+//! files.
 
 use longhaul_transfer::endpoint::check_colons;
 
@@ -7,7 +7,7 @@ use super::cp::Command;
 use crate::arguments::VerifyArguments;
 use crate::messages::{Exit, Stop, finish};
 
-/// Runs it.
+/// Runs `longhaul verify`.
 pub fn run(arguments: &VerifyArguments) -> Exit {
     finish(verify(arguments))
 }

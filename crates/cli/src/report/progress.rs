@@ -1,4 +1,4 @@
-//! Progress while a transfer runs: a line on the terminal, or events.
+//! Progress of a running transfer: a line on the terminal, or events.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use longhaul_transfer::third_party::viewer::Outlet;
 use super::{print_json, progress_json};
 use crate::messages::progress_line;
 
-/// How often the line is drawn.
+/// Interval of progress lines on a terminal.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
-/// How often an event is printed.
+/// Interval of progress events.
 const PRINT_EVERY: Duration = Duration::from_secs(1);
 
-/// Draws or prints until the transfer is over.
+/// Shows progress until the transfer ends.
 pub fn follow(transfer: &Running, is_json: bool, terminal: bool) {
     let every = if is_json { PRINT_EVERY } else { DRAW_EVERY };
     let mut recent = Recent::default();
@@ -29,10 +29,10 @@ pub fn follow(transfer: &Running, is_json: bool, terminal: bool) {
     }
 }
 
-/// Progress lines between two events for others.
+/// Number of progress lines per event for followers of a job.
 const LINES_AN_EVENT: u32 = 4;
 
-/// Tells others until the transfer is over.
+/// Sends progress to followers of a job until the transfer ends.
 pub fn tell(transfer: &Running, outlet: &dyn Outlet) {
     let mut recent = Recent::default();
     let mut drawings = 0;

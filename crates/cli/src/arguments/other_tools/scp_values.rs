@@ -1,7 +1,7 @@
-//! Values of options of scp and rclone that would be read as sources.
+//! Recognises values of options of scp and rclone that would be read as sources.
 //!
-//! Some letters take a value in scp and none in rsync, whose meaning counts here. The value would
-//! become a source and be copied, so such a line is refused if the first path looks like one.
+//! Some letters take a value in scp but not in rsync, whose meaning applies here. The value would
+//! be copied as a source. Such a line is refused if the first path looks like a value.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,15 +13,15 @@ use longhaul_transfer::other_tools::values::{
     is_cipher, is_number, is_program, is_remote, is_server, is_setting, is_span, is_there,
 };
 
-/// A flag here that takes a value in scp or rclone.
+/// A flag of `cp` that takes a value in scp or rclone.
 struct Taking {
     /// Identifier of the flag in the command.
     id: &'static str,
-    /// The flag as it is written.
+    /// The flag in its written form.
     flag: &'static str,
-    /// Whether a path looks like the value; with the number of paths after it.
+    /// True if a path looks like the value. The second argument is the number of following paths.
     is_value: fn(&OsStr, usize) -> bool,
-    /// What to write instead.
+    /// Message with the equivalent in longhaul.
     hint: &'static str,
 }
 
@@ -62,7 +62,7 @@ const TAKING: &[Taking] = &[
         id: "xattrs",
         flag: "-X",
         is_value: |word, _| is_setting(word) && !is_there(word),
-        hint: "it keeps extended attributes here and takes no value: leave scp's -X out",
+        hint: "it keeps extended attributes here and takes no value: remove scp's -X",
     },
     Taking {
         id: "special_files",
@@ -92,15 +92,15 @@ const TAKING: &[Taking] = &[
         id: "stats",
         flag: "--stats",
         is_value: |word, _| is_span(word) && !is_there(word),
-        hint: "it takes no value here, and progress is always shown: leave the time out",
+        hint: "it takes no value here, and progress is always shown: remove the time",
     },
 ];
 
-/// Refuses a first path that is the value of an option of another tool.
+/// Refuses a first path that looks like a value of another tool's option.
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// Returns a message with the equivalent in longhaul.
 pub fn refuse(matches: &ArgMatches) -> Result<(), String> {
     let paths = matches.try_get_many::<OsString>("paths");
     let paths: Vec<&OsString> = paths.ok().flatten().into_iter().flatten().collect();
@@ -129,7 +129,7 @@ fn refuse_digits(matches: &ArgMatches) -> Result<(), String> {
     let letters = [("P", "-P"), ("perms", "-p"), ("links", "-l")];
     for (id, flag) in letters {
         let given = matches.value_source(id) == Some(ValueSource::CommandLine);
-        // An option of this table counts twice: as a name, and as its empty value.
+        // An option of this table counts twice: for its name and for its empty value.
         let next = matches.index_of(id).map(|at| at + 2);
         if given && next.is_some_and(|next| digits.contains(&next)) {
             return Err(format!("{flag}8: {PORT}"));
@@ -142,7 +142,7 @@ fn refuse_digits(matches: &ArgMatches) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// Returns a message with the equivalent in longhaul.
 pub fn refuse_attached(line: &[OsString]) -> Result<(), String> {
     let words = line.iter().take_while(|word| *word != "--");
     let settings = words.filter_map(|word| word.as_bytes().strip_prefix(b"-o"));

@@ -1,9 +1,9 @@
-//! Tips that clap adds to errors of the command line.
+//! Filters the tips that clap adds to errors of the command line.
 
 use clap::error::{ContextKind, ContextValue};
 
-/// Removes misleading tips from an error. clap suggests hidden commands, any similar name of an
-/// option, and to pass an unknown option as a value.
+/// Removes misleading tips from an error. clap suggests hidden commands, options with a
+/// vaguely similar name, and passing an unknown option as a value.
 pub fn without_wrong_tips(mut error: clap::Error) -> clap::Error {
     error.remove(ContextKind::Suggested);
     error.remove(ContextKind::SuggestedSubcommand);
@@ -21,7 +21,7 @@ pub fn without_wrong_tips(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Whether two names differ in one letter, or in the order of two adjacent letters.
+/// True if two names differ in one letter, or in the order of two adjacent letters.
 fn is_slip(one: &str, other: &str) -> bool {
     let name = |text: &str| -> Vec<char> {
         let end = text.find([' ', '=']).unwrap_or(text.len());
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tips_are_for_slips_alone() {
+    fn only_small_typing_errors_get_a_tip() {
         assert!(is_slip("--exlude", "--exclude") && is_slip("--recursiv", "--recursive"));
         assert!(is_slip("--udpate", "--update") && is_slip("--verifi", "--verify"));
         assert!(!is_slip("--checksum-choice", "--checkpoint") && !is_slip("--modern", "--mode"));
