@@ -4,6 +4,7 @@
 //! - [`mod@test`]: every test, with one list of what failed and what was skipped
 //! - [`demo`]: a real tree over TLS across an emulated wide area, verified
 //! - [`mod@bench`]: what a copy costs beside what its pieces cost alone
+//! - [`count`]: lines of product code, files of an option, methods of a type
 //! - [`soak`]: the bars at the size they are stated at, resumable
 //! - [`fuzz`]: builds and runs a fuzz target on the pinned stable toolchain
 //! - [`workspace`]: where things lie, as cargo tells
@@ -11,6 +12,7 @@
 //! A command is one module with a `run` and one line in [`COMMANDS`].
 
 mod bench;
+mod count;
 mod demo;
 mod fuzz;
 mod soak;
@@ -33,7 +35,7 @@ struct Command {
 }
 
 /// All subcommands, in the order of the help.
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 7] = [
     Command {
         name: "tidy",
         arguments: "",
@@ -61,6 +63,13 @@ const COMMANDS: [Command; 6] = [
                   take; or run an experiment of bench/scenarios. The same command resumes one that \
                   was stopped",
         run: bench::run,
+    },
+    Command {
+        name: "count",
+        arguments: "[--files] [--commits A..B] [NAME=WORD,WORD...]",
+        summary: "count lines of product code, product files that options (those given as well) or \
+                  commits touch, and inherent methods of the largest types",
+        run: count::run,
     },
     Command {
         name: "soak",

@@ -38,7 +38,10 @@ mod unsafety;
 
 use std::fmt;
 
-use tree::Tree;
+pub use rust_source::{RustSource, closing_brace, word_offsets};
+#[cfg(test)]
+pub use tree::sample;
+pub use tree::{TrackedFile, Tree};
 
 /// One violation, printed as `path:line: rule: message`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

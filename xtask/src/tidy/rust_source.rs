@@ -86,6 +86,16 @@ impl RustSource {
         self.test.iter().filter(|test| !**test).count()
     }
 
+    /// Number of lines outside tests that have more than blanks and comments. `text` is the text
+    /// of the file.
+    pub fn product_lines_of_code(&self, text: &str) -> usize {
+        let visible = |line: &str| line.chars().filter(|c| !c.is_whitespace()).count();
+        let lines = text.lines().zip(&self.comments).zip(&self.test);
+        lines
+            .filter(|((line, comment), test)| !**test && visible(line) > visible(comment))
+            .count()
+    }
+
     /// Declares the whole file test code.
     pub fn mark_all_as_test(&mut self) {
         self.test.fill(true);
@@ -184,8 +194,8 @@ fn item_end(code: &str, start: usize) -> usize {
     code.len()
 }
 
-/// Where the brace that opens at `open` is closed.
-fn closing_brace(code: &str, open: usize) -> usize {
+/// Returns the offset of the brace that closes the one at `open`.
+pub fn closing_brace(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, character) in code[open..].char_indices() {
         match character {

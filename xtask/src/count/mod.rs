@@ -1,0 +1,120 @@
+//! Counts the sources, so that a change of their shape is measured the same way before and after:
+//!
+//! - lines of product code in each crate, without blank lines, comments and tests
+//! - product files that each of a few options touches ([`options`])
+//! - inherent methods of the types that have most of them ([`methods`])
+//!
+//! Product code is `crates/*/src`, except the crates for tests and benchmarks of [`NOT_PRODUCT`].
+
+mod methods;
+mod options;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::tidy::{RustSource, TrackedFile, Tree};
+use crate::workspace;
+
+/// Crates that are no part of the product.
+const NOT_PRODUCT: [&str; 1] = ["testing"];
+
+/// Types that the list of methods has.
+const TYPES_SHOWN: usize = 15;
+
+/// `cargo xtask count`.
+///
+/// # Errors
+///
+/// Where an argument is unknown, or git fails.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let mut names_shown = false;
+    let mut range = None;
+    let mut given = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--files" => names_shown = true,
+            "--commits" => range = Some(rest.next().ok_or("--commits needs a range, as A..B")?),
+            option => given.push(options::parse(option)?),
+        }
+    }
+    let tree = Tree::of_repository()?;
+    let mut text = lines(&tree);
+    text += &options::report(&tree, &given, names_shown);
+    if let Some(range) = range {
+        text += &files_of_commits(range, names_shown)?;
+    }
+    text += &methods::report(&tree, TYPES_SHOWN);
+    print!("{text}");
+    Ok(())
+}
+
+/// Returns the crate and the text of each file of product code.
+fn product(tree: &Tree) -> impl Iterator<Item = (&str, &TrackedFile, &RustSource)> {
+    tree.rust().filter_map(|(file, rust)| {
+        let krate = product_crate(&file.path)?;
+        Some((krate, file, rust))
+    })
+}
+
+/// Returns the crate that a path below `crates/*/src` is part of.
+fn product_crate(path: &str) -> Option<&str> {
+    let (krate, inside) = path.strip_prefix("crates/")?.split_once('/')?;
+    let is_product = inside.starts_with("src/") && !NOT_PRODUCT.contains(&krate);
+    is_product.then_some(krate)
+}
+
+/// Returns the number of lines of code in each crate and in total.
+fn lines(tree: &Tree) -> String {
+    let mut crates: BTreeMap<&str, usize> = BTreeMap::new();
+    for (krate, file, rust) in product(tree) {
+        *crates.entry(krate).or_default() += rust.product_lines_of_code(&file.text);
+    }
+    let mut text = "lines of product code, without blank lines, comments and tests\n".to_owned();
+    for (krate, lines) in &crates {
+        let _ = writeln!(text, "  {krate:<12} {lines:>7}");
+    }
+    let total: usize = crates.values().sum();
+    let _ = writeln!(text, "  {:<12} {total:>7}", "total");
+    text
+}
+
+/// Returns the number of files of product code that a range of commits changes.
+fn files_of_commits(range: &str, names_shown: bool) -> Result<String, String> {
+    let mut git = std::process::Command::new("git");
+    git.args(["diff", "--name-only", range, "--"]);
+    let changed = workspace::output_of(git.current_dir(workspace::root()))?;
+    let is_product = |path: &&str| product_crate(path).is_some() && path.ends_with(".rs");
+    let files: Vec<&str> = changed.lines().filter(is_product).collect();
+    let mut text = format!("\nproduct files that {range} changes: {}\n", files.len());
+    if names_shown {
+        text += &list(&files);
+    }
+    Ok(text)
+}
+
+/// Returns names, a line each.
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("    {name}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::sample;
+
+    #[test]
+    fn lines_of_product_code_are_counted_by_crate() {
+        let code = "//! A crate.\n\nfn a() {\n    // Nothing.\n    b(); // Why.\n}\n\
+                    const TEXT: &str = \"one\n\n  two // three\";\n#[cfg(test)]\nmod tests {\n}\n";
+        let tree = sample(&[
+            ("crates/a/src/lib.rs", code),
+            ("crates/b/src/lib.rs", "fn a() {}\n"),
+            ("crates/b/tests/all/main.rs", "fn a() {}\n"),
+            ("crates/testing/src/lib.rs", "fn a() {}\n"),
+            ("xtask/src/main.rs", "fn a() {}\n"),
+        ]);
+        let expected = "  a                  5\n  b                  1\n  total              6\n";
+        assert!(lines(&tree).ends_with(expected), "{}", lines(&tree));
+    }
+}
