@@ -7,7 +7,7 @@ use longhaul_engine::codec::{Decoder, Encoder, bound};
 use longhaul_proto::block::Codec;
 use longhaul_proto::shuffle::{Arrangement, CHUNK_BYTES, ElementSize, Shuffle};
 
-use crate::choices::Choices;
+use super::choices::Choices;
 
 /// Longest payload that is tried, before and after.
 const PAYLOAD_BYTES: u64 = 256 << 10;

@@ -16,7 +16,7 @@ use longhaul_proto::message::Message;
 use longhaul_proto::stream::StreamPart;
 use minicbor::{Decode, Encode};
 
-use crate::choices::Choices;
+use super::choices::Choices;
 
 /// Bytes that become a `TreePath` cannot name anything outside the anchor.
 pub fn tree_path(bytes: &[u8]) {

@@ -9,7 +9,7 @@ use longhaul_storage::journal::reader::{Found, replay};
 use longhaul_storage::{Creation, DataMode};
 use twox_hash::XxHash3_64;
 
-use crate::choices::Choices;
+use super::choices::Choices;
 
 /// One record, as it is and with a checksum that fits.
 pub fn journal_entry(bytes: &[u8]) {

@@ -16,7 +16,7 @@ use longhaul_proto::receiver::{Compared, Receiver, ReceiverSettings, StorageJob,
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use crate::choices::Choices;
+use super::choices::Choices;
 
 /// Most that one input does: long inputs find what short ones find.
 const MAXIMUM_STEPS: usize = 2000;

@@ -15,7 +15,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 use std::time::Duration;
 
-use crate::choices::Choices;
+use super::choices::Choices;
 
 /// Most that one input does.
 const MAXIMUM_STEPS: usize = 2000;

@@ -30,7 +30,7 @@ pub struct Test {
 
 /// Random schedules of the state machines.
 pub fn schedules(_: &Soak) -> Result<Vec<Step>, String> {
-    let arguments = vec!["--test", "simulation", "random_schedules"];
+    let arguments = vec!["--test", "all", "random_schedules"];
     let test = |seeds: &str| Test {
         package: "longhaul-proto",
         arguments: arguments.clone(),
@@ -45,7 +45,7 @@ pub fn schedules(_: &Soak) -> Result<Vec<Step>, String> {
 pub fn crashes(_: &Soak) -> Result<Vec<Step>, String> {
     let test = Test {
         package: "longhaul-engine",
-        arguments: vec!["--test", "crashes"],
+        arguments: vec!["--test", "all", "crashes::"],
         release: false,
         variables: vec![("LONGHAUL_CRASHES", "2000".to_owned())],
         keep: &["test ", "crashes", "steps"],
@@ -57,7 +57,7 @@ pub fn crashes(_: &Soak) -> Result<Vec<Step>, String> {
 pub fn filters(_: &Soak) -> Result<Vec<Step>, String> {
     let test = Test {
         package: "longhaul-engine",
-        arguments: vec!["--test", "filters"],
+        arguments: vec!["--test", "all", "filters::"],
         release: false,
         variables: vec![("LONGHAUL_FILTERS", "10000".to_owned())],
         keep: &["lists of rules", "skipped", "test result"],
@@ -70,7 +70,7 @@ pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
     let steps = (1..=4).map(|number| {
         let test = Test {
             package: "longhaul",
-            arguments: vec!["--test", "kills"],
+            arguments: vec!["--test", "copies", "kills::"],
             release: true,
             variables: vec![
                 ("LONGHAUL_KILLS", KILLS_PER_STEP.to_string()),
@@ -91,7 +91,7 @@ pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
 pub fn labs(_: &Soak) -> Result<Vec<Step>, String> {
     let test = Test {
         package: "longhaul",
-        arguments: vec!["--test", "lab", "a_killed_lab"],
+        arguments: vec!["--test", "measurements", "a_killed_lab"],
         release: false,
         variables: vec![
             ("LONGHAUL_LAB_KILLS", "50".to_owned()),

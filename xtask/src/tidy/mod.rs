@@ -15,6 +15,7 @@
 //! - [`prose`]: plain words, sentences of a bounded length
 //! - [`licences`]: `deny.toml` is true for `Cargo.lock`, as cargo-deny finds
 //! - [`sizes`]: no large file, and measurements within a bound
+//! - [`test_binaries`]: few test binaries
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
 //!
 //! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
@@ -32,6 +33,7 @@ mod prose;
 mod purity;
 mod rust_source;
 mod sizes;
+mod test_binaries;
 mod text;
 mod tree;
 mod unsafety;
@@ -78,7 +80,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     directions::check,
     circles::check,
     names::check,
@@ -92,6 +94,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
     prose::check,
     fuzzing::check,
     sizes::check,
+    test_binaries::check,
 ];
 
 /// Checks the repository and prints what it finds.

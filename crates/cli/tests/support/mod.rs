@@ -1,7 +1,7 @@
 //! What the end-to-end tests share: real processes that are always ended, a
 //! daemon, a proxy that counts bytes, trees, and how trees are compared.
 
-// Each theme is a crate of its own and uses a part of this.
+// Each group of tests is a crate of its own and uses a part of this.
 #![allow(dead_code, unused_imports)]
 
 pub mod daemon;
@@ -10,6 +10,9 @@ pub mod process;
 pub mod procfs;
 pub mod proxy;
 pub mod random;
+pub mod round_trips;
+pub mod second_factor;
+pub mod site;
 pub mod snapshot;
 pub mod sshd;
 pub mod stuck;

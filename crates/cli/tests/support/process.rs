@@ -307,6 +307,16 @@ pub fn binary_in(directory: &Path) -> PathBuf {
     binary
 }
 
+/// Writes a script that can be run at once, and returns its path. Another process writes it, for
+/// the reason that [`binary_in`] gives.
+pub fn script(path: PathBuf, text: &str) -> PathBuf {
+    let mut write = Command::new("sh");
+    write.args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]);
+    write.arg(&path).arg(text);
+    assert!(write.status().unwrap().success(), "{}", path.display());
+    path
+}
+
 /// `longhaul cp` from one local path to another.
 pub fn local_copy(source: &Path, destination: &Path) -> Command {
     let mut command = longhaul();

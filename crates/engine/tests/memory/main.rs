@@ -18,9 +18,9 @@ use std::time::Duration;
 use longhaul_engine::send::source::What;
 use longhaul_proto::message::Farewell;
 
+use crate::support::ends::{Ends, destination, settings, sources};
+use crate::support::times;
 use generated::{Generated, Swallowing};
-use support::ends::{Ends, destination, settings, sources};
-use support::times;
 
 /// What both ends may differ by, together: half of it each would be stricter
 /// than what is promised of one.

@@ -1,0 +1,188 @@
+//! Where the system allows few threads or little memory, and where a program that is
+//! waited for says nothing: a copy does with less, or ends soon and says why.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{
+    is_root,
+    process::{self, run},
+    tree,
+};
+use longhaul_units::ByteCount;
+use tempfile::TempDir;
+
+const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
+
+/// A place that any user may write to, with files in `data`.
+fn place() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let everybody = || PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(place.path(), everybody()).unwrap();
+    tree::mixed_tree(&place.path().join("data"), 300, 3 << 20);
+    std::fs::set_permissions(place.path().join("data"), everybody()).unwrap();
+    place
+}
+
+/// A copy within this host by a user that no process has but those that are started
+/// here, who may have so many threads.
+fn with_threads(place: &Path, most: u32) -> Command {
+    // Another one in each test that runs at the same time.
+    let user = 20_000 + std::process::id() % 800 * 50 + most;
+    let user = user.to_string();
+    let limit = format!("--nproc={most}");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups"])
+        .args(["prlimit", &limit, LONGHAUL, "cp", "-r"])
+        .arg(place.join("data"))
+        .arg(place.join(format!("with {most}")))
+        .env("HOME", place);
+    command
+}
+
+#[test]
+fn with_few_threads_there_are_fewer_flows() {
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    for most in [17, 20, 30] {
+        run(&mut with_threads(place.path(), most)).expect(0);
+        let there = place.path().join(format!("with {most}"));
+        tree::assert_same(&place.path().join("data"), &there.join("data"));
+    }
+}
+
+#[test]
+fn with_too_few_threads_the_limit_is_named_at_once() {
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    for most in [3, 6, 9, 12] {
+        run(&mut with_threads(place.path(), most)).expect(6).says(&[
+            "cannot start a thread",
+            "ulimit -u",
+            "raise",
+        ]);
+    }
+}
+
+/// A copy within this host in a shell that limits its address space.
+fn with_memory(place: &Path, most: ByteCount) -> Command {
+    let mut command = Command::new("sh");
+    let script = "ulimit -v $0; exec \"$@\"";
+    command
+        .args(["-c", script, &(most.0 >> 10).to_string()])
+        .args([LONGHAUL, "cp", "-r"])
+        .arg(place.join("data"))
+        .arg(place.join(most.0.to_string()));
+    command
+}
+
+#[test]
+fn little_memory_is_enough_or_named() {
+    let place = place();
+    // From too little even to load the program, to more than enough.
+    for mebibytes in [64, 96, 128, 192, 256, 384] {
+        let most = ByteCount(mebibytes << 20);
+        let output = with_memory(place.path(), most).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                let there = place.path().join(most.0.to_string());
+                tree::assert_same(&place.path().join("data"), &there.join("data"));
+            }
+            // The dynamic linker has words of its own.
+            Some(127) => {}
+            code => {
+                assert_eq!(code, Some(6), "{mebibytes} MiB: {said}");
+                assert!(said.contains("ulimit -v"), "{mebibytes} MiB: {said}");
+            }
+        }
+    }
+    let output = with_memory(place.path(), ByteCount(512 << 20)).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+/// Something that is started in place of ssh.
+fn ssh_that(place: &Path, script: &str) -> String {
+    let file = process::script(place.join("ssh"), &format!("#!/bin/sh\n{script}\n"));
+    file.to_str().unwrap().to_owned()
+}
+
+fn over(ssh: &str, place: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(LONGHAUL);
+    command
+        .args(words)
+        .args(["--timeout", "1s", "--ssh", ssh])
+        .current_dir(place)
+        .env("HOME", place)
+        .env_remove("XDG_CONFIG_HOME")
+        .stdin(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn a_shell_that_waits_for_input_is_not_waited_for() {
+    let place = place();
+    let ssh = ssh_that(place.path(), "exec sleep 300");
+    for words in [
+        &["cp", "-r", "data", "host:"][..],
+        &["cp", "-r", "host:data", "back"],
+        &["cp", "-r", "--install-remote", "data", "host:"],
+        &["cp", "-r", "one:data", "other:"],
+        &["verify", "data", "host:data"],
+        &["ls", "host:"],
+        &["jobs", "host"],
+        &["attach", "host:12345678"],
+        &["cancel", "host:12345678"],
+    ] {
+        run(&mut over(&ssh, place.path(), words))
+            .expect(3)
+            .says(&["did not start there within 1 s", "start-up file"]);
+    }
+    // One that waits for a line ends by itself when its input does.
+    for waiting in ["exec sleep 300", "read line; exit 1", "read line; exit 255"] {
+        let ssh = ssh_that(place.path(), waiting);
+        let done = run(&mut over(&ssh, place.path(), &["doctor", "host:"])).expect(3);
+        let found = String::from_utf8_lossy(&done.output).into_owned();
+        assert!(
+            found.contains("a start-up file of the shell may wait"),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_far_side_that_says_no_more_than_its_greeting_is_not_waited_for() {
+    let place = place();
+    let version = env!("CARGO_PKG_VERSION");
+    let key = format!("sha256:{}", "A".repeat(43));
+    let words = format!("software={version} protocol=1 key={key} channel=x");
+    let greeting = format!("printf '\\nlonghaul-remote/1 {words}\\n'; exec sleep 300");
+    let ssh = ssh_that(place.path(), &greeting);
+    for words in [
+        &["cp", "-r", "data", "host:"][..],
+        &["cp", "-r", "host:data", "back"],
+        &["verify", "data", "host:data"],
+        &["ls", "host:"],
+    ] {
+        run(&mut over(&ssh, place.path(), words))
+            .expect(3)
+            .says(&["did not answer within 1 s"]);
+    }
+    run(&mut over(
+        &ssh,
+        place.path(),
+        &["cp", "-r", "one:data", "other:"],
+    ))
+    .expect(3)
+    .says(&["did not begin the job within 1 s"]);
+}

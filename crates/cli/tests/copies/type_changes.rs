@@ -1,0 +1,298 @@
+//! `cp --delete` where names of the source are of another kind at the destination: the mirror
+//! becomes what rsync makes of it, and nothing is lost that was not to be deleted.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::process::{Finished, longhaul, run};
+use crate::support::tree::{set_modified, write};
+use crate::support::ways::{WAYS, contents, copy, names, rsync, slashed};
+use crate::support::{Daemon, assert_no_leftovers};
+
+/// A time long before that of any directory that is made now.
+const OLD: i64 = 1_500_000_000;
+
+fn source(root: &Path) {
+    write(&root.join("file"), b"file");
+    write(&root.join("deep/inner/file"), b"inner");
+    write(&root.join("large"), &vec![7; 3 << 20]);
+    symlink("there", root.join("link")).unwrap();
+    write(&root.join("directory/in/it"), b"it");
+    fs::create_dir_all(root.join("empty")).unwrap();
+    write(&root.join("of link/x"), b"x");
+    write(&root.join("same"), b"same");
+    for name in ["file", "deep/inner/file", "large", "same"] {
+        set_modified(&root.join(name), OLD, 0);
+    }
+}
+
+/// What an earlier state of the source left.
+fn there(root: &Path) {
+    for name in [
+        "file/a",
+        "file/b/c",
+        "deep/inner/file/d",
+        "large/e",
+        "link/f",
+        "link/g/h",
+        "directory",
+        "empty",
+        "gone",
+    ] {
+        write(&root.join(name), b"there");
+    }
+    fs::create_dir_all(root.join("link/empty")).unwrap();
+    symlink("gone", root.join("of link")).unwrap();
+    write(&root.join("same"), b"same");
+    set_modified(&root.join("same"), OLD, 0);
+}
+
+/// Lines of a dry run about deletion.
+fn foreseen(dry: &Finished) -> BTreeSet<PathBuf> {
+    let output = String::from_utf8(dry.output.clone()).unwrap();
+    let lines = output.lines().filter_map(|line| {
+        let (_, path) = line.strip_prefix("would delete ")?.split_once(' ')?;
+        Some(PathBuf::from(path.trim_end_matches('/')))
+    });
+    lines.collect()
+}
+
+fn mirror(flags: &[&str], from: &Path, to: &Path) -> Finished {
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete"]).args(flags);
+    run(command.arg(slashed(from)).arg(to))
+}
+
+#[test]
+fn a_mirror_of_what_changed_its_kind_is_as_rsyncs_on_every_way() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    let from = place.path().join("from");
+    source(&from);
+    for (number, flags) in [
+        &["--delete"][..],
+        &["--delete", "--existing"],
+        &["--delete", "--ignore-existing"],
+        &["--delete", "--update"],
+        &["--delete", "--backup-dir=../old"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = |way: &str| {
+            let to = place.path().join(format!("{way}{number}/to"));
+            there(&to);
+            to
+        };
+        let expected = to("rsync");
+        let Some(mut command) = rsync() else { return };
+        command.args(["-rlt", "--delete-after"]).args(flags);
+        let backup = flags.iter().any(|flag| flag.contains("backup"));
+        command.args(backup.then_some("-b"));
+        let status = command.arg(slashed(&from)).arg(&expected).status().unwrap();
+        // rsync looks beneath the files that it leaves in place of directories, and fails.
+        let fails = flags.contains(&"--ignore-existing");
+        assert!(
+            status.success() || fails && status.code() == Some(23),
+            "{flags:?}"
+        );
+        let above = |to: &Path| to.parent().unwrap().to_owned();
+        let before = contents(&from);
+        for way in WAYS {
+            let to = to(&format!("{way:?}"));
+            let with = || copy((&daemon, place.path()), way, (&from, &to));
+            run(&mut with().with(&[&["-r"], flags].concat())).expect(0);
+            let found = contents(&above(&to));
+            assert_eq!(found, contents(&above(&expected)), "{flags:?} {way:?}");
+            run(&mut with().with(&[&["-r"], flags].concat())).expect(0);
+            assert_eq!(contents(&above(&to)), found, "again: {flags:?} {way:?}");
+            assert_no_leftovers(&above(&to));
+        }
+        assert_eq!(contents(&from), before);
+    }
+}
+
+#[test]
+fn a_dry_run_foresees_what_makes_way() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    source(&from);
+    there(&to);
+    let before = contents(&to);
+    let dry = mirror(&["-n"], &from, &to).expect(0);
+    assert_eq!(contents(&to), before);
+    let told = foreseen(&dry);
+    mirror(&[], &from, &to).expect(0);
+    let after = names(&to);
+    let kinds = [
+        "file",
+        "large",
+        "link",
+        "deep/inner/file",
+        "directory",
+        "empty",
+        "of link",
+    ];
+    let gone: BTreeSet<PathBuf> = before
+        .keys()
+        .filter(|path| !after.contains(*path))
+        .cloned()
+        .collect();
+    let expected = gone.into_iter().chain(kinds.map(PathBuf::from));
+    assert_eq!(told, expected.collect());
+    let count = told.len().to_string();
+    let less = (told.len() - 1).to_string();
+    for flags in [&["-n"][..], &[]] {
+        let other = place.path().join("other");
+        let _ = fs::remove_dir_all(&other);
+        there(&other);
+        // What a directory replaces goes at once.
+        for name in ["directory", "empty", "of link"] {
+            fs::remove_file(other.join(name)).unwrap();
+        }
+        let before = contents(&other);
+        let few = (told.len() - 4).to_string();
+        let limited = [flags, &["--max-delete", &few]].concat();
+        mirror(&limited, &from, &other)
+            .expect(2)
+            .says(&["--max-delete", "there is a directory of that name"]);
+        let after = contents(&other);
+        assert!(
+            before
+                .iter()
+                .all(|(path, data)| after.get(path) == Some(data))
+        );
+        assert_no_leftovers(&other);
+    }
+    let other = place.path().join("more");
+    there(&other);
+    mirror(&["--max-delete", &less], &from, &other)
+        .expect(2)
+        .says(&["--max-delete"]);
+    assert!(other.join("gone").exists() && other.join("file/b/c").exists());
+    mirror(&["--max-delete", &count], &from, &other).expect(0);
+    assert_eq!(contents(&other), contents(&from));
+}
+
+/// Whatever in a directory stays keeps it, and what was to take its place fails.
+#[test]
+fn what_stays_in_a_directory_keeps_it() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    source(&from);
+    for flags in [&["-n"][..], &[]] {
+        let _ = fs::remove_dir_all(&to);
+        there(&to);
+        let flags = [flags, &["-f", "P c"]].concat();
+        mirror(&flags, &from, &to)
+            .expect(2)
+            .says(&["file: there is a directory of that name"]);
+        assert_eq!(fs::read(to.join("file/b/c")).unwrap(), b"there");
+        assert_no_leftovers(&to);
+    }
+    assert!(!to.join("gone").exists() && !to.join("link").is_dir());
+    let modified = fs::metadata(from.join("deep")).unwrap().mtime();
+    assert_eq!(fs::metadata(to.join("deep")).unwrap().mtime(), modified);
+    // The directory itself may be protected, too.
+    let again = tempfile::tempdir().unwrap();
+    let to = again.path().join("to");
+    there(&to);
+    mirror(&["-f", "P /file/"], &from, &to)
+        .expect(2)
+        .says(&["filters protect it"]);
+    assert_eq!(fs::read(to.join("file/a")).unwrap(), b"there");
+    // Leftovers of another copy.
+    let other = again.path().join("other");
+    there(&other);
+    write(
+        &other.join("file/.longhaul-0000000000000001-1.tmp"),
+        b"left",
+    );
+    mirror(&[], &from, &other)
+        .expect(2)
+        .says(&["file: there is a directory"]);
+    assert!(other.join("file/.longhaul-0000000000000001-1.tmp").exists());
+}
+
+/// Any failure, and no directory is touched; the next run goes on.
+#[test]
+fn after_a_failure_no_directory_is_replaced() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    source(&from);
+    there(&to);
+    let before = contents(&to);
+    write(&from.join("deep/.rsync-filter"), b"nothing\n");
+    mirror(&["-F"], &from, &to).expect(2).says(&[
+        "nothing was deleted",
+        "large: there is a directory of that name",
+    ]);
+    let after = contents(&to);
+    for (path, data) in before.iter().filter(|(path, _)| {
+        !["directory", "empty", "of link"]
+            .iter()
+            .any(|name| path.starts_with(name))
+    }) {
+        assert_eq!(after.get(path), Some(data), "{path:?}");
+    }
+    assert_no_leftovers(&to);
+    fs::remove_file(from.join("deep/.rsync-filter")).unwrap();
+    mirror(&["-F"], &from, &to).expect(0);
+    assert_eq!(contents(&to), contents(&from));
+}
+
+/// Sources that are named, several names of one file, a FIFO.
+#[test]
+fn named_sources_and_other_kinds_take_the_place_of_directories_and_make_way() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    source(&from);
+    there(&to);
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--delete"]);
+    command.args(["link", "file", "directory"].map(|name| from.join(name)));
+    run(command.arg(&to)).expect(0);
+    assert_eq!(fs::read_link(to.join("link")).unwrap(), Path::new("there"));
+    assert_eq!(fs::read(to.join("file")).unwrap(), b"file");
+    assert_eq!(fs::read(to.join("directory/in/it")).unwrap(), b"it");
+    assert!(to.join("gone").exists());
+
+    let to = place.path().join("linked");
+    there(&to);
+    fs::hard_link(from.join("file"), from.join("large again")).unwrap();
+    write(&to.join("large again/old"), b"old");
+    mirror(&["-H"], &from, &to).expect(0);
+    assert_eq!(contents(&to), contents(&from));
+    let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
+    assert_eq!(inode("file"), inode("large again"));
+
+    let to = place.path().join("fifo");
+    fs::create_dir(&to).unwrap();
+    for name in ["file", "directory", "link"] {
+        let made = Command::new("mkfifo").arg(to.join(name)).status().unwrap();
+        assert!(made.success());
+    }
+    mirror(&["-H"], &from, &to).expect(0);
+    assert_eq!(contents(&to), contents(&from));
+}
+
+/// A copy that is killed between the exchange of two names and its end leaves an empty directory.
+#[test]
+fn an_empty_directory_that_a_killed_copy_left_is_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let [empty, full] = [1, 2].map(|number| {
+        let name = format!(".longhaul-0000000000000007-{number}.tmp");
+        place.path().join(name)
+    });
+    fs::create_dir(&empty).unwrap();
+    write(&full.join("precious"), b"precious");
+    let mut command = longhaul();
+    command.args(["clean", "--remove", "--older-than", "0s"]);
+    run(command.arg(place.path()));
+    assert!(!empty.exists() && full.join("precious").exists());
+}

@@ -1,0 +1,90 @@
+//! What carries a copy between two remote hosts is killed, wherever it runs: the
+//! copy goes on, or the same command does.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::process::Command;
+
+use crate::support::lan::Lan;
+use crate::support::process::{Finished, Running, run};
+use crate::support::sshd::is_possible;
+use crate::support::{assert_no_leftovers, tree};
+use rustix::process::{Signal, kill_process};
+
+fn copy(lan: &Lan) -> Command {
+    let mut command = lan.copy();
+    command.args(["-r", "--json", "--checkpoint", "1MiB", "--timeout", "5s"]);
+    command.args(["left:data", "right:"]);
+    command
+}
+
+/// Hosts with a copy under way, of which these processes were killed; how it
+/// ended for whoever began it.
+fn with_killed(host: &str, of: &str) -> (Lan, Finished) {
+    let lan = Lan::new();
+    tree::mixed_tree(&lan.left.home().join("data"), 200, 384 << 20);
+    let running = Running::start(&mut copy(&lan));
+    let under_way = running.event(|event| event["event"] == "durable");
+    assert!(under_way.is_some());
+    let pids = lan.processes(host, of);
+    assert!(!pids.is_empty());
+    for pid in pids {
+        // It may have ended with another one.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let ended = running.wait();
+    (lan, ended)
+}
+
+fn assert_whole(lan: &Lan) {
+    let (data, there) = (lan.left.home().join("data"), lan.right.home().join("data"));
+    tree::assert_same(&data, &there);
+    assert_no_leftovers(&lan.right.home());
+}
+
+fn job(lan: &Lan) -> serde_json::Value {
+    let listed = run(lan.command("jobs").arg("--json")).expect(0);
+    listed.events().pop().unwrap()
+}
+
+#[test]
+fn a_killed_job_is_listed_as_killed_and_the_same_command_goes_on() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, ended) = with_killed("left", "--drive");
+    ended.expect(3).says(&["the connection to left was lost"]);
+    let job = job(&lan);
+    assert_eq!(job["state"], "killed");
+    run(lan.command("attach").arg(job["job"].as_str().unwrap()))
+        .expect(3)
+        .says(&["was killed", "the same command resumes it"]);
+    run(&mut copy(&lan)).expect(0);
+    assert_whole(&lan);
+}
+
+#[test]
+fn a_killed_other_end_ends_the_job_and_the_same_command_goes_on() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, ended) = with_killed("right", "--meet");
+    ended.expect(3).says(&["the transfer broke off"]);
+    assert_eq!(job(&lan)["exit"], 3);
+    run(&mut copy(&lan)).expect(0);
+    assert_whole(&lan);
+}
+
+#[test]
+fn a_job_goes_on_without_the_ssh_that_started_it() {
+    if !is_possible() {
+        return;
+    }
+    let (lan, ended) = with_killed("here", "ssh -F");
+    ended
+        .expect(3)
+        .says(&["the job continues there", "longhaul attach"]);
+    let job = job(&lan);
+    run(lan.command("attach").arg(job["job"].as_str().unwrap())).expect(0);
+    assert_whole(&lan);
+}

@@ -1,0 +1,24 @@
+//! Copies that other hosts take part in: SSH, daemons and their rights, jobs between two remote
+//! hosts.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod between;
+mod between_kills;
+mod daemons;
+mod daemons_through;
+mod detached;
+mod doctor;
+mod hostile_daemon;
+mod multipath;
+mod ports;
+mod routes;
+mod serve;
+mod ssh;
+mod ssh_hosts;
+mod ssh_kills;
+mod ssh_login;
+mod ssh_round_trips;
+mod ssh_start;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,178 @@
+//! What carries a copy over SSH is killed, at either end: the copy goes on, or
+//! the same command does. And a host that asks for a password.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::support::process::{Running, run, script};
+use crate::support::sshd::{Setting, Sshd, is_possible};
+use crate::support::{assert_no_leftovers, tree};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn apart() -> Sshd {
+    Sshd::with(&Setting {
+        apart: true,
+        ..Setting::default()
+    })
+}
+
+/// Processes whose command line has this, with their command lines.
+fn all_processes(of: &str) -> Vec<(Pid, String)> {
+    let listed = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let described = pids.filter_map(|pid| {
+        // One that has just ended has no command line.
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        Some((Pid::from_raw(pid)?, line))
+    });
+    described.filter(|(_, line)| line.contains(of)).collect()
+}
+
+fn namespace(pid: Pid) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{}/ns/pid", pid.as_raw_nonzero())).ok()
+}
+
+/// Processes on the far side whose command line has this.
+fn far_processes(sshd: &Sshd, of: &str) -> Vec<Pid> {
+    let config = sshd.home().with_file_name("sshd_config");
+    let config = config.to_str().unwrap();
+    let listening = all_processes("sshd -D").into_iter();
+    let listening =
+        listening.filter(|(_, line)| line.contains(config) && !line.contains("unshare"));
+    let inside = listening.filter_map(|(pid, _)| namespace(pid)).next_back();
+    let inside = inside.expect("an sshd that listens");
+    let found = all_processes(of).into_iter().map(|(pid, _)| pid);
+    found
+        .filter(|pid| namespace(*pid).as_ref() == Some(&inside))
+        .collect()
+}
+
+/// The key needs a passphrase, which is given only to an ssh that asks: as
+/// where a host wants a password. The variables for such an ssh.
+fn ask_for_passphrase(sshd: &Sshd) -> [(&'static str, OsString); 2] {
+    let key = sshd.home().with_file_name("user_key");
+    let changed = Command::new("ssh-keygen")
+        .args(["-q", "-p", "-P", "", "-N", "open sesame", "-f"])
+        .arg(key)
+        .status();
+    assert!(changed.unwrap().success());
+    let askpass = sshd.home().with_file_name("askpass");
+    let script = script(askpass, "#!/bin/sh\necho open sesame\n");
+    [
+        ("SSH_ASKPASS", script.into()),
+        ("SSH_ASKPASS_REQUIRE", "force".into()),
+    ]
+}
+
+/// A progress event with so many live streams or more.
+fn has_streams(event: &Value, count: u64) -> bool {
+    event["event"] == "progress" && event["streams"].as_u64() >= Some(count)
+}
+
+#[test]
+fn a_host_that_asks_has_one_channel() {
+    if !is_possible() {
+        return;
+    }
+    let (sshd, place) = (apart(), tempfile::tempdir().unwrap());
+    sshd.close_server();
+    sshd.close_client();
+    let asking = ask_for_passphrase(&sshd);
+    // Says when an ssh that may ask nobody has ended; one is heard, and the others
+    // do not wait for ever.
+    let fifo = place.path().join("fifo");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let text = format!(
+        "#!/bin/sh\n{} \"$@\"; code=$?\n\
+         case \"$*\" in *BatchMode=yes*) timeout 60 sh -c \"echo $code >{}\" & esac\n\
+         exit $code\n",
+        sshd.ssh(),
+        fifo.display(),
+    );
+    let script = script(place.path().join("ssh"), &text);
+    let mut command = sshd.command("cp");
+    command.arg("--ssh").arg(&script).envs(asking);
+    command.args(["--json", "zero:1TB", "dtn:null:"]);
+    let running = Running::start(&mut command);
+    let code = std::fs::read_to_string(&fifo).unwrap();
+    assert!(code.starts_with("255"), "{code}");
+    let moved = |event: &Value| event["moved_bytes"].as_u64();
+    let then = moved(&running.event(|event| has_streams(event, 1)).unwrap());
+    let further = |event: &Value| moved(event) > then.map(|bytes| bytes + (1 << 20));
+    assert!(running.event(further).is_some());
+    running.signal(Signal::INT);
+    let summary = running.wait().expect(130).summary();
+    assert_eq!(summary["route"], "ssh");
+}
+
+/// Kills something in the middle of a copy and runs it again.
+fn goes_on_after(kill: impl Fn(&Sshd, &Running), ssh_alone: bool, code: Option<i32>) {
+    let (sshd, place) = (apart(), tempfile::tempdir().unwrap());
+    if ssh_alone {
+        sshd.close_server();
+        sshd.close_client();
+    }
+    let data = place.path().join("data");
+    tree::mixed_tree(&data, 200, 96 << 20);
+    let copy = || {
+        let mut command = sshd.command("cp");
+        command.args(["-r", "--json", "--checkpoint", "1MiB", "--timeout", "20s"]);
+        command.arg(&data).arg("dtn:");
+        command
+    };
+    let running = Running::start(&mut copy());
+    let under_way = |event: &Value| event["event"] == "committed" || event["event"] == "durable";
+    assert!(running.event(under_way).is_some());
+    kill(&sshd, &running);
+    let killed = running.wait();
+    assert_eq!(killed.code, code, "{}", killed.errors);
+    let there = sshd.home().join("data");
+    tree::assert_nothing_half_written(&data, &there);
+    run(&mut copy()).expect(0);
+    tree::assert_same(&data, &there);
+    assert_no_leftovers(&sshd.home());
+}
+
+fn kill_all(pids: &[Pid]) {
+    assert!(!pids.is_empty());
+    for pid in pids {
+        // It may have ended with another one.
+        let _ = kill_process(*pid, Signal::KILL);
+    }
+}
+
+#[test]
+fn a_killed_client_goes_on() {
+    if is_possible() {
+        let kill = |_: &Sshd, running: &Running| running.signal(Signal::KILL);
+        goes_on_after(kill, false, None);
+        goes_on_after(kill, true, None);
+    }
+}
+
+#[test]
+fn a_killed_far_side_is_noticed_and_goes_on() {
+    if is_possible() {
+        let kill = |sshd: &Sshd, _: &Running| kill_all(&far_processes(sshd, "remote --memory"));
+        goes_on_after(kill, false, Some(3));
+    }
+}
+
+#[test]
+fn killed_connections_of_sshd_are_replaced() {
+    if is_possible() {
+        // All that carry something; the one that listens stays.
+        let kill = |sshd: &Sshd, _: &Running| kill_all(&far_processes(sshd, "sshd: root@notty"));
+        goes_on_after(kill, true, Some(0));
+    }
+}

@@ -1,0 +1,320 @@
+//! Power is lost, the process killed, a sync or a rename fails at every step of a copy that keeps
+//! what it replaces and deletes: what was there is there, under one of its names. On a file system
+//! with and without further names, with and without hard links in the copy, with backups beside
+//! their files and in a directory of their own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_engine::recv::backup::Backups;
+use longhaul_engine::recv::keeper::{Keeper, May};
+use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
+use longhaul_engine::send::SendSide;
+use longhaul_engine::send::source::What;
+use longhaul_proto::backup::Backup;
+use longhaul_proto::deletion::Deletion;
+use longhaul_proto::handshake::Landing;
+use longhaul_proto::keeping::Keeping;
+use longhaul_storage::Directory;
+use longhaul_storage::forgetting::ForgettingStorage;
+
+use super::older;
+use crate::support::ends::{Ends, OnlyRoot, arrival, settings, sources};
+use crate::support::tree::{self, Node, Tree, small_tree};
+use crate::support::{Random, times};
+
+/// Files of the source that are further names of others.
+const FURTHER: [(&[u8], &[u8]); 2] = [(b"top/a", b"top/sub/b"), (b"top/large", b"top/sub/two")];
+
+/// A file of the source that has the name of a backup.
+const LIKE_A_BACKUP: &[u8] = b"top/a~";
+
+/// Seeds of what is left when power is lost: what may be in any order is in both.
+const SEEDS: u64 = 4;
+
+/// A disk and a copy to it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    /// The file system has further names.
+    links: bool,
+    /// The copy has hard links.
+    hard_links: bool,
+    /// Backups are in a directory of their own.
+    apart: bool,
+}
+
+impl Case {
+    fn all() -> impl Iterator<Item = Case> {
+        (0..8).map(|number| Case {
+            links: number & 1 > 0,
+            hard_links: number & 2 > 0,
+            apart: number & 4 > 0,
+        })
+    }
+
+    fn backups(self, root: &Arc<dyn Directory>) -> (Backups, Deletion) {
+        let asked = Backup {
+            suffix: b"~".to_vec().into(),
+            directory: self.apart.then(|| b"old".to_vec().into()),
+        };
+        let backups = if !self.apart {
+            Backups::beside(&asked)
+        } else {
+            let open = Box::new(OnlyRoot(root.clone()));
+            let (anchor, place) = (Path::new("/anchor"), Path::new("/anchor/old"));
+            Backups::within(&asked, (open, PathBuf::from("old")), (anchor, place)).unwrap()
+        };
+        let rules = asked.protection().into_iter().map(Into::into).collect();
+        let deletion = Deletion {
+            rules,
+            ..Deletion::default()
+        };
+        (backups, deletion)
+    }
+
+    /// Copies over what is there, and deletes what is too much; whether all of it was done.
+    fn copy(self, from: &Arc<dyn Directory>, to: &Arc<dyn Directory>, context: &str) -> bool {
+        let keeping = Keeping {
+            hard_links: self.hard_links,
+            ..Keeping::default()
+        };
+        let keeper = Keeper::new(keeping.clone(), May::ANYTHING).unwrap();
+        let arrival = Arrival {
+            keeper: Arc::new(keeper),
+            ..arrival()
+        };
+        let root = OnlyRoot(to.clone());
+        let (backups, deletion) = self.backups(to);
+        let destination =
+            Destination::open(&root, b"there/", Landing::Within, Missing::Make, arrival);
+        let Ok(destination) = destination else {
+            return false;
+        };
+        let destination = destination.keeping_backups(backups);
+        let mut settings = settings();
+        settings.asks = true;
+        settings.deletion = Some(Arc::new(deletion));
+        let Ok(epoch) = destination.take() else {
+            return false;
+        };
+        settings.epoch = epoch;
+        let top = from.open_directory(b"top").unwrap();
+        let from = sources(top, What::Tree(b"top"[..].into()));
+        let from = SendSide::new(from).keeping(&keeping, false);
+        let ends = Ends::start_coding(settings, from, destination);
+        for number in 0..2 {
+            ends.join(number, false);
+        }
+        ends.finish(context).is_complete()
+    }
+}
+
+/// What is copied, and what was there before.
+struct Scene {
+    case: Case,
+    source: Arc<dyn Directory>,
+    content: Tree,
+    older: Tree,
+}
+
+impl Scene {
+    fn new(case: Case, seed: u64) -> Scene {
+        let mut content = small_tree(seed);
+        let chance = &mut Random::new(seed);
+        content.insert(LIKE_A_BACKUP.into(), tree::file(chance, 100));
+        let mut older = older(&content, seed);
+        for path in [&b"top/a"[..], b"top/large", b"top/gone", b"top/sub/gone"] {
+            older.insert(path.into(), tree::file(chance, 3000));
+        }
+        for (first, further) in FURTHER {
+            content.insert(further.into(), content[first].clone());
+            older.insert(further.into(), tree::file(chance, 2000));
+        }
+        // It is there as it is in the source.
+        older.insert(LIKE_A_BACKUP.into(), content[LIKE_A_BACKUP].clone());
+        let disk = ForgettingStorage::new();
+        disk.allow_links();
+        let mut single = content.clone();
+        single.retain(|path, _| FURTHER.iter().all(|(_, further)| path != further));
+        tree::build(&disk.root(), &single);
+        for (first, further) in FURTHER {
+            let [(from, first), (to, further)] = [first, further].map(|path| parent(&disk, path));
+            from.link(&first, &*to, &further).unwrap();
+        }
+        for (path, node) in &content {
+            if let Node::Directory { modified, .. } = node {
+                let (above, name) = parent(&disk, path);
+                above.set_modified_of(&name, *modified).unwrap();
+            }
+        }
+        Scene {
+            case,
+            source: disk.root(),
+            content,
+            older,
+        }
+    }
+
+    fn disk(&self) -> ForgettingStorage {
+        let disk = ForgettingStorage::new();
+        if self.case.links {
+            disk.allow_links();
+        }
+        tree::build(&disk.root(), &self.older);
+        disk
+    }
+
+    fn copy(&self, disk: &ForgettingStorage, context: &str) -> bool {
+        self.case.copy(&self.source, &disk.root(), context)
+    }
+
+    /// Whether all can be done: no further name is made where there are none.
+    fn may_complete(&self) -> bool {
+        self.case.links || !self.case.hard_links
+    }
+
+    /// What was there is there, under its name or a backup's.
+    fn check_kept(&self, disk: &ForgettingStorage, context: &str) {
+        let (found, _) = tree::read(&disk.root());
+        for (path, node) in &self.older {
+            let (Node::File { data, .. }, true) = (node, path != LIKE_A_BACKUP) else {
+                continue;
+            };
+            let apart = [&b"old/"[..], path, b"~"].concat();
+            let is_kept = found.iter().any(|(name, there)| {
+                let suffix = name.strip_prefix(&path[..]);
+                let beside = suffix.is_some_and(|rest| rest.iter().all(|byte| *byte == b'~'));
+                let data_is = matches!(there, Node::File { data: there, .. } if there == data);
+                data_is && (beside || *name == apart)
+            });
+            let shown = path.escape_ascii();
+            assert!(is_kept, "{context}: {shown} is lost");
+        }
+    }
+
+    /// While the process runs no name is gone that the source has, too.
+    fn check_names(&self, disk: &ForgettingStorage, context: &str) {
+        let (found, _) = tree::read(&disk.root());
+        for path in self.older.keys() {
+            let stays = self.content.contains_key(path);
+            let shown = path.escape_ascii();
+            assert!(
+                !stays || found.contains_key(path),
+                "{context}: {shown} is gone"
+            );
+        }
+    }
+
+    /// All that the source has is there as it is in the source, and no backup has its place.
+    fn check_copied(&self, disk: &ForgettingStorage, context: &str) {
+        let (found, _) = tree::read(&disk.root());
+        for (path, node) in &self.content {
+            let shown = path.escape_ascii();
+            assert_eq!(found.get(path), Some(node), "{context}: {shown}");
+        }
+        let inode = |path| {
+            let (parent, name) = parent(disk, path);
+            parent.status_of(&name).unwrap().inode
+        };
+        for (first, further) in FURTHER {
+            let is_one = inode(first) == inode(further);
+            assert_eq!(is_one, self.case.hard_links, "{context}");
+        }
+        for gone in [&b"top/gone"[..], b"top/sub/gone"] {
+            assert!(!found.contains_key(gone), "{context}");
+        }
+    }
+
+    /// Copies until all is done that may be: where a backup would have got a name of the copy, the
+    /// file waits for another run.
+    fn complete(&self, disk: &ForgettingStorage, context: &str) {
+        let runs = if self.may_complete() { 3 } else { 1 };
+        let completed = (0..runs).any(|_| self.copy(disk, context));
+        assert_eq!(completed, self.may_complete(), "{context}");
+        self.check_kept(disk, context);
+        self.check_names(disk, context);
+        if completed {
+            self.check_copied(disk, context);
+        }
+    }
+
+    /// What is left when power is lost now.
+    fn check_after_power_loss(&self, disk: &ForgettingStorage, context: &str) {
+        for seed in 0..SEEDS {
+            let context = format!("{context}, seed {seed}");
+            self.check_kept(&disk.if_crashed(seed), &context);
+        }
+    }
+
+    /// Steps of a whole run.
+    fn steps(&self) -> u64 {
+        let disk = self.disk();
+        let before = disk.steps();
+        self.copy(&disk, "no crash");
+        disk.steps() - before
+    }
+}
+
+fn parent(disk: &ForgettingStorage, path: &[u8]) -> (Arc<dyn Directory>, Vec<u8>) {
+    let mut names: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+    let last = names.pop().unwrap().to_vec();
+    let root = disk.root();
+    let parent = names
+        .into_iter()
+        .fold(root, |above, name| above.open_directory(name).unwrap());
+    (parent, last)
+}
+
+#[test]
+fn what_is_kept_is_never_lost() {
+    for case in Case::all() {
+        let scene = Scene::new(case, 5);
+        let whole = scene.disk();
+        scene.complete(&whole, &format!("{case:?}"));
+        scene.check_after_power_loss(&whole, &format!("{case:?}, complete"));
+        let steps = scene.steps();
+        let stride = (steps / times("LONGHAUL_CRASHES", 40)).max(1);
+        println!("{case:?}: {steps} steps, every {stride}");
+        for step in (1..=steps).step_by(stride as usize) {
+            let context = format!("{case:?}, step {step}");
+            let disk = scene.disk();
+            disk.fail_after(disk.steps() + step);
+            scene.copy(&disk, &context);
+            scene.check_after_power_loss(&disk, &context);
+            let killed = disk.kill();
+            scene.check_kept(&killed, &format!("{context}, killed"));
+            let context = format!("{context}, killed, and run again");
+            scene.complete(&killed, &context);
+            scene.check_after_power_loss(&killed, &context);
+        }
+    }
+}
+
+/// A backup that is not durable is none, and a new file that does not get its name leaves the old
+/// one that.
+#[test]
+fn what_is_kept_outlives_syncs_and_renames_that_fail() {
+    for case in Case::all() {
+        let scene = Scene::new(case, 6);
+        for count in 0..times("LONGHAUL_CRASHES", 40) {
+            let disk = scene.disk();
+            disk.fail_sync_after(count);
+            let context = format!("{case:?}, sync {count} fails");
+            scene.copy(&disk, &context);
+            scene.check_kept(&disk, &context);
+            scene.check_names(&disk, &context);
+            scene.check_after_power_loss(&disk, &context);
+            let disk = scene.disk();
+            disk.fail_rename_after(count);
+            let context = format!("{case:?}, rename {count} fails");
+            scene.copy(&disk, &context);
+            scene.check_kept(&disk, &context);
+            scene.check_names(&disk, &context);
+            scene.check_after_power_loss(&disk, &context);
+            if disk.has_rename_fault() {
+                continue;
+            }
+            scene.complete(&disk, &format!("{context}, and run again"));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A disk that takes in faster than it makes durable.
+
+use std::time::Duration;
+
+use longhaul_engine::send::source::What;
+use longhaul_proto::message::Farewell;
+use longhaul_storage::forgetting::ForgettingStorage;
+
+use super::{assert_same, disk_with};
+use crate::support::Random;
+use crate::support::ends::{Ends, destination, settings, sources};
+use crate::support::tree::{self, Tree};
+
+/// Looks in a row that find nothing changed: then nothing moves any more.
+const LOOKS: u32 = 2000;
+
+/// A disk that stands still is no stream that does: none is lost, however long it takes.
+#[test]
+fn a_disk_that_stands_still_costs_no_streams() {
+    let content = tree::one_file(5, "a", 12 << 20);
+    let source = disk_with(&content);
+    let disk = ForgettingStorage::new();
+    let to = destination(disk.root());
+    let mut settings = settings();
+    settings.silence = Duration::from_secs(1);
+    settings.checkpoint_bytes = 512 << 10;
+    settings.asks = false;
+    settings.epoch = to.take().unwrap();
+    let top = source.open_directory(b"top").unwrap();
+    disk.hold_syncs();
+    let ends = Ends::start(settings, sources(top, What::Tree(b"top"[..].into())), to);
+    for number in 0..2 {
+        ends.join(number, false);
+    }
+    // Longer than a stream may be silent.
+    std::thread::sleep(Duration::from_secs(3));
+    let lost = [&ends.sender, &ends.receiver].map(|end| end.progress().lost_streams);
+    disk.release_syncs();
+    let ended = ends.finish("a disk that stands still");
+    assert_eq!(ended.sender.farewell, Farewell::Complete);
+    assert_eq!(lost, [0, 0]);
+}
+
+/// While the disk does not sync, no more is written than a checkpoint, and what
+/// writers had in hand: the rest waits in buffers, and then at the sender.
+#[test]
+fn a_disk_that_does_not_sync_takes_in_no_more_than_a_checkpoint() {
+    let chance = &mut Random::new(3);
+    let mut content = Tree::new();
+    content.insert(b"top"[..].into(), tree::directory(chance));
+    for name in [&b"top/a"[..], b"top/b", b"top/c"] {
+        content.insert(name.into(), tree::file(chance, 4 << 20));
+    }
+    let source = disk_with(&content);
+    let disk = ForgettingStorage::new();
+    let to = destination(disk.root());
+    let mut settings = settings();
+    settings.checkpoint_bytes = 512 << 10;
+    settings.asks = false;
+    settings.epoch = to.take().unwrap();
+    let in_hand = (settings.flows.writers * settings.block_bytes) as u64;
+    let most = settings.checkpoint_bytes + in_hand;
+    let top = source.open_directory(b"top").unwrap();
+    disk.hold_syncs();
+    let ends = Ends::start(settings, sources(top, What::Tree(b"top"[..].into())), to);
+    for number in 0..2 {
+        ends.join(number, false);
+    }
+    let (mut written, mut looks) = (0, 0);
+    while looks < LOOKS {
+        let now = ends.receiver.progress().disk_bytes;
+        assert!(now <= most, "{now} bytes are written, none is durable");
+        looks = if now == written && now > 0 {
+            looks + 1
+        } else {
+            0
+        };
+        written = now;
+        std::thread::yield_now();
+    }
+    assert!(
+        written >= most - in_hand,
+        "{written} bytes: it was not the checkpoint that held it up"
+    );
+    disk.release_syncs();
+    let ended = ends.finish("a slow disk");
+    assert_eq!(ended.sender.farewell, Farewell::Complete);
+    assert_same(&disk.root(), &content, "a slow disk");
+}

@@ -1,0 +1,251 @@
+//! Round trips from the start to the first byte, from the last byte to
+//! success, and none in between.
+
+use std::time::Duration;
+
+use longhaul_proto::block::Codec;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::frame::{self, FrameKind};
+use longhaul_proto::handshake::{
+    Answer, Feature, Hello, Landing, Operation, PROTOCOL_VERSION, Purpose, Request, RequestPath,
+    Role, Secret, SessionId, Welcome, negotiate,
+};
+use longhaul_units::Moment;
+
+use super::network::{End, Link};
+use super::scenario::{Scenario, milliseconds};
+use super::source::Source;
+use super::streams::decode;
+use super::world::World;
+
+const LATENCIES: [Duration; 3] = [milliseconds(1), milliseconds(20), milliseconds(100)];
+
+/// So fast that only latency takes time.
+fn links(latency: Duration, count: usize) -> Vec<Link> {
+    let buffer = 1 << 20;
+    vec![
+        Link {
+            rate: 1e12,
+            latency,
+            buffer,
+            stalls: None
+        };
+        count
+    ]
+}
+
+fn tree(files: u64, size: u64) -> Source {
+    let mut source = Source::default();
+    let directory = source.add(None, super::source::NodeKind::Directory);
+    (0..files).for_each(|_| source.add_file(Some(directory), size));
+    source
+}
+
+fn run(scenario: Scenario) -> World {
+    let mut world = World::new(scenario);
+    world.run();
+    world.check();
+    world
+}
+
+fn round_trips(from: Moment, to: Moment, latency: Duration) -> f64 {
+    (to - from).as_secs_f64() / (2 * latency).as_secs_f64()
+}
+
+// tidy: long because a request has many fields.
+/// The exchange that opens a session says all that a sender needs to begin.
+fn open(dialer: End, empty: bool) -> Welcome {
+    let request = Request {
+        credential: None,
+        role: match dialer {
+            End::Sender => Role::Sender,
+            End::Receiver => Role::Receiver,
+        },
+        operation: Operation::Copy,
+        paths: vec![RequestPath::Path(b"/d".to_vec())],
+        landing: Landing::Within,
+        source: [0; 32],
+        integrity: Integrity::Digest,
+        codec: Codec::Plain,
+        block_bytes: 1 << 20,
+        clear: false,
+        checkpoint_bytes: 1 << 28,
+        checkpoint_milliseconds: 1000,
+        destination_empty: empty,
+        recursive: true,
+        digests: false,
+        direct: false,
+        verify_written: false,
+        host: [0; 32],
+        anywhere: Some([3; 32].into()),
+        selection: None,
+        automatic: false,
+        element_bytes: 0,
+        criteria: Default::default(),
+        deletion: None,
+        moves_away: false,
+        tells_omitted: false,
+        backup: None,
+        on_commit: None,
+        filter: None,
+        filtered: false,
+        names: None,
+        copy_links: false,
+        kept_digests_only: false,
+        large_files: 64,
+        limit: None,
+        paired: false,
+        wants_host: false,
+        block_key: None,
+        keep_set_ids: false,
+        keeping: None,
+        waited_milliseconds: 0,
+    };
+    assert!(request.is_valid());
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        software: "simulation".into(),
+        features: vec![Feature::ZSTD, Feature(40_000)],
+        purpose: Purpose::Open(Box::new(request.clone())),
+    };
+    let bytes = frame::encode(FrameKind::Handshake, &hello, 0).unwrap();
+    let heard: Hello = decode(&bytes);
+    assert_eq!(heard.purpose, Purpose::Open(Box::new(request)));
+    let welcome = Welcome {
+        version: PROTOCOL_VERSION,
+        software: "simulation".into(),
+        features: negotiate(&heard.features),
+        session: SessionId([3; 16]),
+        secret: Secret([4; 32]),
+        epoch: 1,
+        destination_empty: empty,
+        clear: false,
+        maximum_streams: 256,
+        linger_seconds: 60,
+        single_file: false,
+        large_files: 64,
+        host: None,
+        congestion: None,
+    };
+    let bytes = frame::encode(FrameKind::Handshake, &Answer::Welcome(welcome), 0).unwrap();
+    let Answer::Welcome(welcome) = decode(&bytes) else {
+        panic!("no welcome")
+    };
+    assert_eq!(welcome.features, [Feature::ZSTD]);
+    welcome
+}
+
+#[test]
+fn the_first_byte_leaves_within_three_round_trips() {
+    for latency in LATENCIES {
+        for dialer in [End::Sender, End::Receiver] {
+            for empty in [true, false] {
+                let welcome = open(dialer, empty);
+                let mut scenario = Scenario::plain(tree(10, 100), links(latency, 4), 4096);
+                scenario.warm = false;
+                scenario.dialer = dialer;
+                scenario.sender.asks = !welcome.destination_empty;
+                let world = run(scenario);
+                let first = round_trips(Moment(0), world.checks.first_sent.unwrap(), latency);
+                // A sender that dials asks with its request what is there. One
+                // that is dialed hears first what it shall send, and asks then.
+                let allowed = match (dialer, empty) {
+                    (End::Sender, _) => 3.0,
+                    (End::Receiver, true) => 2.5,
+                    (End::Receiver, false) => 3.5,
+                };
+                println!("{dialer:?} dials, empty {empty}, {latency:?}: {first:.2}");
+                assert!(
+                    first <= allowed + 0.01,
+                    "{dialer:?}, empty {empty}: {first}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn success_comes_within_a_round_trip_of_the_last_byte() {
+    let store = milliseconds(30);
+    for latency in LATENCIES {
+        for (files, size) in [(10, 100), (1, 40 * 4096)] {
+            for by_sender in [false, true] {
+                let mut scenario = Scenario::plain(tree(files, size), links(latency, 4), 4096);
+                scenario.store = (store, store);
+                scenario.receiver.checkpoint_span = Duration::from_secs(5);
+                scenario.sender.commits = by_sender;
+                scenario.receiver.commits = !by_sender;
+                let world = run(scenario);
+                let checks = &world.checks;
+                // Each step is done and then heard of: checkpoint, commit,
+                // directory, end; a pack is written and heard of once.
+                let stores = match (size > 4096, by_sender) {
+                    (false, _) => 5,
+                    (true, false) => 6,
+                    (true, true) => 8,
+                };
+                let storage = store * stores;
+                let since_left = round_trips(checks.last_sent + storage, world.now, latency);
+                let since_arrival = round_trips(checks.last_arrival + storage, world.now, latency);
+                // Acknowledgements to the sender and its word back: one more.
+                let large_by_sender = by_sender && size > 4096;
+                let extra = f64::from(u8::from(large_by_sender));
+                println!(
+                    "{latency:?}, {files} files, {by_sender}: {since_left:.2} {since_arrival:.2}"
+                );
+                assert!(since_left <= 1.01 + extra, "{since_left} since it left");
+                assert!(
+                    since_arrival <= 0.51 + extra,
+                    "{since_arrival} since it arrived"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_stops_while_answers_are_awaited() {
+    for latency in [milliseconds(5), milliseconds(50)] {
+        let mut link = links(latency, 1)[0];
+        link.rate = 2e6;
+        link.buffer = 64 << 10;
+        let mut scenario = Scenario::plain(tree(20_000, 200), vec![link], 16 << 10);
+        scenario.sender.asks = true;
+        let world = run(scenario);
+        // The middle of it, so that neither start nor end counts.
+        let wire = &world.checks.wire;
+        let (begin, end) = (wire[wire.len() / 10].0, wire[wire.len() * 9 / 10].0);
+        let middle = wire.iter().filter(|sent| sent.0 >= begin && sent.0 < end);
+        let bytes: u64 = middle.map(|sent| sent.1).sum();
+        let used = bytes as f64 / (end - begin).as_secs_f64() / link.rate;
+        println!("{latency:?}: {used:.3} of the link");
+        assert!(
+            (0.9..1.05).contains(&used),
+            "{latency:?}: {used} of the link"
+        );
+    }
+}
+
+#[test]
+fn flows_are_halved_and_doubled_in_mid_transfer() {
+    for (readers, streams, writers) in [(2, 2, 2), (8, 8, 8), (1, 8, 2)] {
+        for steerer in [End::Sender, End::Receiver] {
+            for dialer in [End::Sender, End::Receiver] {
+                let mut link = links(milliseconds(5), 1)[0];
+                link.rate = 1e6;
+                link.buffer = 8192;
+                let mut scenario = Scenario::plain(tree(300, 3000), vec![link; 4], 4096);
+                scenario.read = (milliseconds(1), milliseconds(2));
+                scenario.write = scenario.read;
+                (scenario.steerer, scenario.dialer) = (steerer, dialer);
+                let fault = super::scenario::Fault::SetFlows(readers, streams, writers);
+                scenario.faults = vec![(Moment(50_000_000), fault)];
+                let world = run(scenario);
+                assert_eq!(world.want, streams as usize);
+                assert_eq!(world.live().len(), streams as usize);
+                assert_eq!(world.sending.readers, Some(readers as usize));
+                assert_eq!(world.receiving.writers, Some(writers as usize));
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! With one stream ten times slower than its siblings, or stalled, a transfer
+//! ends no later than without that stream, plus one block at a fast stream's
+//! rate and one round trip.
+
+use std::time::Duration;
+
+use longhaul_units::Moment;
+
+use super::network::{Conn, End, Link};
+use super::scenario::{Scenario, milliseconds};
+use super::source::Source;
+use super::world::World;
+
+/// Large enough that messages are as small a part of the traffic as in life.
+const BLOCK: u64 = 16 << 10;
+
+/// Bytes per second of a fast stream.
+const RATE: f64 = 16e6;
+
+struct Case {
+    fast: usize,
+    latency: Duration,
+    blocks: u64,
+    /// Blocks that a stream's buffer takes.
+    buffer: u64,
+    packs: bool,
+}
+
+fn link(case: &Case, rate: f64) -> Link {
+    let buffer = (case.buffer * BLOCK) as usize;
+    Link {
+        rate,
+        latency: case.latency,
+        buffer,
+        stalls: None,
+    }
+}
+
+fn source(case: &Case) -> Source {
+    let mut source = Source::default();
+    if !case.packs {
+        source.add_file(None, case.blocks * BLOCK);
+    } else {
+        (0..case.blocks * 2).for_each(|_| source.add_file(None, BLOCK / 2));
+    }
+    source
+}
+
+/// Runs over these streams; when it ended, and blocks sent twice.
+fn finish(case: &Case, links: Vec<Link>) -> (Moment, u64) {
+    finish_with(case, links, |_| {})
+}
+
+fn finish_with(case: &Case, links: Vec<Link>, change: impl FnOnce(&mut Scenario)) -> (Moment, u64) {
+    let mut scenario = Scenario::plain(source(case), links, BLOCK);
+    scenario.receiver.checkpoint_span = milliseconds(50);
+    change(&mut scenario);
+    let mut world = World::new(scenario);
+    world.run();
+    world.check();
+    let twice = world.checks.bytes_sent - case.blocks * BLOCK;
+    (world.now, twice.div_ceil(BLOCK))
+}
+
+/// How much later than allowed a transfer ends with a slow stream, in
+/// milliseconds; negative where it is sooner.
+fn excess(case: &Case, slow: Link, at: usize) -> f64 {
+    let mut links = vec![link(case, RATE); case.fast];
+    let (without, _) = finish(case, links.clone());
+    links.insert(at, slow);
+    let (with, twice) = finish(case, links);
+    // Headers, and how often a slow stream is looked for, take part of a block.
+    let block = Duration::from_secs_f64(1.5 * BLOCK as f64 / RATE);
+    let mut allowed = without + block + 2 * case.latency;
+    if case.blocks == 1 {
+        // No stream has shown its rate: a fresh one may take so long.
+        allowed = allowed + 16 * case.latency + milliseconds(20);
+    }
+    let excess = (with.0 as f64 - allowed.0 as f64) / 1e6;
+    println!(
+        "{} fast, {:?}, {} blocks, buffer {}, packs {}, slow {:?} at {at}: without {:?}, with \
+         {:?}, excess {excess:.3} ms, twice {twice}",
+        case.fast,
+        case.latency,
+        case.blocks,
+        case.buffer,
+        case.packs,
+        slow.stalls,
+        Duration::from_nanos(without.0),
+        Duration::from_nanos(with.0),
+    );
+    excess
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for latency in [1, 10, 50, 200].map(|ms| Duration::from_micros(ms * 500)) {
+        for fast in [1, 2, 7] {
+            for (blocks, buffer) in [(1, 4), (3, 1), (40, 4), (200, 16), (200, 64), (400, 4)] {
+                for packs in [false, true] {
+                    cases.push(Case {
+                        fast,
+                        latency,
+                        blocks,
+                        buffer,
+                        packs,
+                    });
+                }
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn a_slow_stream_holds_nothing_up() {
+    let worst = cases()
+        .into_iter()
+        .flat_map(|case| [0, case.fast].map(|at| excess(&case, link(&case, RATE / 10.0), at)));
+    let worst = worst.max_by(f64::total_cmp).unwrap();
+    assert!(worst <= 0.0, "{worst} ms later than allowed");
+}
+
+#[test]
+fn a_stalled_stream_holds_nothing_up() {
+    let worst = cases().into_iter().map(|case| {
+        let stalls = Some(Moment(0));
+        excess(
+            &case,
+            Link {
+                stalls,
+                ..link(&case, RATE)
+            },
+            case.fast,
+        )
+    });
+    let worst = worst.max_by(f64::total_cmp).unwrap();
+    assert!(worst <= 0.0, "{worst} ms later than allowed");
+}
+
+/// Runs all cases with equal streams and asserts how few blocks went twice.
+fn send_once(what: &str, change: impl Fn(&mut Scenario)) {
+    let (mut blocks, mut all) = (0, 0);
+    for case in cases() {
+        let links = vec![link(&case, RATE); case.fast + 1];
+        let (_, twice) = finish_with(&case, links, &change);
+        assert!(
+            twice <= case.fast as u64 + 1 + case.blocks / 10,
+            "{what}, {} streams, {:?}, {} blocks, buffer {}: {twice} sent twice",
+            case.fast + 1,
+            case.latency,
+            case.blocks,
+            case.buffer
+        );
+        blocks += case.blocks;
+        all += twice;
+    }
+    println!("{what}: {all} of {blocks} blocks were sent twice");
+    assert!(all * 50 <= blocks, "{what}: {all} of {blocks} blocks");
+}
+
+#[test]
+fn equal_streams_send_next_to_nothing_twice() {
+    send_once("no jitter", |_| {});
+}
+
+/// Whichever stream is free takes the next block: where their kernels hold little
+/// unsent, none carries twice what another does, though the first begins before
+/// the others have joined.
+#[test]
+fn equal_streams_carry_equal_parts() {
+    for latency in [milliseconds(1), milliseconds(25), milliseconds(100)] {
+        for (streams, jitter) in [(2, 0.0), (8, 0.0), (8, 3.0)] {
+            let case = Case {
+                fast: streams,
+                latency,
+                blocks: 4000,
+                buffer: 4,
+                packs: false,
+            };
+            let links = vec![link(&case, RATE); streams];
+            let mut scenario = Scenario::plain(source(&case), links, BLOCK);
+            scenario.receiver.checkpoint_span = milliseconds(50);
+            scenario.jitter = jitter;
+            let mut world = World::new(scenario);
+            world.run();
+            world.check();
+            let carried = |conn: &Conn| conn.written[End::Sender.index()];
+            let parts: Vec<u64> = world.conns.iter().map(carried).collect();
+            assert_eq!(parts.len(), streams);
+            let (least, most) = (parts.iter().min().unwrap(), parts.iter().max().unwrap());
+            assert!(
+                *most <= 2 * least,
+                "{latency:?}, jitter {jitter}: {parts:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_path_with_jitter_is_no_slow_stream() {
+    for (seed, jitter) in [(1, 0.5), (2, 3.0), (3, 10.0)] {
+        send_once(&format!("jitter {jitter}"), |scenario| {
+            (scenario.seed, scenario.jitter) = (seed, jitter);
+        });
+    }
+}
+
+#[test]
+fn a_receiver_that_reads_late_is_no_slow_stream() {
+    // A host with more threads than cores lets a stream's reader wait for as
+    // long as many blocks take, while its kernel has them all.
+    for (seed, longest) in [(1, 1), (2, 30)] {
+        send_once(&format!("read within {longest} ms"), |scenario| {
+            scenario.seed = seed;
+            scenario.reading = (Duration::ZERO, milliseconds(longest));
+        });
+    }
+}

@@ -1,0 +1,6 @@
+//! A caller that is no command line, and the corpora of the fuzz targets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod copy_tree;
+mod fuzz_corpus;
