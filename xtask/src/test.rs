@@ -1,11 +1,13 @@
 //! Runs every test of the workspace, also after one has failed, and ends with one list of what
 //! failed and one of what was skipped.
 //!
-//! Two test binaries run at a time, since many tests wait most of their time. Each one's output is
-//! shown whole. Cargo would run them one after another, and print what failed pages apart.
+//! Two test binaries run at a time, one of each [`Lane`]: tests that mostly wait run beside those
+//! that compute. Each one's output is shown whole. Cargo would run the binaries one after another,
+//! and print what failed pages apart.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -14,8 +16,14 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Test binaries that run at a time.
-const LANES: usize = 2;
+/// Tests of [`Lane::Waiting`] that run at a time, for each processor.
+const WAITING_TESTS_PER_PROCESSOR: usize = 4;
+
+/// How much tests of [`Lane::Computing`] give way to those of the other lane (`nice -n`).
+const NICENESS: &str = "5";
+
+/// The variable for the number of tests of a binary that run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Binaries that the summary names as slow, at most.
 const SLOWEST_SHOWN: usize = 8;
@@ -72,6 +80,26 @@ struct Binary {
     executable: PathBuf,
 }
 
+/// Binaries of one lane run one after another, beside those of the other lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// Tests that start processes and wait for them, for logins and for long paths.
+    Waiting,
+    /// Tests that use the processor all the time.
+    Computing,
+}
+
+impl Binary {
+    fn lane(&self) -> Lane {
+        let starts_processes = self.package.ends_with("crates/cli");
+        if starts_processes && self.name.starts_with("tests/") {
+            Lane::Waiting
+        } else {
+            Lane::Computing
+        }
+    }
+}
+
 /// Builds all of them; `None` where something did not compile, which cargo has said.
 fn built() -> io::Result<Option<Vec<Binary>>> {
     let mut command = workspace::cargo();
@@ -113,16 +141,14 @@ fn in_lanes(
     run: impl Fn(&Binary) -> (Vec<u8>, bool) + Sync,
     output: &mut (impl Write + Send),
 ) -> bool {
-    let waiting = Mutex::new(VecDeque::from(binaries));
+    let (waiting, computing): (Vec<_>, Vec<_>) = binaries
+        .into_iter()
+        .partition(|binary| binary.lane() == Lane::Waiting);
     let told = Mutex::new((seen, output, true));
     std::thread::scope(|scope| {
-        for _ in 0..LANES {
+        for lane in [waiting, computing] {
             scope.spawn(|| {
-                let next = || {
-                    let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                    waiting.pop_front()
-                };
-                while let Some(binary) = next() {
+                for binary in lane {
                     let (printed, passed) = run(&binary);
                     let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
                     let (seen, output, all) = &mut *told;
@@ -139,7 +165,22 @@ fn in_lanes(
 
 /// What a test binary printed on both outputs, below its name, and whether its tests passed.
 fn outcome_of(binary: &Binary) -> (Vec<u8>, bool) {
-    let mut command = Command::new(&binary.executable);
+    let mut command = match binary.lane() {
+        Lane::Waiting => {
+            let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+            let mut command = Command::new(&binary.executable);
+            if std::env::var_os(THREADS).is_none() {
+                let threads = processors * WAITING_TESTS_PER_PROCESSOR;
+                command.env(THREADS, threads.to_string());
+            }
+            command
+        }
+        Lane::Computing => {
+            let mut command = Command::new("nice");
+            command.args(["-n", NICENESS]).arg(&binary.executable);
+            command
+        }
+    };
     command.current_dir(&binary.package).stdin(Stdio::null());
     command.env("CARGO_MANIFEST_DIR", &binary.package);
     let mut output = format!("     Running {}\n", binary.name).into_bytes();
@@ -333,16 +374,40 @@ mod tests {
     }
 
     #[test]
+    fn tests_of_commands_wait_and_all_others_compute() {
+        let lane = |package: &str, name: &str| {
+            let (name, package) = (name.to_owned(), package.into());
+            let executable = PathBuf::new();
+            let binary = Binary {
+                name,
+                package,
+                executable,
+            };
+            binary.lane()
+        };
+        assert_eq!(lane("/w/crates/cli", "tests/hosts/main.rs"), Lane::Waiting);
+        let unit = lane("/w/crates/cli", "unittests src/main.rs");
+        assert_eq!(unit, Lane::Computing);
+        let other = lane("/w/crates/engine", "tests/all/main.rs");
+        assert_eq!(other, Lane::Computing);
+    }
+
+    #[test]
     fn binaries_run_side_by_side_and_are_told_of_one_by_one() {
         let binary = |name: &str| Binary {
             name: name.to_owned(),
-            package: "/".into(),
+            package: if name == "tests/b" {
+                "/crates/cli"
+            } else {
+                "/"
+            }
+            .into(),
             executable: "/bin/sh".into(),
         };
         let script = |binary: &Binary| {
             let script = match &*binary.name {
                 "a" => "echo 'test one ... ok'; echo 'test two ... FAILED' >&2; exit 1",
-                "b" => "echo 'test three ... ok'; kill -9 $$",
+                "tests/b" => "echo 'test three ... ok'; kill -9 $$",
                 _ => "echo 'test four ... ok'",
             };
             let mut output = Vec::new();
@@ -351,13 +416,13 @@ mod tests {
             (output, ran.unwrap())
         };
         let (mut seen, mut shown) = (Seen::default(), Vec::new());
-        let binaries = ["a", "b", "c"].map(binary).into();
+        let binaries = ["a", "tests/b", "c"].map(binary).into();
         assert!(!in_lanes(binaries, &mut seen, script, &mut shown));
         assert_eq!(
             seen.summary(),
             "\ntests: 3 passed, 2 failed, 0 skipped\n\
              failed: a: two\n\
-             failed: b: ended without naming a test that failed\n"
+             failed: tests/b: ended without naming a test that failed\n"
         );
         assert!(in_lanes(
             vec![binary("d")],
