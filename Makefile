@@ -39,7 +39,8 @@ install: build
 dist: setup
 	@scripts/dist
 
-demo: build
+demo: setup
+	cargo build --locked --profile demo --package longhaul
 	cargo xtask demo
 
 test: setup

@@ -38,10 +38,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(argument) = arguments.first() {
         return Err(format!("takes no argument, so no \"{argument}\""));
     }
-    let binary = workspace::target_directory()?.join("release/longhaul");
+    let binary = workspace::target_directory()?.join("demo/longhaul");
     if !binary.is_file() {
         return Err(format!(
-            "{} is missing: build it first (make build)",
+            "{} is missing: run \"make demo\", which builds it",
             binary.display()
         ));
     }
