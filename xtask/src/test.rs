@@ -16,8 +16,9 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Tests of [`Lane::Waiting`] that run at a time, for each processor.
-const WAITING_TESTS_PER_PROCESSOR: usize = 4;
+/// Tests of a lane that run at a time, for each processor.
+const WAITING_TESTS: usize = 4;
+const COMPUTING_TESTS: usize = 2;
 
 /// How much tests of [`Lane::Computing`] give way to those of the other lane (`nice -n`).
 const NICENESS: &str = "5";
@@ -165,22 +166,18 @@ fn in_lanes(
 
 /// What a test binary printed on both outputs, below its name, and whether its tests passed.
 fn outcome_of(binary: &Binary) -> (Vec<u8>, bool) {
-    let mut command = match binary.lane() {
-        Lane::Waiting => {
-            let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-            let mut command = Command::new(&binary.executable);
-            if std::env::var_os(THREADS).is_none() {
-                let threads = processors * WAITING_TESTS_PER_PROCESSOR;
-                command.env(THREADS, threads.to_string());
-            }
-            command
-        }
+    let (mut command, tests) = match binary.lane() {
+        Lane::Waiting => (Command::new(&binary.executable), WAITING_TESTS),
         Lane::Computing => {
             let mut command = Command::new("nice");
             command.args(["-n", NICENESS]).arg(&binary.executable);
-            command
+            (command, COMPUTING_TESTS)
         }
     };
+    if std::env::var_os(THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        command.env(THREADS, (processors * tests).to_string());
+    }
     command.current_dir(&binary.package).stdin(Stdio::null());
     command.env("CARGO_MANIFEST_DIR", &binary.package);
     let mut output = format!("     Running {}\n", binary.name).into_bytes();

@@ -9,13 +9,13 @@ const ARGUMENTS: [&str; 12] = [
     "--locked",
     "--quiet",
     "--package=longhaul-model",
-    "--test=optimise",
+    "--test=all",
     "--",
     "--ignored",
     "--nocapture",
     "--test-threads=1",
     "--exact",
-    "speed::speed",
+    "optimise::speed::speed",
 ];
 
 /// Builds the measurement, runs it and shows what it says.

@@ -961,15 +961,28 @@ impl Pushing {
         self.directory.path().join("root/source")
     }
 
+    /// A push that waits longer than a busy host needs.
     fn command(&self) -> Command {
-        let to = daemon::url(self.proxy.address, "");
-        self.command_with(&[self.source().as_os_str()], &to)
+        self.command_within("60s")
     }
 
-    fn command_with(&self, from: &[&OsStr], to: &OsStr) -> Command {
+    fn command_within(&self, timeout: &str) -> Command {
+        let to = daemon::url(self.proxy.address, "");
+        self.command_with(timeout, &[self.source().as_os_str()], &to)
+    }
+
+    fn command_with(&self, timeout: &str, from: &[&OsStr], to: &OsStr) -> Command {
         let mut command = longhaul();
         command
-            .args(["cp", "-r", "--json", "--memory", "8MiB", "--timeout", "3s"])
+            .args([
+                "cp",
+                "-r",
+                "--json",
+                "--memory",
+                "8MiB",
+                "--timeout",
+                timeout,
+            ])
             // What goes wrong does so after a number of bytes on the wire.
             .args(["--compress", "off"])
             .args(["--fingerprint", &self.daemon.fingerprint, "--token-file"])
@@ -988,7 +1001,7 @@ fn a_daemon_that_does_not_come_back_is_given_up() {
     pushing.proxy.after(5 << 20, move || {
         let _ = kill_process(pid, Signal::KILL);
     });
-    run(&mut pushing.command())
+    run(&mut pushing.command_within("3s"))
         .expect(3)
         .says(&["the same command resumes it"]);
     pushing.daemon.kill();
@@ -1017,7 +1030,7 @@ fn run_held(proxy: &Proxy, after: u64, command: &mut Command) -> Finished {
 fn a_daemon_that_falls_silent_is_given_up() {
     let pushing = Pushing::new();
     tree::mixed_tree(&pushing.source(), 100, 30 << 20);
-    run_held(&pushing.proxy, 5 << 20, &mut pushing.command())
+    run_held(&pushing.proxy, 5 << 20, &mut pushing.command_within("3s"))
         .expect(3)
         .says(&[
             "every connection was lost or silent",
@@ -1059,7 +1072,11 @@ fn damaged(pushes: bool, security: &str, pieces: u64) -> (Pushing, Finished) {
     let mut command = if pushes {
         pushing.command()
     } else {
-        pushing.command_with(&[&url("source")], pushing.directory.path().as_os_str())
+        pushing.command_with(
+            "60s",
+            &[&url("source")],
+            pushing.directory.path().as_os_str(),
+        )
     };
     command.args(["--data-security", security]);
     let finished = run(&mut command);

@@ -402,7 +402,8 @@ fn data_go_through_here_to_a_daemon_only_where_that_is_asked_for() {
         let mut command = lan.copy();
         command.args(["-r", "--json", "--fingerprint", &daemon.fingerprint]);
         command.arg("--token-file").arg(daemon.tokens_for(address));
-        command.args(["--timeout", "2s"]);
+        // Only a copy that is refused waits for its time to pass.
+        command.args(["--timeout", if through { "60s" } else { "2s" }]);
         command.args(through.then_some("--through-local"));
         command
     };
