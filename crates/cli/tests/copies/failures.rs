@@ -1001,7 +1001,7 @@ fn a_daemon_that_does_not_come_back_is_given_up() {
     pushing.proxy.after(5 << 20, move || {
         let _ = kill_process(pid, Signal::KILL);
     });
-    run(&mut pushing.command_within("3s"))
+    run(&mut pushing.command_within("10s"))
         .expect(3)
         .says(&["the same command resumes it"]);
     pushing.daemon.kill();
@@ -1030,7 +1030,7 @@ fn run_held(proxy: &Proxy, after: u64, command: &mut Command) -> Finished {
 fn a_daemon_that_falls_silent_is_given_up() {
     let pushing = Pushing::new();
     tree::mixed_tree(&pushing.source(), 100, 30 << 20);
-    run_held(&pushing.proxy, 5 << 20, &mut pushing.command_within("3s"))
+    run_held(&pushing.proxy, 5 << 20, &mut pushing.command_within("10s"))
         .expect(3)
         .says(&[
             "every connection was lost or silent",

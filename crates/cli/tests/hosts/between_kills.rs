@@ -13,7 +13,7 @@ use rustix::process::{Signal, kill_process};
 
 fn copy(lan: &Lan) -> Command {
     let mut command = lan.copy();
-    command.args(["-r", "--json", "--checkpoint", "1MiB", "--timeout", "5s"]);
+    command.args(["-r", "--json", "--checkpoint", "1MiB", "--timeout", "20s"]);
     command.args(["left:data", "right:"]);
     command
 }

@@ -125,7 +125,7 @@ fn rights_and_roots_hold_through_here() {
 
 /// A copy that is long enough to be ended.
 fn long(site: &Site) -> Command {
-    let arguments = ["-r", "--json", "--checkpoint", "1MiB", "--timeout", "5s"];
+    let arguments = ["-r", "--json", "--checkpoint", "1MiB", "--timeout", "20s"];
     through(site, &arguments, "data", "")
 }
 

@@ -305,7 +305,7 @@ fn a_daemon_that_lets_streams_join_and_says_nothing_is_left() {
     let hostile = Hostile::new(|_| Answers::Silence);
     tree::write(&hostile.path("from/a"), b"a");
     for pulls in [true, false] {
-        let mut command = hostile.command("cp", &["-r", "--timeout", "1"]);
+        let mut command = hostile.command("cp", &["-r", "--timeout", "5"]);
         if pulls {
             command.arg(hostile.url("src")).arg(hostile.path("to"))
         } else {

@@ -256,7 +256,7 @@ fn a_killed_copy_leaves_no_master_beyond_its_time() {
         "--ssh-persist",
         "1s",
         "--timeout",
-        "5s",
+        "30s",
         "--json",
         "zero:1TB",
         "dtn:null:",
