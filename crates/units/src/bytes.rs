@@ -1,4 +1,4 @@
-//! A number of bytes.
+//! Byte counts: the type, its parser and its text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::grammar::split;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteCount(pub u64);
 
-/// A byte count that cannot be read.
+/// The text is not a valid byte count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseByteCountError {
     text: String,
@@ -35,8 +35,8 @@ impl fmt::Display for ParseByteCountError {
 
 impl std::error::Error for ParseByteCountError {}
 
-/// Units in lower case with their factor; `K`, `M`, `G`, `T` alone are
-/// binary, as `dd`, `rsync` and `rclone` read them.
+/// Unit names in lower case with their factors in bytes. `K`, `M`, `G` and `T` alone are powers of
+/// 1024, as in `dd`, `rsync` and `rclone`.
 const UNITS: [(&str, u64); 17] = [
     ("b", 1),
     ("bytes", 1),
@@ -58,11 +58,12 @@ const UNITS: [(&str, u64); 17] = [
 ];
 
 impl ByteCount {
-    /// Reads a size of which a bare number counts bytes: for options that other tools have so.
+    /// Parses a size like [`FromStr`], but accepts a number without a unit as bytes. For options
+    /// that work like this in other tools.
     ///
     /// # Errors
     ///
-    /// [`ParseByteCountError`].
+    /// [`ParseByteCountError`] if the text is not a size.
     pub fn parse_or_bytes(text: &str) -> Result<ByteCount, ParseByteCountError> {
         match text.parse() {
             Err(ParseByteCountError { is_bare: true, .. }) => format!("{text}B").parse(),
@@ -74,7 +75,8 @@ impl ByteCount {
 impl FromStr for ByteCount {
     type Err = ParseByteCountError;
 
-    /// Reads `4096B`, `16MiB`, `1.5GB`, `64k`.
+    /// Parses a size such as `4096B`, `16MiB`, `1.5GB` or `64k`. A number other than 0 needs a
+    /// unit.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = |is_bare| ParseByteCountError {
             text: text.to_owned(),
@@ -88,7 +90,7 @@ impl FromStr for ByteCount {
         let known = UNITS.iter().find(|(name, _)| *name == unit);
         let factor = match (known, unit.as_str()) {
             (Some((_, factor)), _) => *factor,
-            // Zero needs none.
+            // Zero is valid without a unit.
             (None, "") => 1,
             (None, _) => return Err(error(false)),
         };
@@ -97,7 +99,7 @@ impl FromStr for ByteCount {
             return bytes.ok_or_else(|| error(false));
         }
         let bytes = written.value * factor as f64;
-        // 2^64 is the first value that does not fit.
+        // 2^64 is the smallest value that does not fit in a u64.
         if bytes < 18_446_744_073_709_551_616.0 {
             Ok(ByteCount(bytes.round() as u64))
         } else {
@@ -107,7 +109,7 @@ impl FromStr for ByteCount {
 }
 
 impl fmt::Display for ByteCount {
-    /// Decimal prefixes with three significant digits: `1.50 GB`.
+    /// Writes three significant digits and a decimal prefix: `1.50 GB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const STEPS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
         if self.0 < 1000 {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_size() {
+    fn rejects_texts_that_are_not_sizes() {
         for text in [
             "",
             "x",
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_counts_nothing_but_where_that_is_asked_for() {
+    fn only_parse_or_bytes_accepts_a_number_without_a_unit() {
         let error = "128".parse::<ByteCount>().unwrap_err().to_string();
         assert!(error.contains("no unit: write 128B, 128KiB"), "{error}");
         assert_eq!(ByteCount::parse_or_bytes("4096"), Ok(ByteCount(4096)));
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_three_digits() {
+    fn prints_three_significant_digits() {
         assert_eq!(ByteCount(999).to_string(), "999 B");
         assert_eq!(ByteCount(1_500_000_000).to_string(), "1.50 GB");
         assert_eq!(ByteCount(999_950).to_string(), "1.00 MB");

@@ -1,7 +1,7 @@
-//! The time of day in RFC 3339 format, written and read.
+//! Times of day in RFC 3339 format.
 
-/// A time in seconds since 1970. Days and civil dates: Howard Hinnant's
-/// `civil_from_days`.
+/// Formats a Unix time in seconds as an RFC 3339 time in UTC: `2026-11-21T16:00:00Z`. Uses Howard
+/// Hinnant's `civil_from_days`.
 pub fn rfc3339(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;
@@ -26,7 +26,8 @@ pub fn rfc3339(seconds: i64) -> String {
     )
 }
 
-/// Days from 1970-01-01 to a civil date: Howard Hinnant's `days_from_civil`.
+/// Returns the number of days from 1970-01-01 to a civil date. Uses Howard Hinnant's
+/// `days_from_civil`.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -37,8 +38,9 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Microseconds since 1970 of a time in RFC 3339 format. A space may replace the `T`, and a time
-/// without an offset is UTC. A date alone is its first moment in UTC.
+/// Parses a time in RFC 3339 format and returns its Unix time in microseconds. A space may replace
+/// the `T`. A time without an offset is UTC. A date without a time is midnight in UTC. Returns
+/// `None` if the text is not a valid time.
 pub fn microseconds_of(text: &str) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -70,7 +72,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     next - days_from_civil(year, month, 1)
 }
 
-/// Three numbers with these numbers of digits.
+/// Parses three numbers that are separated by `between` and have exactly these numbers of digits.
 fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
     let mut parts = text.split(between);
     let mut found = [0; 3];
@@ -82,7 +84,8 @@ fn numbers(text: &str, between: char, digits: [usize; 3]) -> Option<[i64; 3]> {
     parts.next().is_none().then_some(found)
 }
 
-/// Microseconds of `.123`, and what follows it.
+/// Parses an optional fraction of a second such as `.123`. Returns its microseconds and the rest of
+/// the text.
 fn fraction(text: &str) -> Option<(i64, &str)> {
     let Some(digits) = text.strip_prefix('.') else {
         return Some((0, text));
@@ -93,7 +96,7 @@ fn fraction(text: &str) -> Option<(i64, &str)> {
     (!digits.is_empty()).then_some((six.parse().ok()?, rest))
 }
 
-/// Seconds that an offset is ahead of UTC: `Z`, `+01:00`, `-0530`.
+/// Parses an offset from UTC, such as `Z`, `+01:00` or `-0530`, and returns it in seconds.
 fn offset_seconds(text: &str) -> Option<i64> {
     let sign = match text.chars().next() {
         None | Some('Z' | 'z') => return (text.len() <= 1).then_some(0),
@@ -113,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        // As `date --utc --date=@N +%FT%TZ` prints them.
+    fn known_dates_are_formatted_and_parsed() {
+        // Expected texts are from `date --utc --date=@N +%FT%TZ`.
         for (seconds, text) in [
             (-1, "1969-12-31T23:59:59Z"),
             (0, "1970-01-01T00:00:00Z"),
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_and_fractions_are_read() {
+    fn offsets_and_fractions_are_parsed() {
         let noon = microseconds_of("2026-11-21T12:00:00Z");
         for text in [
             "2026-11-21 12:00:00",

@@ -1,22 +1,22 @@
-//! How quantities are written, the same everywhere: a number and a unit, with or without a space
-//! between. `docs/quantities.md` has the table. Every bare number but zero is refused, since its
-//! meaning would be a guess: `7` could be days or seconds, `1` could be percent or all.
+//! The common grammar of quantities: a number, an optional space and a unit. `docs/quantities.md`
+//! lists the units. A number without a unit is an error unless it is zero, because its meaning is
+//! ambiguous: `7` could be days or seconds, `1` could be 1 percent or 100 percent.
 
-/// A number as it is written, and what follows it.
+/// A quantity split into its number and its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Written<'a> {
     /// The number, finite and not negative.
     pub value: f64,
-    /// The same where it is whole and below 2^64.
+    /// The same value as an integer, if the number is whole and less than 2^64.
     pub whole: Option<u64>,
-    /// As it is written.
+    /// Text of the number.
     pub number: &'a str,
-    /// What follows, without spaces around; may be empty.
+    /// Text after the number, without surrounding spaces. May be empty.
     pub unit: &'a str,
 }
 
 impl Written<'_> {
-    /// Whether it has no unit and would need one.
+    /// True if the number is not zero and has no unit.
     pub fn is_bare(&self) -> bool {
         self.unit.is_empty() && self.value != 0.0
     }
@@ -28,7 +28,7 @@ pub fn split(text: &str) -> Option<Written<'_>> {
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    // Of digits and points alone, so neither infinite by its name nor negative.
+    // The text has only digits and points, so the value is neither negative nor `inf` or `nan`.
     let value: f64 = number.parse().ok()?;
     value.is_finite().then_some(Written {
         value,
@@ -38,13 +38,14 @@ pub fn split(text: &str) -> Option<Written<'_>> {
     })
 }
 
-/// This many of something: `1 file`, `2 files`, `2 files and links` of what is a `file or link`.
-pub fn counted(count: impl TryInto<u64>, what: &str) -> String {
+/// Formats a count with a noun in singular or plural: `1 file`, `2 files`. For `file or link`, both
+/// nouns get a plural: `2 files and links`.
+pub fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
-    match (count, what.split_once(" or ")) {
-        (1, _) => format!("1 {what}"),
+    match (count, noun.split_once(" or ")) {
+        (1, _) => format!("1 {noun}"),
         (_, Some((one, other))) => format!("{count} {one}s and {other}s"),
-        (_, None) => format!("{count} {what}s"),
+        (_, None) => format!("{count} {noun}s"),
     }
 }
 
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_one() {
+    fn only_a_count_of_one_is_singular() {
         let shown = [0_u32, 1, 2].map(|count| counted(count, "file"));
         assert_eq!(shown, ["0 files", "1 file", "2 files"]);
         assert_eq!(counted(1_u32, "file or link"), "1 file or link");
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_taken_apart() {
+    fn quantities_are_split_into_number_and_unit() {
         let written = split("1.5 GB").unwrap();
         assert_eq!((written.value, written.whole), (1.5, None));
         assert_eq!((written.number, written.unit), ("1.5", "GB"));

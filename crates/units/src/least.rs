@@ -1,11 +1,11 @@
-//! The least of what was seen of late.
+//! A minimum over a sliding window of time.
 
 use std::time::Duration;
 
 use crate::Moment;
 
-/// The least span of time that was seen, of now and of the time before: what was seen longer
-/// ago than once to twice a half counts no more.
+/// The shortest of recently measured spans of time. The window has two parts: the current one and
+/// the one before. When the current part has lasted long enough, the older part is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastSpan {
     since: Moment,
@@ -14,7 +14,7 @@ pub struct LeastSpan {
 }
 
 impl LeastSpan {
-    /// Begins with what is seen first.
+    /// Starts with a first measurement at time `at`.
     pub fn new(at: Moment, seen: Duration) -> LeastSpan {
         LeastSpan {
             since: at,
@@ -23,7 +23,7 @@ impl LeastSpan {
         }
     }
 
-    /// Begins with what was `known` from before as well.
+    /// Starts with a first measurement at time `at` and an earlier minimum, `known`.
     pub fn with_known(at: Moment, seen: Duration, known: Duration) -> LeastSpan {
         LeastSpan {
             before: Some(known),
@@ -31,7 +31,8 @@ impl LeastSpan {
         }
     }
 
-    /// Takes what is seen now, where a half `lasts` so long; without, all counts.
+    /// Adds a measurement at time `at`. If the current part of the window began at least `lasts`
+    /// ago, a new part begins. Without `lasts`, no measurement is ever discarded.
     pub fn learn(&mut self, at: Moment, seen: Duration, lasts: Option<Duration>) {
         if lasts.is_some_and(|lasts| at - self.since >= lasts) {
             *self = LeastSpan::with_known(at, seen, self.now);
@@ -39,12 +40,12 @@ impl LeastSpan {
         self.now = self.now.min(seen);
     }
 
-    /// The least.
+    /// Returns the shortest span in the window.
     pub fn get(&self) -> Duration {
         self.before.map_or(self.now, |before| before.min(self.now))
     }
 
-    /// The least, once there are two halves; none before.
+    /// Returns the shortest span in the window if both parts have measurements.
     pub fn of_both(&self) -> Option<Duration> {
         self.before.map(|before| before.min(self.now))
     }
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_before_both_halves_counts_no_more() {
+    fn measurements_older_than_both_parts_are_discarded() {
         let ms = Duration::from_millis;
         let at = |seconds: u64| Moment(0) + Duration::from_secs(seconds);
         let half = Some(Duration::from_secs(10));
@@ -68,7 +69,7 @@ mod tests {
         assert_eq!(least.of_both(), Some(ms(5)));
         least.learn(at(20), ms(8), half);
         assert_eq!(least.get(), ms(8));
-        // Without an end the first counts for ever.
+        // Without `lasts`, the first measurement is never discarded.
         let mut least = LeastSpan::with_known(at(0), ms(5), ms(3));
         least.learn(at(9999), ms(4), None);
         assert_eq!(least.get(), ms(3));

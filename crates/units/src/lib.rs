@@ -1,8 +1,7 @@
-//! Quantities as types: bytes, rates and moments, so that a number cannot be
-//! mistaken for another.
+//! Types for byte counts, rates and moments, so that the compiler rejects mixed-up quantities.
 //!
-//! Networks are counted in bits per second with decimal prefixes, storage in
-//! bytes with decimal prefixes, buffers in bytes with binary prefixes.
+//! Network rates are bits per second with decimal prefixes. Storage sizes are bytes with decimal
+//! prefixes. Buffer sizes are bytes with binary prefixes.
 
 mod bytes;
 mod date;

@@ -1,4 +1,4 @@
-//! A point in time as the state machines see it.
+//! Points in time for the state machines, and parsers for spans of time.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::grammar::split;
 
-/// Nanoseconds since an origin that the driver of a state machine chooses (a process start, or
-/// zero in a simulation); 0 to 2^64 - 1, which is 584 years.
+/// Nanoseconds since an origin that the driver of a state machine chooses: the start of the
+/// process, or zero in a simulation. Range: 0 to 2^64 - 1, about 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// The span since `earlier`, zero if that lies in the future.
+    /// Returns the span since `earlier`, or zero if `earlier` is later than `self`.
     pub fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -35,7 +35,7 @@ impl Sub<Moment> for Moment {
     }
 }
 
-/// A span of time that cannot be read.
+/// The text is not a valid span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseSpanError {
     text: String,
@@ -60,14 +60,15 @@ impl fmt::Display for ParseSpanError {
 
 impl std::error::Error for ParseSpanError {}
 
-/// Longer than anything that is waited for: 584 years, as long as a [`Moment`] can count.
+/// Longest span that [`parse_span`] accepts: 584 years, the range of a [`Moment`].
 const LONGEST_SECONDS: f64 = 584.0 * 365.0 * 86_400.0;
 
-/// Reads a span of time: `1.5s`, `100ms`, `5min`, `14d`, `0`.
+/// Parses a span of time such as `1.5s`, `100ms`, `5min`, `14d` or `0`. A number other than 0 needs
+/// a unit.
 ///
 /// # Errors
 ///
-/// Where the text is no number with a known unit, or beyond 584 years.
+/// [`ParseSpanError`] if the text is not a number with a known unit, or is longer than 584 years.
 pub fn parse_span(text: &str) -> Result<Duration, ParseSpanError> {
     let error = |is_bare| ParseSpanError {
         text: text.to_owned(),
@@ -92,11 +93,12 @@ pub fn parse_span(text: &str) -> Result<Duration, ParseSpanError> {
     Duration::try_from_secs_f64(seconds).map_err(|_| error(false))
 }
 
-/// The same, where a bare number counts seconds: for options that other tools have so.
+/// Parses a span like [`parse_span`], but accepts a number without a unit as seconds. For options
+/// that work like this in other tools.
 ///
 /// # Errors
 ///
-/// As [`parse_span`].
+/// The same as for [`parse_span`].
 pub fn parse_span_or_seconds(text: &str) -> Result<Duration, ParseSpanError> {
     match parse_span(text) {
         Err(ParseSpanError { is_bare: true, .. }) => parse_span(&format!("{text}s")),
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_counts_nothing_but_where_that_is_asked_for() {
+    fn only_parse_span_or_seconds_accepts_a_number_without_a_unit() {
         let bare = parse_span("10").unwrap_err().to_string();
         assert!(bare.contains("write 10ms, 10s"), "{bare}");
         assert_eq!(parse_span_or_seconds("10"), Ok(Duration::from_secs(10)));
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn never_wraps() {
+    fn sums_and_differences_saturate() {
         assert_eq!(Moment(u64::MAX) + Duration::from_secs(1), Moment(u64::MAX));
         assert_eq!(Moment(1).since(Moment(2)), Duration::ZERO);
     }

@@ -1,4 +1,4 @@
-//! A rate on a network.
+//! Network rates: the type, its parser and its text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::ByteCount;
 use crate::grammar::split;
 
-/// Bits per second, finite and not negative.
+/// A rate in bits per second, finite and not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct BitRate(f64);
 
 impl BitRate {
-    /// The rate that carries `bytes` in `span`; zero where the span is zero.
+    /// Returns the rate of a transfer of `bytes` in `span`, or zero if the span is zero.
     pub fn from_transfer(bytes: ByteCount, span: Duration) -> BitRate {
         if span.is_zero() {
             return BitRate(0.0);
@@ -20,13 +20,13 @@ impl BitRate {
         BitRate(bytes.0 as f64 * 8.0 / span.as_secs_f64())
     }
 
-    /// A rate in bits per second; `None` if it is negative or not finite.
+    /// Creates a rate in bits per second. Returns `None` if the number is negative or not finite.
     pub fn new(bits_per_second: f64) -> Option<BitRate> {
         let valid = bits_per_second.is_finite() && bits_per_second >= 0.0;
         valid.then_some(BitRate(bits_per_second))
     }
 
-    /// Bits per second.
+    /// Returns the rate in bits per second.
     pub fn bits_per_second(self) -> f64 {
         self.0
     }
@@ -50,32 +50,32 @@ impl fmt::Display for BitRate {
     }
 }
 
-/// A rate that cannot be read.
+/// The text is not a valid rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRateError {
     text: String,
-    /// What is wrong with it.
+    /// Reason why the text is not a valid rate.
     pub fault: RateFault,
 }
 
-/// What is wrong with a rate.
+/// Reasons why a text is not a valid rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateFault {
-    /// It has no unit.
+    /// The number has no unit.
     Bare,
-    /// Networks' bits or disks' bytes may be meant: `100m`, `1Gb`.
+    /// The unit can mean bits or bytes: `100m`, `1Gb`.
     Either {
         /// The number.
         number: String,
-        /// Its prefix, a letter or none.
+        /// The decimal prefix in lower case. Empty if the unit is a bare `b`.
         prefix: String,
     },
-    /// It is none at all.
+    /// The text is not a number with a unit of rate.
     None,
 }
 
 impl ParseRateError {
-    /// Whether the rate is a number with a prefix alone, such as `100m`.
+    /// True if the text is a number and a prefix only, such as `100m`.
     pub fn is_prefix_alone(&self) -> bool {
         let RateFault::Either { number, prefix } = &self.fault else {
             return false;
@@ -103,7 +103,7 @@ impl fmt::Display for ParseRateError {
                 )?;
                 match prefix {
                     "" => Ok(()),
-                    _ => write!(f, " (or {number}{large}iB/s, of powers of 1024)"),
+                    _ => write!(f, " (or {number}{large}iB/s, in powers of 1024)"),
                 }
             }
             RateFault::None => write!(
@@ -117,7 +117,7 @@ impl fmt::Display for ParseRateError {
 
 impl std::error::Error for ParseRateError {}
 
-/// Reads a rate in bits per second, whether it is written in bits or in bytes.
+/// Parses a rate that is written in bits or bytes and returns it in bits per second.
 pub(crate) fn parse_bits(text: &str) -> Result<f64, ParseRateError> {
     let error = |fault| ParseRateError {
         text: text.to_owned(),
@@ -128,7 +128,7 @@ pub(crate) fn parse_bits(text: &str) -> Result<f64, ParseRateError> {
     let per_second = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps"));
     let amount = per_second.unwrap_or(unit);
     let lower = amount.to_ascii_lowercase();
-    // Bits have powers of 1000 alone.
+    // Units of bits have decimal prefixes only.
     let (prefix, bits) = match (lower.strip_suffix("bit"), amount.strip_suffix('B')) {
         (Some(prefix), _) if !prefix.ends_with('i') => (prefix.to_owned(), 1.0),
         (_, Some(prefix)) => (prefix.to_ascii_lowercase(), 8.0),
@@ -154,7 +154,7 @@ pub(crate) fn parse_bits(text: &str) -> Result<f64, ParseRateError> {
     }
 }
 
-/// What a prefix in lower case multiplies by.
+/// Returns the factor of a prefix in lower case, or `None` if the prefix is unknown.
 fn factor_of(prefix: &str) -> Option<f64> {
     let (letter, base) = match prefix.strip_suffix('i') {
         Some(letter) => (letter, 1024_f64),
@@ -175,7 +175,8 @@ fn factor_of(prefix: &str) -> Option<f64> {
 impl FromStr for BitRate {
     type Err = ParseRateError;
 
-    /// Reads `1gbit`, `2.5Gbit/s`, `100Mbit`, and bytes: `125MB/s`.
+    /// Parses a rate in bits, such as `1gbit`, `2.5Gbit/s` or `100Mbit`, or in bytes, such as
+    /// `125MB/s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse_bits(text).map(BitRate)
     }
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_prints() {
+    fn rates_are_parsed_and_formatted() {
         assert_eq!(
             "2.5Gbit/s".parse::<BitRate>().map(|r| r.to_string()),
             Ok("2.50 Gbit/s".into())
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_meant_is_said() {
+    fn errors_list_the_possible_meanings() {
         for (text, says) in [
             ("1000", "no unit: write 1000Mbit/s"),
             ("1G", "write 1Gbit/s or 1GB/s (or 1GiB/s"),

@@ -1,10 +1,10 @@
-//! A part of a whole: lost segments, damaged ones.
+//! Shares: fractions of a whole, such as the share of lost segments.
 
 use std::fmt;
 
 use crate::grammar::split;
 
-/// A share that cannot be read.
+/// The text is not a valid share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseShareError {
     text: String,
@@ -29,12 +29,12 @@ impl fmt::Display for ParseShareError {
 
 impl std::error::Error for ParseShareError {}
 
-/// Reads a share, 0 to 1: `0.1%`, `1e-4`. A bare number of 1 and more is likelier meant as
-/// percent than as all and more: it is refused.
+/// Parses a share from 0 to 1: a percentage such as `0.1%`, or a fraction such as `1e-4`. A number
+/// of 1 or more without `%` is an error, because a percentage was probably meant.
 ///
 /// # Errors
 ///
-/// [`ParseShareError`].
+/// [`ParseShareError`] if the text is not a share.
 pub fn parse_share(text: &str) -> Result<f64, ParseShareError> {
     let error = |is_large| ParseShareError {
         text: text.to_owned(),
@@ -47,7 +47,7 @@ pub fn parse_share(text: &str) -> Result<f64, ParseShareError> {
             .filter(|value| *value <= 1.0)
             .ok_or_else(|| error(false));
     }
-    // `inf`, `nan` and signs are numbers to Rust.
+    // `parse` also accepts `inf`, `nan` and signs.
     let begins = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let value = text.parse::<f64>().ok().filter(|_| begins);
     match value.ok_or_else(|| error(false))? {
@@ -56,7 +56,7 @@ pub fn parse_share(text: &str) -> Result<f64, ParseShareError> {
     }
 }
 
-/// A share, 0 to 1, as [`parse_share`] reads it, without loss.
+/// Formats a share from 0 to 1 so that [`parse_share`] returns the same value.
 pub fn share_text(share: f64) -> String {
     if share >= 1.0 {
         "100%".to_owned()
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_percent_or_fractions() {
+    fn shares_are_percentages_or_fractions() {
         for (text, share) in [
             ("0", 0.0),
             ("1e-5", 1e-5),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_one_is_neither_a_percent_nor_all() {
+    fn a_number_of_one_or_more_needs_a_percent_sign() {
         for text in ["1", "1.0", "2", "1e0"] {
             let error = parse_share(text).unwrap_err().to_string();
             assert!(

@@ -1,4 +1,4 @@
-//! A rate of storage.
+//! Storage rates: the type, its parser and its text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,34 +6,35 @@ use std::str::FromStr;
 use crate::ByteCount;
 use crate::rate::{ParseRateError, parse_bits};
 
-/// Bytes per second, finite and greater than zero.
+/// A rate in bytes per second, finite and greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct ByteRate(f64);
 
 impl ByteRate {
-    /// A rate in bytes per second; `None` unless it is finite and greater than zero.
+    /// Creates a rate in bytes per second. Returns `None` unless the number is finite and greater
+    /// than zero.
     pub fn new(bytes_per_second: f64) -> Option<ByteRate> {
         let valid = bytes_per_second.is_finite() && bytes_per_second > 0.0;
         valid.then_some(ByteRate(bytes_per_second))
     }
 
-    /// Bytes per second.
+    /// Returns the rate in bytes per second.
     pub fn bytes_per_second(self) -> f64 {
         self.0
     }
 }
 
 impl fmt::Display for ByteRate {
-    /// As a byte count, with `/s`.
+    /// Writes the rate as a byte count with `/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/s", ByteCount(self.0.round() as u64))
     }
 }
 
-/// A rate of storage that cannot be read.
+/// The text is not a valid storage rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseByteRateError {
-    /// It is no rate.
+    /// The text is not a rate.
     Rate(ParseRateError),
     /// It is zero.
     Zero,
@@ -43,7 +44,7 @@ impl fmt::Display for ParseByteRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ParseByteRateError::Rate(error) => error.fmt(f),
-            ParseByteRateError::Zero => write!(f, "a rate of storage is above zero"),
+            ParseByteRateError::Zero => write!(f, "a storage rate must be greater than zero"),
         }
     }
 }
@@ -53,7 +54,8 @@ impl std::error::Error for ParseByteRateError {}
 impl FromStr for ByteRate {
     type Err = ParseByteRateError;
 
-    /// Reads `100MBps`, `1.5GB/s`, `20MiB/s`, and bits: `800Mbit/s`.
+    /// Parses a rate in bytes, such as `100MBps`, `1.5GB/s` or `20MiB/s`, or in bits, such as
+    /// `800Mbit/s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bits = parse_bits(text).map_err(ParseByteRateError::Rate)?;
         ByteRate::new(bits / 8.0).ok_or(ParseByteRateError::Zero)
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_prints() {
+    fn storage_rates_are_parsed_and_formatted() {
         for (text, rate) in [
             ("100MBps", 100e6),
             ("1.5GB/s", 1.5e9),
