@@ -1,4 +1,4 @@
-//! From runs to everything that a report says of them.
+//! Computes all figures of a report from the runs.
 
 mod costs;
 mod json;
@@ -28,68 +28,69 @@ pub use loss::{
 pub use sweep::{BestAt, best_of_sweep};
 pub use text::{best_sentences, confidence_sentences, milliseconds, shape_sentence, to_text};
 
-/// One configuration's profile with all that belongs to it.
+/// The profile of one configuration, with the figures derived from it.
 #[derive(Clone, Debug)]
 pub struct MethodProfile {
-    /// Its place in [`Runs::configurations`].
+    /// Index in [`Runs::configurations`].
     pub configuration: usize,
-    /// Its short name.
+    /// Short name of the configuration.
     pub label: String,
-    /// Shares are of this.
+    /// Capacity of the path. Shares are throughputs divided by it.
     pub capacity: BitRate,
     /// The repetitions.
     pub sample: ProfileSample,
-    /// Θ_E, or Θ_T of a memory-to-memory method.
+    /// Θ_E of a transfer, or Θ_T of a memory-to-memory method.
     pub figures: ProfileFigures,
-    /// Θ_T that it is measured against: its place in [`Analysis::memory`].
+    /// Index in [`Analysis::memory`] of the Θ_T that this transfer is compared with.
     pub tcp: Option<usize>,
-    /// Θ_F, where there is a Θ_T at every point.
+    /// Θ_F, if Θ_T was measured at every round-trip time of this profile.
     pub scheme: Option<ProfileFigures>,
-    /// Θ_H of the slower of its hosts, for the same data and storage; `None` if it was not
-    /// measured. In bits per second; the interval is the median's exact bootstrap interval.
+    /// Θ_H of the slower of the two hosts, in bits per second, for the same data and storage.
+    /// `None` if it was not measured. The interval is the exact bootstrap interval of the median.
     pub slower_host: Option<Figure>,
-    /// Whether Θ_F was also divided by the slower host's Θ_H (case (b) of paper
-    /// 001, section 3.2).
+    /// True if Θ_F was also divided by the slower host's Θ_H (case (b) of paper 001, section 3.2).
     pub host_limited: bool,
-    /// C_UC of that Θ_T less its own: what TCP adds; `None` without Θ_T, or with only one
-    /// round-trip time.
+    /// C_UC of Θ_T minus C_UC of this profile: the part that TCP adds. `None` without Θ_T, or with
+    /// only one round-trip time.
     pub tcp_adds: Option<Difference>,
-    /// 1 less the greater C_UC of the two; `None` if there is nothing to add.
+    /// 1 minus the greater of the two values of C_UC. `None` if C_UC is not defined.
     pub unused: Option<Figure>,
-    /// CPU seconds of both ends for each 10^9 bytes.
+    /// CPU seconds of both ends per 10^9 bytes.
     pub cpu_seconds_per_gigabyte: Measured,
-    /// Segments sent again in a run.
+    /// Number of retransmitted segments per run.
     pub retransmitted_segments: Measured,
-    /// How busy its layers were, by name.
+    /// Utilisation of each layer.
     pub layers: Vec<LayerFigures>,
 }
 
-/// Two methods compared: the first less the second.
+/// The comparison of two methods: the first minus the second.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Place in [`Analysis::transfers`].
+    /// Index of the first method in [`Analysis::transfers`].
     pub first: usize,
-    /// Place in [`Analysis::transfers`].
+    /// Index of the second method in [`Analysis::transfers`].
     pub second: usize,
-    /// By how much they differ.
+    /// Difference of the profiles.
     pub difference: ProfileDifference,
-    /// By how much what they cost does.
+    /// Difference of the costs.
     pub costs: CostDifferences,
 }
 
-/// A doubt and what it concerns.
+/// A doubt and the configuration or cell that it concerns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedDoubt {
-    /// A configuration's label, with a round-trip time where it is one cell's.
+    /// Label of the configuration, with the round-trip time if the doubt concerns one cell.
     pub about: String,
     /// The doubt.
     pub doubt: Doubt,
-    /// How many runs have one like it; zero where it is of all of them together.
+    /// Number of runs whose records have this kind of doubt. Zero if the doubt concerns all runs
+    /// together.
     pub runs: u64,
 }
 
 impl NamedDoubt {
-    /// The number of runs with this doubt, in words, if it is about runs.
+    /// Returns the number of runs as text, such as `2 runs`. Returns `None` if the doubt concerns
+    /// all runs together.
     pub fn runs_in_words(&self) -> Option<String> {
         match self.runs {
             0 => None,
@@ -99,10 +100,10 @@ impl NamedDoubt {
     }
 }
 
-/// At most this many doubts of one kind are shown. The others are counted.
+/// Maximum number of doubts of one kind that are shown. The others are only counted.
 pub const DOUBTS_SHOWN: usize = 3;
 
-/// Doubts of one kind together, in the order of the first of each.
+/// Groups doubts by kind. Groups are in the order of their first doubts.
 pub fn by_kind(doubts: &[NamedDoubt]) -> Vec<Vec<&NamedDoubt>> {
     let mut kinds: Vec<Vec<&NamedDoubt>> = Vec::new();
     for named in doubts {
@@ -119,40 +120,40 @@ pub fn by_kind(doubts: &[NamedDoubt]) -> Vec<Vec<&NamedDoubt>> {
     kinds
 }
 
-/// What runs say.
+/// All figures and doubts derived from a set of runs.
 #[derive(Clone, Debug)]
 pub struct Analysis {
-    /// How intervals were drawn.
+    /// Resampling settings of all intervals.
     pub resampling: Resampling,
-    /// How many runs are in the figures.
+    /// Number of runs that the figures include.
     pub runs: usize,
-    /// How many warm-ups were left out.
+    /// Number of warm-up runs that the figures exclude.
     pub warm_ups: u64,
     /// File transfers, by descending mean utilisation.
     pub transfers: Vec<MethodProfile>,
-    /// Memory-to-memory throughput, in the order first met.
+    /// Memory-to-memory throughput, in the order of first appearance.
     pub memory: Vec<MethodProfile>,
-    /// Every transfer against the first, at the round-trip times that both were measured at,
-    /// over paths of one capacity.
+    /// Comparisons of each transfer with the first, at the round-trip times of both and over paths
+    /// of the same capacity.
     pub comparisons: Vec<Comparison>,
-    /// The best of a sweep, by round-trip time.
+    /// Best configurations of a sweep, for each round-trip time.
     pub best: Vec<BestAt>,
-    /// Throughput over loss, where several rates of it were measured.
+    /// Throughput as a function of loss, if several loss rates were measured.
     pub over_loss: Vec<LossLine>,
-    /// The short name of every configuration.
+    /// Short name of each configuration.
     pub labels: Vec<String>,
-    /// Why to mistrust all this.
+    /// Reasons to mistrust the figures.
     pub doubts: Vec<NamedDoubt>,
 }
 
-/// Throughput may exceed a capacity by as much as headers and clocks differ.
+/// Throughput may exceed the capacity by this share, because of headers and inaccurate clocks.
 const CAPACITY_ROUNDING: f64 = 0.01;
 
-/// Reduces runs to figures.
+/// Computes all figures and doubts from runs.
 ///
 /// # Errors
 ///
-/// Where the runs of a configuration make no profile.
+/// If the runs of a configuration do not form a valid profile.
 pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleError> {
     let labels = runs.labels();
     let mut by_configuration: Vec<Vec<&Run>> = vec![Vec::new(); runs.configurations().len()];
@@ -208,7 +209,8 @@ pub fn analyse(runs: &Runs, resampling: &Resampling) -> Result<Analysis, SampleE
     Ok(analysis)
 }
 
-/// The runs of one configuration as cells; only those that are done.
+/// Groups the completed runs of one configuration by round-trip time. Excludes runs that were
+/// measured again.
 fn cells(own: &[&Run], capacity: BitRate) -> Vec<Cell> {
     let mut by_rtt: BTreeMap<Duration, Vec<&Run>> = BTreeMap::new();
     for run in own
@@ -273,7 +275,7 @@ fn method_profile(
 }
 
 impl Analysis {
-    /// Puts a doubt of the reader of records before all others.
+    /// Inserts a doubt about the input records before all others.
     pub fn doubt_first(&mut self, about: &str, doubt: Doubt) {
         let about = about.to_owned();
         let named = NamedDoubt {
@@ -284,7 +286,7 @@ impl Analysis {
         self.doubts.insert(0, named);
     }
 
-    /// Doubts of the records, and those that only many of them together raise.
+    /// Adds the doubts of the records and the doubts that arise from several runs together.
     fn note_doubts(&mut self, runs: &Runs, index: usize, label: &str, own: &[&Run]) {
         let mut note = |about: &str, doubt: Doubt, count: u64| {
             self.doubts.push(NamedDoubt {
@@ -328,7 +330,7 @@ impl Analysis {
             return Ok(());
         };
         for (index, other) in self.transfers.iter().enumerate().skip(1) {
-            // At the round-trip times that both were measured at.
+            // Compares at the round-trip times that both transfers have.
             let own = common(&best.sample, &other.sample)?;
             let (Some(own), true) = (own, best.capacity == other.capacity) else {
                 continue;
@@ -337,7 +339,8 @@ impl Analysis {
             let mut difference = compare(&own, &others, &self.resampling)?;
             let lone = |sample: &ProfileSample| sample.cells().len() > own.cells().len();
             if lone(&best.sample) || lone(&other.sample) {
-                // Over other intervals than either's own it is another coefficient.
+                // C_UC over other round-trip times than those of the profile is a different
+                // coefficient.
                 difference.c_uc = None;
             }
             self.comparisons.push(Comparison {
@@ -351,7 +354,8 @@ impl Analysis {
     }
 }
 
-/// The first, at the round-trip times of both; `None` if there are none.
+/// Reduces the first sample to the round-trip times that both have. Returns `None` if they have no
+/// common round-trip time.
 fn common(
     first: &ProfileSample,
     second: &ProfileSample,
@@ -366,40 +370,40 @@ fn common(
     }
 }
 
-/// `wide` at the round-trip times of `narrow`.
+/// Reduces `wide` to the round-trip times of `narrow`.
 fn restricted(wide: &ProfileSample, narrow: &ProfileSample) -> Result<ProfileSample, SampleError> {
     let kept = |rtt| narrow.cells().iter().any(|cell| cell.rtt == rtt);
     let cells = wide.cells().iter().filter(|cell| kept(cell.rtt));
     ProfileSample::new(cells.cloned().collect())
 }
 
-/// Five numbers of a box plot: the quartiles, and the farthest values within one
-/// and a half times their distance of them (Tukey's rule); what lies beyond.
+/// The figures of a box plot: the quartiles, the whiskers and the outliers. A whisker ends at the
+/// farthest value within 1.5 interquartile ranges of the box (Tukey's rule).
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxFigures {
-    /// The lower whisker's end.
+    /// End of the lower whisker.
     pub low: f64,
-    /// The quantile at 1/4.
+    /// The 1/4 quantile.
     pub lower_quartile: f64,
     /// The median.
     pub median: f64,
-    /// Its interval, where it is known.
+    /// Interval of the median, if it is known.
     pub median_interval: Option<Interval>,
-    /// The quantile at 3/4.
+    /// The 3/4 quantile.
     pub upper_quartile: f64,
-    /// The upper whisker's end.
+    /// End of the upper whisker.
     pub high: f64,
-    /// Values beyond the whiskers, ascending.
+    /// Values beyond the whiskers, in ascending order.
     pub beyond: Vec<f64>,
-    /// All values, ascending, where they are too few for a box; else none.
+    /// All values in ascending order if there are too few for a box, else empty.
     pub runs: Vec<f64>,
 }
 
-/// Of fewer values there is no box: its quartiles would be made up between them.
+/// Minimum number of values for a box. The quartiles of fewer values would be interpolations only.
 pub const FEWEST_BOXED: usize = 5;
 
 impl BoxFigures {
-    /// Of values in any order, with their median's interval; `None` of nothing.
+    /// Computes the figures of values in any order. Returns `None` if there are no values.
     pub fn of(values: &[f64], median_interval: Option<Interval>) -> Option<BoxFigures> {
         let ascending = sorted(values);
         let lower_quartile = quantile(&ascending, 0.25)?;

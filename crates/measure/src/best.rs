@@ -1,10 +1,9 @@
-//! The best of a sweep, as papers 000 and 003 look for it: which configuration is
-//! fastest once the first few were measured again, which are as good, and the
-//! cheapest of these.
+//! Finds the best configurations of a sweep, as papers 000 and 003 do: the fastest after the top
+//! few were measured again, those that are equally good, and the cheapest of these.
 //!
-//! The fastest of many is partly the luckiest: the more configurations, the more
-//! its figure promises too much. So the first few are measured again, and only
-//! what was measured then decides.
+//! The fastest of many configurations is partly the luckiest: with more configurations, its
+//! measured rate overestimates its true rate by more. So the top few are measured again, and only
+//! the new measurements decide.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,15 +12,14 @@ use longhaul_units::BitRate;
 
 use crate::stats::{Difference, Figure, Repetitions, Resampling, difference_of_means, mean};
 
-/// How many are measured again where nothing else is said.
+/// Default number of configurations that are measured again.
 pub const MEASURED_AGAIN: usize = 3;
 
-/// With fewer configurations there is nothing to look for: all of them would be measured
-/// again.
+/// Minimum number of configurations for a search. With fewer, all would be measured again.
 pub const FEWEST_COMPARED: usize = MEASURED_AGAIN + 1;
 
-/// What a sweep records as a knob (docs/sweep.md), and is the path's: nobody can choose it to
-/// be faster.
+/// Properties of the path that a sweep records as knobs (docs/sweep.md). A user cannot choose them
+/// to make a transfer faster.
 pub const PATH_KNOBS: [&str; 15] = [
     "cross",
     "loss-model",
@@ -40,21 +38,22 @@ pub const PATH_KNOBS: [&str; 15] = [
     "nat",
 ];
 
-/// What is given to a configuration: only those to which the same is given are compared. A sweep
-/// chooses by it what it measures again, and the analysis what is the best.
+/// Conditions that are given to a configuration. Only configurations with the same conditions are
+/// compared. A sweep uses this to select configurations to measure again, and the analysis to find
+/// the best.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Given {
     rtt: Duration,
-    // Rates and losses are not negative, and ordered as their bits are.
+    // Rates and losses are not negative, so their bits have the same order as their values.
     capacity: u64,
     loss: u64,
-    /// The data's and the path's names, and of [`PATH_KNOBS`] what there is.
+    /// Names of the data and the path, and the values of [`PATH_KNOBS`] that are set.
     named: BTreeMap<&'static str, String>,
 }
 
 impl Given {
-    /// Of a path's round-trip time, capacity and random loss (0 to 1), and what `named` has by
-    /// the names `dataset`, `path` and [`PATH_KNOBS`].
+    /// Creates the conditions from a path's round-trip time, capacity and random loss (0 to 1).
+    /// `named` returns the values of `dataset`, `path` and each of [`PATH_KNOBS`].
     pub fn new(
         rtt: Duration,
         capacity: BitRate,
@@ -65,7 +64,7 @@ impl Given {
         Given {
             rtt,
             capacity: capacity.bits_per_second().to_bits(),
-            // Zero has a sign.
+            // Adding 0.0 turns a negative zero into a positive zero.
             loss: (loss + 0.0).to_bits(),
             named: names
                 .filter_map(|name| Some((name, named(name)?)))
@@ -73,12 +72,12 @@ impl Given {
         }
     }
 
-    /// The round-trip time.
+    /// Returns the round-trip time.
     pub fn rtt(&self) -> Duration {
         self.rtt
     }
 
-    /// What else is given, but the capacity, by name: what is none is left out.
+    /// Returns the other conditions except the capacity, by name. Omits those that are not set.
     pub fn others(&self) -> Vec<(&'static str, String)> {
         let loss = match f64::from_bits(self.loss) {
             0.0 => None,
@@ -95,24 +94,24 @@ impl Given {
 /// A configuration of a sweep.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidate {
-    /// Throughputs of the sweep, in any unit.
+    /// Throughputs measured in the sweep, in any unit.
     pub swept: Repetitions,
-    /// Throughputs that were measured again.
+    /// Throughputs of the repeated measurements.
     pub again: Repetitions,
-    /// Whether a run that was to measure it again failed.
+    /// True if a repeated measurement failed.
     pub failed_again: bool,
-    /// What it costs, in any unit that orders them: streams, CPU seconds for each
-    /// 10^9 bytes, storage nodes.
+    /// Cost in any unit: streams, CPU seconds per 10^9 bytes, storage nodes.
     pub cost: f64,
 }
 
 impl Candidate {
-    /// Whether it failed whenever it was measured again: no candidate any more.
+    /// True if every repeated measurement failed. The candidate is then excluded.
     fn is_out(&self) -> bool {
         self.failed_again && self.again.values.is_empty()
     }
 
-    /// What it is compared by: when measured again, or else in the sweep.
+    /// Returns the throughputs to compare: those measured again if there are any, else those of the
+    /// sweep.
     fn deciding(&self) -> &Repetitions {
         if self.again.values.is_empty() {
             &self.swept
@@ -122,7 +121,8 @@ impl Candidate {
     }
 }
 
-/// The places of those to be measured again, the fastest mean first.
+/// Returns the indices of the `count` candidates with the highest means in the sweep, fastest
+/// first.
 pub fn to_measure_again(candidates: &[Candidate], count: usize) -> Vec<usize> {
     let mut ranked: Vec<(usize, f64)> = candidates
         .iter()
@@ -137,35 +137,35 @@ pub fn to_measure_again(candidates: &[Candidate], count: usize) -> Vec<usize> {
         .collect()
 }
 
-/// What a sweep comes to. Places are those of the candidates.
+/// The result of a search for the best. Places are indices of the candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// The fastest mean among those measured again.
+    /// The candidate with the highest mean among those measured again.
     pub fastest: usize,
-    /// Those that are as good. Either the interval of the fastest's lead over them reaches zero or
-    /// below. Or there are too few repetitions to distinguish them, and not each of the fastest's
-    /// runs is faster than each of theirs. The fastest is the first.
+    /// The candidates that are as good as the fastest, which comes first. A candidate is as good if
+    /// the interval of the fastest's lead reaches zero or below. With too few repetitions to
+    /// distinguish them, a candidate is also as good unless each run of the fastest is faster than
+    /// each of its runs.
     pub as_good: Vec<usize>,
-    /// The cheapest of these; of equal costs the faster.
+    /// The cheapest of `as_good`. Of equal costs, the faster one.
     pub cheapest: usize,
-    /// The mean of the fastest when measured again.
+    /// Mean of the repeated measurements of the fastest.
     pub rate: Figure,
-    /// The mean of the fastest in the sweep less its mean when measured again:
-    /// what the sweep promised too much.
+    /// Mean of the fastest in the sweep minus its mean when measured again: the overestimate of the
+    /// sweep.
     pub luck: Difference,
-    /// By how much the fastest is ahead of each other, by place.
+    /// Lead of the fastest over each other candidate, by place.
     pub ahead: Vec<(usize, Difference)>,
 }
 
-/// The best of a sweep.
+/// Finds the best of the candidates of a sweep.
 ///
-/// A candidate that was not measured again is compared by its sweep, which can
-/// only call it as good, never the fastest.
+/// A candidate that was not measured again is compared by its results in the sweep. It can be as
+/// good as the fastest, but not the fastest.
 ///
 /// # Errors
 ///
-/// The places that have to be measured again first, of the fastest `count` of the
-/// sweep.
+/// The places among the fastest `count` of the sweep that must be measured again first.
 pub fn best(
     candidates: &[Candidate],
     count: usize,
@@ -206,7 +206,7 @@ pub fn best(
     let as_good: Vec<usize> = std::iter::once(fastest)
         .chain(alike.map(|(place, _)| *place))
         .collect();
-    // The first of equals stays: the fastest is the first.
+    // Keeps the first of equal costs. The fastest comes first.
     let cheapest = as_good.iter().copied().fold(fastest, |cheapest, place| {
         if candidates[place].cost < candidates[cheapest].cost {
             place
@@ -218,7 +218,7 @@ pub fn best(
     let figures = again
         .mean(resampling)
         .zip(difference_of_means(swept, again, resampling));
-    // It was measured in the sweep, and again: both are there.
+    // The fastest was measured both in the sweep and again, so both means exist.
     let (rate, luck) = figures.ok_or_else(Vec::new)?;
     Ok(Best {
         fastest,
@@ -230,7 +230,7 @@ pub fn best(
     })
 }
 
-/// The fastest less another, by rounds where both were interleaved in the same.
+/// Returns the lead of the fastest over another candidate. Interleaved runs are compared in pairs.
 fn ahead_of(
     candidates: &[Candidate],
     fastest: usize,
@@ -241,10 +241,11 @@ fn ahead_of(
     difference_of_means(&candidates[fastest].again, theirs, resampling)
 }
 
-/// Whether each of the first is above each of the second, and there are enough that chance would
-/// do this in less than one of twenty cases. All orders of n and m equal values are equally
-/// likely, and in one of (n + m over n) the first are all above. An interval of few repetitions
-/// says less: from two or three values it has almost no width.
+/// True if each value of the first list is greater than each value of the second, and the
+/// probability of this by chance is at most 1 in 20. If all n + m values have one distribution, all
+/// orders are equally likely. In one of (n + m over n) orders, the first n are all greater. With
+/// few repetitions this test is stronger than an interval, which has almost no width for two or
+/// three values.
 fn is_separate(first: &[f64], second: &[f64]) -> bool {
     let least = first.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = second.iter().copied().fold(0.0, f64::max);
@@ -267,7 +268,8 @@ mod tests {
         }
     }
 
-    /// The lucky one is slower when measured again; a cheap one is as good.
+    /// Returns a sweep in which the luckiest candidate is slower when measured again, and a cheap
+    /// one is as good as the fastest.
     fn sweep() -> Vec<Candidate> {
         vec![
             candidate(&[500.0, 510.0, 505.0], &[], 1.0),
@@ -290,10 +292,10 @@ mod tests {
         ]
     }
 
-    /// What was not measured again may have been faster in the sweep than the fastest when
-    /// measured again: it is as good, and the cheapest.
+    /// A candidate that was not measured again can have been faster in the sweep than the fastest
+    /// when measured again. It is as good, and the cheapest.
     #[test]
-    fn the_fastest_is_not_told_ahead_of_who_was_faster() {
+    fn the_fastest_has_no_lead_over_one_that_was_faster_in_the_sweep() {
         let again = [850.0, 851.0, 849.0];
         let mut candidates: Vec<Candidate> = [900.0, 899.0, 898.0]
             .iter()
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_again_decides() {
+    fn repeated_measurements_decide() {
         let best = best(&sweep(), MEASURED_AGAIN, &Resampling::default()).unwrap();
         assert_eq!(best.fastest, 2);
         assert_eq!(best.as_good, [2, 3]);
@@ -314,20 +316,21 @@ mod tests {
         assert!(best.luck.estimate.abs() < 1.0);
         let crate::stats::Interval { low, high } = best.rate.interval;
         assert!((938.0..940.75).contains(&low) && (940.75..=944.0).contains(&high));
-        // Not interleaved; the one that was not measured again stands beside by its sweep.
+        // The runs are not interleaved. The candidate that was not measured again is compared by
+        // the sweep.
         let places: Vec<usize> = best.ahead.iter().map(|(place, _)| *place).collect();
         assert_eq!(places, [0, 1, 3, 4]);
         assert!(best.ahead.iter().all(|(_, ahead)| !ahead.is_paired));
     }
 
     #[test]
-    fn the_first_few_have_to_be_measured_again() {
+    fn the_fastest_few_must_be_measured_again() {
         let mut candidates = sweep();
         candidates[1].again = Repetitions::default();
         candidates[3].again = Repetitions::default();
         let missing = best(&candidates, MEASURED_AGAIN, &Resampling::default());
         assert_eq!(missing, Err(vec![1, 3]));
-        // Who failed then is out; the others decide.
+        // A candidate that failed again is excluded, and the others decide.
         candidates[1].failed_again = true;
         let missing = best(&candidates, MEASURED_AGAIN, &Resampling::default());
         assert_eq!(missing, Err(vec![3]));
@@ -339,8 +342,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_round_did_to_both_tells_no_two_apart() {
-        // Rounds differ by far more than the two, whose difference is 2 in each.
+    fn effects_of_a_round_on_both_candidates_cancel_out() {
+        // Rounds differ by far more than the candidates, whose difference is 2 in each round.
         let rounds = [900.0, 700.0, 940.0, 820.0, 860.0];
         let again =
             |less: f64| Repetitions::of((7..).map(Some).zip(rounds.iter().map(|rate| rate - less)));
@@ -357,7 +360,7 @@ mod tests {
         );
         assert!(of(2).interval.width() < 1e-9);
         assert!(!of(4).is_paired);
-        // In rounds of their own they cannot be told apart.
+        // Without common rounds the candidates cannot be distinguished.
         for place in [2, 3] {
             let values = candidates[place].again.values.clone();
             candidates[place].again = Repetitions::alone(values);
@@ -367,16 +370,16 @@ mod tests {
     }
 
     #[test]
-    fn three_that_are_all_above_three_are_above() {
+    fn three_values_above_three_others_are_separate() {
         assert!(is_separate(&[7.0, 8.0, 9.0], &[4.0, 5.0, 6.0]));
         assert!(!is_separate(&[7.0, 8.0, 9.0], &[4.0, 5.0, 7.0]));
-        // Of two and three, one order in ten.
+        // With two and three values, the probability of this order is 1 in 10.
         assert!(!is_separate(&[7.0, 8.0], &[4.0, 5.0, 6.0]));
         assert!(!is_separate(&[], &[4.0]) && !is_separate(&[4.0], &[]));
     }
 
     #[test]
-    fn few_repetitions_tell_nobody_apart() {
+    fn few_repetitions_distinguish_no_candidates() {
         let rounds = [900.0, 700.0, 940.0, 820.0];
         let candidates: Vec<Candidate> = (0..3)
             .map(|place| {
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_the_same_or_is_not() {
+    fn path_knobs_are_given_conditions_and_streams_are_not() {
         let given = |loss, set: &[(&str, &str)]| {
             let capacity = BitRate::new(1e9).unwrap_or_default();
             let named = |name: &str| {
@@ -408,7 +411,7 @@ mod tests {
         let others = given(0.0, &large).others();
         assert_eq!(others, [("dataset", "large".to_owned())]);
         assert!(given(1e-4, &[]) > given(1e-5, &[]));
-        // A path that is cut is another one; who has more streams is none.
+        // A path with a cut is a different condition. The number of streams is not a condition.
         let cut = [("cut", "10s+5s")];
         assert_ne!(given(0.0, &cut), given(0.0, &[]));
         assert_eq!(given(0.0, &[("streams", "8")]), given(0.0, &[]));

@@ -1,34 +1,35 @@
-//! Files of records and samples, compressed: one zstd stream, called `*.jsonl.zst`.
+//! Compressed files of records and samples: one zstd stream, named `*.jsonl.zst`.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// The first bytes of a zstd frame (RFC 8878, 3.1.1). No line of JSON begins so.
+/// First bytes of a zstd frame (RFC 8878, section 3.1.1). A line of JSON cannot begin with these
+/// bytes.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// What is read ahead of a decoder, in bytes.
+/// Size of the read buffer of a decoder, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The largest window a frame may ask memory for: 2^27 bytes, what `zstd -d` takes without being
-/// told more.
+/// Base-2 logarithm of the largest window that a frame may use. 2^27 bytes is the default limit of
+/// `zstd -d`.
 const WINDOW_LOG: u32 = 27;
 
-/// Records are written once and kept: the level whose gain over the next lower is still a few
-/// percent. It compresses some MB/s.
+/// Compression level. Records are written once and kept, so the highest level that still gains a
+/// few percent over the next lower one is used. It compresses a few MB/s.
 const LEVEL: i32 = 19;
 
-/// How a compressed file's name ends.
+/// File name extension of a compressed file.
 pub const EXTENSION: &str = "zst";
 
-/// Reads lines as they were before compression, whatever the file is called: a zstd stream is
-/// recognised by its first bytes, and anything else passes as it is. Memory is bounded by the
-/// frame's window, at most 128 MiB; who reads lines bounds these.
+/// Returns a reader of decompressed lines. A zstd stream is recognised by its first bytes; other
+/// input is passed through. Memory is limited by the frame's window, at most 128 MiB. The caller
+/// must limit the length of a line.
 ///
 /// # Errors
 ///
-/// Where the first bytes cannot be read, or zstd has no memory.
+/// If the first bytes cannot be read, or zstd cannot allocate memory.
 pub fn lines<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
-    // Files and pipes give four bytes at once where there are four.
+    // Files and pipes return at least four bytes at once if they have four.
     if !input.fill_buf()?.starts_with(&MAGIC) {
         return Ok(Box::new(input));
     }
@@ -37,12 +38,12 @@ pub fn lines<'a>(mut input: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + '
     Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder)))
 }
 
-/// Compresses all of `input` into `output`: one frame with its length unknown and a checksum.
-/// Gives the bytes before compression.
+/// Compresses all of `input` into `output` as one frame with a checksum and without a content size.
+/// Returns the number of bytes before compression.
 ///
 /// # Errors
 ///
-/// As reading and writing.
+/// Errors of reading and writing.
 pub fn compress(mut input: impl BufRead, output: impl Write) -> io::Result<u64> {
     let mut encoder = zstd::stream::write::Encoder::new(output, LEVEL)?;
     encoder.include_checksum(true)?;
@@ -51,12 +52,12 @@ pub fn compress(mut input: impl BufRead, output: impl Write) -> io::Result<u64> 
     Ok(read)
 }
 
-/// Whether a name says that the file is compressed.
+/// True if the name has the extension of a compressed file.
 pub fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|kind| kind == EXTENSION)
 }
 
-/// The name of a file's compressed form: `runs.jsonl.zst` for `runs.jsonl`.
+/// Returns the name of the compressed form of a file: `runs.jsonl.zst` for `runs.jsonl`.
 pub fn compressed_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -64,7 +65,8 @@ pub fn compressed_name(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The name before compression: `runs.jsonl` for `runs.jsonl.zst`, other names as they are.
+/// Returns the name before compression: `runs.jsonl` for `runs.jsonl.zst`. Other names are returned
+/// unchanged.
 pub fn plain_name(path: &Path) -> PathBuf {
     if is_compressed(path) {
         path.with_extension("")
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_back_and_plain_ones_pass() {
+    fn compressed_lines_are_restored_and_plain_lines_pass() {
         let text = b"{\"schema\":1}\n".repeat(10_000);
         let mut packed = Vec::new();
         assert_eq!(compress(&text[..], &mut packed).unwrap(), text.len() as u64);
@@ -93,7 +95,7 @@ mod tests {
         assert_eq!(read_all(&packed).unwrap(), text);
         assert_eq!(read_all(&text).unwrap(), text);
         assert_eq!(read_all(b"").unwrap(), b"");
-        // Frames one after the other are one file, as of `cat`.
+        // Concatenated frames are one file.
         let twice = [&packed[..], &packed[..]].concat();
         assert_eq!(read_all(&twice).unwrap(), text.repeat(2));
     }

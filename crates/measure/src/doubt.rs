@@ -1,7 +1,7 @@
 //! Reasons to mistrust a measurement, each with advice.
 //!
-//! A doubt is data: it stands in the record of the run that it concerns, and
-//! first in every report.
+//! A doubt is data: it is part of the record of the run that it concerns, and reports list doubts
+//! first.
 
 use std::fmt;
 
@@ -9,143 +9,142 @@ use serde::{Deserialize, Serialize};
 
 /// A reason to mistrust a measurement.
 ///
-/// Shares are 0 to 1. New variants may come: a reader keeps what it does not
-/// know as [`Doubt::Other`].
+/// Shares are 0 to 1. Later versions may add variants. Unknown variants are read as
+/// [`Doubt::Other`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Doubt {
-    /// Fewer repetitions than intervals need.
+    /// There are fewer repetitions than intervals need.
     FewRepetitions {
-        /// How many there are, at least 1.
+        /// Number of repetitions, at least 1.
         repetitions: u64,
     },
-    /// The emulated path had no CPU left: it was the bottleneck, not the method.
+    /// The emulator used all of its CPU, so it was the bottleneck instead of the method.
     EmulatorCpuBound {
-        /// The share of its CPU that the emulator used.
+        /// Share of its CPU that the emulator used.
         busy: f64,
     },
-    /// The emulated path sent packets later than it should have.
+    /// The emulator sent packets later than scheduled.
     EmulatorLate {
-        /// The share of the packets.
+        /// Share of the packets that were late.
         late: f64,
-        /// By how much at most, in seconds.
+        /// Greatest delay, in seconds.
         worst_seconds: f64,
     },
-    /// The emulated path lost packets that it was not asked to lose: hosts sent faster
-    /// than it read, or it had no memory.
+    /// The emulator dropped packets beyond the configured loss: hosts sent faster than it could
+    /// read, or it ran out of memory.
     EmulatorDropped {
-        /// How many.
+        /// Number of packets dropped.
         packets: u64,
     },
-    /// The modelled storage answered later than it should have.
+    /// The storage model answered later than scheduled.
     StorageLate {
-        /// The share of its answers.
+        /// Share of the answers that were late.
         late: f64,
-        /// By how much at most, in seconds.
+        /// Greatest delay, in seconds.
         worst_seconds: f64,
     },
-    /// The network between the lab's storage nodes had no CPU left.
+    /// The network between the lab's storage nodes used all of its CPU.
     StorageNetworkCpuBound {
-        /// The share of its CPU that it used.
+        /// Share of its CPU that the network used.
         busy: f64,
     },
-    /// The hosts had no CPU left: throughput says what the CPU can do.
+    /// A host used all of its CPU, so throughput was limited by the CPU.
     HostCpuBound {
-        /// The share of its CPU that the busier host used.
+        /// Share of its CPU that the busier host used.
         busy: f64,
     },
-    /// What was read came from memory, or what was written stayed there.
+    /// Data may have been read from the page cache, or may not have left it.
     CacheNotDisk {
-        /// Bytes that were moved.
+        /// Number of bytes moved.
         bytes: u64,
-        /// Bytes of memory that could hold them.
+        /// Bytes of memory that could cache the data.
         memory_bytes: u64,
     },
-    /// Repetitions lie further apart than a figure for all of them bears.
+    /// Repetitions vary too much for one figure to represent them.
     Unstable {
-        /// Their robust spread over their median.
+        /// Robust spread divided by the median.
         relative_spread: f64,
     },
-    /// Repetitions rise or fall in the order they were made.
+    /// Repetitions rise or fall in the order of measurement.
     Drift {
-        /// The last third's median over the first third's.
+        /// Median of the last third divided by the median of the first third.
         ratio: f64,
     },
-    /// The first run belongs to the figures.
+    /// The figures include the first run.
     WarmUpCounted,
-    /// The congestion control is not the one of what it is compared with.
+    /// The congestion control differs from that of the reference.
     DifferentCongestionControl {
-        /// This run's.
+        /// Congestion control of this run.
         used: String,
-        /// The others'.
+        /// Congestion control of the reference.
         compared_with: String,
     },
-    /// The run is so short that its start is much of it.
+    /// The run was so short that its start is a large part of it.
     ShortRun {
-        /// Its wall time in round trips.
+        /// Duration in round-trip times.
         round_trips: f64,
     },
-    /// Throughput above the capacity that is recorded for the path.
+    /// Throughput is greater than the recorded capacity of the path.
     AboveCapacity {
-        /// Throughput over capacity, above 1.
+        /// Throughput divided by capacity, greater than 1.
         share: f64,
     },
-    /// What arrived was not compared with what was sent.
+    /// The received data were not compared with the sent data.
     NotCompared,
-    /// Runs that did not end well; they are not among the figures.
+    /// Some runs failed. The figures exclude them.
     FailedRuns {
-        /// How many.
+        /// Number of failed runs.
         failed: u64,
-        /// Of how many.
+        /// Number of all runs.
         of: u64,
     },
-    /// Lines of the records that could not be read; they are not among the figures.
+    /// Some lines of the records could not be read. The figures exclude them.
     SkippedRecords {
-        /// How many.
+        /// Number of lines skipped.
         skipped: u64,
     },
-    /// Data went in clear on one side of a comparison and encrypted on the other.
+    /// One side of a comparison was encrypted and the other was not.
     DifferentSecurity,
-    /// The other end of the memory-to-memory throughput was measured differently
-    /// (another number of bytes, stream counts chosen afterwards).
+    /// The memory-to-memory throughput was measured differently from the transfer (another number
+    /// of bytes, or stream counts chosen afterwards).
     DifferentReference {
-        /// What differs.
+        /// Description of the difference.
         what: String,
     },
-    /// Runs that are repetitions of one another by all that was set moved different data.
+    /// Runs with the same settings moved different amounts of data.
     DifferentData {
-        /// Bytes that this run's data have.
+        /// Size of this run's data in bytes.
         bytes: u64,
-        /// Those of the others.
+        /// Size of the other runs' data in bytes.
         others_bytes: u64,
     },
-    /// The path's round trip was seen while data filled the path, which may have had a queue.
+    /// The round-trip time was measured under load and may include a queue.
     LoadedRoundTrip {
-        /// The round trip in seconds, above 0.
+        /// Round-trip time in seconds, greater than 0.
         rtt_seconds: f64,
     },
-    /// A doubt of a newer longhaul.
+    /// A doubt that a later version of longhaul wrote.
     #[serde(other)]
     Other,
 }
 
-/// Below this many repetitions a bootstrap interval is too narrow to be taken at
-/// its word; paper 001 repeats ten times.
+/// With fewer repetitions, bootstrap intervals are too narrow. Paper 001 uses ten.
 pub const REPETITIONS_WANTED: usize = 10;
 
-/// A robust spread above this share of the median is called unstable: two runs
-/// then differ by more than a tenth about every other time.
+/// Repetitions are unstable if their robust spread exceeds this share of their median. Then about
+/// half of all pairs of runs differ by more than a tenth.
 const UNSTABLE_SPREAD: f64 = 0.1;
 
-/// A drift is a change of more than this between the first and last third.
+/// Minimum relative change from the first to the last third that counts as drift.
 const DRIFT: f64 = 0.1;
 
-/// Below this many round trips slow start is a good part of a run: ten doublings
-/// and as many again of full speed.
+/// Minimum duration in round-trip times at which slow start is a small part of a run: ten
+/// doublings, and as many round trips at full speed.
 const ROUND_TRIPS_WANTED: f64 = 20.0;
 
 impl Doubt {
-    /// What to do about it: a sentence.
+    /// Returns advice on how to remove the cause of the doubt.
     pub fn advice(&self) -> String {
         let advice = match self {
             Doubt::FewRepetitions { .. } => {
@@ -155,32 +154,34 @@ impl Doubt {
                 "lower the emulated rate, or give the emulator a core of its own"
             }
             Doubt::EmulatorLate { .. } => {
-                "lower the emulated rate or what else runs on this machine, and run again"
+                "lower the emulated rate or stop other programs on this machine, and run again"
             }
             Doubt::EmulatorDropped { .. } => {
                 "lower the emulated rate, the RTT or the number of streams, and run again"
             }
             Doubt::StorageLate { .. } | Doubt::StorageNetworkCpuBound { .. } => {
-                "lower the storage's rate, or its nodes, or what else runs on this machine"
+                "lower the rate or the number of nodes of the storage, or stop other programs"
             }
             Doubt::HostCpuBound { .. } => {
-                "read it as a figure of the CPU; fewer streams or no compression may cost less"
+                "the CPU limits this figure; fewer streams or no compression may need less CPU"
             }
             Doubt::CacheNotDisk { .. } => "move more than the hosts' memory holds, or use --direct",
             Doubt::Unstable { .. } => {
                 "look at the runs one by one; report the median and all points"
             }
             Doubt::Drift { .. } => {
-                "something changed while it was measured: interleave, and measure again"
+                "conditions changed during the runs: interleave them, and measure again"
             }
-            Doubt::WarmUpCounted => "throw the first run of each configuration away",
+            Doubt::WarmUpCounted => "discard the first run of each configuration",
             Doubt::DifferentCongestionControl { .. } => "compare under the same congestion control",
             Doubt::ShortRun { .. } => "move more data, or say that the ramp is part of the figure",
             Doubt::AboveCapacity { .. } => {
                 "the recorded capacity is too low, data were compressed on their way, or a short run \
-                 counts what was sent before it"
+                includes data sent before it"
             }
-            Doubt::NotCompared => "compare it at the other end: the method's word is all there is",
+            Doubt::NotCompared => {
+                "compare the data at the receiving host: only the method itself reports success"
+            }
             Doubt::FailedRuns { .. } => "read their errors: a method that fails is not a fast one",
             Doubt::SkippedRecords { .. } => "fix or remove the lines that were named",
             Doubt::DifferentSecurity => "compare encrypted with encrypted, clear with clear",
@@ -188,7 +189,7 @@ impl Doubt {
                 "measure memory-to-memory with the same bytes and a stream count fixed beforehand"
             }
             Doubt::DifferentData { .. } => {
-                "they are in one mean: give sets of another size another name"
+                "the mean combines them: give datasets of different sizes different names"
             }
             Doubt::LoadedRoundTrip { .. } => {
                 "measure the idle path, for example with ping, and import again with --rtt"
@@ -198,8 +199,8 @@ impl Doubt {
         advice.to_owned()
     }
 
-    /// Doubts that a series of repetitions raises by itself. Values are in the
-    /// order they were measured, in any unit, not negative.
+    /// Returns the doubts about a series of repetitions. Values are in the order of measurement, in
+    /// any unit, and not negative.
     pub fn of_series(values: &[f64]) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         if values.is_empty() {
@@ -221,7 +222,7 @@ impl Doubt {
         doubts
     }
 
-    /// A run that was so short that its start is much of it.
+    /// Returns a doubt if the run was so short that its start is a large part of it.
     pub fn of_length(wall_seconds: f64, rtt_seconds: f64) -> Option<Doubt> {
         let round_trips = wall_seconds / rtt_seconds;
         (rtt_seconds > 0.0 && round_trips < ROUND_TRIPS_WANTED)
@@ -229,8 +230,7 @@ impl Doubt {
     }
 }
 
-/// Whether the last third differs from the first. Of fewer than nine values three
-/// thirds say nothing.
+/// Returns a doubt if the last third differs from the first third. Needs at least nine values.
 fn drift(values: &[f64]) -> Option<Doubt> {
     let third = values.len() / 3;
     if third < 3 {
@@ -242,7 +242,7 @@ fn drift(values: &[f64]) -> Option<Doubt> {
     (first > 0.0 && (ratio - 1.0).abs() > DRIFT).then_some(Doubt::Drift { ratio })
 }
 
-/// A share as a percentage.
+/// A share that is displayed as a percentage.
 struct Percent(f64);
 
 impl fmt::Display for Percent {
@@ -278,7 +278,7 @@ impl fmt::Display for Doubt {
             Doubt::EmulatorDropped { packets } => {
                 write!(
                     f,
-                    "the emulated path lost {packets} packets of its own accord"
+                    "the emulator dropped {packets} packets beyond the configured loss"
                 )
             }
             Doubt::StorageLate {
@@ -328,7 +328,9 @@ impl fmt::Display for Doubt {
             Doubt::AboveCapacity { share } => {
                 write!(f, "throughput is {} of the capacity", Percent(*share))
             }
-            Doubt::NotCompared => write!(f, "what arrived was not compared with what was sent"),
+            Doubt::NotCompared => {
+                write!(f, "the received data were not compared with the sent data")
+            }
             Doubt::FailedRuns { failed, of } => write!(f, "{failed} of {of} runs failed"),
             Doubt::SkippedRecords { skipped } => write!(f, "{skipped} records were skipped"),
             Doubt::LoadedRoundTrip { rtt_seconds } => write!(

@@ -1,9 +1,9 @@
 //! Records as tables for other programs: CSV and Parquet.
 //!
-//! A record's objects become columns with dots, as `path.rtt_seconds`; of its lists,
-//! processor time becomes a sum for each side, layers their utilisation, doubts
-//! their names; other lists stay JSON. A flag that a record leaves out as it is false is false
-//! here, and a time is one.
+//! A nested object becomes columns with dotted names, such as `path.rtt_seconds`. Of the lists, CPU
+//! time becomes a sum for each side, layers become their utilisation, and doubts become their
+//! kinds. Other lists stay JSON. A flag that a record omits is written as false, and times have
+//! their own column type.
 
 mod csv;
 mod parquet;
@@ -15,25 +15,25 @@ use serde_json::Value;
 
 use crate::record::{RecordError, RunRecord, Side};
 
-/// Columns of times.
+/// Names of columns that hold times.
 const TIMES: [&str; 1] = ["run.started"];
 
-/// A column's values, one a row.
+/// The values of a column, one for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Yes or no.
+    /// Booleans.
     Flags(Vec<Option<bool>>),
-    /// Whole numbers.
+    /// Integers.
     Whole(Vec<Option<i64>>),
-    /// Any numbers.
+    /// Floating-point numbers.
     Numbers(Vec<Option<f64>>),
-    /// Times, in microseconds since 1970, and as their records have them.
+    /// Times: microseconds since 1970, and the text in the record.
     Times(Vec<Option<(i64, String)>>),
-    /// Text; values of several kinds are JSON.
+    /// Text. Values of other or mixed types are written as JSON.
     Texts(Vec<Option<String>>),
 }
 
-/// Records as columns of equal length, by name.
+/// Records as named columns of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: BTreeMap<String, BTreeMap<usize, Value>>,
@@ -45,7 +45,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Where it cannot be written as JSON.
+    /// If the record cannot be converted to JSON.
     pub fn add(&mut self, record: &RunRecord) -> Result<(), RecordError> {
         let value = serde_json::to_value(record).map_err(|e| RecordError::Json(e.to_string()))?;
         self.put_all("", value, record);
@@ -79,7 +79,7 @@ impl Table {
                     self.put_all(&format!("{name}{dot}{key}"), value, record);
                 }
             }
-            // A sum for each side, below.
+            // `add` writes a sum for each side instead.
             ("cpu", _) => {}
             ("layers", _) => {
                 for layer in &record.layers {
@@ -109,12 +109,12 @@ impl Table {
         }
     }
 
-    /// How many records.
+    /// Returns the number of records.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Every column with its name.
+    /// Returns each column with its name.
     pub fn columns(&self) -> impl Iterator<Item = (&str, Values)> {
         let columns = self.columns.iter();
         columns.map(|(name, values)| {
@@ -124,7 +124,7 @@ impl Table {
         })
     }
 
-    /// As times, where all that are known can be read.
+    /// Converts values to times, if each known value is a valid time.
     fn times(&self, values: &BTreeMap<usize, Value>) -> Option<Values> {
         let time = |value: &Value| {
             let text = value.as_str()?;
@@ -142,7 +142,7 @@ impl Table {
         times.map(Values::Times)
     }
 
-    /// As narrow as all of its values allow.
+    /// Converts values to the narrowest type that fits all of them.
     fn values(&self, values: &BTreeMap<usize, Value>) -> Values {
         let all = |is: fn(&Value) -> bool| values.values().all(is);
         let rows = 0..self.rows;
@@ -159,12 +159,12 @@ impl Table {
         }
     }
 
-    /// As comma-separated values (RFC 4180), with a line of names.
+    /// Formats the table as comma-separated values (RFC 4180) with a header line.
     pub fn to_csv(&self) -> String {
         csv::write(self)
     }
 
-    /// As a Parquet file.
+    /// Formats the table as a Parquet file.
     pub fn to_parquet(&self) -> Vec<u8> {
         parquet::write(self)
     }

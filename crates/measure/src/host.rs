@@ -1,8 +1,8 @@
-//! What a host is: kernel, processor, memory, network interfaces, settings of TCP.
+//! Descriptions of hosts: kernel, processor, memory, network interfaces and TCP settings.
 //!
-//! A description is larger than a record of a run may be. So it stands once, on a line
-//! of its own in a file beside the records, and they name it by its digest. FORMAT.md
-//! has both.
+//! A description can be larger than the record of a run may be. So each description is written
+//! once, on a line of a file beside the records, and records refer to it by its digest. FORMAT.md
+//! specifies both.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::HostRecord;
 
-/// The version of the line that this crate reads and writes.
+/// Schema version of the lines that this crate reads and writes.
 pub const SCHEMA: u32 = 1;
 
-/// The most bytes a description may have as JSON: the one of a host with 64 interfaces.
+/// Maximum length of a description as JSON, in bytes: enough for a host with 64 interfaces.
 pub const LONGEST_DESCRIPTION: usize = 32 << 10;
 
-/// Sysctls that a record has itself: they decide what TCP reaches.
+/// Sysctls that are part of a run's record, because they limit TCP.
 const RECORDED_SYSCTLS: [&str; 6] = [
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
@@ -28,39 +28,39 @@ const RECORDED_SYSCTLS: [&str; 6] = [
     "net.ipv4.tcp_timestamps",
 ];
 
-/// Most characters of a word that a record has itself: another host's may be anything.
+/// Maximum length in bytes of a text in a run's record. The text can come from another host.
 const LONGEST_WORD: usize = 80;
 
-/// Hexadecimal digits of the longest digest that is read.
+/// Maximum number of hexadecimal digits of a digest.
 const LONGEST_DIGEST: usize = 64;
 
-/// What else its line holds.
+/// Maximum length of the rest of a description's line, in bytes.
 const LINE_ALLOWANCE: usize = 256;
 
-/// Most lines of a file: hosts are few.
+/// Maximum number of lines of a file of hosts.
 pub const MOST_LINES: usize = 10_000;
 
-/// A host. What is not known is empty or none.
+/// The description of a host. Unknown values are empty or `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostDescription {
-    /// Its kernel, as `uname -r` prints it.
+    /// Kernel release, as `uname -r` prints it.
     pub kernel: Option<String>,
-    /// The release of longhaul that described it.
+    /// Release of longhaul that wrote the description.
     pub version: String,
-    /// The model of its processor.
+    /// Model of the processor.
     pub processor: Option<String>,
-    /// Cores that may be used.
+    /// Number of cores that the process may use.
     pub cores: u32,
-    /// Its memory, in bytes.
+    /// Size of the memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// What governs the first processor's frequency.
+    /// Frequency governor of the first processor.
     pub governor: Option<String>,
-    /// Whether huge pages are used, as the kernel reports it.
+    /// Use of huge pages, as the kernel reports it.
     pub huge_pages: Option<String>,
-    /// Its network interfaces but loopback, by name.
+    /// Network interfaces except loopback, by name.
     pub interfaces: BTreeMap<String, InterfaceDescription>,
-    /// Sysctls that bear on transfers, by name with dots.
+    /// Sysctls that affect transfers, by dotted name.
     pub sysctls: BTreeMap<String, String>,
 }
 
@@ -70,39 +70,39 @@ pub struct HostDescription {
 pub struct InterfaceDescription {
     /// `up`, `down`, `no carrier` or `unknown`.
     pub state: String,
-    /// Bytes of an IP packet.
+    /// MTU of the interface in bytes.
     pub mtu_bytes: Option<u64>,
-    /// Its line's rate.
+    /// Line rate in Mbit/s.
     pub speed_mbit_per_second: Option<u64>,
-    /// What drives it.
+    /// Name of the driver.
     pub driver: Option<String>,
-    /// Packets that its queue holds.
+    /// Length of the transmit queue in packets.
     pub transmit_queue_length: Option<u64>,
-    /// Queues that packets arrive in.
+    /// Number of receive queues.
     pub receive_queues: Option<u64>,
-    /// Queues that packets leave by.
+    /// Number of transmit queues.
     pub transmit_queues: Option<u64>,
-    /// What it does for the kernel, and whether that is on, by name.
+    /// Offloads by name. True if the offload is on.
     pub offloads: BTreeMap<String, bool>,
 }
 
-/// Why a description cannot be used.
+/// Reasons why a description cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// It, or its line, is too long.
+    /// The description or its line is too long.
     #[error("a host's description has more than {LONGEST_DESCRIPTION} bytes")]
     TooLong,
-    /// It is none.
-    #[error("this is no host's description: {0}")]
+    /// The text is not a description of a host.
+    #[error("not a description of a host: {0}")]
     Malformed(String),
-    /// It is of another schema.
+    /// The description has another schema version.
     #[error(
-        "the host's description is of schema {0}, and this longhaul reads {SCHEMA}: read it with \
-         the one that wrote it"
+        "the description of the host has schema version {0}, but this longhaul reads version \
+        {SCHEMA}: use the longhaul that wrote it"
     )]
     Schema(u64),
-    /// The file has more lines than there are hosts.
-    #[error("more than {MOST_LINES} lines are no file of hosts")]
+    /// The file has too many lines.
+    #[error("the file of hosts has more than {MOST_LINES} lines")]
     TooMany,
     /// The file cannot be read.
     #[error("{0}")]
@@ -110,11 +110,11 @@ pub enum HostError {
 }
 
 impl HostDescription {
-    /// As JSON, which is the same for equal ones.
+    /// Converts the description to JSON. Equal descriptions give equal JSON.
     ///
     /// # Errors
     ///
-    /// Where it is too long.
+    /// If the description is too long.
     pub fn to_json(&self) -> Result<String, HostError> {
         let json = serde_json::to_string(self).map_err(|e| HostError::Malformed(e.to_string()))?;
         match json.len() {
@@ -123,11 +123,11 @@ impl HostDescription {
         }
     }
 
-    /// From JSON, of another host or an older release.
+    /// Parses a description from JSON, which may come from another host or an older release.
     ///
     /// # Errors
     ///
-    /// Where it is too long, or none.
+    /// If the text is too long or is not a description.
     pub fn from_json(json: &[u8]) -> Result<HostDescription, HostError> {
         if json.len() > LONGEST_DESCRIPTION {
             return Err(HostError::TooLong);
@@ -137,8 +137,8 @@ impl HostDescription {
 }
 
 impl HostDescription {
-    /// What a record has itself of it, under a name; its storage and the digest are the
-    /// caller's to add.
+    /// Returns the part of the description that a run's record includes, under a name. The caller
+    /// adds the storage and the digest.
     pub fn record(&self, name: &str) -> HostRecord {
         let word = |text: &Option<String>| short(text.as_deref().unwrap_or_default());
         let sysctls = RECORDED_SYSCTLS.iter().filter_map(|name| {
@@ -165,8 +165,8 @@ impl HostDescription {
         }
     }
 
-    /// Its only interface that is up, in words; `None` if several are, since the one that a path
-    /// uses is unknown here.
+    /// Describes the only interface that is up. Returns `None` if several are up, because the
+    /// interface that a path uses is unknown here.
     fn interface_in_use(&self) -> Option<String> {
         let mut up = self.interfaces.iter().filter(|(_, one)| one.state == "up");
         let ((name, interface), None) = (up.next()?, up.next()) else {
@@ -193,7 +193,7 @@ impl HostDescription {
     }
 }
 
-/// A word's beginning, as it can be shown: another host may say anything of itself.
+/// Removes control characters and truncates the text, which can come from another host.
 fn short(text: &str) -> String {
     let mut shortened: String = text.chars().filter(|c| !c.is_control()).collect();
     shortened.truncate(shortened.floor_char_boundary(LONGEST_WORD));
@@ -203,38 +203,38 @@ fn short(text: &str) -> String {
 /// A line of a file of hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DescribedHost {
-    /// [`SCHEMA`].
+    /// Schema version: [`SCHEMA`].
     pub schema: u32,
-    /// What records name it by: `HostRecord::description`.
+    /// Digest by which records refer to this description: `HostRecord::description`.
     pub digest: String,
-    /// The host.
+    /// The description.
     pub host: HostDescription,
 }
 
 impl DescribedHost {
-    /// As a line, without its line feed.
+    /// Formats the line, without its line feed.
     ///
     /// # Errors
     ///
-    /// Where it is too long.
+    /// If the description is too long.
     pub fn to_line(&self) -> Result<String, HostError> {
         self.host.to_json()?;
         serde_json::to_string(self).map_err(|error| HostError::Malformed(error.to_string()))
     }
 }
 
-/// Only what says how the rest is to be read.
+/// The schema version of a line, which determines how to read the rest.
 #[derive(Deserialize)]
 struct SchemaOnly {
     schema: u64,
 }
 
-/// Reads a file of hosts. An invalid or incomplete line is skipped: its writer was stopped, and no
-/// figure depends on it.
+/// Reads a file of hosts. Skips invalid and incomplete lines: a writer may have been stopped, and
+/// no figure depends on them.
 ///
 /// # Errors
 ///
-/// Where a line is of another schema or too long, or there are too many.
+/// If a line has another schema version or is too long, or there are too many lines.
 pub fn read_hosts(mut input: impl BufRead) -> Result<Vec<DescribedHost>, HostError> {
     const LONGEST_LINE: usize = LONGEST_DESCRIPTION + LINE_ALLOWANCE;
     let mut hosts = Vec::new();
@@ -295,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_hosts_are_read_back() {
         let (a, b) = (described("a"), described("b"));
         let text = format!("{}\n\n{}\n", a.to_line().unwrap(), b.to_line().unwrap());
         assert_eq!(read_hosts(text.as_bytes()).unwrap(), [a.clone(), b]);
-        // Killed at any byte of the second line, the first stays.
+        // If the writer is killed within the second line, the first line is still read.
         let first = text.find('\n').unwrap() + 2;
         for end in first..text.len() {
             let read = read_hosts(&text.as_bytes()[..end]).unwrap();
@@ -307,13 +307,13 @@ mod tests {
         }
         let json = a.host.to_json().unwrap();
         assert_eq!(HostDescription::from_json(json.as_bytes()).unwrap(), a.host);
-        // A newer release may add, an older one leave out.
+        // A later release may add fields, and an earlier one may omit fields.
         let other = HostDescription::from_json(b"{\"kernel\": \"7\", \"moon\": 1}").unwrap();
         assert_eq!((other.kernel.as_deref(), other.cores), (Some("7"), 0));
     }
 
     #[test]
-    fn a_record_has_the_most_of_it() {
+    fn a_record_includes_the_important_settings() {
         let mut host = described("a").host;
         host.governor = Some("performance".to_owned());
         host.version = "9".repeat(1000);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_descriptions_are_rejected() {
         let newer = described("a").to_line().unwrap().replacen('1', "2", 1) + "\n";
         assert!(matches!(
             read_hosts(newer.as_bytes()),

@@ -1,9 +1,9 @@
-//! Records of what other instruments measured, without the path at hand.
+//! Makes records of runs that other instruments measured.
 //!
-//! A file gives neither the path's capacity nor its own round trip: it has what TCP saw under
-//! load. So runs between the same two hosts with nearly equal round trips are one path. Its round
-//! trip is the least that any of them saw, and its capacity the most that any of them carried,
-//! unless they are given.
+//! A file has neither the capacity nor the idle round-trip time of its path, only the round-trip
+//! times that TCP saw under load. So runs between the same two hosts with nearly equal round-trip
+//! times are assigned to one path. Unless given, the path's round-trip time is the least that any
+//! of these runs saw, and its capacity is the highest rate of any of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -15,78 +15,78 @@ use crate::doubt::Doubt;
 use crate::record::{PathRecord, RunIdentity, RunRecord};
 use crate::sources::{Direction, ExternalRun};
 
-/// What begins the identity of each record that was imported.
+/// Prefix of the identity of each imported record.
 pub const MARK: &str = "import-";
 
-/// Round trips that differ by more than this share, and more than hosts' threads take, are of
-/// different paths.
+/// Round-trip times belong to different paths if they differ by more than this share and by more
+/// than `SAME_RTT`, which allows for the scheduling of threads.
 const SAME_RTT_SHARE: f64 = 0.1;
 const SAME_RTT: Duration = Duration::from_micros(500);
 
-/// The most characters of a file's name in an identity.
+/// Maximum length of a file name in an identity, in characters.
 const LONGEST_NAME: usize = 100;
 
-/// What is known of the runs beside their files.
+/// Facts about the runs that are given beside their files.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// The path's round trip.
+    /// Round-trip time of the path.
     pub rtt: Option<Duration>,
-    /// What TCP payload can carry.
+    /// Rate of TCP payload that the path can carry.
     pub capacity: Option<BitRate>,
-    /// The path's name.
+    /// Name of the path.
     pub path: Option<String>,
-    /// How long a run took whose file does not say.
+    /// Duration of a run whose file has no duration.
     pub time: Option<Duration>,
 }
 
-/// A run and its file.
+/// A run and the file that it was read from.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The file's name.
+    /// Name of the file.
     pub file: String,
-    /// The run.
+    /// The parsed run.
     pub run: ExternalRun,
 }
 
-/// A run that makes no record.
+/// A run that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// Its file.
+    /// Name of the run's file.
     pub file: String,
-    /// What is missing.
+    /// Reason why the run cannot be imported.
     pub why: String,
-    /// It has no round trip, and the runs between its hosts do not agree on one. The result is
-    /// sound, so the others are imported.
+    /// True if the run has no round-trip time and the other runs between its hosts have different
+    /// ones. The result itself is valid, so the other runs are imported.
     pub is_unpaired: bool,
 }
 
-/// The runs of one path, with equal round trips in their records.
+/// The imported runs of one path with the same round-trip time in their records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportedPath {
-    /// The greatest round trip of a run of it.
+    /// Greatest round-trip time that one of the runs saw.
     pub greatest: Duration,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// The records, in the order of their runs, each with its file.
+    /// Records in the order of their runs, each with the name of its file.
     pub records: Vec<(String, RunRecord)>,
-    /// The paths that they are of, by name and round trip.
+    /// Paths of the records, by name and round-trip time.
     pub paths: BTreeMap<(String, Duration), ImportedPath>,
-    /// What makes no record.
+    /// Runs that cannot be imported.
     pub left: Vec<Left>,
 }
 
-/// The hosts of a path, whichever way data flowed; as its file names them, the one that
-/// asked for the run first.
+/// Names of the two hosts of a path, independent of the direction of the data. The host that
+/// started the run comes first.
 type Hosts = [String; 2];
 
-/// The hosts of each run. One that never reached its host does not name it: it is of the
-/// only path that others of its own host are of. Where the path's name is given, all are of
-/// that.
+/// Returns the hosts of each run. A run that did not reach the other host does not name it. If all
+/// other runs of its host are between the same two hosts, these are used. If the path's name is
+/// given, all runs belong to that path.
 fn hosts(found: &[Found], given: &Given) -> Vec<Hosts> {
     let own = |found: &Found| match given.path {
         Some(_) => Hosts::default(),
@@ -149,19 +149,20 @@ fn greater(one: BitRate, other: BitRate) -> BitRate {
     if other > one { other } else { one }
 }
 
-/// A run whose file says a rate alone took the time that is given.
+/// If the file has only a rate, sets the duration to the given time and computes the number of
+/// bytes.
 fn timed(mut found: Found, given: &Given) -> Found {
     let run = &mut found.run;
     let rate = run.throughput.bits_per_second();
     if let Some(time) = given.time.filter(|_| run.wall.is_zero() && rate > 0.0) {
         run.wall = time;
-        // Beyond any number of bytes it is no rate of a path, as the record's check says.
+        // The conversion saturates. The check of the record then rejects the rate.
         run.moved = ByteCount((rate / 8.0 * time.as_secs_f64()).round() as u64);
     }
     found
 }
 
-/// The round trips of each pair of hosts, ascending, each the least of its path.
+/// Returns the least round-trip time of each path, in ascending order, for each pair of hosts.
 fn round_trips(found: &[Found], hosts: &[Hosts], given: &Given) -> BTreeMap<Hosts, Vec<Duration>> {
     let mut seen: BTreeMap<Hosts, Vec<Duration>> = BTreeMap::new();
     for (Found { run, .. }, hosts) in found.iter().zip(hosts) {
@@ -170,7 +171,7 @@ fn round_trips(found: &[Found], hosts: &[Hosts], given: &Given) -> BTreeMap<Host
     }
     for rtts in seen.values_mut() {
         rtts.sort_unstable();
-        // Each is compared with the least of its path, not with the one before it.
+        // Compares each round-trip time with the least of its path, not with its predecessor.
         rtts.dedup_by(|next, least| is_same(*least, *next));
     }
     seen
@@ -180,7 +181,8 @@ fn is_same(least: Duration, other: Duration) -> bool {
     other.saturating_sub(least) <= least.mul_f64(SAME_RTT_SHARE).max(SAME_RTT)
 }
 
-/// A run's round trip among those between its hosts; `None` if no run reports it.
+/// Returns the round-trip time of a run's path. Returns `None` if the run has no round-trip time
+/// and several paths are possible.
 fn round_trip(run: &ExternalRun, steps: &[Duration]) -> Option<Duration> {
     match (run.least_rtt.or(run.rtt), steps) {
         (_, [only]) => Some(*only),
@@ -188,14 +190,14 @@ fn round_trip(run: &ExternalRun, steps: &[Duration]) -> Option<Duration> {
             let step = steps.iter().rev().find(|step| **step <= rtt);
             step.or(steps.first()).copied()
         }
-        // It is in no figure.
+        // A failed run is not part of any figure.
         (None, steps) if !run.error.is_empty() => steps.first().copied(),
-        // Its own file does not say, and the others do not agree.
+        // The file has no round-trip time, and several are possible.
         (None, _) => None,
     }
 }
 
-/// A path's name in the direction of a run.
+/// Returns the name of a path in the direction of a run.
 fn name_of(hosts: &Hosts, run: &ExternalRun, given: &Given) -> String {
     let is_back = run.direction == Some(Direction::From);
     if let Some(path) = &given.path {
@@ -218,7 +220,7 @@ fn name_of(hosts: &Hosts, run: &ExternalRun, given: &Given) -> String {
     }
 }
 
-/// What a run that failed said, before what else is wrong with it.
+/// Returns the error message of a failed run, as a prefix for further errors.
 fn said(run: &ExternalRun) -> String {
     if run.error.is_empty() {
         String::new()
@@ -229,7 +231,8 @@ fn said(run: &ExternalRun) -> String {
 
 fn unpaired(file: String, run: &ExternalRun) -> Left {
     let why = format!(
-        "{}it has no round trip, and no other run between its hosts says it: give it with --rtt",
+        "{}its round-trip time is missing, and other runs between its hosts do not determine it: \
+        give it with --rtt",
         said(run)
     );
     Left {
@@ -239,8 +242,8 @@ fn unpaired(file: String, run: &ExternalRun) -> Left {
     }
 }
 
-/// The doubt about a round trip that TCP saw while the run filled the path. iperf3 takes samples of
-/// TCP's smoothed round trip alone, so that its least may include a queue, too.
+/// Returns a doubt if the round-trip time was measured while the run filled the path. iperf3
+/// samples only TCP's smoothed round-trip time, so its minimum may include a queue.
 fn doubt_of_round_trip(run: &ExternalRun, rtt: Duration, given: &Given) -> Option<Doubt> {
     let is_idle = run.least_rtt.is_some() && run.tool != "iperf3";
     let is_doubtful = given.rtt.is_none() && run.error.is_empty() && !is_idle;
@@ -259,13 +262,13 @@ fn record_of(
     let said = said(&run);
     run.doubts.extend(doubt_of_round_trip(&run, rtt, given));
     if run.wall.is_zero() && run.error.is_empty() {
-        let text = "it says neither how long it took nor how many bytes it moved: give --time";
+        let text = "it has neither a duration nor a number of bytes: give --time";
         return Err(text.to_owned());
     }
     let name = name_of(&hosts, &run, given);
     let own = given.capacity.or_else(|| capacities.get(&name).copied());
     let own = own.filter(|capacity| capacity.bits_per_second() > 0.0);
-    // A path that carried nothing, as every run of it failed: the others say what is possible.
+    // If all runs of a path failed, uses the highest capacity of the other paths.
     let most = || {
         capacities
             .values()
@@ -275,8 +278,7 @@ fn record_of(
     let capacity = own.unwrap_or_else(most);
     if capacity.bits_per_second() <= 0.0 {
         return Err(format!(
-            "{said}nothing says what the path can carry, which a record needs: give it with \
-             --capacity"
+            "{said}the capacity of the path is unknown: give it with --capacity"
         ));
     }
     let path = PathRecord {
@@ -291,30 +293,33 @@ fn record_of(
         ..RunIdentity::default()
     };
     let record = run.into_record(identity, path);
-    // What a record cannot hold is told here, where its file is known.
+    // Checks the record here, where the name of its file is known.
     match record.to_line() {
         Ok(_) => Ok(record),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// The identities of an import's records.
+/// Generates the identities of the records of an import.
 #[derive(Default)]
 struct Ids {
-    /// By what the instruments call their runs, with the file.
+    /// File of each run, by the identity that the instrument gave the run.
     told: HashMap<String, String>,
-    /// How many of a file's runs have none.
+    /// Number of runs of each file without such an identity.
     of_file: HashMap<String, u64>,
     taken: HashSet<String>,
 }
 
 impl Ids {
-    /// The instrument's own name of a run, else the file's with a number.
+    /// Returns an identity made of the instrument's own name of the run, or else of the file's name
+    /// and a number.
     fn of(&mut self, file: &str, run: &ExternalRun) -> Result<String, String> {
         if !run.id.is_empty() {
             let id = format!("{MARK}{}-{}", run.tool, run.id);
             if let Some(before) = self.told.insert(id.clone(), file.to_owned()) {
-                return Err(format!("{before} has the same run: give each once"));
+                return Err(format!(
+                    "{before} contains the same run: give each run once"
+                ));
             }
             return Ok(id);
         }
@@ -328,7 +333,7 @@ impl Ids {
                 1 => format!("{MARK}{name}"),
                 number => format!("{MARK}{name}-{number}"),
             };
-            // Another file may be called so.
+            // Another file can have this name.
             if self.taken.insert(id.clone()) {
                 return Ok(id);
             }

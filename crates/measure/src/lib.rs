@@ -1,17 +1,16 @@
-//! The record of a run, and what many of them say: statistics, throughput
-//! profiles with their coefficients and confidence, doubts.
+//! Records of runs and their evaluation: statistics, throughput profiles with coefficients and
+//! confidence intervals, and doubts.
 //!
-//! A sweep writes one self-describing JSON line a run ([`record`]). From there it
-//! is one way: [`runs`] keeps what figures are made of, [`analysis`] gives every
-//! figure with its interval and every doubt, [`report`] the page. In between,
-//! [`stats`] reduces repetitions to a figure, [`profile`] makes Θ(τ) of the figures
-//! at several round-trip times, with the coefficients of paper 001, [`doubt`] says
-//! what to mistrust, [`plot`] draws. [`host`] describes the hosts that records
-//! name. [`compressed`] reads what was compressed. [`sources`] reads what other
-//! instruments measured, [`import`] makes records of it.
+//! A sweep writes one JSON line for each run ([`record`]). [`runs`] collects the values that
+//! figures need, [`analysis`] computes the figures with their intervals and the doubts, and
+//! [`report`] writes the page. These modules use [`stats`] to reduce repetitions to a figure,
+//! [`profile`] to form Θ(τ) and the coefficients of paper 001, [`doubt`] for the reasons to
+//! mistrust a measurement, and [`plot`] to draw. [`host`] describes the hosts that records name.
+//! [`compressed`] reads compressed files. [`sources`] reads measurements of other instruments, and
+//! [`import`] makes records of them.
 //!
-//! No I/O, no clock, no threads: readers take whatever can be read, and chance
-//! comes from a seed, so that the same records give the same report.
+//! This crate has no I/O of its own, no clock and no threads. Readers accept any `BufRead`. Random
+//! numbers come from a seed, so the same records give the same report.
 
 pub mod analysis;
 pub mod best;

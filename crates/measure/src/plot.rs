@@ -1,10 +1,10 @@
-//! Figures as SVG, drawn by hand, without scripts, fonts or other files. They open offline, print,
-//! and can be used in a paper unchanged.
+//! Draws figures as SVG without scripts, fonts or other files. The figures open offline, can be
+//! printed, and can be used in a paper unchanged.
 //!
-//! Colours are those of Okabe and Ito (2008), which suit the common kinds of colour blindness.
-//! Each series also has its own marker and dash, so that a grey print still distinguishes them. A
-//! figure is 720 units wide: on the 170 mm of an A4 column its smallest text is 2.6 mm high, about
-//! 7.4 points.
+//! Colours are those of Okabe and Ito (2008), which suit the common kinds of colour blindness. Each
+//! series also has its own marker and dash, so that series remain distinguishable in a grey print.
+//! A figure is 720 units wide: on the 170 mm of an A4 column its smallest text is 2.6 mm high,
+//! about 7.4 points.
 
 mod axes;
 mod bars;
@@ -26,31 +26,31 @@ use crate::stats::{Figure, Interval};
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
-    /// Its file's name without the ending: lower case, digits and hyphens.
+    /// Name of the figure's file without the extension: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What it shows, in a few words.
+    /// Short title.
     pub title: String,
-    /// How to read it: sentences.
+    /// Sentences that explain how to read the figure.
     pub caption: String,
-    /// The whole of an SVG document.
+    /// The complete SVG document.
     pub svg: String,
-    /// What is drawn, in numbers.
+    /// The drawn values as numbers.
     pub table: Table,
 }
 
-/// The numbers of a figure.
+/// A table of the numbers of a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What its columns are, with their units.
+    /// Titles of the columns, with units.
     pub columns: Vec<String>,
-    /// How many of them, from the left, are words.
+    /// Number of leading columns that hold text.
     pub words: usize,
-    /// Its rows, each with as many cells as there are columns.
+    /// Rows, each with one cell for each column.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Without rows yet.
+    /// Creates a table without rows.
     pub(crate) fn of<const COLUMNS: usize>(words: usize, columns: [&str; COLUMNS]) -> Table {
         Table {
             columns: columns.map(str::to_owned).to_vec(),
@@ -60,14 +60,14 @@ impl Table {
     }
 }
 
-/// A number in a table: four significant digits, six after the point at most.
+/// Formats a number for a table: four significant digits, and at most six decimals.
 pub fn precise_number(value: f64) -> String {
     let decimals = decimals(value);
     format!("{value:.decimals$}")
 }
 
-/// A figure with its interval, as many digits as the figure has; one that has no width, as
-/// that of a single run, is left out.
+/// Formats a figure and its interval, with the same number of decimals for both. Omits an interval
+/// of zero width, as a single run has.
 pub fn with_interval(figure: &Figure) -> String {
     let decimals = decimals(figure.estimate);
     let Interval { low, high } = figure.interval;
@@ -87,7 +87,7 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// Colour and dash of a series; the marker follows its place.
+/// Colour and dash of each series. The marker depends on the index of the series.
 const SERIES_STYLES: [(&str, &str); 8] = [
     ("#0072b2", ""),
     ("#d55e00", ""),
@@ -99,15 +99,15 @@ const SERIES_STYLES: [(&str, &str); 8] = [
     ("#7f7f7f", "2 3"),
 ];
 
-/// The most series that one figure tells apart.
+/// Maximum number of series in one figure.
 pub const MOST_SERIES: usize = SERIES_STYLES.len();
 
-/// Text: nearly black, and lighter for what is beside the data.
+/// Colours of text: nearly black, and grey for text beside the data.
 const INK: &str = "#1a1a1a";
 const FAINT_INK: &str = "#595959";
 const GRID: &str = "#dddddd";
 
-/// Symbols as plain text has them, each with its head and its lower part.
+/// Symbols in plain text, each with its letter and its subscript.
 pub(crate) const SYMBOLS: [(&str, (&str, &str)); 7] = [
     ("C_UC", ("C", "UC")),
     ("C_CC", ("C", "CC")),
@@ -118,13 +118,13 @@ pub(crate) const SYMBOLS: [(&str, (&str, &str)); 7] = [
     ("τ_L", ("τ", "L")),
 ];
 
-/// Figures are this wide.
+/// Width of a figure in SVG units.
 const WIDTH: f64 = 720.0;
-/// The size of most text, and of what is beside the data.
+/// Font sizes of normal text, and of text beside the data.
 const TEXT_SIZE: f64 = 13.0;
 const SMALL_TEXT_SIZE: f64 = 11.0;
 
-/// Several figures below each other with their captions, as one.
+/// Combines several figures and their captions, one below the other, into one SVG document.
 pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
     let style = svg::Type {
         size: TEXT_SIZE,
@@ -142,7 +142,7 @@ pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
             caption(&figure.caption),
         ] {
             let height = height_of(&part);
-            // The inner document lies where it is told to.
+            // Attributes that position the inner document.
             let place =
                 format!("<svg x=\"0\" y=\"{top:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\" ");
             whole.push_str(&part.replacen("<svg ", &place, 1));
@@ -156,7 +156,7 @@ pub fn below_each_other(title: &str, figures: &[Plot]) -> String {
     )
 }
 
-/// A caption as a document, in lines as wide as a figure.
+/// Draws a caption as an SVG document, with lines as wide as a figure.
 fn caption(text: &str) -> String {
     let (margin, line) = (10.0, 15.0);
     let mut lines = vec![String::new()];
@@ -182,7 +182,7 @@ fn caption(text: &str) -> String {
     drawn.finish()
 }
 
-/// The height of a document that this module drew.
+/// Returns the height of an SVG document that this module drew.
 fn height_of(svg: &str) -> f64 {
     let after = svg.split("viewBox=\"").nth(1).unwrap_or_default();
     let numbers = after.split('"').next().unwrap_or_default();
@@ -190,8 +190,8 @@ fn height_of(svg: &str) -> f64 {
     height.and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
-/// A rate's unit for a figure whose greatest rate is this: name and bits per
-/// second in one.
+/// Returns the unit for a figure with this greatest rate: its name and its value in bits per
+/// second.
 pub fn rate_unit(greatest_bits_per_second: f64) -> (&'static str, f64) {
     match greatest_bits_per_second {
         rate if rate >= 2e9 => ("Gbit/s", 1e9),
@@ -200,7 +200,7 @@ pub fn rate_unit(greatest_bits_per_second: f64) -> (&'static str, f64) {
     }
 }
 
-/// A number for people: three significant digits or so, no needless zeros.
+/// Formats a number with about three significant digits and without trailing zeros.
 pub fn short_number(value: f64) -> String {
     let decimals: usize = match value.abs() {
         v if v >= 100.0 || v == 0.0 => 0,
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_rounded_without_trailing_zeros() {
         let cases = [
             (0.0, "0"),
             (941.5, "942"),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn captions_stand_below_figures_in_lines_that_fit() {
+    fn captions_are_wrapped_below_their_figures() {
         let figure = |caption: &str| Plot {
             name: "a".to_owned(),
             title: "A".to_owned(),
@@ -275,7 +275,7 @@ mod tests {
         let longest = texts.filter_map(|text| text.split(['>', '<']).nth(1));
         let longest = longest.map(str::len).max().unwrap();
         assert!(longest < 160, "{drawn}");
-        // Two figures, two titles, a short caption of one line and one of several.
+        // There are two figures, two titles, a caption of one line and a caption of several lines.
         assert!(height_of(&drawn) > 2.0 * (50.0 + 30.0) + 35.0 + 5.0 * 15.0);
     }
 }

@@ -1,8 +1,8 @@
-//! Chance from a seed: xoshiro256++ (Blackman and Vigna, 2019), seeded through
-//! SplitMix64 as its authors advise.
+//! Pseudo-random numbers from a seed: xoshiro256++ (Blackman and Vigna, 2019), seeded with
+//! SplitMix64 as its authors recommend.
 
-/// A stream of random numbers; the same seed gives the same stream, on every
-/// host and in every version, so that an interval can be computed again.
+/// A sequence of pseudo-random numbers. The same seed gives the same sequence on every host and in
+/// every version, so that an interval can be reproduced.
 ///
 /// Not for secrets.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// A stream, for any seed.
+    /// Starts the sequence of a seed. Any seed is valid.
     pub fn new(seed: u64) -> Random {
         let mut seeds = longhaul_units::Random::new(seed);
         Random {
@@ -19,7 +19,7 @@ impl Random {
         }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         let [first, second, third, fourth] = &mut self.state;
@@ -37,10 +37,10 @@ impl Random {
         result
     }
 
-    /// A number from 0 to `bound` - 1, for a bound of at least 1.
+    /// Returns a number from 0 to `bound` - 1. `bound` must be at least 1.
     ///
-    /// Multiplied and shifted (Lemire, 2019) without the rejection step: one number is more likely
-    /// than another by at most `bound` / 2^64.
+    /// Uses multiplication and a shift (Lemire, 2019) without the rejection step. Some numbers are
+    /// more likely than others, by at most `bound` / 2^64.
     #[inline]
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
@@ -52,8 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_published_generator() {
-        // The reference implementation's first outputs from the state 1, 2, 3, 4.
+    fn numbers_equal_those_of_the_reference_implementation() {
+        // Expected numbers are the first outputs of the reference implementation from the state 1,
+        // 2, 3, 4.
         let mut random = Random {
             state: [1, 2, 3, 4],
         };
@@ -67,13 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn draws_evenly() {
+    fn numbers_below_a_bound_are_uniform() {
         let mut random = Random::new(1);
         let mut counts = [0_i32; 7];
         for _ in 0..70_000 {
             counts[random.below(7)] += 1;
         }
-        // Each count has a standard deviation of 93; six of them either way.
+        // Each count has a standard deviation of 93. The tolerance is six standard deviations.
         assert!(
             counts.iter().all(|c| (c - 10_000).abs() < 558),
             "{counts:?}"

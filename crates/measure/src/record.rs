@@ -1,8 +1,8 @@
-//! The record of a run: one self-describing JSON object on a line of its own.
+//! The record of a run: one JSON object on a line of its own.
 //!
-//! FORMAT.md has the schema. Numbers carry their unit in JSON by name
-//! (`rtt_seconds`) and in Rust by type. What a reader does not know in a record
-//! of its own schema it ignores; a record of another schema it refuses.
+//! FORMAT.md specifies the schema. JSON names contain the unit (`rtt_seconds`), and Rust types
+//! represent it. A reader ignores unknown fields in a record of its own schema version and rejects
+//! a record of another version.
 
 mod faults;
 mod quantity;
@@ -21,28 +21,28 @@ pub use faults::{FaultLines, Skipped};
 pub use reader::{Fault, LineFault, OnFault, Records, read_records};
 pub use seen::Seen;
 
-/// The version of the schema that this crate reads and writes.
+/// Schema version of the records that this crate reads and writes.
 pub const SCHEMA: u32 = 1;
 
-/// The most bytes a record's line may have, without its line feed: a hundred
-/// thousand records stay a file that is read in a second.
+/// Maximum length of a record's line in bytes, without its line feed. It keeps a file of a hundred
+/// thousand records readable within seconds.
 pub const LONGEST_LINE: usize = 4096;
 
-/// One run of one method over one path.
+/// The record of one run of one method over one path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// [`SCHEMA`].
+    /// Schema version: [`SCHEMA`].
     pub schema: u32,
-    /// Which run it was.
+    /// Identity of the run.
     pub run: RunIdentity,
-    /// What its throughput is a measure of.
+    /// Kind of throughput that was measured.
     pub measures: Measures,
-    /// What moved the data.
+    /// Program that moved the data.
     pub method: Method,
-    /// What was set, by name: streams, buffers, codecs, storage nodes, sysctls.
+    /// Settings by name: streams, buffers, codecs, storage nodes, sysctls.
     #[serde(default)]
     pub knobs: BTreeMap<String, Knob>,
-    /// What it went over.
+    /// Path of the data.
     pub path: PathRecord,
     /// The sending host.
     #[serde(default)]
@@ -50,64 +50,65 @@ pub struct RunRecord {
     /// The receiving host.
     #[serde(default)]
     pub destination: HostRecord,
-    /// What was moved.
+    /// Data that were moved.
     #[serde(default)]
     pub dataset: DatasetRecord,
-    /// What came of it.
+    /// Result of the run.
     pub outcome: Outcome,
-    /// CPU time, by process.
+    /// CPU time of each process.
     #[serde(default)]
     pub cpu: Vec<CpuUse>,
-    /// For how long processors of the sending host's machine were busy meanwhile, whatever
-    /// with: also what kernel threads wrote back for somebody, and interrupts.
+    /// Time that the processors of the sending host's machine were busy during the run, including
+    /// kernel write-back and interrupts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_busy_seconds: Option<f64>,
-    /// How busy its layers were.
+    /// Utilisation of each layer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<LayerUse>,
-    /// What its streams did, where they were sampled.
+    /// Summary of the TCP samples of the streams, if they were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSummary>,
-    /// What else ran on the same path.
+    /// Other transfers on the same path during the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
-    /// Where the run's TCP samples lie.
+    /// File with the run's TCP samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<Sidecar>,
-    /// What to mistrust.
+    /// Reasons to mistrust the run.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
 }
 
-/// Which run a record is of.
+/// The identity of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunIdentity {
-    /// Unlike that of every other run.
+    /// Unique name of the run.
     pub id: String,
-    /// The sweep it belongs to.
+    /// Name of the sweep that the run belongs to.
     #[serde(default)]
     pub sweep: String,
-    /// Runs of one round were interleaved: all configurations once, in random
-    /// order. Comparisons pair runs of the same round.
+    /// Round of an interleaved sweep. In a round, all configurations run once in random order.
+    /// Comparisons pair runs of the same round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<u64>,
-    /// What the emulated path's accidents were drawn from: every round has its own,
-    /// and its runs share it.
+    /// Seed of the emulated path's random events. Each round has its own seed, which all its runs
+    /// share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// When it began, in RFC 3339 format.
+    /// Start time in RFC 3339 format.
     #[serde(default)]
     pub started: String,
-    /// Measured again, to decide among the fastest of the sweep ([`crate::best`]);
-    /// in no profile, since only some configurations have such runs.
+    /// True if the run repeats a configuration to select the fastest of the sweep
+    /// ([`crate::best`]). Such runs are excluded from profiles, because only some configurations
+    /// have them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// A warm-up run: kept, and in no figure.
+    /// True if the run is a warm-up. Figures exclude warm-ups.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
 }
 
-/// What a throughput is a measure of.
+/// The kind of throughput that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measures {
@@ -115,40 +116,40 @@ pub enum Measures {
     Transfer,
     /// From memory to memory: Θ_T.
     Memory,
-    /// One host's own file system: Θ_H. The path says nothing.
+    /// File throughput of one host: Θ_H. The path has no meaning.
     Storage,
 }
 
-/// What moved the data.
+/// The program that moved the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Method {
-    /// Its short name: longhaul, gridftp, scp, …
+    /// Short name, such as longhaul, gridftp or scp.
     pub name: String,
-    /// Its version, as it prints it.
+    /// Version, as the program prints it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// The command line that ran.
+    /// Command line that was run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
-    /// How the endpoint was reached: daemon, ssh, mount, …
+    /// Access to the endpoint, such as daemon, ssh or mount.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// How data were secured: tls, ssh, clear.
+    /// Protection of the data: tls, ssh or clear.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub security: String,
 }
 
-/// A knob's value.
+/// The value of a knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Knob {
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A count, or bytes.
+    /// A count, or a number of bytes.
     Count(u64),
     /// Any other number.
     Number(f64),
-    /// A word.
+    /// A text.
     Word(String),
 }
 
@@ -163,23 +164,23 @@ impl std::fmt::Display for Knob {
     }
 }
 
-/// What a run went over.
+/// The path of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathRecord {
-    /// Its name; `lab` if emulated.
+    /// Name of the path; `lab` if it is emulated.
     #[serde(default)]
     pub name: String,
-    /// Its round-trip time τ: the emulator's setting, or the least measured.
+    /// Round-trip time τ: the emulator's setting, or the least measured value.
     #[serde(rename = "rtt_seconds", with = "quantity::seconds")]
     pub rtt: Duration,
-    /// What TCP payload can carry: 0.9415 times the rate at an MTU of 1500.
-    /// Above zero.
+    /// Rate of TCP payload that the path can carry, greater than zero: 0.9415 times the line rate
+    /// at an MTU of 1500.
     #[serde(
         rename = "capacity_bits_per_second",
         with = "quantity::bits_per_second"
     )]
     pub capacity: BitRate,
-    /// The line's rate, where it is known.
+    /// Line rate, if it is known.
     #[serde(
         default,
         rename = "rate_bits_per_second",
@@ -187,10 +188,10 @@ pub struct PathRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub rate: Option<BitRate>,
-    /// The share of packets that are lost at random, 0 to 1.
+    /// Share of packets that are lost at random, 0 to 1.
     #[serde(default)]
     pub loss: f64,
-    /// The bottleneck's queue.
+    /// Size of the bottleneck's queue.
     #[serde(
         default,
         rename = "queue_bytes",
@@ -198,167 +199,167 @@ pub struct PathRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub queue: Option<ByteCount>,
-    /// The congestion control in use.
+    /// Name of the congestion control.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub congestion_control: String,
-    /// The emulator's own report, if it was one.
+    /// Report of the emulator, if the path is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulator: Option<EmulatorReport>,
 }
 
-/// What an emulated path says of itself.
+/// The report of an emulated path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EmulatorReport {
-    /// Packets carried.
+    /// Number of packets carried.
     pub packets: u64,
-    /// Packets dropped at random, as asked for.
+    /// Number of packets dropped at random, as configured.
     #[serde(default)]
     pub lost: u64,
-    /// Packets dropped because the queue was full.
+    /// Number of packets dropped because the queue was full.
     #[serde(default)]
     pub overflowed: u64,
-    /// Packets damaged so that TCP's checksum does not tell.
+    /// Number of packets corrupted so that TCP's checksum does not detect it.
     #[serde(default)]
     pub corrupted_unseen: u64,
-    /// Packets that left later than they should have.
+    /// Number of packets sent later than scheduled.
     #[serde(default)]
     pub late: u64,
-    /// By how much at most.
+    /// Greatest delay of a late packet.
     #[serde(default, rename = "worst_late_seconds", with = "quantity::seconds")]
     pub worst_late: Duration,
-    /// The share of its CPU that it used, 0 to 1.
+    /// Share of its CPU that the emulator used, 0 to 1.
     #[serde(default)]
     pub busy: f64,
 }
 
-/// A host at one end.
+/// The host at one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRecord {
-    /// Its name.
+    /// Name of the host.
     #[serde(default)]
     pub name: String,
-    /// Its kernel, as `uname -r` prints it.
+    /// Kernel release, as `uname -r` prints it.
     #[serde(default)]
     pub kernel: String,
-    /// Its processor.
+    /// Model of the processor.
     #[serde(default)]
     pub cpu: String,
-    /// Its cores that may be used.
+    /// Number of cores that the process may use.
     #[serde(default)]
     pub cores: u32,
-    /// Its memory.
+    /// Size of the memory.
     #[serde(default, rename = "memory_bytes", with = "quantity::bytes")]
     pub memory: ByteCount,
-    /// Its storage: file system, mount options, stripes.
+    /// Description of the storage: file system, mount options, stripes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub storage: String,
-    /// Settings that matter most, by name.
+    /// The most important settings, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// The digest of its whole description in the file of hosts beside the records
-    /// ([`crate::host`]): all sysctls, interfaces, governor, versions.
+    /// Digest of the host's full description in the file of hosts beside the records
+    /// ([`crate::host`]). The description has all sysctls, interfaces, the governor and versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
 }
 
-/// What was moved.
+/// The data that were moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetRecord {
-    /// Its name.
+    /// Name of the dataset.
     #[serde(default)]
     pub name: String,
-    /// How many files.
+    /// Number of files.
     #[serde(default)]
     pub files: u64,
-    /// All their bytes.
+    /// Total size of the files.
     #[serde(default, rename = "bytes", with = "quantity::bytes")]
     pub size: ByteCount,
-    /// The distribution of their sizes, by ascending bound.
+    /// Distribution of the file sizes, in ascending order of the bound.
     #[serde(default)]
     pub sizes: Vec<SizeClass>,
 }
 
-/// Files of about one size.
+/// Files in one range of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeClass {
-    /// Smaller than this, and not in the class before.
+    /// Exclusive upper bound of the size. The lower bound is that of the previous class.
     #[serde(rename = "below_bytes", with = "quantity::bytes")]
     pub below: ByteCount,
-    /// How many.
+    /// Number of files.
     pub files: u64,
-    /// All their bytes.
+    /// Total size of these files.
     #[serde(rename = "bytes", with = "quantity::bytes")]
     pub size: ByteCount,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// How it ended.
+    /// Status of the run.
     pub ended: Ended,
-    /// File bytes that arrived.
+    /// Number of file bytes that arrived.
     #[serde(rename = "bytes", with = "quantity::bytes")]
     pub moved: ByteCount,
-    /// From the command's start until the data were durable.
+    /// Time from the start of the command until the data were durable.
     #[serde(rename = "wall_seconds", with = "quantity::seconds")]
     pub wall: Duration,
-    /// Bytes over wall time.
+    /// Bytes divided by wall time.
     #[serde(rename = "goodput_bits_per_second", with = "quantity::bits_per_second")]
     pub goodput: BitRate,
-    /// The command's exit code; none if a signal ended it.
+    /// Exit code of the command. `None` if a signal ended the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<i32>,
-    /// What it said, if it failed.
+    /// Error message of a failed run.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub error: String,
-    /// Segments that TCP sent again, where it was seen.
+    /// Number of segments that TCP retransmitted, if it was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmitted_segments: Option<u64>,
-    /// What the method said of itself, by the name it gave it: lost streams, blocks
-    /// that arrived damaged.
+    /// Figures that the method reported, by the method's own names: lost streams, blocks that
+    /// arrived corrupt.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub said: BTreeMap<String, f64>,
 }
 
-/// How a run ended.
+/// The status of a finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Well: all of the dataset arrived.
+    /// All of the dataset arrived.
     Done,
-    /// With an error.
+    /// The run failed with an error.
     Failed,
-    /// At the cap that the sweep set.
+    /// The run was stopped at the time limit of the sweep.
     Capped,
 }
 
-/// CPU time of one process.
+/// The CPU time of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Its name.
+    /// Name of the process.
     pub process: String,
-    /// Where it ran.
+    /// Side on which the process ran.
     pub side: Side,
-    /// Time in its own code.
+    /// CPU time in user mode.
     #[serde(rename = "user_seconds", with = "quantity::seconds")]
     pub user: Duration,
-    /// Time in the kernel.
+    /// CPU time in the kernel.
     #[serde(rename = "system_seconds", with = "quantity::seconds")]
     pub system: Duration,
 }
 
-/// How busy one layer was.
+/// The utilisation of one layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerUse {
-    /// Its name: read, compress, send, receive, decompress, write.
+    /// Name of the layer: read, compress, send, receive, decompress, write.
     pub layer: String,
-    /// Its flows.
+    /// Number of flows in the layer.
     pub flows: u32,
-    /// The share of the run in which they were busy, 0 to 1.
+    /// Share of the run during which the flows were busy, 0 to 1.
     pub utilisation: f64,
 }
 
-/// Which end, or what lies between.
+/// The end of the path, or the emulator between the ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
@@ -370,74 +371,74 @@ pub enum Side {
     Emulator,
 }
 
-/// Something else that used the path while the run lasted.
+/// Another transfer that used the path during the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
-    /// Its method.
+    /// Name of the other transfer's method.
     pub method: String,
-    /// The port that identifies its streams in the samples.
+    /// Port that identifies the other transfer's streams in the samples.
     pub port: u16,
-    /// What its streams were acknowledged while the run lasted.
+    /// Number of bytes acknowledged on the other transfer's streams during the run.
     #[serde(rename = "bytes", with = "quantity::bytes")]
     pub moved: ByteCount,
-    /// The run's share of what both moved from 15 s until one of them was done, 0 to 1; `None` if
-    /// that was no time.
+    /// The run's share of the bytes that both moved from 15 s until one of them ended, 0 to 1.
+    /// `None` if one of them ended before 15 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_after_15_seconds: Option<f64>,
 }
 
-/// A file of samples beside the record ([`crate::samples`]).
+/// A file of samples beside the file of records ([`crate::samples`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sidecar {
-    /// Its name, beside the file of records.
+    /// Name of the file, relative to the directory of the records.
     pub file: String,
-    /// How many samples it has.
+    /// Number of samples in the file.
     pub count: u64,
 }
 
-/// Why a record cannot be written, or makes no sense when read.
+/// Reasons why a record cannot be written, or is inconsistent when read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RecordError {
-    /// Its line has too many bytes.
+    /// The line is too long.
     #[error(
         "the record has {0} bytes and may have {LONGEST_LINE}: shorten the command line, the \
          error or the settings"
     )]
     TooLong(usize),
-    /// It cannot be written as JSON.
+    /// The record cannot be converted to JSON.
     #[error("{0}")]
     Json(String),
-    /// Fields that contradict each other or their range.
+    /// A field is out of range, or fields contradict each other.
     #[error("{0}")]
     Nonsense(String),
 }
 
-/// Goodput may differ from bytes over wall time by this share: as much as
-/// numbers printed with three digits do.
+/// Goodput may differ from bytes divided by wall time by this share, the rounding error of three
+/// significant digits.
 const GOODPUT_ROUNDING: f64 = 0.01;
 
-/// No run carries this many times a path's capacity: one of the two is not in bits per second.
+/// Maximum of goodput divided by capacity. Above it, one of the two is not in bits per second.
 const GREATEST_SHARE: f64 = 1e6;
 
 impl RunRecord {
-    /// Whether both ends ran on one machine and shared its cores: in a lab, or over loopback.
+    /// True if both ends ran on one machine and shared its cores: in a lab, or over loopback.
     pub fn is_one_machine(&self) -> bool {
         ["lab", "loopback"].contains(&self.path.name.as_str())
     }
 
-    /// CPU seconds of what ran at these sides, in user mode and in the kernel; `None` where no
-    /// process of theirs was seen.
+    /// Returns the CPU seconds of all processes at these sides, in user mode and in the kernel.
+    /// Returns `None` if no process of these sides was recorded.
     pub fn cpu_seconds(&self, sides: &[Side]) -> Option<f64> {
         let uses = self.cpu.iter().filter(|it| sides.contains(&it.side));
         let seconds = uses.map(|it| (it.user + it.system).as_secs_f64());
         seconds.reduce(|sum, one| sum + one)
     }
 
-    /// The record as a line, without the line feed.
+    /// Formats the record as a line, without the line feed.
     ///
     /// # Errors
     ///
-    /// Where it is too long or makes no sense.
+    /// If the record is too long or inconsistent.
     pub fn to_line(&self) -> Result<String, RecordError> {
         self.check()?;
         let line = serde_json::to_string(self).map_err(|e| RecordError::Json(e.to_string()))?;
@@ -447,11 +448,11 @@ impl RunRecord {
         }
     }
 
-    /// Whether its numbers lie in their ranges and agree with each other.
+    /// Checks that all numbers are in range and consistent.
     ///
     /// # Errors
     ///
-    /// The first that does not.
+    /// The first inconsistency found.
     pub fn check(&self) -> Result<(), RecordError> {
         let nonsense = |text: &str| Err(RecordError::Nonsense(text.to_owned()));
         if self.run.id.is_empty() {
@@ -462,7 +463,7 @@ impl RunRecord {
         }
         let share = self.outcome.goodput.bits_per_second() / self.path.capacity.bits_per_second();
         if share > GREATEST_SHARE {
-            return nonsense("path.capacity_bits_per_second is far below what was carried");
+            return nonsense("path.capacity_bits_per_second is far below the goodput");
         }
         let mut doubts = self.doubts.iter().map(Doubt::to_string);
         if self
@@ -473,7 +474,7 @@ impl RunRecord {
             return nonsense("a name or a doubt has a control character in it");
         }
         if !(0.0..=1.0).contains(&self.path.loss) {
-            return nonsense("path.loss is no share from 0 to 1");
+            return nonsense("path.loss is not between 0 and 1");
         }
         if self
             .path
@@ -481,14 +482,14 @@ impl RunRecord {
             .as_ref()
             .is_some_and(|e| !(0.0..=1.0).contains(&e.busy))
         {
-            return nonsense("path.emulator.busy is no share from 0 to 1");
+            return nonsense("path.emulator.busy is not between 0 and 1");
         }
         let is_share = |layer: &LayerUse| (0.0..=1.0).contains(&layer.utilisation);
         if !self.layers.iter().all(is_share) {
-            return nonsense("layers[].utilisation is no share from 0 to 1");
+            return nonsense("layers[].utilisation is not between 0 and 1");
         }
         if self.outcome.ended == Ended::Done && self.outcome.wall.is_zero() {
-            return nonsense("outcome.wall_seconds is zero, and the run is done");
+            return nonsense("outcome.wall_seconds is zero, but the run is done");
         }
         let computed = BitRate::from_transfer(self.outcome.moved, self.outcome.wall);
         let (computed, stated) = (
@@ -501,7 +502,7 @@ impl RunRecord {
         Ok(())
     }
 
-    /// Names of its own that terminals and pages show.
+    /// Returns the names in the record that terminals and pages display.
     fn shown_names(&self) -> impl Iterator<Item = &str> {
         let words = self.knobs.iter().flat_map(|(name, knob)| {
             let word = match knob {
@@ -525,9 +526,9 @@ impl RunRecord {
         words.chain(layers).chain(own.map(String::as_str))
     }
 
-    /// CPU seconds of both ends (not the emulator) for each 10^9 bytes; `None` of
-    /// no bytes or where no process of either end was seen. Over a real path it is this
-    /// end's alone.
+    /// Returns the CPU seconds of both ends (without the emulator) per 10^9 bytes. Over a real
+    /// path, only this end is included. Returns `None` if no bytes were moved or no process of
+    /// either end was recorded.
     pub fn cpu_seconds_per_gigabyte(&self) -> Option<f64> {
         let seconds = self.cpu_seconds(&[Side::Source, Side::Destination])?;
         let gigabytes = self.outcome.moved.0 as f64 / 1e9;

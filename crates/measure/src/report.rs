@@ -1,5 +1,4 @@
-//! An analysis as one HTML file that opens offline: doubts first, then tables
-//! and figures.
+//! Writes an analysis as one HTML file that opens offline: doubts first, then tables and figures.
 
 mod figures;
 mod loss;
@@ -16,24 +15,24 @@ pub use page::page;
 /// A run whose samples were read.
 #[derive(Clone, Debug)]
 pub struct SampledRun {
-    /// Which run: its configuration's label and round-trip time.
+    /// Label of the run's configuration, and its round-trip time.
     pub label: String,
-    /// All its streams over time.
+    /// Samples of all streams over time.
     pub stretches: Vec<Stretch>,
 }
 
-/// A report's own words.
+/// The heading of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Heading {
-    /// Its title.
+    /// Title of the report.
     pub title: String,
-    /// What it was made of and by, a line each.
+    /// Sources of the report and the program that made it, one line each.
     pub sources: Vec<String>,
-    /// What its runs are of: a name, and lines.
+    /// Scope of the runs: names and texts.
     pub scope: Vec<(&'static str, String)>,
 }
 
-/// The whole of a report, to be written into one file.
+/// Formats a complete report as one HTML file.
 pub fn report(heading: &Heading, analysis: &crate::analysis::Analysis, plots: &[Plot]) -> String {
     page(heading, analysis, plots)
 }

@@ -1,5 +1,5 @@
-//! Many records, reduced to what figures are made of: one to two hundred bytes a
-//! run, whatever its record says beside.
+//! Collects the values that figures need from many records. A run needs 100 to 200 bytes,
+//! independent of the size of its record.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,25 +12,25 @@ use crate::doubt::Doubt;
 use crate::record::{Ended, Fault, Knob, Measures, RunRecord, Seen};
 use crate::scope::Scope;
 
-/// The most layers that all runs of a configuration have: longhaul has eight.
+/// Maximum number of layers of one configuration. longhaul has eight.
 const MOST_LAYERS: usize = 64;
 
-/// What distinguishes runs from one another beside their round-trip time: one
-/// configuration has one profile.
+/// The properties that distinguish runs, except their round-trip time. Each configuration has one
+/// profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    /// What its throughputs are a measure of.
+    /// Kind of throughput that was measured.
     pub measures: Measures,
-    /// What moved the data.
+    /// Name of the program that moved the data.
     pub method: String,
-    /// What was set.
+    /// Settings by name.
     pub knobs: BTreeMap<String, Knob>,
-    /// The path's capacity.
+    /// Capacity of the path.
     pub capacity: BitRate,
-    /// The share of packets that the path loses at random, 0 to 1; also among the traits.
+    /// Share of packets that the path loses at random, 0 to 1. `traits` also contains it.
     pub loss: f64,
-    /// All other traits by name: loss, congestion control, security, endpoint,
-    /// dataset; those that are empty are left out.
+    /// Other properties by name: loss, congestion control, security, endpoint, dataset. Empty
+    /// values are omitted.
     pub traits: BTreeMap<&'static str, String>,
 }
 
@@ -65,12 +65,12 @@ impl Configuration {
         }
     }
 
-    /// What two configurations differ in if these differ.
+    /// Returns a text that differs if two configurations differ.
     fn key(&self) -> String {
         self.key_of(|_| true)
     }
 
-    /// The same of what differs in nothing but the path's loss.
+    /// Returns the same key for configurations that differ only in the loss of their path.
     pub(crate) fn key_without_loss(&self) -> String {
         self.key_of(|name| name != "loss")
     }
@@ -82,7 +82,7 @@ impl Configuration {
             self.method,
             self.capacity.bits_per_second()
         );
-        // Writing to a string does not fail.
+        // Writing to a String cannot fail.
         for (name, value) in self.traits.iter().filter(|(name, _)| is_told(name)) {
             let _ = write!(key, "\n{name}={value:?}");
         }
@@ -92,27 +92,28 @@ impl Configuration {
         key
     }
 
-    /// A knob or trait by name.
+    /// Returns the value of a knob or a trait.
     pub(crate) fn value(&self, name: &str) -> Option<String> {
         let knob = self.knobs.get(name).map(Knob::to_string);
         knob.or_else(|| self.traits.get(name).cloned())
     }
 
-    /// Its knobs and traits.
+    /// Returns the names of all knobs and traits.
     fn names(&self) -> BTreeSet<&str> {
         let knobs = self.knobs.keys().map(String::as_str);
         knobs.chain(self.traits.keys().copied()).collect()
     }
 
-    /// What governed the streams' windows: what was set for them, else what is recorded of
-    /// their path; not of a copy by longhaul that was not told, as it chooses by itself.
+    /// Returns the congestion control of the streams: the one set as a knob, else the one recorded
+    /// for the path. Returns `None` for a copy by longhaul without this knob, because longhaul then
+    /// chooses automatically.
     pub(crate) fn governor(&self) -> Option<String> {
         let chooses = self.measures == Measures::Transfer && self.method == "longhaul";
         let set = self.knobs.get("congestion").map(Knob::to_string);
         set.or_else(|| self.traits.get("congestion").filter(|_| !chooses).cloned())
     }
 
-    /// A knob that counts.
+    /// Returns the value of a knob that is a count.
     pub fn count(&self, name: &str) -> Option<u64> {
         match self.knobs.get(name) {
             Some(Knob::Count(count)) => Some(*count),
@@ -121,37 +122,39 @@ impl Configuration {
     }
 }
 
-/// One run.
+/// The values of one run that figures need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its configuration's place in [`Runs::configurations`].
+    /// Index in [`Runs::configurations`].
     pub configuration: usize,
-    /// Its path's round-trip time.
+    /// Round-trip time of the path.
     pub rtt: Duration,
-    /// Its goodput.
+    /// Goodput of the run.
     pub goodput: BitRate,
-    /// The round it was interleaved in: another number than any round of another file or
-    /// sweep has, as what ran in these was not interleaved with it.
+    /// Number of the round in which the run was interleaved. It is unique across files and sweeps,
+    /// because rounds of different files or sweeps were not interleaved with each other.
     pub round: Option<u64>,
-    /// How it ended; only what is done is in a figure.
+    /// Status of the run. Figures include only completed runs.
     pub ended: Ended,
-    /// Segments sent again, where it was seen.
+    /// Number of retransmitted segments, if it was recorded.
     pub retransmitted_segments: Option<u64>,
-    /// CPU seconds of both ends for each 10^9 bytes, where it was seen.
+    /// CPU seconds of both ends per 10^9 bytes, if they were recorded.
     pub cpu_seconds_per_gigabyte: Option<f64>,
-    /// Measured again, to decide among the fastest; in no profile.
+    /// True if the run repeats a configuration to select the fastest of the sweep. Profiles exclude
+    /// it.
     pub again: bool,
-    /// The file that has its record, by the number it was added with.
+    /// Number of the file that contains the record.
     pub file: usize,
-    /// Where its samples lie, from there.
+    /// Name of the file of samples, relative to the directory of the record's file.
     pub sidecar: Option<Box<str>>,
 }
 
-/// Whether two doubts are one, with whatever numbers. References differ each in its way.
+/// True if two doubts are of the same kind and differ only in numbers. Two `DifferentReference`
+/// doubts must also have the same text before the first digit.
 fn is_alike(one: &Doubt, two: &Doubt) -> bool {
     match (one, two) {
         (Doubt::DifferentReference { what: one }, Doubt::DifferentReference { what: two }) => {
-            // In what, up to how much.
+            // Compares the texts up to the first digit.
             let what = |text: &str| text.find(|c: char| c.is_ascii_digit());
             let [one, two] = [one, two].map(|text| &text[..what(text).unwrap_or(text.len())]);
             one == two
@@ -160,19 +163,19 @@ fn is_alike(one: &Doubt, two: &Doubt) -> bool {
     }
 }
 
-/// A doubt with how many runs have one like it.
+/// A doubt and the number of runs with the same kind of doubt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CountedDoubt {
-    /// The first of its kind.
+    /// The first doubt of its kind.
     pub doubt: Doubt,
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
 }
 
-/// How busy a layer was in each run, 0 to 1, by round-trip time.
+/// Utilisation of a layer in each run, 0 to 1, by round-trip time.
 pub type LayerUses = BTreeMap<Duration, Vec<f64>>;
 
-/// Runs read from any number of files.
+/// The runs from any number of files.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     configurations: Vec<Configuration>,
@@ -182,28 +185,28 @@ pub struct Runs {
     layers: Vec<BTreeMap<String, LayerUses>>,
     seen: Seen,
     rounds: HashMap<(usize, String, u64), u64>,
-    /// How large the data of a configuration's first run at a round-trip time were.
+    /// Size of the data of a configuration's first run at each round-trip time.
     sizes: HashMap<(usize, Duration), ByteCount>,
     warm_ups: u64,
     scope: Scope,
 }
 
 impl Runs {
-    /// Adds a run of the only file there is.
+    /// Adds a run, if there is only one file.
     ///
     /// # Errors
     ///
-    /// As those of [`Runs::add_of`].
+    /// The same as for [`Runs::add_of`].
     pub fn add(&mut self, record: RunRecord) -> Result<(), Fault> {
         self.add_of(0, record)
     }
 
-    /// Adds a run of a file; files come one after the other, each with a number of its own. A
-    /// warm-up is counted and otherwise left out.
+    /// Adds a run of a file. Each file has its own number, and all runs of a file must be added
+    /// before those of the next. A warm-up is only counted.
     ///
     /// # Errors
     ///
-    /// Where it was added before, as [`Seen`] tells: it would count twice.
+    /// If the run was added before (see [`Seen`]), because it would be counted twice.
     pub fn add_of(&mut self, file: usize, record: RunRecord) -> Result<(), Fault> {
         self.seen.add(file, &record)?;
         if record.run.warm_up {
@@ -231,7 +234,7 @@ impl Runs {
         });
         let mut doubts: Vec<Doubt> = Vec::new();
         for doubt in record.doubts.into_iter().chain(differs) {
-            // A run counts once, however often it was doubted for one thing.
+            // Counts each kind of doubt at most once for a run.
             if !doubts.iter().any(|known| is_alike(known, &doubt)) {
                 doubts.push(doubt);
             }
@@ -239,7 +242,7 @@ impl Runs {
         for doubt in doubts {
             self.doubt(configuration, doubt);
         }
-        // As in a profile.
+        // Uses the same condition as a profile.
         let counts = record.outcome.ended == Ended::Done && !record.run.again;
         for layer in record.layers.into_iter().filter(|_| counts) {
             let uses = self.layers[configuration].entry(layer.layer).or_default();
@@ -290,45 +293,45 @@ impl Runs {
         }
     }
 
-    /// Every configuration, in the order first met.
+    /// Returns all configurations, in the order of first appearance.
     pub fn configurations(&self) -> &[Configuration] {
         &self.configurations
     }
 
-    /// Every run but warm-ups, in the order read.
+    /// Returns all runs except warm-ups, in the order of addition.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// What the runs of a configuration were doubted for.
+    /// Returns the doubts in the records of a configuration.
     pub fn doubts(&self, configuration: usize) -> &[CountedDoubt] {
         self.doubts.get(configuration).map_or(&[], Vec::as_slice)
     }
 
-    /// How busy each layer of a configuration was, by name; of runs that are done.
+    /// Returns the utilisation of each layer in the completed runs of a configuration, by name.
     pub fn layers(&self, configuration: usize) -> impl Iterator<Item = (&str, &LayerUses)> {
         let layers = self.layers.get(configuration).into_iter().flatten();
         layers.map(|(name, uses)| (name.as_str(), uses))
     }
 
-    /// How large a configuration's data were at a round-trip time, where it is known.
+    /// Returns the size of a configuration's data at a round-trip time, if it is known.
     pub(crate) fn size_of_data(&self, configuration: usize, rtt: Duration) -> Option<ByteCount> {
         let known = self.sizes.get(&(configuration, rtt)).copied();
         known.filter(|size| size.0 > 0)
     }
 
-    /// What the runs are of.
+    /// Returns the scope of the runs.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// How many warm-ups there were.
+    /// Returns the number of warm-ups.
     pub fn warm_ups(&self) -> u64 {
         self.warm_ups
     }
 
-    /// A short name for each configuration: its method, and what distinguishes it
-    /// from the others that measure the same.
+    /// Returns a short name for each configuration: the method, and the properties that distinguish
+    /// it from other configurations of the same method and the same kind of throughput.
     pub fn labels(&self) -> Vec<String> {
         let mut methods: BTreeMap<(Measures, &str), Distinctions> = BTreeMap::new();
         let mut capacities: BTreeMap<Measures, (f64, bool)> = BTreeMap::new();
@@ -366,7 +369,7 @@ impl Runs {
     }
 }
 
-/// Labels of which several are the same get something more: figures know lines by them.
+/// Appends a text to labels that are not unique. Figures identify lines by their labels.
 fn told_apart(labels: Vec<String>, more: impl Fn(usize) -> String) -> Vec<String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for label in &labels {
@@ -380,12 +383,12 @@ fn told_apart(labels: Vec<String>, more: impl Fn(usize) -> String) -> Vec<String
     .collect()
 }
 
-/// What configurations of one method that measure the same differ in.
+/// The properties in which configurations of one method with the same kind of throughput differ.
 #[derive(Default)]
 struct Distinctions<'a> {
     configurations: usize,
-    /// Of each knob and trait the first value, the number of runs with it, and whether others
-    /// differ.
+    /// For each knob and trait: the first value, the number of configurations with this knob or
+    /// trait, and true if other values differ.
     names: BTreeMap<&'a str, (String, usize, bool)>,
 }
 

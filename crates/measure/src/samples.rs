@@ -1,7 +1,7 @@
-//! TCP over time: the sidecar of a run, opened only when it is plotted.
+//! Reads the TCP samples of a run. The file is opened only if the run is plotted.
 //!
-//! A line is one stream at one moment, with counters that only grow, as TCP_INFO
-//! has them. FORMAT.md has the fields.
+//! Each line has the state of one stream at one time. Like in TCP_INFO, counters only grow.
+//! FORMAT.md lists the fields.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -10,69 +10,68 @@ use std::time::Duration;
 use longhaul_units::BitRate;
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of a sample's line.
+/// Maximum length of a sample's line in bytes.
 const LONGEST_LINE: usize = 512;
 
-/// The most samples that are read of one run: an hour of 64 streams at 4 Hz.
+/// Maximum number of samples of one run: an hour of 64 streams at 4 Hz.
 pub const MOST_SAMPLES: usize = 1_000_000;
 
-/// One stream at one moment.
+/// The state of one stream at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Since the run began.
+    /// Time since the start of the run, in seconds.
     pub seconds: f64,
-    /// Which stream.
+    /// Number of the stream.
     pub stream: u32,
-    /// Bytes acknowledged so far.
+    /// Number of bytes acknowledged so far.
     pub acknowledged_bytes: u64,
-    /// Bytes that its process gave it and that are not acknowledged.
+    /// Number of bytes that the process has written and that are not acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_bytes: Option<u32>,
-    /// Of those, what was not sent once.
+    /// Number of bytes of `queued_bytes` that were never sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_bytes: Option<u32>,
-    /// Segments sent again so far.
+    /// Number of segments retransmitted so far.
     #[serde(default)]
     pub retransmitted_segments: u64,
-    /// The congestion window.
+    /// Congestion window in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<u64>,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_seconds: Option<f64>,
-    /// What its kernel lets it send in a second at most.
+    /// Maximum rate at which the kernel paces the stream, in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace_bytes_per_second: Option<u64>,
-    /// The port it leads to, where several transfers share the path.
+    /// Destination port, if several transfers share the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 
-/// A sidecar that cannot be read.
+/// Reasons why a file of samples cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplesError {
-    /// The file itself.
+    /// Reading the file failed.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// A line is no sample.
-    #[error("line {line} is no sample: {cause}")]
+    /// A line is not a sample.
+    #[error("line {line} is not a sample: {cause}")]
     Line {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// Why not.
+        /// Reason why the line is not a sample.
         cause: String,
     },
-    /// There are too many.
+    /// The file has too many samples.
     #[error("more than {MOST_SAMPLES} samples: sample less often")]
     TooMany,
 }
 
-/// Reads a sidecar. A last line that ends in its middle is left out: the run was
-/// stopped.
+/// Reads a file of samples. Ignores an incomplete last line, which a stopped run leaves.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read, a line is no sample, or there are too many.
+/// If the file cannot be read, a line is not a sample, or there are too many samples.
 pub fn read_samples(mut input: impl BufRead) -> Result<Vec<Sample>, SamplesError> {
     let (mut samples, mut buffer, mut line) = (Vec::new(), Vec::new(), 0);
     loop {
@@ -93,7 +92,7 @@ pub fn read_samples(mut input: impl BufRead) -> Result<Vec<Sample>, SamplesError
         }
         match serde_json::from_slice::<Sample>(&buffer) {
             Ok(sample) if !(0.0..=1e9).contains(&sample.seconds) => {
-                return Err(fault(format!("{} is no time", sample.seconds)));
+                return Err(fault(format!("{} is not a valid time", sample.seconds)));
             }
             Ok(sample) => samples.push(sample),
             Err(error) if error.is_eof() && !is_whole => return Ok(samples),
@@ -105,20 +104,19 @@ pub fn read_samples(mut input: impl BufRead) -> Result<Vec<Sample>, SamplesError
     }
 }
 
-/// All streams together in one stretch of time.
+/// The sum of all streams in one interval of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// Its middle, since the run began.
+    /// Middle of the interval, since the start of the run.
     pub at: Duration,
-    /// Bytes acknowledged within it over its length.
+    /// Number of acknowledged bytes divided by the length of the interval.
     pub rate: BitRate,
-    /// Segments sent again within it.
+    /// Number of segments retransmitted in the interval.
     pub retransmitted_segments: f64,
 }
 
-/// Sums streams up in `count` equal stretches, at least 1, from the start to the
-/// last sample. What a stream did between two samples is spread evenly between
-/// them.
+/// Sums up all streams in `count` equal intervals (at least 1) from the start to the last sample.
+/// The progress of a stream between two samples is distributed evenly between them.
 pub fn over_time(samples: &[Sample], count: usize) -> Vec<Stretch> {
     let end = samples
         .iter()
@@ -158,7 +156,7 @@ pub fn over_time(samples: &[Sample], count: usize) -> Vec<Stretch> {
         .collect()
 }
 
-/// Adds `amount` to the stretches that a span covers, by its share in each.
+/// Distributes `amount` over the intervals that a span overlaps, in proportion to the overlap.
 fn spread(stretches: &mut [f64], (from, to): (f64, f64), amount: f64) {
     let last = stretches.len() - 1;
     if amount == 0.0 {
@@ -183,7 +181,7 @@ fn spread(stretches: &mut [f64], (from, to): (f64, f64), amount: f64) {
 pub(crate) mod tests {
     use super::*;
 
-    /// A look at a stream that sent one segment in a hundred bytes again.
+    /// Returns a sample of a stream that retransmitted one segment for each hundred bytes.
     pub(crate) fn sample(seconds: f64, stream: u32, acknowledged_bytes: u64) -> Sample {
         Sample {
             seconds,
@@ -200,14 +198,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn streams_add_up_and_nothing_is_lost() {
+    fn sums_over_streams_preserve_the_totals() {
         let samples = [
             sample(1.0, 1, 1_000),
             sample(2.0, 1, 3_000),
             sample(2.0, 2, 2_000),
         ];
         let stretches = over_time(&samples, 2);
-        // Stream 2 is spread over both seconds.
+        // The progress of stream 2 is distributed over both seconds.
         let rates: Vec<f64> = stretches.iter().map(|s| s.rate.bits_per_second()).collect();
         assert_eq!(rates, [16_000.0, 24_000.0]);
         let again: f64 = stretches.iter().map(|s| s.retransmitted_segments).sum();
@@ -219,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sidecar_is_read_and_its_faults_are_named() {
+    fn samples_are_read_and_errors_name_the_line() {
         let line = serde_json::to_string(&sample(1.0, 1, 5)).unwrap();
         let read = |text: &str| read_samples(text.as_bytes());
         assert_eq!(read(&format!("{line}\n\n{line}\n")).unwrap().len(), 2);

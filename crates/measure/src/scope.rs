@@ -1,5 +1,4 @@
-//! What runs are of: when they were made, between which hosts, over which paths, and how much
-//! data they moved.
+//! Summarises a set of runs: start times, hosts, paths and data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,24 +8,24 @@ use longhaul_units::{ByteCount, microseconds_of, rfc3339};
 use crate::analysis::milliseconds;
 use crate::record::{HostRecord, Measures, RunRecord};
 
-/// The most hosts, paths and datasets that are kept. If there are more, that is noted.
+/// Maximum number of hosts, of paths and of datasets that are kept.
 const MOST_KEPT: usize = 100;
 
-/// The most of each that are shown.
+/// Maximum number of hosts, of paths and of datasets that are displayed.
 const MOST_SHOWN: usize = 6;
 
-/// The most round-trip times of a path that are shown one by one.
+/// Maximum number of round-trip times of a path that are displayed one by one.
 const MOST_RTTS: usize = 8;
 
-/// A path in one word of each of its runs.
+/// The round-trip times and capacities of one path.
 #[derive(Clone, Debug, Default)]
 struct PathScope {
     rtts: BTreeSet<Duration>,
-    /// As it is shown.
+    /// Formatted capacities.
     capacities: BTreeSet<String>,
 }
 
-/// The least and the most that runs moved, in how many files.
+/// The ranges of the size and the number of files of one dataset.
 #[derive(Clone, Copy, Debug)]
 struct DataScope {
     least: ByteCount,
@@ -35,10 +34,10 @@ struct DataScope {
     most_files: u64,
 }
 
-/// Of any number of runs, warm-ups left out.
+/// The summary of any number of runs, without warm-ups.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Microseconds since 1970 when the first and the last began.
+    /// Earliest and latest start time, in microseconds since 1970.
     began: Option<(i64, i64)>,
     hosts: BTreeSet<String>,
     paths: BTreeMap<String, PathScope>,
@@ -108,7 +107,7 @@ impl Scope {
         has_room
     }
 
-    /// In words: what, and a line each. What no run says is left out.
+    /// Returns names and texts of one or more lines. Omits facts that no run has.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let began = self.began.map(|(first, last)| {
             let [first, last] = [first, last].map(minute);
@@ -144,7 +143,7 @@ impl Scope {
     }
 }
 
-/// A host by what its records say; empty where that is nothing.
+/// Describes a host as far as its record allows. May return an empty text.
 fn described(host: &HostRecord) -> String {
     let mut parts = Vec::new();
     if !host.kernel.is_empty() {
@@ -169,7 +168,7 @@ fn described(host: &HostRecord) -> String {
     }
 }
 
-/// To the minute, as people read it.
+/// Formats a time to the minute.
 fn minute(microseconds: i64) -> String {
     let text = rfc3339(microseconds.div_euclid(1_000_000));
     text.replace('T', " ").chars().take(16).collect()

@@ -1,4 +1,4 @@
-//! What other instruments measured: iperf3's JSON, perfSONAR's, and tables with named
+//! Reads the results of other instruments: JSON of iperf3 and perfSONAR, and tables with named
 //! columns.
 
 mod csv;
@@ -22,27 +22,27 @@ pub use document::read_any;
 pub use iperf3::read_iperf3;
 pub use pscheduler::read_pscheduler;
 
-/// The most bytes of a result: an hour of 64 streams by the second is 60 MB of
-/// iperf3's JSON.
+/// Maximum size of a result in bytes. iperf3's JSON for an hour of 64 streams with one report each
+/// second is 60 MB.
 pub const MOST_BYTES: usize = 64 << 20;
 
-/// The most characters of a word that a file says: a record's line is bounded.
+/// Maximum length of a text from a file, in characters. A record's line has limited length.
 const LONGEST_WORD: usize = 100;
 
-/// The most characters of an error that an instrument wrote.
+/// Maximum length of an instrument's error message, in characters.
 const LONGEST_ERROR: usize = 400;
 
-/// Which way data flowed, as seen from the host that asked for the run.
+/// Direction of the data, from the point of view of the host that started the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the client to the server, from the source to the destination.
+    /// From the client to the server, or from the source to the destination.
     To,
-    /// The other way.
+    /// The opposite direction.
     From,
 }
 
 impl Direction {
-    /// As in records.
+    /// Returns the name used in records.
     pub fn name(self) -> &'static str {
         match self {
             Direction::To => "to",
@@ -50,7 +50,7 @@ impl Direction {
         }
     }
 
-    /// The other one.
+    /// Returns the opposite direction.
     pub fn back(self) -> Direction {
         match self {
             Direction::To => Direction::From,
@@ -59,93 +59,94 @@ impl Direction {
     }
 }
 
-/// What an instrument measured of TCP in one direction.
+/// A TCP measurement in one direction by another instrument.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExternalRun {
-    /// The instrument.
+    /// Name of the instrument.
     pub tool: String,
-    /// Its version, as it says.
+    /// Version that the instrument reports.
     pub version: String,
-    /// What tells the run from others, where the file has such a name.
+    /// Identity of the run, if the file has one, else empty.
     pub id: String,
-    /// When it began, in RFC 3339 format; empty if the file does not say.
+    /// Start time in RFC 3339 format. Empty if the file has no start time.
     pub started: String,
-    /// Which way data flowed, where the file says.
+    /// Direction of the data. `None` if the file does not state it.
     pub direction: Option<Direction>,
-    /// Data flowed the other way at the same time.
+    /// True if data also flowed in the opposite direction at the same time.
     pub bidirectional: bool,
-    /// The host that asked for the run, and its kernel, where the file says.
+    /// The host that started the run, and its kernel, if the file has them.
     pub near: HostName,
     /// The other host.
     pub far: HostName,
-    /// What its throughput is a measure of, where the file says; else memory to memory.
+    /// Kind of throughput. `None` if the file does not state it; the record then states memory to
+    /// memory.
     pub measures: Option<Measures>,
-    /// Bytes that arrived (or were sent, see `doubts`).
+    /// Number of bytes that arrived, or that were sent (see `doubts`).
     pub moved: ByteCount,
-    /// How long that took.
+    /// Duration of the transfer of these bytes.
     pub wall: Duration,
-    /// What it carried before that is left out.
+    /// Time at the start that the instrument excluded from the measurement.
     pub omitted: Duration,
-    /// Bytes over time, as it says.
+    /// Throughput that the instrument reports.
     pub throughput: BitRate,
-    /// Streams; 0 where it does not say.
+    /// Number of streams. 0 if unknown.
     pub streams: u64,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmitted_segments: Option<u64>,
-    /// The mean over streams of TCP's round-trip time.
+    /// Mean over the streams of TCP's round-trip time.
     pub rtt: Option<Duration>,
-    /// The least round-trip time that it saw of the path.
+    /// Least round-trip time that the instrument saw.
     pub least_rtt: Option<Duration>,
-    /// The sender's congestion control.
+    /// Congestion control of the sender.
     pub congestion_control: String,
-    /// Why it failed; empty where it did not. What it measured until then is kept.
+    /// Error message of a failed run, else empty. A failed run keeps its measurements.
     pub error: String,
-    /// What to mistrust.
+    /// Reasons to mistrust the run.
     pub doubts: Vec<Doubt>,
 }
 
-/// A host as a result names it.
+/// A host as named in a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostName {
-    /// Its name or address.
+    /// Name or address of the host.
     pub name: String,
-    /// Its kernel, as `uname -r` prints it.
+    /// Kernel release, as `uname -r` prints it.
     pub kernel: String,
 }
 
-/// A result that cannot be used.
+/// Reasons why a result cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The file itself.
+    /// Reading the file failed.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// It is too large.
+    /// The file is too large.
     #[error(
         "it is larger than {MOST_BYTES} bytes: measure for a shorter time, or report less often"
     )]
     TooLarge,
-    /// No instrument that is known wrote it.
+    /// The file is not from a known instrument.
     #[error("{0}")]
     Unknown(String),
-    /// It is not what this instrument writes.
+    /// The file is not a usable result of the instrument.
     #[error("this result of {tool} cannot be used: {cause}")]
     NotAResult {
-        /// The instrument.
+        /// Name of the instrument.
         tool: &'static str,
-        /// Why not.
+        /// Reason why the result cannot be used.
         cause: String,
     },
-    /// The instrument failed.
+    /// The instrument reported an error.
     #[error("{tool} failed: {cause}")]
     Failed {
-        /// The instrument.
+        /// Name of the instrument.
         tool: String,
-        /// What it said.
+        /// Error message of the instrument.
         cause: String,
     },
 }
 
-/// A whole result, if it is not too large.
+/// Reads a whole result, up to the maximum size.
 fn read_bounded(input: impl BufRead) -> Result<Vec<u8>, SourceError> {
     let mut bytes = Vec::new();
     input.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -155,19 +156,20 @@ fn read_bounded(input: impl BufRead) -> Result<Vec<u8>, SourceError> {
     }
 }
 
-/// A time in microseconds, if it is one; zero is what a tool writes that does not
-/// know.
+/// Converts microseconds to a duration. Returns `None` if the value is invalid or zero. Tools write
+/// zero for an unknown time.
 fn from_microseconds(value: f64) -> Option<Duration> {
     let span = Duration::try_from_secs_f64(value / 1e6).ok()?;
     (!span.is_zero()).then_some(span)
 }
 
-/// A whole number above zero or zero, if it is one.
+/// Rounds a number to an integer. Returns `None` if it is negative or too large.
 fn whole(value: f64) -> Option<u64> {
     (0.0..1e19).contains(&value).then_some(value.round() as u64)
 }
 
-/// Words of a file, short and without control characters, since terminals and pages show them.
+/// Shortens a text from a file and replaces control characters, because terminals and pages display
+/// it.
 fn word(text: &str) -> String {
     shortened(text, LONGEST_WORD)
 }
@@ -178,19 +180,19 @@ fn shortened(text: &str, most: usize) -> String {
     text
 }
 
-/// The doubt where a tool only knows what was sent.
+/// Returns the doubt about a tool that reports only the number of bytes sent.
 fn only_sent(tool: &str) -> Doubt {
     Doubt::DifferentReference {
-        what: format!("{tool} told what was sent, not what arrived"),
+        what: format!("{tool} reported the data sent, not the data received"),
     }
 }
 
 impl ExternalRun {
-    /// The run, if it did not fail.
+    /// Returns the run if it did not fail.
     ///
     /// # Errors
     ///
-    /// What the instrument said, where it failed.
+    /// The instrument's error message if the run failed.
     pub fn done(self) -> Result<ExternalRun, SourceError> {
         if self.error.is_empty() {
             Ok(self)
@@ -202,19 +204,19 @@ impl ExternalRun {
         }
     }
 
-    /// A run that did not fail moved something in some time.
+    /// Checks that a successful run has a duration and a throughput.
     fn checked(self, tool: &'static str) -> Result<ExternalRun, SourceError> {
         let cause = match () {
             () if !self.error.is_empty() => return Ok(self),
-            () if self.wall.is_zero() => "it took no time",
-            () if self.throughput.bits_per_second() <= 0.0 => "nothing arrived",
+            () if self.wall.is_zero() => "its duration is zero",
+            () if self.throughput.bits_per_second() <= 0.0 => "no data arrived",
             () => return Ok(self),
         };
         let cause = cause.to_owned();
         Err(SourceError::NotAResult { tool, cause })
     }
 
-    /// The host that sent and the one that received.
+    /// Returns the sending host and the receiving host.
     fn ends(&self) -> [HostRecord; 2] {
         let [near, far] = [&self.near, &self.far].map(|host| HostRecord {
             name: host.name.clone(),
@@ -230,7 +232,7 @@ impl ExternalRun {
     fn knobs(&self) -> BTreeMap<String, Knob> {
         let streams = (self.streams > 0).then_some(Knob::Count(self.streams));
         let direction = self.direction.map(|way| Knob::Word(way.name().to_owned()));
-        // Also where it did not: else a column of it would be true or unknown.
+        // Writes false, too. Otherwise a column of tables would contain only true and empty cells.
         let both = self.direction.map(|_| Knob::Flag(self.bidirectional));
         let knobs = [
             ("streams", streams),
@@ -243,7 +245,7 @@ impl ExternalRun {
             .collect()
     }
 
-    /// As a record over a path that the caller knows.
+    /// Converts the run to a record with the given identity and path.
     pub fn into_record(self, run: RunIdentity, path: PathRecord) -> RunRecord {
         let is_done = self.error.is_empty();
         let rtts = [
@@ -262,7 +264,7 @@ impl ExternalRun {
             method: Method {
                 name: self.tool,
                 version: self.version,
-                // Of a table's transfers it is not known.
+                // The security of a table's transfers is unknown.
                 security: match self.measures {
                     None => "clear".to_owned(),
                     Some(_) => String::new(),
@@ -280,7 +282,7 @@ impl ExternalRun {
                 ended: if is_done { Ended::Done } else { Ended::Failed },
                 moved: self.moved,
                 wall: self.wall,
-                // Tools round bytes, times and rates on their own.
+                // Tools round bytes, times and rates independently.
                 goodput: BitRate::from_transfer(self.moved, self.wall),
                 exit: is_done.then_some(0),
                 error: self.error,

@@ -1,7 +1,7 @@
-//! What repetitions say: centre, spread, and how sure that is.
+//! Statistics of repetitions: centre, spread and confidence intervals.
 //!
-//! Values are plain numbers in whatever unit the caller has; a result is in the
-//! same unit. Callers keep out what is not finite: a NaN in gives a NaN out.
+//! Values are plain numbers in any unit, and results are in the same unit. Callers must exclude
+//! non-finite values. A NaN in the input gives a NaN in the result.
 
 mod bootstrap;
 mod bound;
@@ -23,28 +23,28 @@ pub use repetitions::{
 };
 pub use student::student_within;
 
-/// A range in which a figure lies with a stated confidence.
+/// A range that contains a figure with a stated confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end, not below the lower.
+    /// Upper end, not less than the lower end.
     pub high: f64,
 }
 
 impl Interval {
-    /// Its length, not negative.
+    /// Returns the length, which is not negative.
     pub fn width(self) -> f64 {
         self.high - self.low
     }
 
-    /// Whether a value lies in it, ends included.
+    /// True if the interval contains a value. The ends are included.
     pub fn contains(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
-/// The arithmetic mean; `None` of nothing.
+/// Returns the arithmetic mean, or `None` for no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     match values.len() {
         0 => None,
@@ -52,8 +52,8 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The standard deviation of a sample (divided by n - 1); `None` of fewer than
-/// two.
+/// Returns the standard deviation of a sample, with the divisor n - 1. Returns `None` for fewer
+/// than two values.
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
@@ -63,22 +63,22 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The standard error of the mean, as in the error bars of paper 000 (Figs. 2 to 6): s/√n; `None`
-/// for fewer than two.
+/// Returns the standard error of the mean, s/√n, as in the error bars of paper 000 (Figs. 2 to 6).
+/// Returns `None` for fewer than two values.
 pub fn standard_error(values: &[f64]) -> Option<f64> {
     Some(standard_deviation(values)? / (values.len() as f64).sqrt())
 }
 
-/// Values in ascending order.
+/// Returns the values in ascending order.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// The quantile of ascending values at a probability of 0 to 1, linear between
-/// the two order statistics beside (n - 1)p: definition 7 of Hyndman and Fan
-/// (1996), the default of numpy, R and pandas. `None` of nothing.
+/// Returns the quantile of ascending values at a probability from 0 to 1. Interpolates linearly
+/// between the two order statistics next to (n - 1)p: definition 7 of Hyndman and Fan (1996), the
+/// default of numpy, R and pandas. Returns `None` for no values.
 pub fn quantile(ascending: &[f64], probability: f64) -> Option<f64> {
     let last = ascending.len().checked_sub(1)?;
     let place = probability.clamp(0.0, 1.0) * last as f64;
@@ -88,49 +88,49 @@ pub fn quantile(ascending: &[f64], probability: f64) -> Option<f64> {
     Some(ascending[below] + (ascending[above] - ascending[below]) * share)
 }
 
-/// The median of values in any order; `None` of nothing.
+/// Returns the median of values in any order, or `None` for no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted(values), 0.5)
 }
 
-/// 1/Φ⁻¹(3/4): with it the median absolute deviation of normally distributed
-/// values estimates their standard deviation.
+/// 1/Φ⁻¹(3/4): the ratio of the standard deviation to the median absolute deviation in a normal
+/// distribution.
 const DEVIATIONS_PER_MEDIAN_DEVIATION: f64 = 1.482_602_218_505_602;
 
-/// The robust spread: the median of the distances from the median, scaled so
-/// that it estimates σ of a normal distribution. One run in three may be far off
-/// without moving it much. `None` of nothing.
+/// Returns the robust spread: the median absolute deviation, scaled so that it estimates σ of a
+/// normal distribution. Even if one value in three is an outlier, it changes little. Returns `None`
+/// for no values.
 pub fn robust_spread(values: &[f64]) -> Option<f64> {
     let centre = median(values)?;
     let distances: Vec<f64> = values.iter().map(|v| (v - centre).abs()).collect();
     Some(median(&distances)? * DEVIATIONS_PER_MEDIAN_DEVIATION)
 }
 
-/// Repetitions in a few figures.
+/// The most important figures of repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many values, at least 1.
+    /// Number of values, at least 1.
     pub count: usize,
-    /// Their mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// The mean's standard error; none of a single value.
+    /// Standard error of the mean. `None` for a single value.
     pub standard_error: Option<f64>,
-    /// The least value.
+    /// Smallest value.
     pub least: f64,
-    /// The quantile at 1/4, as [`quantile`] defines it.
+    /// The 1/4 quantile, as defined by [`quantile`].
     pub lower_quartile: f64,
-    /// The middle.
+    /// Median.
     pub median: f64,
-    /// The quantile at 3/4.
+    /// The 3/4 quantile.
     pub upper_quartile: f64,
-    /// The greatest value.
+    /// Greatest value.
     pub greatest: f64,
-    /// As [`robust_spread`] defines it.
+    /// Spread as defined by [`robust_spread`].
     pub robust_spread: f64,
 }
 
 impl Summary {
-    /// Of values in any order; `None` of nothing.
+    /// Computes the figures of values in any order. Returns `None` for no values.
     pub fn of(values: &[f64]) -> Option<Summary> {
         let ascending = sorted(values);
         Some(Summary {
@@ -147,10 +147,10 @@ impl Summary {
     }
 }
 
-/// Repetitions that would halve an interval's width, beside those there are.
+/// Returns the number of further repetitions that would halve the width of an interval.
 ///
-/// A bootstrap interval of a mean and Hoeffding's bound both shrink as 1/√n, so
-/// half the width wants four times as many, three times as many more.
+/// The bootstrap interval of a mean and Hoeffding's bound both shrink as 1/√n. So half the width
+/// needs four times as many repetitions, three times as many in addition.
 pub fn repetitions_to_halve(repetitions: usize) -> usize {
     repetitions.saturating_mul(3)
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_no_figures() {
+    fn no_values_have_no_figures() {
         assert_eq!(Summary::of(&[]), None);
         assert_eq!(mean(&[]), None);
         assert_eq!(quantile(&[], 0.5), None);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_far_off_moves_the_mean_and_not_the_median() {
+    fn an_outlier_changes_the_mean_but_not_the_median() {
         let summary = Summary::of(&[10.0, 10.1, 0.0, 9.9, 10.0]).unwrap();
         assert_eq!(summary.median, 10.0);
         assert!((summary.mean - 8.0).abs() < 1e-12);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn half_the_width_wants_four_times_the_repetitions() {
+    fn half_the_width_needs_four_times_the_repetitions() {
         let width = |count: usize| 1.0 / (count as f64).sqrt();
         let more = repetitions_to_halve(5);
         assert!((width(5 + more) - width(5) / 2.0).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! What a run's streams did, from its TCP samples.
+//! Summarises the streams of a run from its TCP samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,78 +7,78 @@ use serde::{Deserialize, Serialize};
 use crate::samples::Sample;
 use crate::stats::median;
 
-/// A stream that carried less than this share of what the largest did carried no
-/// data: it is a control connection.
+/// A stream that carried less than this share of the largest stream's bytes is a control
+/// connection.
 const DATA_SHARE: f64 = 0.01;
 
-/// Rates are taken over this many seconds: several samples, and no longer than the shortest ramp
-/// of interest.
+/// Length of the window over which rates are computed: several samples, and not longer than the
+/// shortest ramp of interest.
 const WINDOW_SECONDS: f64 = 1.0;
 
-/// What a run may take to find its rate.
+/// Time at the start that is excluded from the settled rate.
 const START_SECONDS: f64 = 5.0;
 
-/// What a connection's opening takes, and no data: a stream's time counts from when
-/// it was seen with more.
+/// Bytes that opening a connection takes. A stream's time begins with the first sample that has
+/// more bytes.
 const OPENING_BYTES: u64 = 16 << 10;
 
-/// Whose share is less than this part of the largest one was there too short a time to say
-/// whether it got it.
+/// Streams whose due share is less than this part of the largest are excluded, because they were
+/// open too briefly.
 const LIVED: f64 = 0.1;
 
-/// Below this many windows a last third says nothing.
+/// Minimum number of windows for a meaningful last third.
 const WINDOWS_WANTED: usize = 6;
 
-/// What the streams of a run did. FORMAT.md has the fields.
+/// A summary of the streams of a run. FORMAT.md lists the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpSummary {
-    /// Streams that carried data, in all.
+    /// Total number of streams that carried data.
     pub streams: u32,
-    /// Most of them at one time.
+    /// Maximum number of streams at one time.
     pub most_streams: u32,
-    /// Bytes of the one that carried most.
+    /// Bytes carried by the stream that carried most.
     pub largest_bytes: u64,
-    /// Bytes of the one that carried least.
+    /// Bytes carried by the stream that carried least.
     pub smallest_bytes: u64,
-    /// What streams carried by their share, as if at any time all that there were then had carried
-    /// the same: of the one that has most of it, and least. Streams that were there for a short
-    /// time are left out. None without two looks at data.
+    /// Greatest ratio of the bytes that a stream carried to its equal share. The equal share is
+    /// computed from the streams open at each time. Excludes streams that were open briefly. `None`
+    /// without two samples with data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_by_share: Option<f64>,
-    /// As above.
+    /// Smallest ratio of the bytes that a stream carried to its equal share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_by_share: Option<f64>,
-    /// The same, but the share of each is by its capacity at that time: the smaller of its window
-    /// over the round trip and its kernel's pace. `None` without samples of these.
+    /// Greatest ratio of the bytes that a stream carried to its share by capacity. A stream's
+    /// capacity is the smaller of its window divided by the round-trip time and its pacing rate.
+    /// `None` without samples of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_by_capacity: Option<f64>,
-    /// As above.
+    /// Smallest ratio of the bytes that a stream carried to its share by capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_by_capacity: Option<f64>,
-    /// Congestion control of the one that carried most, as last seen.
+    /// Congestion control of the stream that carried most, in its last sample.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub congestion: String,
-    /// When the rate over a second first reached 90 % of what it was in the last
-    /// third of the run.
+    /// Time in seconds when the rate over a second first reached 90 % of the rate in the last third
+    /// of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_90_percent: Option<f64>,
-    /// What all streams together were acknowledged from the fifth second to the last
-    /// look, over that time: the start left out.
+    /// Rate of all streams together from the fifth second to the last sample, in bits per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bits_per_second_after_5_seconds: Option<f64>,
-    /// After a cut's end, how long it took until something was acknowledged.
+    /// Time in seconds from the end of a cut until more bytes were acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_until_it_moved_again: Option<f64>,
-    /// Part of all streams' time, 0 to 1, in which one had nothing queued while another had
-    /// something unsent that is more than its share. A stream's time begins with its first data.
-    /// `None` without samples of queues.
+    /// Part of all streams' time, 0 to 1, in which a stream had an empty queue while another stream
+    /// had unsent bytes. A stream's time begins with its first data. `None` without samples of
+    /// queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_beside_unsent: Option<f64>,
 }
 
 impl TcpSummary {
-    /// Of samples in the order they were taken; `None` without any that carried
-    /// data. `cut_ended` is when a cut did, in seconds since the run began.
+    /// Summarises samples in the order they were taken. Returns `None` if no stream carried data.
+    /// `cut_ended` is the end of a cut in seconds since the start of the run.
     pub fn of(samples: &[Sample], cut_ended: Option<f64>) -> Option<TcpSummary> {
         let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
         for sample in samples {
@@ -92,7 +92,7 @@ impl TcpSummary {
         let is_data = |sample: &&Sample| totals.contains_key(&sample.stream);
         let data: Vec<Sample> = samples.iter().filter(is_data).copied().collect();
         for sample in &data {
-            // Samples of one look have one time.
+            // Samples taken together have the same time.
             *at_once.entry(sample.seconds.to_bits()).or_default() += 1;
         }
         let [by_share, by_capacity] = [|_: &_, _: &_| Some(1.0), capacity].map(|part| {
@@ -117,7 +117,8 @@ impl TcpSummary {
     }
 }
 
-/// Bytes acknowledged by all streams together at each look, with its time.
+/// Returns the number of bytes acknowledged on all streams at each sampling time, with the time in
+/// seconds.
 pub fn growth(samples: &[Sample]) -> Vec<(f64, u64)> {
     let mut last: BTreeMap<u32, u64> = BTreeMap::new();
     let mut total = 0;
@@ -127,7 +128,7 @@ pub fn growth(samples: &[Sample]) -> Vec<(f64, u64)> {
         let more = sample
             .acknowledged_bytes
             .saturating_sub(before.unwrap_or_default());
-        // The other end of a probe may have said anything.
+        // Saturates because the other end of a probe may report any values.
         total = u64::saturating_add(total, more);
         match looks.last_mut() {
             Some((at, bytes)) if *at == sample.seconds => *bytes = total,
@@ -137,7 +138,8 @@ pub fn growth(samples: &[Sample]) -> Vec<(f64, u64)> {
     looks
 }
 
-/// Bytes that were acknowledged by a moment, interpolated; the last look's after it.
+/// Returns the number of bytes acknowledged by a time, interpolated between samples. After the last
+/// sample, returns its number.
 pub fn bytes_by(looks: &[(f64, u64)], seconds: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for &(at, bytes) in looks {
@@ -156,14 +158,15 @@ pub fn bytes_by(looks: &[(f64, u64)], seconds: f64) -> f64 {
     before.1
 }
 
-/// When the last byte was seen to be acknowledged; 0 where none was.
+/// Returns the time of the last growth in acknowledged bytes, or 0 if none were acknowledged.
 pub fn last_growth(looks: &[(f64, u64)]) -> f64 {
     let total = looks.last().map_or(0, |(_, bytes)| *bytes);
     let done = looks.iter().find(|(_, bytes)| *bytes == total && total > 0);
     done.map_or(0.0, |(at, _)| *at)
 }
 
-/// The rate from [`START_SECONDS`] on; none of what hardly lasts longer.
+/// Returns the rate after [`START_SECONDS`] in bits per second. Returns `None` if less than a
+/// window remains.
 fn settled(looks: &[(f64, u64)]) -> Option<f64> {
     let (end, bytes) = looks.last()?;
     let seconds = end - START_SECONDS;
@@ -171,7 +174,7 @@ fn settled(looks: &[(f64, u64)]) -> Option<f64> {
     (seconds >= WINDOW_SECONDS).then(|| bits / seconds)
 }
 
-/// The end of the first window that reaches nine tenths of the last third's median.
+/// Returns the end of the first window whose rate reaches 90 % of the median of the last third.
 fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
     let end = looks.last()?.0;
     let count = (end / WINDOW_SECONDS) as usize;
@@ -184,7 +187,7 @@ fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
     };
     let rates: Vec<f64> = (0..count).map(of).collect();
     let last = median(&rates[count - count / 3..])?;
-    // Sliding by a tenth of a window: the answer is finer than the window.
+    // Moves the window by a tenth of its length, so that the result is finer than a window.
     let step = WINDOW_SECONDS / 10.0;
     let starts = (0..((end - WINDOW_SECONDS) / step) as usize).map(|n| n as f64 * step);
     let reached =
@@ -193,12 +196,11 @@ fn ramp(looks: &[(f64, u64)]) -> Option<f64> {
     reached.next().map(|from| from + WINDOW_SECONDS)
 }
 
-/// What a stream could carry between two looks: a part that only means something beside those
-/// of others.
+/// Returns a stream's weight between two samples, relative to the weights of the other streams.
 type Part = fn(&Sample, &Sample) -> Option<f64>;
 
-/// Bytes per second that a stream could send: the mean of both samples. `None` without such
-/// samples.
+/// Returns the rate in bytes per second that a stream could send: the mean over both samples.
+/// Returns `None` if a sample has no window or round-trip time.
 fn capacity(before: &Sample, now: &Sample) -> Option<f64> {
     let of = |sample: &Sample| {
         let rtt = sample.rtt_seconds.filter(|rtt| *rtt > 0.0)?;
@@ -209,11 +211,12 @@ fn capacity(before: &Sample, now: &Sample) -> Option<f64> {
     Some((of(before)? + of(now)?) / 2.0)
 }
 
-/// What each stream carried by its share, which is its part of what all carried meanwhile.
-/// Nothing where a part is not known.
+/// Returns for each stream the bytes that it carried divided by the bytes due to it. The bytes due
+/// are the stream's part, by weight, of the bytes that all carried at the same time. Returns an
+/// empty list if a weight is unknown.
 fn carried_by(samples: &[Sample], part: Part) -> Vec<f64> {
     let mut before: BTreeMap<u32, Sample> = BTreeMap::new();
-    // Of each stream the bytes that it carried, and its share.
+    // For each stream: the bytes carried and the bytes due.
     let mut known: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
     for look in samples.chunk_by(|one, next| one.seconds == next.seconds) {
         let (mut all, mut parts, mut together) = (Vec::new(), 0.0, 0.0);
@@ -243,7 +246,7 @@ fn carried_by(samples: &[Sample], part: Part) -> Vec<f64> {
     lived.map(|(carried, due)| carried / due).collect()
 }
 
-/// Each look counts as long as another.
+/// Computes the idle share. All sampling times have the same weight.
 fn idle_beside_unsent(samples: &[Sample]) -> Option<f64> {
     let mut carrying: BTreeSet<u32> = BTreeSet::new();
     let (mut idle, mut all) = (0_usize, 0_usize);
@@ -281,7 +284,8 @@ mod tests {
     use super::*;
     use crate::samples::tests::sample;
 
-    /// Two streams at a constant rate from 2 s on, and a control connection.
+    /// Returns the samples of two streams with a constant rate from 2 s on, and of a control
+    /// connection.
     fn run() -> Vec<Sample> {
         (0..=40)
             .flat_map(|quarter: u64| {
@@ -302,10 +306,10 @@ mod tests {
         assert_eq!((summary.streams, summary.most_streams), (2, 2));
         assert_eq!(summary.largest_bytes, 32_000_000);
         assert_eq!(summary.smallest_bytes, 16_000_000);
-        // Nothing for two seconds: nine tenths of a window are reached at 2.9 s.
+        // No data flow for two seconds, so a window reaches 90 % at 2.9 s.
         let ramp = summary.seconds_to_90_percent.unwrap();
         assert!((ramp - 2.9).abs() < 0.11, "{ramp}");
-        // Six million bytes a second of both, and of the third nothing.
+        // Both streams together carry six million bytes per second; the third carries no data.
         let settled = summary.bits_per_second_after_5_seconds.unwrap();
         assert!((settled - 48e6).abs() < 1.0, "{settled}");
         assert_eq!(TcpSummary::of(&[sample(1.0, 1, 0)], None), None);
@@ -313,18 +317,19 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_came_later_is_measured_by_its_own_time() {
+    fn a_late_stream_is_compared_only_while_it_is_open() {
         let looks = |quarter: u64| {
             let at = quarter as f64 / 4.0;
             let old = sample(at, 1, 100_000 + quarter * 1_000_000);
             let new = (quarter >= 30).then(|| sample(at, 2, 100_000 + (quarter - 30) * 500_000));
-            // It came last, and is slow still.
+            // The third stream opens at the end and is still slow.
             let last = (quarter >= 39).then(|| sample(at, 3, 500_000 + (quarter - 39) * 1000));
             [Some(old), new, last].into_iter().flatten()
         };
         let samples: Vec<Sample> = (0..=40).flat_map(looks).collect();
         let summary = TcpSummary::of(&samples, None).unwrap();
-        // For 9 of 40 looks there were two, of which one carried a third, and for one three.
+        // At 9 of 40 sampling times there are two streams, one of which carries a third. At one
+        // there are three.
         let by = |carried: f64, due: f64| carried / due;
         let last = (1_000_000.0 + 500_000.0 + 1000.0) / 3.0;
         let largest = by(40e6, 30e6 + 9.0 * 0.75e6 + last);
@@ -339,14 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_a_smaller_window_or_pace_is_due_less() {
+    fn streams_with_a_smaller_window_or_pace_have_a_smaller_share() {
         let look = |second: u64, stream, rate: u64, window, pace| Sample {
             window_bytes: Some(window),
             rtt_seconds: Some(0.1),
             pace_bytes_per_second: pace,
             ..sample(second as f64, stream, 100_000 + second * rate)
         };
-        // Capacities of 4, 1 and 1 MB/s, and of what the last could it carries half.
+        // The capacities are 4, 1 and 1 MB/s. The last stream carries half of its capacity.
         let looks = |second| {
             [
                 look(second, 1, 4_000_000, 400_000, None),
@@ -360,7 +365,7 @@ mod tests {
         assert!(near(summary.largest_by_capacity, 6.0 / 5.5), "{summary:?}");
         assert!(near(summary.smallest_by_capacity, 3.0 / 5.5), "{summary:?}");
         assert!(near(summary.largest_by_share, 12.0 / 5.5), "{summary:?}");
-        // One look without a window, and nothing is known of capacities.
+        // If one sample has no window, the shares by capacity are unknown.
         let mut samples = samples;
         samples[30].window_bytes = None;
         let summary = TcpSummary::of(&samples, None).unwrap();
@@ -369,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_after_a_cut_is_seen() {
+    fn the_first_progress_after_a_cut_is_found() {
         let mut samples = vec![sample(1.0, 1, 1000), sample(2.0, 1, 2000)];
         samples.extend([4.0, 6.0].map(|at| sample(at, 1, 2000)));
         samples.push(sample(6.5, 1, 2001));
@@ -383,35 +388,35 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_rest_beside_what_others_have_unsent_are_told() {
+    fn idle_streams_beside_unsent_bytes_are_counted() {
         let look = |at, stream, acknowledged, queued, unsent| Sample {
             queued_bytes: Some(queued),
             unsent_bytes: Some(unsent),
             ..sample(at, stream, acknowledged)
         };
         let samples = [
-            // The second is being opened: its time has not begun.
+            // The second stream is still opening, so its time has not begun.
             look(1.0, 1, 100_000, 50_000, 9000),
             look(1.0, 2, 2000, 0, 0),
-            // Both have something; both have something unsent, one more than the other.
+            // Both streams have queued bytes, and the first also has unsent bytes.
             look(2.0, 1, 200_000, 50_000, 9000),
             look(2.0, 2, 30_000, 10_000, 0),
-            // The second rests, the first has more than it sends.
+            // The second stream is idle while the first has unsent bytes.
             look(3.0, 1, 300_000, 50_000, 9000),
             look(3.0, 2, 40_000, 0, 0),
-            // It rests, and the first has sent all that it has.
+            // The second stream is idle, but the first has no unsent bytes.
             look(4.0, 1, 400_000, 50_000, 0),
             look(4.0, 2, 40_000, 0, 0),
         ];
         let idle = |samples: &[Sample]| TcpSummary::of(samples, None).unwrap().idle_beside_unsent;
-        // One of the seven that count.
+        // One of the seven counted samples is idle beside unsent bytes.
         assert_eq!(idle(&samples), Some(1.0 / 7.0));
         assert_eq!(idle(&samples[..4]), Some(0.0));
         assert_eq!(idle(&run()), None);
     }
 
     #[test]
-    fn bytes_are_interpolated_between_looks() {
+    fn bytes_are_interpolated_between_samples() {
         let looks = [(1.0, 100), (2.0, 300)];
         assert_eq!(bytes_by(&looks, 0.5), 50.0);
         assert_eq!(bytes_by(&looks, 1.5), 200.0);

@@ -36,7 +36,7 @@ impl fmt::Display for ByteRate {
 pub enum ParseByteRateError {
     /// The text is not a rate.
     Rate(ParseRateError),
-    /// It is zero.
+    /// The rate is zero.
     Zero,
 }
 

@@ -98,7 +98,7 @@ fn faults_are_refused_or_named_and_counted() {
     assert_eq!(refused.status.code(), Some(6));
     let error = text(&refused.stderr);
     assert!(
-        error.contains("line 61") && error.contains("schema 9"),
+        error.contains("line 61") && error.contains("schema version 9"),
         "{error}"
     );
     let skipped = longhaul(
@@ -122,18 +122,15 @@ fn faults(one: &str, other: &str) -> [(&'static str, Vec<u8>); 9] {
         one.replace(from, to).into_bytes()
     };
     [
-        ("is no record", b"{\"schema\": 1, \"run\": }".to_vec()),
-        ("is no record", b"\xff\xfe\xfd".to_vec()),
-        ("is no record", with("\"done\"", "\"perhaps\"")),
-        (
-            "ends in the middle",
-            one.as_bytes()[..one.len() / 2].to_vec(),
-        ),
-        ("is of schema 2", with("\"schema\":1", "\"schema\":2")),
+        ("is not a record", b"{\"schema\": 1, \"run\": }".to_vec()),
+        ("is not a record", b"\xff\xfe\xfd".to_vec()),
+        ("is not a record", with("\"done\"", "\"perhaps\"")),
+        ("is incomplete", one.as_bytes()[..one.len() / 2].to_vec()),
+        ("has schema version 2", with("\"schema\":1", "\"schema\":2")),
         ("repeats run longhaul/0.0004/0", other.into()),
-        ("makes no sense", with("1e9}", "0}")),
+        ("is inconsistent", with("1e9}", "0}")),
         (
-            "makes no sense",
+            "is inconsistent",
             with("\"bytes\":1000000000", "\"bytes\":1"),
         ),
         ("is longer than", [one.as_bytes(), &[b' '; 5000]].concat()),
@@ -173,7 +170,7 @@ fn every_fault_is_named_with_its_line_and_never_averaged() {
     let clean = figures(&longhaul(directory.path(), &["profile", "runs.jsonl"]));
     for (part, fault) in faults(&one, lines[0]) {
         // In the middle; what is cut off is so only at the end.
-        let at = if part == "ends in the middle" { 60 } else { 30 };
+        let at = if part == "is incomplete" { 60 } else { 30 };
         let mut all: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
         all.insert(at, &fault);
         fs::write(&path, all.join(&b'\n')).unwrap();
@@ -211,7 +208,7 @@ fn all_faults_are_named_however_many() {
     let said = text(&skipped.stderr);
     assert!(skipped.status.success(), "{said}");
     assert!(
-        said.contains("runs.jsonl: lines 61–100, 103 (41 lines): line 61 is no record"),
+        said.contains("runs.jsonl: lines 61–100, 103 (41 lines): line 61 is not a record"),
         "{said}"
     );
     assert!(
@@ -406,7 +403,7 @@ fn a_run_without_a_round_trip_does_not_stop_the_import() {
     };
     let others = import(&[forward, "unpaired.json"]);
     assert_eq!(others.status.code(), Some(2), "{}", text(&others.stderr));
-    assert!(text(&others.stderr).contains("unpaired.json: it has no round trip"));
+    assert!(text(&others.stderr).contains("unpaired.json: its round-trip time is missing"));
     let lines = fs::read_to_string(directory.path().join("runs.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 1);
     assert!(lines.contains("loaded_round_trip"), "{lines}");

@@ -1,4 +1,4 @@
-//! What stands beside throughput: processor time, segments sent again, how busy layers were.
+//! Figures beside throughput: CPU time, retransmitted segments and utilisation of the layers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::stats::{
     Difference, Figure, Repetitions, Resampling, difference_of_means, mean_of_means,
 };
 
-/// One quantity of each run, by round-trip time.
+/// The values of one quantity in all runs, by round-trip time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// What was measured, of runs that tell it.
+    /// Values of the runs whose records have this quantity.
     pub repetitions: BTreeMap<Duration, Repetitions>,
-    /// Its mean.
+    /// Mean for each round-trip time.
     pub means: BTreeMap<Duration, Figure>,
-    /// The mean of these, each round-trip time counting as much; none of none.
+    /// Mean of `means`, with equal weight for each round-trip time. `None` if there are no values.
     pub over_all: Option<Figure>,
 }
 
 impl Measured {
-    /// Of runs that are in a profile.
+    /// Collects the values of the runs that are part of a profile.
     pub(super) fn of(
         own: &[&Run],
         resampling: &Resampling,
@@ -50,7 +50,7 @@ impl Measured {
             .map(|own| (weight, own.values.as_slice()));
         Measured {
             over_all: match means.len() {
-                // Of one it is that one.
+                // With one round-trip time, the overall mean is the mean there.
                 1 => means.values().next().copied(),
                 _ => mean_of_means(&terms.collect::<Vec<_>>(), resampling),
             },
@@ -59,8 +59,8 @@ impl Measured {
         }
     }
 
-    /// The first less the second, wherever both were measured; by pairs where runs were
-    /// interleaved.
+    /// Returns the differences of the means, `self` minus `other`, at each round-trip time that
+    /// both have. Interleaved runs are compared in pairs.
     fn less(&self, other: &Measured, resampling: &Resampling) -> Vec<(Duration, Difference)> {
         let common = self.repetitions.iter().filter_map(|(rtt, own)| {
             let other = other.repetitions.get(rtt)?;
@@ -70,23 +70,23 @@ impl Measured {
     }
 }
 
-/// How busy a layer was, 0 to 1.
+/// Utilisation of one layer, 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerFigures {
-    /// Its name.
+    /// Name of the layer.
     pub layer: String,
-    /// The mean over all runs.
+    /// Mean over all runs.
     pub busy: Figure,
-    /// The mean by round-trip time.
+    /// Mean for each round-trip time.
     pub by_rtt: BTreeMap<Duration, Figure>,
 }
 
 impl LayerFigures {
-    /// `None` of no run.
+    /// Returns `None` if there are no runs.
     pub(super) fn of(layer: &str, uses: &LayerUses, resampling: &Resampling) -> Option<Self> {
         let runs: usize = uses.values().map(Vec::len).sum();
-        // Round-trip times were chosen, runs at each of them were not: resamples keep how many
-        // there are at each.
+        // The round-trip times were chosen and the runs at each are random. So resampling keeps the
+        // number of runs at each round-trip time.
         let terms = uses
             .values()
             .map(|values| (values.len() as f64 / runs as f64, values.as_slice()));
@@ -101,13 +101,13 @@ impl LayerFigures {
     }
 }
 
-/// How what two methods cost differs, the first less the second, at each round-trip time
-/// where it was seen of both.
+/// Differences of the costs of two methods, the first minus the second, at each round-trip time
+/// that both have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CostDifferences {
-    /// CPU seconds of both ends for each 10^9 bytes.
+    /// CPU seconds of both ends per 10^9 bytes.
     pub cpu_seconds_per_gigabyte: Vec<(Duration, Difference)>,
-    /// Segments sent again in a run.
+    /// Number of retransmitted segments per run.
     pub retransmitted_segments: Vec<(Duration, Difference)>,
 }
 

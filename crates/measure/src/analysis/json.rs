@@ -1,4 +1,4 @@
-//! An analysis as JSON, for whatever reads it next. FORMAT.md has the fields.
+//! An analysis as JSON for other programs. FORMAT.md lists the fields.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Analysis, BestAt, Comparison, LossLine, Measured, MethodProfile, cubic_bend};
 use crate::profile::{Bend, Difference, Figure, PointFigure, ProfileFigures};
 
-/// The whole of it.
+/// Converts a whole analysis to JSON.
 pub fn to_json(analysis: &Analysis) -> Value {
     let methods = |methods: &[MethodProfile]| -> Vec<Value> {
         methods.iter().map(|m| method(analysis, m)).collect()
@@ -159,7 +159,8 @@ fn by_rtt<'a>(figures: impl Iterator<Item = (&'a Duration, &'a Figure)>) -> Vec<
     figures.map(at).collect()
 }
 
-/// A point of a profile; of Θ_F only its mean, as it was not measured itself.
+/// Converts a point of a profile. A point of Θ_F has only a mean, because Θ_F is not measured
+/// directly.
 fn point(point: &PointFigure) -> Value {
     let mut value = json!({
         "rtt_seconds": point.rtt.as_secs_f64(),

@@ -1,4 +1,4 @@
-//! Throughput over loss, and the law that fits it.
+//! Throughput as a function of loss, and the power law that fits it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,104 +10,105 @@ use crate::profile::PointFigure;
 use crate::runs::{Configuration, Runs};
 use crate::stats::{Figure, Interval, student_within};
 
-/// Beyond this share of the capacity it is the path that bounds, not the loss.
+/// Share of the capacity above which the path limits the throughput instead of the loss.
 const BOUND_BY_PATH: f64 = 0.9;
 
-/// Through two points every law passes.
+/// Minimum number of points for a fit. Every power law fits two points.
 const FEWEST_POINTS: usize = 3;
 
-/// The confidence of an exponent's interval.
+/// Confidence level of the interval of an exponent.
 const INTERVAL_LEVEL: f64 = 0.95;
 
-/// Runs that differ in nothing but their path's loss, at one round-trip time.
+/// Runs that differ only in the loss of their path, at one round-trip time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossLine {
-    /// Their configurations' short name.
+    /// Short name of the configurations.
     pub label: String,
-    /// The round-trip time.
+    /// Round-trip time of the path.
     pub rtt: Duration,
-    /// What the path carries.
+    /// Capacity of the path.
     pub capacity: BitRate,
-    /// What governed the streams' windows, where that is known: not of what chooses it by
-    /// itself.
+    /// Congestion control of the streams, if it is known. `None` if the method chose it
+    /// automatically.
     pub congestion: Option<String>,
-    /// By ascending loss, each above zero.
+    /// Points in ascending order of loss. Each loss is greater than zero.
     pub points: Vec<LossPoint>,
-    /// `None` if loss bounds the throughput at fewer than three rates of it.
+    /// The fitted law. `None` if loss limits the throughput at fewer than three loss rates.
     pub law: Option<LossLaw>,
 }
 
-/// Repetitions at one rate of loss.
+/// The repetitions at one loss rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossPoint {
-    /// The share of packets lost at random, above 0 and at most 1.
+    /// Share of packets lost at random, greater than 0 and at most 1.
     pub loss: f64,
     /// Mean throughput in bits per second.
     pub mean: Figure,
-    /// Its standard error in bits per second; none of one run.
+    /// Standard error of the mean in bits per second. `None` if there is only one run.
     pub standard_error: Option<f64>,
-    /// Repetitions.
+    /// Number of repetitions.
     pub runs: usize,
 }
 
-/// `rate = factor × loss^-exponent`, by least squares in logarithms.
+/// The law `rate = factor × loss^-exponent`, fitted by least squares of the logarithms.
 ///
-/// The laws of one stream, and of several equal ones, have this form. Mathis et al., "The
+/// The laws of one stream, and of several equal streams, have this form. Mathis et al., "The
 /// macroscopic behavior of the TCP congestion avoidance algorithm" (1997), equation 3, has the
-/// exponent [`MATHIS_EXPONENT`]. CUBIC after RFC 9438, equation 5, has [`CUBIC_EXPONENT`], below
-/// the loss of [`cubic_bend`].
+/// exponent [`MATHIS_EXPONENT`]. CUBIC as specified in RFC 9438, equation 5, has the exponent
+/// [`CUBIC_EXPONENT`] if the loss is below [`cubic_bend`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossLaw {
-    /// Bits per second at a loss of 1, where the law means nothing any more.
+    /// Rate in bits per second at a loss of 1. This is an extrapolation: the law does not hold
+    /// there.
     pub factor: f64,
-    /// The interval of the factor, like that of the exponent.
+    /// Confidence interval of the factor, computed like the interval of the exponent.
     pub factor_interval: Interval,
-    /// How fast it falls.
+    /// Exponent of the loss. Greater values mean that throughput falls faster.
     pub exponent: f64,
-    /// The exponent's standard error.
+    /// Standard error of the exponent.
     pub exponent_error: f64,
-    /// Where the exponent lies with a confidence of 95 %: Student's t with two degrees of
-    /// freedom less than there are points.
+    /// Confidence interval of the exponent at a level of 95 %. Uses Student's t; the number of
+    /// degrees of freedom is the number of points minus two.
     pub exponent_interval: Interval,
-    /// The standard deviation of the points from it, as a share of them.
+    /// Standard deviation of the points from the law, as a share of the predicted values.
     pub residual: f64,
-    /// How many points it was fitted to: those of the highest losses, from the one on beyond
-    /// which all lie below 90 % of the capacity.
+    /// Number of points in the fit. These have the highest losses: all points from the first loss
+    /// above which every point is below 90 % of the capacity.
     pub points: usize,
-    /// The least and the greatest loss of them.
+    /// Lowest and highest loss in the fit.
     pub losses: (f64, f64),
 }
 
-/// Of Reno: Mathis et al. (1997), equation 3.
+/// Exponent of Reno: Mathis et al. (1997), equation 3.
 pub const MATHIS_EXPONENT: f64 = 0.5;
 
-/// Of CUBIC where it carries more than Reno: RFC 9438, equation 5.
+/// Exponent of CUBIC while it sends more than Reno: RFC 9438, equation 5.
 pub const CUBIC_EXPONENT: f64 = 0.75;
 
 /// CUBIC's constant C in segments per second cubed (RFC 9438, section 5).
 const CUBIC_C: f64 = 0.4;
 
-/// What CUBIC keeps of its window at a loss (RFC 9438, section 4.6).
+/// Factor by which CUBIC reduces its window after a loss (RFC 9438, section 4.6).
 const CUBIC_BETA: f64 = 0.7;
 
-/// The loss, above 0 and at most 1, below which CUBIC carries more than Reno and has the
-/// exponent [`CUBIC_EXPONENT`]; above it is Reno-friendly (RFC 9438, section 4.3) and has
-/// Reno's.
+/// Returns the loss below which CUBIC sends more than Reno and has the exponent [`CUBIC_EXPONENT`].
+/// Above this loss CUBIC is Reno-friendly (RFC 9438, section 4.3) and has Reno's exponent. The
+/// result is greater than 0 and at most 1.
 ///
-/// Where the windows are the same, RFC 9438, equation 5, is Mathis et al. (1997), equation 3:
-/// (C (3 + β) / (4 (1 - β)))^¼ (τ/p)^¾ = (3/(2 p))^½, so that
-/// p = C (3 + β) / (9 (1 - β)) τ³, with τ in seconds.
+/// At this loss the windows of RFC 9438, equation 5, and Mathis et al. (1997), equation 3, are
+/// equal: (C (3 + β) / (4 (1 - β)))^¼ (τ/p)^¾ = (3/(2 p))^½. It follows that p = C (3 + β) / (9
+/// (1 - β)) τ³, with τ in seconds.
 pub fn cubic_bend(rtt: Duration) -> f64 {
     (cubic_bend_factor() * rtt.as_secs_f64().powi(3)).min(1.0)
 }
 
-/// Of τ³, per second cubed.
+/// Returns the factor of τ³ in the bend, in 1/s³.
 fn cubic_bend_factor() -> f64 {
     CUBIC_C * (3.0 + CUBIC_BETA) / (9.0 * (1.0 - CUBIC_BETA))
 }
 
 impl LossLaw {
-    /// What fits best; none of fewer than three points.
+    /// Fits a law to points of loss and rate. Returns `None` for fewer than three usable points.
     pub fn fit(points: &[(f64, f64)]) -> Option<LossLaw> {
         let usable = |(loss, rate): &&(f64, f64)| *loss > 0.0 && *rate > 0.0;
         let logs = points.iter().filter(usable);
@@ -125,7 +126,7 @@ impl LossLaw {
         let product = logs.iter().map(|(x, y)| (x - centre_x) * (y - centre_y));
         let slope = product.sum::<f64>() / spread;
         let distance = |(x, y): &(f64, f64)| (y - centre_y - slope * (x - centre_x)).powi(2);
-        // Two degrees of freedom are the law's own.
+        // The law has two parameters, which reduce the degrees of freedom by two.
         let residual = (logs.iter().map(distance).sum::<f64>() / (count - 2.0)).sqrt();
         let error = residual / spread.sqrt();
         let within = student_within(INTERVAL_LEVEL, logs.len() - 2);
@@ -153,7 +154,7 @@ impl LossLaw {
         })
     }
 
-    /// Bits per second at a loss above zero.
+    /// Returns the rate in bits per second at a loss greater than zero.
     pub fn rate(&self, loss: f64) -> f64 {
         self.factor * loss.powf(-self.exponent)
     }
@@ -175,7 +176,8 @@ impl LossLine {
     fn of(label: String, rtt: Duration, own: &Configuration, points: Vec<LossPoint>) -> Self {
         let capacity = own.capacity;
         let bound = BOUND_BY_PATH * capacity.bits_per_second();
-        // From there on loss bounds them all; what is below by chance before is none of them.
+        // From this point on, loss limits every point. A point before it that is low by chance is
+        // not part of the fit.
         let by_loss = points.iter().rev();
         let by_loss = by_loss.take_while(|point| point.mean.estimate < bound);
         let by_loss = by_loss.map(|point| (point.loss, point.mean.estimate));
@@ -190,27 +192,28 @@ impl LossLine {
         }
     }
 
-    /// What the law and the path allow, in bits per second; none without a law.
+    /// Returns the rate that the law and the capacity allow, in bits per second. Returns `None`
+    /// without a law.
     pub fn rate(&self, loss: f64) -> Option<f64> {
         let law = self.law?;
         Some(law.rate(loss).min(self.capacity.bits_per_second()))
     }
 
-    /// In words, with what theory has for it.
+    /// Describes the law in a sentence and compares it with theory.
     pub fn sentence(&self) -> String {
         let begin = format!("{} at {} ms", self.label, super::milliseconds(self.rtt));
         let theory = self.theory();
         match &self.law {
             None => format!(
-                "{begin}: loss bounds it at fewer than {FEWEST_POINTS} of {} rates of loss, so that no \
-                 law is fitted; {theory}",
+                "{begin}: loss limits it at fewer than {FEWEST_POINTS} of {} loss rates, so no law is \
+                fitted; {theory}",
                 self.points.len()
             ),
             Some(law) => format!(
-                "{begin}: throughput goes as loss to the power of {:.2}, {} % interval [{:.2}, {:.2}] \
+                "{begin}: throughput is proportional to loss to the power of {:.2}, {} % interval [{:.2}, {:.2}] \
                  (Student's t, {} of freedom; standard error {:.2}; least squares over the {} highest \
-                 rates of loss, from {:e} on, which all lie below {} % of the capacity; points are off \
-                 by {:.0} %); {theory}",
+                 loss rates, from {:e} on, all below {} % of the capacity; residual deviation \
+                 {:.0} %); {theory}",
                 -law.exponent,
                 INTERVAL_LEVEL * 100.0,
                 -law.exponent_interval.high,
@@ -228,47 +231,48 @@ impl LossLine {
         }
     }
 
-    /// The power that is to be expected.
+    /// Returns the clause about the exponent that theory predicts.
     fn theory(&self) -> String {
         let bend = cubic_bend(self.rtt);
         match self.congestion.as_deref() {
-            Some("reno") => format!("theory has -{MATHIS_EXPONENT} for Reno"),
-            Some("bbr") => "theory has none for BBR".to_owned(),
+            Some("reno") => format!("theory predicts -{MATHIS_EXPONENT} for Reno"),
+            Some("bbr") => "theory predicts no power law for BBR".to_owned(),
             Some("cubic") => format!(
-                "theory has {} for CUBIC, whose power is -{CUBIC_EXPONENT} below a loss of {bend:.1e} at \
+                "theory predicts {} for CUBIC, whose power is -{CUBIC_EXPONENT} below a loss of {bend:.1e} at \
                  this round-trip time and -{MATHIS_EXPONENT} above",
                 self.law
-                    .map_or("no one power".to_owned(), |law| match law.losses {
+                    .map_or("no single power".to_owned(), |law| match law.losses {
                         (least, _) if least >= bend =>
-                            format!("-{MATHIS_EXPONENT} over all of these"),
+                            format!("-{MATHIS_EXPONENT} over this range"),
                         (_, greatest) if greatest <= bend =>
-                            format!("-{CUBIC_EXPONENT} over all of these"),
+                            format!("-{CUBIC_EXPONENT} over this range"),
                         _ => format!(
-                            "something from -{CUBIC_EXPONENT} to -{MATHIS_EXPONENT} over these"
+                            "a power from -{CUBIC_EXPONENT} to -{MATHIS_EXPONENT} over this range"
                         ),
                     })
             ),
             _ => format!(
-                "CUBIC, if that is what governed it, has the power -{CUBIC_EXPONENT} below a loss of \
-                 {bend:.1e} at this round-trip time and -{MATHIS_EXPONENT} above"
+                "if the congestion control was CUBIC, theory predicts -{CUBIC_EXPONENT} below a loss \
+                of {bend:.1e} at this round-trip time and -{MATHIS_EXPONENT} above"
             ),
         }
     }
 }
 
-/// What the exponents mean.
+/// Returns the explanation of the exponents.
 pub fn loss_laws() -> String {
     format!(
-        "for one stream, and for several alike, theory has -{MATHIS_EXPONENT} for Reno after Mathis et \
-         al. (1997), equation 3; for CUBIC -{CUBIC_EXPONENT} after RFC 9438, equation 5, but only where \
-         that is more than Reno has, which is below a loss of {:.3} × (round-trip time in seconds)³; \
-         above it is Reno-friendly (its section 4.3) with -{MATHIS_EXPONENT} too; BBR has none",
+        "for one stream, and for several equal ones, theory predicts -{MATHIS_EXPONENT} for Reno \
+        (Mathis et al. (1997), equation 3); for CUBIC it predicts -{CUBIC_EXPONENT} (RFC 9438, \
+        equation 5) while CUBIC sends more than Reno, which is below a loss of {:.3} × (round-trip \
+        time in seconds)³; above this loss, CUBIC is Reno-friendly (section 4.3) with \
+        -{MATHIS_EXPONENT}; for BBR, theory predicts no power law",
         cubic_bend_factor()
     )
 }
 
-/// Every line with two rates of loss or more, by round-trip time, name and streams; of the
-/// profiles' points, each the mean of one configuration's runs.
+/// Collects lines with at least two loss rates, sorted by round-trip time, name and number of
+/// streams. Each point is the mean of the runs of one configuration.
 pub fn lines_over_loss(runs: &Runs, analysis: &Analysis) -> Vec<LossLine> {
     let mut groups: BTreeMap<(Duration, String), Vec<(usize, LossPoint)>> = BTreeMap::new();
     for method in analysis.transfers.iter().chain(&analysis.memory) {
@@ -303,7 +307,7 @@ mod tests {
     use crate::record::Measures;
 
     #[test]
-    fn a_law_is_found_again() {
+    fn a_fit_recovers_the_law_of_exact_points() {
         let law = |loss: f64| 3e5 * loss.powf(-0.75);
         let points = [1e-6, 1e-5, 1e-4, 1e-3].map(|loss| (loss, law(loss)));
         let found = LossLaw::fit(&points).unwrap();
@@ -317,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn scatter_is_told_as_a_regression_has_it() {
-        // x = ln loss is -3, -2, -1, 0; y = 2, 1.2, 0.9, 0.1. By hand: slope -0.6,
-        // squares of the distances 0.05 in all, so that s = sqrt(0.05/2) and the
-        // slope's error s/sqrt(5).
+    fn errors_of_a_fit_equal_those_of_a_regression() {
+        // x = ln loss is -3, -2, -1, 0; y is 2, 1.2, 0.9, 0.1. Computed by hand: the slope is -0.6
+        // and the sum of squared residuals is 0.05. So s = sqrt(0.05/2), and the standard error of
+        // the slope is s/sqrt(5).
         let points = [(-3.0, 2.0), (-2.0, 1.2), (-1.0, 0.9), (0.0, 0.1)];
         let found = LossLaw::fit(&points.map(|(x, y): (f64, f64)| (x.exp(), y.exp()))).unwrap();
         assert!((found.exponent - 0.6).abs() < 1e-9, "{found:?}");
@@ -328,11 +332,11 @@ mod tests {
         assert!((found.residual - residual).abs() < 1e-9, "{found:?}");
         let error = residual / 5_f64.sqrt();
         assert!((found.exponent_error - error).abs() < 1e-9);
-        // 4.303 is t for 95 % of two degrees of freedom.
+        // Student's t for 95 % and two degrees of freedom is 4.303.
         let Interval { low, high } = found.exponent_interval;
         assert!((low - (0.6 - 4.303 * error)).abs() < 1e-4, "{found:?}");
         assert!((high - (0.6 + 4.303 * error)).abs() < 1e-4, "{found:?}");
-        // At a loss of 1 the line is at 0.15, with an error of s sqrt(1/4 + 1.5²/5) there.
+        // At a loss of 1 the line has the value 0.15 with a standard error of s sqrt(1/4 + 1.5²/5).
         let half = 4.303 * residual * 0.7_f64.sqrt();
         let Interval { low, high } = found.factor_interval;
         assert!((found.factor.ln() - 0.15).abs() < 1e-9, "{found:?}");
@@ -341,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_path_bounds_is_in_no_law() {
+    fn points_limited_by_the_path_are_not_fitted() {
         let rates = [(1e-6, 0.8e9), (1e-5, 0.95e9), (1e-4, 4e8), (1e-3, 1e8)];
         let rtt = Duration::from_millis(50);
         let points = rates.map(|(loss, rate)| point(loss, rate)).to_vec();
@@ -366,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Under CUBIC.
+    /// Returns a configuration of one gigabit per second with CUBIC.
     fn gigabit() -> Configuration {
         Configuration {
             measures: Measures::Memory,
@@ -380,7 +384,8 @@ mod tests {
 
     #[test]
     fn cubic_is_reno_friendly_above_its_bend() {
-        // By hand: 0.4 × 3.7 / 2.7 × 0.1³, and the same at the two others.
+        // Computed by hand: 0.4 × 3.7 / 2.7 × 0.1³, and likewise for the other two round-trip
+        // times.
         for (microseconds, loss) in [(100_000, 5.48e-4), (22_600, 6.33e-6), (91_600, 4.21e-4)] {
             let found = cubic_bend(Duration::from_micros(microseconds));
             assert!((found / loss - 1.0).abs() < 2e-3, "{microseconds}: {found}");
@@ -394,16 +399,16 @@ mod tests {
         let says = |text: &str, part: &str| assert!(text.contains(part), "{text}");
         says(
             &bound(20, [1e-5, 1e-4, 1e-3]),
-            "theory has -0.5 over all of these",
+            "theory predicts -0.5 over this range",
         );
         says(
             &bound(366, [1e-5, 1e-4, 1e-3]),
-            "theory has -0.75 over all of these",
+            "theory predicts -0.75 over this range",
         );
         let across = bound(100, [1e-5, 1e-4, 1e-3]);
-        says(&across, "from -0.75 to -0.5 over these");
+        says(&across, "from -0.75 to -0.5 over this range");
         says(&across, "-0.75 below a loss of 5.5e-4");
-        says(&across, "the 3 highest rates of loss, from 1e-5 on");
+        says(&across, "the 3 highest loss rates, from 1e-5 on");
         says(&across, "one degree of freedom");
     }
 }

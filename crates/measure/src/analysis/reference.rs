@@ -1,5 +1,4 @@
-//! What a transfer is measured against: Θ_T of the same path and data, Θ_H of the same
-//! storage and data.
+//! References of a transfer: Θ_T of the same path and data, and Θ_H of the same storage and data.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Figure, Resampling, median, median_interval, sorted};
 
 impl Analysis {
-    /// Finds each transfer's Θ_T and Θ_H, and computes its Θ_F.
+    /// Finds Θ_T and Θ_H of each transfer and computes Θ_F.
     pub(super) fn relate_to_tcp(
         &mut self,
         runs: &Runs,
@@ -65,10 +64,10 @@ impl Analysis {
     }
 }
 
-/// The place of a transfer's Θ_T. It was measured over the same path, with the same settings of
-/// hosts and path. Among these, one with the same data is preferred, since a short transfer must
-/// be compared with an equally short one. Then the same congestion control and stream count count,
-/// and last the rate.
+/// Returns the index in `memory` of a transfer's Θ_T. It must have the same path and cover the
+/// transfer's round-trip times. Preference is, in this order: the same settings of hosts and path,
+/// the same data, the same congestion control, the same number of streams, the highest rate. The
+/// same data matter because a short transfer must be compared with an equally short one.
 fn reference(
     configurations: &[Configuration],
     transfer: &MethodProfile,
@@ -98,9 +97,10 @@ fn reference(
     best.map(|(index, _)| index)
 }
 
-/// min{Θ_H1, Θ_H2} of a transfer, measured with the same storage, and with the same data if data
-/// are named: many files of 1 KB are created more slowly than a large one is written. The best
-/// setting of a method shows what a host can do. Several methods may be of different hosts.
+/// Returns min{Θ_H1, Θ_H2} of a transfer, measured with the same storage, and with the same data if
+/// the record names data. Data matter because many files of 1 KB are created more slowly than a
+/// large file is written. For each method, the best setting shows the ability of a host. Different
+/// methods can stand for different hosts.
 fn slower_host<'a>(
     measured: impl Iterator<Item = (&'a Configuration, &'a Vec<&'a Run>)>,
     transfer: &Configuration,
@@ -130,11 +130,11 @@ fn slower_host<'a>(
     figures.min_by(|a, b| a.estimate.total_cmp(&b.estimate))
 }
 
-/// A reference's data may differ from the transfer's by so much of theirs.
+/// Sizes of the data of a transfer and its reference may differ by this share.
 const SAME_SIZE_SHARE: f64 = 0.1;
 
-/// Whether Θ_T was measured with as many bytes as the transfer moves, by round-trip time: the
-/// transfer's and the reference's.
+/// Returns a doubt if Θ_T was measured with a different number of bytes than the transfer moves.
+/// Each item has a round-trip time, the transfer's size and the reference's size.
 fn doubt_of_sizes(
     mut sizes: impl Iterator<Item = (Duration, ByteCount, ByteCount)>,
 ) -> Option<Doubt> {
@@ -144,40 +144,40 @@ fn doubt_of_sizes(
     let (rtt, own, other) = sizes.find(|(_, own, other)| differ(*own, *other))?;
     let at = text::rtt_list(&[rtt]);
     Some(Doubt::DifferentReference {
-        what: format!("at {at} it moves {other}, the transfer {own}"),
+        what: format!("at {at} it moves {other}, and the transfer moves {own}"),
     })
 }
 
-/// Whether a memory-to-memory configuration was measured over the same path.
+/// True if a memory-to-memory configuration was measured over the same path.
 fn is_reference(transfer: &Configuration, memory: &Configuration) -> bool {
     let same = |name| transfer.traits.get(name) == memory.traits.get(name);
     transfer.capacity == memory.capacity && same("loss") && same("path") && same("queue")
 }
 
-/// What else a sweep records as a knob, and is of the hosts (docs/sweep.md): throughput from
-/// memory to memory depends on it as on the path.
+/// Settings of the hosts that a sweep records as knobs (docs/sweep.md). Like the path, they affect
+/// memory-to-memory throughput.
 const HOST_KNOBS: [&str; 3] = ["sysctls", "hosts", "window"];
 
-/// Those in which two configurations differ.
+/// Returns the names of the host and path settings in which two configurations differ.
 fn path_knobs_apart(one: &Configuration, two: &Configuration) -> Vec<&'static str> {
     let differs = |name: &&str| one.knobs.get(*name) != two.knobs.get(*name);
     let names = HOST_KNOBS.into_iter().chain(PATH_KNOBS);
     names.filter(differs).collect()
 }
 
-/// In what a transfer's Θ_T was measured differently.
+/// Returns doubts about each difference between a transfer and its Θ_T.
 fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     for name in path_knobs_apart(transfer, memory) {
-        let told = |of: &Configuration| {
+        let value = |of: &Configuration| {
             let knob = of.knobs.get(name);
-            knob.map_or("no".to_owned(), |knob| format!("\"{knob}\" as"))
+            knob.map_or("not set".to_owned(), |knob| format!("\"{knob}\""))
         };
         doubts.push(Doubt::DifferentReference {
             what: format!(
-                "it has {} {name}, the transfer {}",
-                told(memory),
-                told(transfer)
+                "its {name} is {}, and the transfer's is {}",
+                value(memory),
+                value(transfer)
             ),
         });
     }
@@ -194,13 +194,13 @@ fn reference_doubts(transfer: &Configuration, memory: &Configuration) -> Vec<Dou
         && own != other
     {
         doubts.push(Doubt::DifferentReference {
-            what: format!("it has {other} streams, the transfer {own}"),
+            what: format!("it has {other} streams, and the transfer has {own}"),
         });
     }
     doubts
 }
 
-/// Whether `wide` has every round-trip time of `narrow`.
+/// True if `wide` has every round-trip time of `narrow`.
 fn covers(wide: &ProfileSample, narrow: &ProfileSample) -> bool {
     let has = |rtt| wide.cells().iter().any(|cell| cell.rtt == rtt);
     narrow.cells().iter().all(|cell| has(cell.rtt))

@@ -1,4 +1,4 @@
-//! The best of a sweep, at each round-trip time.
+//! The best configurations of a sweep at each round-trip time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,34 +8,34 @@ use crate::record::{Ended, Measures};
 use crate::runs::{Configuration, Run, Runs};
 use crate::stats::{Repetitions, Resampling, median};
 
-/// What a sweep comes to at one round-trip time, of one dataset, path and cross
-/// traffic. Places are those of [`Runs::configurations`].
+/// The result of a sweep for one round-trip time, dataset, path and cross traffic. Places are
+/// indices in [`Runs::configurations`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BestAt {
-    /// The round-trip time.
+    /// Round-trip time of the path.
     pub rtt: Duration,
-    /// What else was given, where runs differ in it: `dataset=…`, `loss=…`, `cut=…`.
+    /// Other given conditions in which the sweep's runs differ: `dataset=…`, `loss=…`, `cut=…`.
     pub given: Vec<String>,
-    /// How many configurations were compared.
+    /// Number of configurations compared.
     pub compared: usize,
-    /// The best, or which have to be measured again before it can be told.
+    /// The best configurations, or those that must be measured again first.
     pub best: Result<Best, Vec<usize>>,
-    /// What costs are: CPU seconds of both ends for each 10^9 bytes where every
-    /// run tells, else TCP streams.
+    /// Unit of the costs: CPU seconds of both ends per 10^9 bytes if every run has them, else the
+    /// number of TCP streams.
     pub cost: &'static str,
 }
 
-/// Transfers at one round-trip time, by configuration.
+/// Transfers under the same given conditions, by configuration.
 type Group<'a> = BTreeMap<usize, Vec<&'a Run>>;
 
-/// What is given to a run, by its configuration.
+/// Returns the given conditions of a run.
 fn given(run: &Run, configuration: &Configuration) -> Given {
     let (capacity, loss) = (configuration.capacity, configuration.loss);
     Given::new(run.rtt, capacity, loss, |name| configuration.value(name))
 }
 
-/// The best at every round-trip time at which enough configurations were
-/// measured, over one path, with one dataset and cross traffic.
+/// Finds the best configurations for each set of given conditions under which enough configurations
+/// were measured.
 pub fn best_of_sweep(runs: &Runs, resampling: &Resampling) -> Vec<BestAt> {
     let mut groups: BTreeMap<Given, Group> = BTreeMap::new();
     let failed = runs

@@ -9,23 +9,23 @@ use crate::best::Best;
 use crate::profile::{Bend, Difference, Figure, ProfileFigures};
 use crate::stats::Interval;
 
-/// A round-trip time in milliseconds: `0.4`, `91.6`, `183`.
+/// Formats a round-trip time in milliseconds: `0.4`, `91.6`, `183`.
 pub fn milliseconds(rtt: Duration) -> String {
     let value = rtt.as_secs_f64() * 1e3;
     let rounded = (value * 1e3).round() / 1e3;
     format!("{rounded}")
 }
 
-/// Several round-trip times with their unit.
+/// Formats several round-trip times with their unit.
 pub(super) fn rtt_list(rtts: &[Duration]) -> String {
     let list: Vec<String> = rtts.iter().map(|rtt| milliseconds(*rtt)).collect();
     format!("{} ms", list.join(", "))
 }
 
-/// Everything, as lines of at most about 100 columns: doubts first.
+/// Formats the whole analysis in lines of at most about 100 columns, with doubts first.
 pub fn to_text(analysis: &Analysis) -> String {
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     let _ = write_all(analysis, &mut out);
     out
 }
@@ -75,7 +75,7 @@ fn write_doubts(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// What the sweep comes to at each round-trip time.
+/// Describes the result of a sweep at each round-trip time, one sentence each.
 pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
     let names = |places: &[usize]| -> String {
         let names: Vec<&str> = places
@@ -91,7 +91,7 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
         match &at.best {
             Ok(best) => format!(
                 "{begin}: {} with {} Mbit/s; {}; as good: {}; cheapest of these ({}): {}; the sweep \
-                 had promised {:+.1} [{:+.1}, {:+.1}] Mbit/s",
+                overestimated this rate by {:+.1} [{:+.1}, {:+.1}] Mbit/s",
                 names(&[best.fastest]),
                 mbit(&best.rate),
                 ahead_in_words(best, &analysis.labels),
@@ -106,7 +106,7 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
                 best.luck.interval.high / 1e6
             ),
             Err(missing) => format!(
-                "{begin}: not told yet; measure the fastest again (`again` in the sweep's file): {}",
+                "{begin}: not known yet; measure the fastest again (`again` in the sweep's file): {}",
                 names(missing)
             ),
         }
@@ -114,9 +114,9 @@ pub fn best_sentences(analysis: &Analysis) -> Vec<String> {
     analysis.best.iter().map(sentence).collect()
 }
 
-/// By how much the fastest is ahead of the next.
+/// Describes the lead of the fastest configuration over the next.
 fn ahead_in_words(best: &Best, labels: &[String]) -> String {
-    // One that was not measured again may have been faster in the sweep.
+    // A configuration that was not measured again may have been faster in the sweep.
     let nearest = best.ahead.iter().filter(|(_, ahead)| ahead.estimate >= 0.0);
     let nearest = nearest.min_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate));
     match nearest {
@@ -136,12 +136,12 @@ fn ahead_in_words(best: &Best, labels: &[String]) -> String {
     }
 }
 
-/// Bits per second as megabits, with the interval.
+/// Formats a figure of bits per second in Mbit/s, with its interval.
 fn mbit(figure: &Figure) -> String {
     to_digits(&figure.scaled(1e-6), 1)
 }
 
-/// Throughput over loss, a line a rate of it.
+/// Writes throughput by loss, one line for each loss rate.
 fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     for line in &analysis.over_loss {
         writeln!(out, "\n{}", line.sentence())?;
@@ -171,12 +171,12 @@ fn write_loss(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     }
 }
 
-/// A figure with its interval, to four digits after the point.
+/// Formats a figure and its interval with four decimals.
 fn shown(figure: &Figure) -> String {
     to_digits(figure, 4)
 }
 
-/// A figure with its interval, which that of one run does not have.
+/// Formats a figure and its interval. Omits an interval of zero width, as a single run has.
 fn to_digits(figure: &Figure, digits: usize) -> String {
     let Interval { low, high } = figure.interval;
     let estimate = figure.estimate;
@@ -210,7 +210,8 @@ fn write_method(
     Ok(())
 }
 
-/// What the runs cost, a line a round-trip time, where it was seen; how busy layers were.
+/// Writes the costs of the runs, one line for each round-trip time that has them, and the
+/// utilisation of the layers.
 fn write_beside(method: &MethodProfile, out: &mut String) -> std::fmt::Result {
     let cpu = &method.cpu_seconds_per_gigabyte.means;
     let again = &method.retransmitted_segments.means;
@@ -248,8 +249,8 @@ fn write_beside(method: &MethodProfile, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// A line a point, twice: what is looked for first, and the rest. Rates where the capacity is
-/// not zero.
+/// Writes two tables with one line for each point: the most important figures first, then the
+/// others. Includes rates if the capacity is not zero.
 fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> std::fmt::Result {
     let rate = if capacity > 0.0 { "Mbit/s" } else { "" };
     writeln!(
@@ -298,12 +299,12 @@ fn write_figures(figures: &ProfileFigures, capacity: f64, out: &mut String) -> s
     writeln!(out, "  {}", shape_sentence(figures))
 }
 
-/// What a profile's shape is, in words.
+/// Describes the shape of a profile in words.
 pub fn shape_sentence(figures: &ProfileFigures) -> String {
     let name = |bend| match bend {
         Bend::Concave => "concave",
         Bend::Convex => "convex",
-        Bend::Straight => "not told from straight",
+        Bend::Straight => "not distinguished from straight",
     };
     let regions: Vec<String> = figures
         .shape
@@ -316,7 +317,7 @@ pub fn shape_sentence(figures: &ProfileFigures) -> String {
         .collect();
     let Some((before, after)) = figures.shape.transition else {
         return if regions.is_empty() {
-            "too few round-trip times to tell a shape".to_owned()
+            "too few round-trip times for a shape".to_owned()
         } else {
             regions.join(", ")
         };
@@ -350,12 +351,12 @@ fn write_confidence(
     Ok(())
 }
 
-/// What can be proved, and what would make it surer.
+/// Describes the proven bound, and how to make the intervals narrower.
 pub fn confidence_sentences(analysis: &Analysis, figures: &ProfileFigures) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(bound) = figures.c_uc_bound {
         let vacuous = if bound.is_vacuous() {
-            ": vacuous, it says nothing"
+            ": vacuous, because it covers all possible values"
         } else {
             ""
         };
@@ -371,7 +372,7 @@ pub fn confidence_sentences(analysis: &Analysis, figures: &ProfileFigures) -> Ve
             figures.more_to_halve
         )
     } else {
-        "one repetition has no interval: what stands there is no certainty".to_owned()
+        "one repetition has no interval, so the uncertainty is unknown".to_owned()
     };
     if let Some((rtt, share)) = figures.least_certain {
         advice.push_str(&format!(
@@ -384,9 +385,9 @@ pub fn confidence_sentences(analysis: &Analysis, figures: &ProfileFigures) -> Ve
     sentences
 }
 
-/// The table of paper 001's Fig. 2: C_UC, what TCP adds, what is unused.
+/// Writes the table of paper 001's Fig. 2: C_UC, the part that TCP adds, and the unused part.
 fn write_summary(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
-    // Of one round-trip time there is none.
+    // A profile with one round-trip time has no coefficients.
     let mut methods = analysis.transfers.iter();
     if methods.all(|method| method.figures.coefficients.is_empty()) {
         return Ok(());
@@ -451,7 +452,7 @@ fn write_comparison(
     Ok(())
 }
 
-/// With its sign, and its interval.
+/// Formats a difference with its sign and its interval, with four decimals.
 fn signed(difference: &Difference) -> String {
     signed_to_digits(difference, 4)
 }
@@ -466,7 +467,7 @@ fn signed_to_digits(difference: &Difference, digits: usize) -> String {
     }
 }
 
-/// A difference with what it says.
+/// Formats a difference with a note if it is paired or not distinguished from zero.
 fn told(difference: &Difference, figure: String) -> String {
     let paired = if difference.is_paired { " paired" } else { "" };
     let told = match (difference.is_told_apart(), difference.too_few()) {

@@ -1,8 +1,8 @@
-//! Comma-separated values as RFC 4180 has them.
+//! Comma-separated values as specified in RFC 4180.
 
 use super::{Table, Values};
 
-/// The whole file.
+/// Formats a table as a CSV file.
 pub fn write(table: &Table) -> String {
     let columns: Vec<(&str, Values)> = table.columns().collect();
     let names: Vec<String> = columns.iter().map(|(name, _)| text_cell(name)).collect();
@@ -31,10 +31,10 @@ fn cell(values: &Values, row: usize) -> String {
     shown.unwrap_or_default()
 }
 
-/// Text that spreadsheets take for text: what begins like a formula has a `'` before it, which
-/// they show as none. Numbers in a column of text stay what they are.
+/// Quotes text so that spreadsheets do not evaluate it. Text that looks like a formula gets the
+/// prefix `'`, which spreadsheets hide. Numbers in a text column are unchanged.
 fn text_cell(text: &str) -> String {
-    // Spaces before it do not keep all of them from it.
+    // Some spreadsheets evaluate formulas that follow white space.
     let first = text
         .trim_start_matches([' ', '\t', '\r', '\n'])
         .chars()
@@ -47,7 +47,7 @@ fn text_cell(text: &str) -> String {
     }
 }
 
-/// In quotes where it needs them: a name of a column or a value may hold anything.
+/// Quotes text if necessary. Column names and values may contain any character.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\r', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_break_a_line_is_quoted() {
+    fn separators_and_line_breaks_are_quoted() {
         assert_eq!(quoted("plain text"), "plain text");
         assert_eq!(quoted("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
     }
 
     #[test]
-    fn no_text_becomes_a_formula() {
+    fn formulas_are_escaped() {
         assert_eq!(text_cell("=1+1"), "'=1+1");
         for formula in [
             "=cmd|' /C calc'!A0",

@@ -1,14 +1,14 @@
-//! Parquet (parquet-format 2.10), of what it has the least: one row group, one
-//! page a column, plain values without compression, every column optional.
+//! A minimal writer of Parquet (parquet-format 2.10): one row group, one page for each column,
+//! plain encoding without compression, and optional columns only.
 //!
-//! Written by hand: a library would be the largest dependency of the program, for
-//! one file of flat columns. pyarrow and DuckDB have opened what it writes.
+//! Written by hand because a library would be the largest dependency of the program, for one file
+//! of flat columns. The output was read successfully with pyarrow and DuckDB.
 
 use super::{Table, Values};
 
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Types of Thrift's compact protocol.
+/// Type codes of Thrift's compact protocol.
 const TRUE: u8 = 1;
 const I32: u8 = 5;
 const I64: u8 = 6;
@@ -16,10 +16,10 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
-/// What the bytes of a column stand for.
+/// Logical type of a column.
 #[derive(Clone, Copy, PartialEq)]
 enum Meaning {
-    /// What their type says.
+    /// The physical type only.
     Plain,
     /// UTF-8.
     Text,
@@ -27,7 +27,7 @@ enum Meaning {
     Time,
 }
 
-/// A column as it lies in the file.
+/// Location and type of a column in the file.
 struct Chunk<'a> {
     name: &'a str,
     kind: i32,
@@ -36,13 +36,13 @@ struct Chunk<'a> {
     bytes: usize,
 }
 
-/// The whole file.
+/// Formats a table as a Parquet file.
 pub fn write(table: &Table) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     let rows = table.rows();
     let columns: Vec<(&str, Values)> = table.columns().collect();
     let mut chunks = Vec::new();
-    // A row group without rows has no columns to be read.
+    // A row group without rows has no columns.
     for (name, values) in columns.iter().filter(|_| rows > 0) {
         let offset = file.len();
         let data = page(values);
@@ -70,7 +70,7 @@ pub fn write(table: &Table) -> Vec<u8> {
     file
 }
 
-/// Parquet's physical type: BOOLEAN, INT64, DOUBLE, BYTE_ARRAY.
+/// Returns the code of Parquet's physical type: BOOLEAN, INT64, DOUBLE or BYTE_ARRAY.
 fn kind(values: &Values) -> i32 {
     match values {
         Values::Flags(_) => 0,
@@ -80,7 +80,7 @@ fn kind(values: &Values) -> i32 {
     }
 }
 
-/// Which rows have a value, then the values.
+/// Encodes a page: the definition levels, then the values that are present.
 fn page(values: &Values) -> Vec<u8> {
     let mut plain = Vec::new();
     let present = match values {
@@ -123,7 +123,7 @@ fn presence<T>(all: &[Option<T>]) -> Vec<bool> {
     all.iter().map(Option::is_some).collect()
 }
 
-/// Eight to a byte, the first in the lowest bit.
+/// Packs eight flags into a byte, the first in the lowest bit.
 fn packed(flags: &[bool]) -> Vec<u8> {
     let byte = |eight: &[bool]| {
         let bits = eight.iter().enumerate();
@@ -132,7 +132,7 @@ fn packed(flags: &[bool]) -> Vec<u8> {
     flags.chunks(8).map(byte).collect()
 }
 
-/// Definition levels of 0 and 1 as one bit-packed run of the hybrid encoding.
+/// Encodes definition levels of 0 and 1 as one bit-packed run of the hybrid encoding.
 fn levels(present: &[bool]) -> Vec<u8> {
     let mut bytes = Thrift::default();
     bytes.variable(((present.len().div_ceil(8) as u64) << 1) | 1);
@@ -140,11 +140,11 @@ fn levels(present: &[bool]) -> Vec<u8> {
     bytes.bytes
 }
 
-/// Thrift's compact protocol, as far as Parquet's headers need it.
+/// An encoder of Thrift's compact protocol, limited to the parts that Parquet's headers need.
 #[derive(Default)]
 struct Thrift {
     bytes: Vec<u8>,
-    /// The last field's number, of each struct that is open.
+    /// Number of the last field in each open struct.
     last: Vec<i16>,
 }
 
@@ -157,7 +157,7 @@ impl Thrift {
         self.bytes.push(number as u8);
     }
 
-    /// Small numbers of either sign are short.
+    /// Writes a number in zigzag encoding, so that small numbers of either sign are short.
     fn signed(&mut self, number: i64) {
         self.variable(((number << 1) ^ (number >> 63)) as u64);
     }
@@ -171,7 +171,7 @@ impl Thrift {
         self.bytes.push(0);
     }
 
-    /// Fields come in ascending order, never more than 15 apart here.
+    /// Writes a field header. Field numbers must ascend by at most 15.
     fn field(&mut self, number: i16, kind: u8) {
         let last = self.last.last_mut();
         let step = match last {
@@ -272,7 +272,7 @@ impl Thrift {
         self.close();
     }
 
-    /// The logical type TIMESTAMP(isAdjustedToUTC, MICROS).
+    /// Writes the logical type TIMESTAMP(isAdjustedToUTC, MICROS).
     fn time_in_utc(&mut self) {
         self.field(10, STRUCT);
         self.open();
@@ -281,7 +281,7 @@ impl Thrift {
         self.field(1, TRUE);
         self.field(2, STRUCT);
         self.open();
-        // Which unit it is says a struct without fields.
+        // The time unit is a union whose members are empty structs.
         self.field(2, STRUCT);
         self.open();
         self.close();
@@ -329,13 +329,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_thrift_has_them() {
+    fn numbers_are_encoded_as_specified_by_thrift() {
         let encoded = |number| {
             let mut thrift = Thrift::default();
             thrift.signed(number);
             thrift.bytes
         };
-        // The compact protocol's specification: zigzag, then seven bits a byte.
+        // The compact protocol's specification: zigzag encoding, then seven bits in each byte.
         assert_eq!(encoded(0), [0]);
         assert_eq!(encoded(-1), [1]);
         assert_eq!(encoded(63), [126]);
@@ -348,7 +348,7 @@ mod tests {
         let mut present = vec![true; 9];
         present[1] = false;
         assert_eq!(packed(&present), [0b1111_1101, 1]);
-        // Two groups of eight, bit-packed.
+        // Two groups of eight levels, bit-packed.
         assert_eq!(levels(&present), [2 << 1 | 1, 0b1111_1101, 1]);
     }
 }

@@ -1,9 +1,9 @@
-//! Axes: from values to places.
+//! Axes, and scales that map values to coordinates.
 
 use super::svg::{Anchor, Stroke, Svg, Type};
 use super::{FAINT_INK, GRID, INK, SMALL_TEXT_SIZE, TEXT_SIZE, short_number};
 
-/// From values to places along one direction.
+/// Maps values to coordinates along one axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     least: f64,
@@ -13,7 +13,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// From 0 or the least value to a round number at or above the greatest.
+    /// Creates a scale from 0 or a round number below `least` to a round number at or above
+    /// `greatest`.
     pub fn from_zero(greatest: f64, least: f64, start: f64, end: f64) -> Scale {
         let (greatest, least) = (greatest.max(0.0), least.min(0.0));
         let step = round_step(greatest - least);
@@ -25,7 +26,7 @@ impl Scale {
         }
     }
 
-    /// Exactly between two values.
+    /// Creates a scale that ends exactly at two values.
     pub fn between(least: f64, greatest: f64, start: f64, end: f64) -> Scale {
         Scale {
             least,
@@ -35,12 +36,12 @@ impl Scale {
         }
     }
 
-    /// Where the greatest value lies.
+    /// Returns the coordinate of the greatest value.
     pub fn end(&self) -> f64 {
         self.end
     }
 
-    /// Where a value lies.
+    /// Returns the coordinate of a value.
     pub fn place(&self, value: f64) -> f64 {
         let length = self.greatest - self.least;
         let share = if length > 0.0 {
@@ -51,19 +52,19 @@ impl Scale {
         self.start + (self.end - self.start) * share
     }
 
-    /// Round values within it, about five.
+    /// Returns about five round values within the scale.
     pub fn ticks(&self) -> Vec<f64> {
         let step = round_step(self.greatest - self.least);
         let first = (self.least / step).ceil() as i64;
         let last = (self.greatest / step + 1e-9).floor() as i64;
-        // A step of a fifth or so: never more than about ten.
+        // A step is about a fifth of the length, so there are at most about ten ticks.
         (first..=last.min(first + 20))
             .map(|n| n as f64 * step)
             .collect()
     }
 }
 
-/// 1, 2 or 5 times a power of ten, about a fifth of a length.
+/// Returns a step of 1, 2 or 5 times a power of ten, about a fifth of a length.
 fn round_step(length: f64) -> f64 {
     if !(length > 0.0 && length.is_finite()) {
         return 1.0;
@@ -78,7 +79,7 @@ fn round_step(length: f64) -> f64 {
     }
 }
 
-/// A rectangle that data are drawn in.
+/// The rectangle in which data are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub left: f64,
@@ -88,7 +89,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Lines and numbers for a vertical scale.
+    /// Draws grid lines and numbers for a vertical scale.
     pub fn draw_vertical(&self, svg: &mut Svg, scale: &Scale, title: &str) {
         for tick in scale.ticks() {
             let y = scale.place(tick);
@@ -107,8 +108,7 @@ impl Frame {
         svg.upward_text((self.left - 46.0, middle), title, TEXT_SIZE);
     }
 
-    /// A base line with labels at places; a label that would touch the one before
-    /// it is left out.
+    /// Draws a base line with labels. Omits a label that would overlap the previous one.
     pub fn draw_labels(&self, svg: &mut Svg, labels: &[(f64, String)], title: &str) {
         svg.line(
             (self.left, self.bottom),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_data_breaks_an_axis() {
+    fn extreme_values_do_not_break_an_axis() {
         for greatest in [0.0, f64::NAN, f64::INFINITY, 1e-300, 1e300] {
             let ticks = Scale::from_zero(greatest, 0.0, 0.0, 1.0).ticks();
             assert!(ticks.len() <= 21, "{greatest}");

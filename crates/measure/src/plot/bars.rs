@@ -1,4 +1,4 @@
-//! Horizontal bars of parts, as Fig. 2 of paper 001 has them.
+//! Stacked horizontal bars, as in Fig. 2 of paper 001.
 
 use super::axes::{Frame, Scale};
 use super::lines::text_width;
@@ -8,31 +8,31 @@ use super::{INK, SMALL_TEXT_SIZE, TEXT_SIZE, WIDTH, short_number};
 /// A part of a bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// Its length in the plot's unit, not negative.
+    /// Length in the plot's unit, not negative.
     pub length: f64,
-    /// Its colour, `#rrggbb`.
+    /// Fill colour as `#rrggbb`.
     pub colour: &'static str,
 }
 
 /// A bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackedBar {
-    /// What it is of.
+    /// Name of the bar.
     pub label: String,
-    /// Its parts, from the left.
+    /// Parts from left to right.
     pub parts: Vec<Share>,
-    /// The interval of the first part's end, if there is one.
+    /// Interval of the end of the first part, if known.
     pub interval: Option<(f64, f64)>,
-    /// What it says in numbers: above it, where nothing covers them.
+    /// Value as text, drawn above the bar.
     pub value: String,
 }
 
 const BAR: f64 = 22.0;
-/// From one bar to the next, with a line of text.
+/// Distance from one bar to the next, including a line of text.
 const PITCH: f64 = 48.0;
 const TEXT_LINE: f64 = 15.0;
 
-/// Draws bars from 0 to `greatest`, and below them what the colours mean.
+/// Draws bars from 0 to `greatest`, with a legend of the colours below.
 pub fn stacked_bars(
     title: &str,
     x_title: &str,
@@ -41,7 +41,7 @@ pub fn stacked_bars(
     legend: &[(&'static str, String)],
 ) -> String {
     let (left, right) = (24.0, WIDTH - 24.0);
-    // Names that leave no room beside them have a line of their own.
+    // If a name and a value do not fit on one line, each bar gets two lines.
     let has_room = |bar: &StackedBar| {
         let width = text_width(&bar.label) * TEXT_SIZE / SMALL_TEXT_SIZE + text_width(&bar.value);
         width + 20.0 < right - left

@@ -1,4 +1,4 @@
-//! Box plots, as Figs. 10 and 11 of paper 001: a panel a method, all with one
+//! Box plots, as in Figs. 10 and 11 of paper 001: one panel for each method, all with the same
 //! scale.
 
 use super::axes::{Frame, Scale};
@@ -7,19 +7,19 @@ use super::{INK, SERIES_STYLES, TEXT_SIZE, WIDTH};
 use crate::analysis::BoxFigures;
 use crate::stats::Interval;
 
-/// One panel.
+/// A panel of box plots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxPanel {
-    /// What it is of.
+    /// Name of the panel.
     pub label: String,
-    /// A label and its box, from left to right.
+    /// Labels and their boxes, from left to right.
     pub boxes: Vec<(String, BoxFigures)>,
 }
 
 const PANEL_HEIGHT: f64 = 150.0;
 const PANEL_PITCH: f64 = PANEL_HEIGHT + 56.0;
 
-/// Draws panels, one below the other.
+/// Draws panels one below the other.
 pub fn box_panels(title: &str, x_title: &str, y_title: &str, panels: &[BoxPanel]) -> String {
     let mut svg = Svg::new(PANEL_PITCH * panels.len() as f64 + 24.0, title);
     let boxes = || panels.iter().flat_map(|panel| &panel.boxes);
@@ -66,14 +66,14 @@ pub fn box_panels(title: &str, x_title: &str, y_title: &str, panels: &[BoxPanel]
     svg.finish()
 }
 
-/// The most values beyond the whiskers that are drawn, the farthest: a hundred
-/// thousand runs have thousands, in one blot.
+/// Maximum number of outliers drawn in a box plot; the farthest are kept. A hundred thousand runs
+/// have thousands of outliers, which would overlap.
 const MOST_BEYOND: usize = 60;
 
 fn draw_box(svg: &mut Svg, x: f64, half: f64, y: &Scale, figures: &BoxFigures, colour: &str) {
     let place = |value: f64| y.place(value);
     if !figures.runs.is_empty() {
-        // Beside each other, so that equal ones are seen.
+        // Draws the values side by side, so that equal values remain visible.
         let step = half / figures.runs.len() as f64;
         let first = x - step * (figures.runs.len() - 1) as f64 / 2.0;
         for (number, value) in figures.runs.iter().enumerate() {

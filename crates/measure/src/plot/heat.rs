@@ -1,31 +1,32 @@
-//! Heat maps: a figure over two knobs, printed in its cell.
+//! Heat maps of a figure over two knobs, with the value in each cell.
 
 use super::svg::{Anchor, Svg, Type};
 use super::{FAINT_INK, INK, SMALL_TEXT_SIZE, TEXT_SIZE, WIDTH, short_number};
 
-/// What a heat map shows.
+/// The data of a heat map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
-    /// For those who cannot see it.
+    /// Text alternative of the figure.
     pub title: String,
-    /// What is across, with its unit, and its values.
+    /// Name and unit of the horizontal axis, and its values.
     pub columns: (String, Vec<String>),
-    /// What is up, with its unit, and its values from the bottom.
+    /// Name and unit of the vertical axis, and its values from bottom to top.
     pub rows: (String, Vec<String>),
-    /// What the cells show, with its unit.
+    /// Name and unit of the values in the cells.
     pub value: String,
-    /// The cells, a row after the other from the bottom; `None` if nothing was measured.
+    /// Rows of cells from bottom to top. `None` if the cell was not measured.
     pub cells: Vec<Vec<Option<f64>>>,
 }
 
 const CELL_HEIGHT: f64 = 34.0;
 const LEFT: f64 = 84.0;
 
-/// The ends of one hue, light to dark: order survives grey and colour blindness.
+/// Lightest and darkest shade of one hue. The order remains visible in grey and with colour
+/// blindness.
 const LIGHT: (f64, f64, f64) = (240.0, 246.0, 251.0);
 const DARK: (f64, f64, f64) = (8.0, 69.0, 122.0);
 
-/// Draws it.
+/// Draws a heat map.
 pub fn heat_map(map: &HeatMap) -> String {
     let (columns, rows) = (&map.columns.1, &map.rows.1);
     let bottom = 14.0 + CELL_HEIGHT * rows.len() as f64;

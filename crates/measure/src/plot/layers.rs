@@ -1,5 +1,5 @@
-//! A transfer as a picture: its components from left to right, what each carries and does, and
-//! which of them hold it up.
+//! Draws a transfer as its components from left to right, with the work and the load of each, and
+//! marks the bottlenecks.
 
 use super::lines::text_width;
 use super::svg::{Anchor, Stroke, Svg, Type};
@@ -8,43 +8,43 @@ use super::{FAINT_INK, INK, SMALL_TEXT_SIZE, TEXT_SIZE};
 /// A component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerBox {
-    /// Its name.
+    /// Name of the component.
     pub name: String,
-    /// What it does, a line each; a few words.
+    /// Lines of a few words that describe the work of the component.
     pub lines: Vec<String>,
-    /// The share of its time that it works, 0 to 1.
+    /// Utilisation, 0 to 1.
     pub busy: f64,
-    /// Whether it holds the transfer up.
+    /// True if the component limits the transfer.
     pub is_binding: bool,
-    /// Its column, from 0.
+    /// Column of the component, from 0.
     pub column: usize,
 }
 
-/// Data from one component to another.
+/// The flow of data from one component to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerEdge {
-    /// Places among the components.
+    /// Indices of the two components.
     pub ends: (usize, usize),
-    /// The share of all data that takes it, 0 to 1.
+    /// Share of all data that takes this edge, 0 to 1.
     pub share: f64,
-    /// What it carries.
+    /// Description of the flow.
     pub label: String,
 }
 
 const BOX_WIDTH: f64 = 142.0;
 const GAP: f64 = 44.0;
 const LINE: f64 = 15.0;
-/// Between boxes that stand over each other, and between rows of columns.
+/// Vertical distance between boxes of one column, and between rows of columns.
 const ROW_GAP: f64 = 26.0;
 const MARGIN: f64 = 10.0;
-/// Columns of a row, at most; more continue in a further row.
+/// Maximum number of columns in a row. Further columns continue in the next row.
 const COLUMNS: usize = 4;
-/// Okabe and Ito's vermilion and blue.
+/// Vermilion and blue of Okabe and Ito.
 const BINDING: &str = "#d55e00";
 const BUSY: &str = "#0072b2";
 const IDLE: &str = "#e8e8e8";
 
-/// Draws them. Columns that have no room continue below.
+/// Draws components and edges. Columns beyond the first row continue below.
 pub fn layers(title: &str, boxes: &[LayerBox], edges: &[LayerEdge]) -> String {
     let columns = boxes.iter().map(|it| it.column + 1).max().unwrap_or(1);
     let height_of = |it: &LayerBox| 34.0 + LINE * it.lines.len() as f64;
@@ -89,8 +89,8 @@ pub fn layers(title: &str, boxes: &[LayerBox], edges: &[LayerEdge]) -> String {
     let y = top_of(rows) + 6.0;
     let mut x = MARGIN;
     for (colour, text) in [
-        (BUSY, "share of its time that it works"),
-        (BINDING, "what limits"),
+        (BUSY, "share of its time that it is busy"),
+        (BINDING, "limits the transfer"),
     ] {
         svg.rectangle((x, y - 9.0), (11.0, 11.0), colour, "none");
         svg.text((x + 17.0, y), text, style);
@@ -117,9 +117,10 @@ fn draw_edge(svg: &mut Svg, from: (f64, f64), to: (f64, f64), height: f64, edge:
         svg.line(begin, end, stroke);
         return;
     }
-    // To the next row: down the right side, back above the next row, and in from the left.
+    // An edge to the next row goes down on the right, back above the next row, and enters from the
+    // left.
     let below = to.1 - ROW_GAP / 2.0 - 4.0;
-    // Within the picture with all of its width.
+    // Keeps the whole width of the line inside the picture.
     let (right, left) = (begin.0 + 6.0, end.0 - 6.0);
     let way = [
         begin,
@@ -162,7 +163,7 @@ fn draw_box(svg: &mut Svg, it: &LayerBox, (x, y): (f64, f64), height: f64) {
     }
 }
 
-/// The beginning of a text, as much as a box has room for.
+/// Truncates a text to the width of a box.
 fn fitting(text: &str) -> String {
     if text_width(text) <= BOX_WIDTH - 20.0 {
         return text.to_owned();
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_all_of_it_and_marks_what_limits() {
+    fn draws_all_components_and_marks_the_limiting_ones() {
         let boxes: Vec<LayerBox> = (0..6)
             .map(|column| LayerBox {
                 name: format!("layer {column} <&>"),
@@ -206,10 +207,10 @@ mod tests {
         let svg = layers("A plan", &boxes, &edges);
         assert_eq!(svg.matches("layer ").count(), 6);
         assert!(svg.contains("&lt;&amp;&gt;") && svg.contains('…') && svg.contains("1 GB/s"));
-        // Its outline, its bar, and the legend.
+        // The outline, the bar and the legend have this colour.
         assert!(svg.matches(BINDING).count() >= 3);
         assert!(layers("Nothing", &[], &[]).contains("<svg"));
-        // The edge that turns to the next row is drawn whole: its line is five wide.
+        // The edge to the next row is drawn inside the picture with its line width of 5.
         let turn = svg.split("points=\"").nth(1).unwrap();
         let points = turn.split('"').next().unwrap().split(' ');
         let right = points.map(|point| point.split(',').next().unwrap().parse().unwrap());

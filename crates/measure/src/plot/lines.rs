@@ -1,5 +1,5 @@
-//! Lines with intervals: profiles, coefficients over RTT, sweeps over a knob,
-//! a run over time.
+//! Line plots with intervals: profiles, coefficients over RTT, sweeps over a knob, and runs over
+//! time.
 
 use super::axes::{Frame, Scale};
 use super::svg::{Anchor, Stroke, Svg, Type};
@@ -9,48 +9,48 @@ use crate::stats::{Figure, Interval};
 /// A point with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlotPoint {
-    /// Across.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Vertical value.
     pub y: f64,
-    /// The interval's ends, if there is one.
+    /// Ends of the interval, if known.
     pub interval: Option<(f64, f64)>,
 }
 
 /// A line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name in the legend.
     pub label: String,
-    /// Its points, by ascending x.
+    /// Points in ascending order of x.
     pub points: Vec<PlotPoint>,
-    /// What is drawn beside the points instead of a line from one to the next: a law, by
-    /// ascending x; empty where none was found.
+    /// A fitted curve that is drawn instead of lines between the points, in ascending order of x.
+    /// Empty if no fit was found.
     pub curve: Option<Vec<(f64, f64)>>,
 }
 
-/// What a figure of lines shows.
+/// The data of a line plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinePlot {
-    /// For those who cannot see it.
+    /// Text alternative of the figure.
     pub title: String,
-    /// What is across, with its unit.
+    /// Title of the horizontal axis, with its unit.
     pub x_title: String,
-    /// What is up, with its unit.
+    /// Title of the vertical axis, with its unit.
     pub y_title: String,
-    /// At most [`super::MOST_SERIES`]; more are left out.
+    /// At most [`super::MOST_SERIES`] series are drawn.
     pub series: Vec<Series>,
-    /// Where labels stand below; empty for round numbers.
+    /// Positions and texts of the horizontal labels. If empty, round numbers are used.
     pub x_labels: Vec<(f64, String)>,
-    /// Horizontal lines with their names: capacities.
+    /// Horizontal lines with names, such as capacities.
     pub levels: Vec<(f64, String)>,
-    /// Whether points have markers; not for a run over time.
+    /// True if points have markers. False for a run over time.
     pub has_markers: bool,
 }
 
 impl LinePlot {
-    /// What it draws, a row a point, also of series for which there is no room: their names
-    /// under `series`, `x` and `y` with their units.
+    /// Returns the values as a table, one row for each point, including series that are not drawn.
+    /// The arguments are the column titles, with units.
     pub fn table(&self, series: &str, x: &str, y: &str) -> Table {
         let mut table = Table::of(1, [series, x, y]);
         let at = |x: f64| {
@@ -77,10 +77,10 @@ impl LinePlot {
 const TOP: f64 = 12.0;
 const PLOT_HEIGHT: f64 = 300.0;
 const LEGEND_LINE: f64 = 19.0;
-/// The width of a legend's mark.
+/// Width of a line sample in the legend.
 const LEGEND_MARK: f64 = 34.0;
 
-/// Draws it.
+/// Draws a line plot.
 pub fn line_plot(plot: &LinePlot) -> String {
     let shown = &plot.series[..plot.series.len().min(SERIES_STYLES.len())];
     let legend = legend_places(shown);
@@ -223,7 +223,7 @@ fn draw_series(
     }
 }
 
-/// Left ends and rows of a legend that flows.
+/// Returns the left end and the row of each entry of a legend that wraps.
 fn legend_places(series: &[Series]) -> Vec<(f64, f64)> {
     if series.len() < 2 && series.iter().all(|s| s.label.is_empty()) {
         return Vec::new();
@@ -241,7 +241,7 @@ fn legend_places(series: &[Series]) -> Vec<(f64, f64)> {
     places.collect()
 }
 
-/// About how wide a small text is.
+/// Returns the approximate width of small text.
 pub(super) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * SMALL_TEXT_SIZE * 0.56
 }

@@ -1,11 +1,11 @@
-//! SVG as text.
+//! Writes SVG as text.
 
 use std::fmt::Write;
 
 use super::{INK, SYMBOLS, WIDTH};
 
-/// Text as it may stand in XML and HTML, between tags and in attributes.
-/// Characters that XML forbids become U+FFFD.
+/// Escapes text for XML and HTML, between tags and in attributes. Replaces characters that XML
+/// forbids by U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -23,7 +23,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Escaped, with the symbols' lower parts set lower; what follows is raised again.
+/// Escapes text and lowers the subscripts of symbols. The text after a subscript returns to the
+/// base line.
 fn typeset(text: &str) -> String {
     let mut out = escape(text);
     for (symbol, (head, lower)) in SYMBOLS {
@@ -35,7 +36,7 @@ fn typeset(text: &str) -> String {
     out
 }
 
-/// Where a text's given place lies within it.
+/// Position of a text relative to its coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -43,7 +44,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stroke<'a> {
     pub colour: &'a str,
@@ -69,7 +70,7 @@ impl<'a> Stroke<'a> {
     }
 }
 
-/// How a text is set.
+/// Style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Type<'a> {
     pub size: f64,
@@ -77,7 +78,7 @@ pub(super) struct Type<'a> {
     pub colour: &'a str,
 }
 
-/// An SVG document that grows.
+/// An SVG document under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     height: f64,
@@ -86,7 +87,7 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    /// An empty figure with a title for those who cannot see it.
+    /// Creates an empty figure with a text alternative.
     pub fn new(height: f64, title: &str) -> Svg {
         Svg {
             height,
@@ -95,7 +96,7 @@ impl Svg {
         }
     }
 
-    // Writing to a string does not fail: results of write! are dropped below.
+    // Writing to a String cannot fail, so the results of write! are ignored below.
 
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: Stroke) {
         let _ = writeln!(
@@ -118,7 +119,7 @@ impl Svg {
         );
     }
 
-    /// A filled polygon, see-through.
+    /// Draws a filled, transparent polygon.
     pub fn band(&mut self, points: &[(f64, f64)], colour: &str) {
         let _ = writeln!(
             self.body,
@@ -139,7 +140,8 @@ impl Svg {
         );
     }
 
-    /// The marker of a series by its place, about 7 units wide.
+    /// Draws the marker of a series, about 7 units wide. The shape depends on the index of the
+    /// series.
     pub fn marker(&mut self, place: usize, at: (f64, f64), colour: &str) {
         let (x, y) = at;
         let hollow = place >= 4;
@@ -183,7 +185,7 @@ impl Svg {
         );
     }
 
-    /// Text that reads upward, centred on a place.
+    /// Draws text that reads upward, centred on a point.
     pub fn upward_text(&mut self, at: (f64, f64), text: &str, size: f64) {
         let _ = writeln!(
             self.body,
@@ -195,7 +197,7 @@ impl Svg {
         );
     }
 
-    /// The whole document.
+    /// Returns the complete document.
     pub fn finish(self) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {:.0}\" \
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_is_quoted_breaks_out() {
+    fn special_characters_are_escaped() {
         assert_eq!(
             escape("<script>\"a\" & 'b'\u{0}\n"),
             "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;\u{fffd} "

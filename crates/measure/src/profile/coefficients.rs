@@ -1,46 +1,45 @@
-//! C_CC, C_U and C_UC (paper 001, section 3.1).
+//! The coefficients C_CC, C_U and C_UC (paper 001, section 3.1).
 
 use std::time::Duration;
 
-/// One point of a profile.
+/// A point of a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The path's round-trip time τ.
+    /// Round-trip time τ of the path.
     pub rtt: Duration,
-    /// Throughput over capacity, Θ̃(τ); 0 to 1, or above where a quotient of two
-    /// profiles is.
+    /// Throughput divided by capacity, Θ̃(τ). From 0 to 1; can exceed 1 in a quotient of two
+    /// profiles.
     pub share: f64,
 }
 
-/// A profile whose throughputs are shares of the capacity: Θ̃.
+/// A profile of throughputs divided by the capacity: Θ̃.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NormalisedProfile {
     points: Vec<Point>,
 }
 
-/// Points that make no profile.
+/// Reasons why points do not form a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProfileError {
-    /// Two points have one round-trip time.
+    /// Two points have the same round-trip time.
     #[error("two points at {0:?}: reduce the repetitions at a round-trip time to one figure first")]
     SameRtt(Duration),
     /// A share is negative or not finite.
-    #[error("{share} at {rtt:?} is no share of a capacity")]
+    #[error("{share} at {rtt:?} is not a share of the capacity")]
     NotAShare {
-        /// Where.
+        /// Round-trip time of the point.
         rtt: Duration,
-        /// What stands there.
+        /// The invalid share.
         share: f64,
     },
 }
 
 impl NormalisedProfile {
-    /// A profile of points in any order.
+    /// Creates a profile from points in any order.
     ///
     /// # Errors
     ///
-    /// Where two points have one round-trip time, or a share is negative or not
-    /// finite.
+    /// If two points have the same round-trip time, or a share is negative or not finite.
     pub fn new(points: impl IntoIterator<Item = Point>) -> Result<NormalisedProfile, ProfileError> {
         let mut points: Vec<Point> = points.into_iter().collect();
         points.sort_by_key(|point| point.rtt);
@@ -58,32 +57,30 @@ impl NormalisedProfile {
         }
     }
 
-    /// Its points, by ascending round-trip time.
+    /// Returns the points in ascending order of round-trip time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 }
 
-/// How the mean of a profile over an interval is taken from its points.
+/// Methods to compute the mean of a profile over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MeanRule {
-    /// The trapezoids between the points over the interval's length: the mean of
-    /// the profile if it is straight between its points.
+    /// The trapezoidal rule: the exact mean if the profile is straight between its points.
     #[default]
     Trapezoid,
-    /// The trapezoid's mean × (1 − 0.1 ms/(τ − τ_L)), as if one sample of a
-    /// 0.1 ms grid were missing. With it every coefficient that paper 001 prints
-    /// comes out (its Tables 1 and 2). That this is how they were made is
-    /// inferred: the paper does not say, and nothing else is computed with it.
+    /// The trapezoidal mean × (1 − 0.1 ms/(τ − τ_L)), as if one sample of a 0.1 ms grid were
+    /// missing. This rule reproduces every coefficient in Tables 1 and 2 of paper 001. The paper
+    /// does not state it: it is inferred from the tables, and is used only to compare with them.
     PaperGrid,
 }
 
-/// The step of the grid that Tables 1 and 2 of paper 001 seem to be made with.
+/// Step of the grid from which Tables 1 and 2 of paper 001 seem to be computed.
 const PAPER_GRID_STEP: Duration = Duration::from_micros(100);
 
 impl MeanRule {
-    /// The factor on the trapezoid's mean over an interval of this length, which
-    /// is not zero.
+    /// Returns the factor of the trapezoidal mean for an interval of this length, which must not be
+    /// zero.
     fn factor(self, length_seconds: f64) -> f64 {
         match self {
             MeanRule::Trapezoid => 1.0,
@@ -95,18 +92,18 @@ impl MeanRule {
 /// The coefficients of a profile over [τ_L, τ].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficients {
-    /// The interval's upper end τ.
+    /// Upper end τ of the interval.
     pub upto: Duration,
-    /// The mean of Θ̃ over the interval.
+    /// Mean of Θ̃ over the interval.
     pub mean: f64,
-    /// The mean of Θ̃ at the interval's two ends, Θ̃_M.
+    /// Mean of Θ̃ at the two ends of the interval, Θ̃_M.
     pub midpoint: f64,
-    /// The convex-concave coefficient: mean − midpoint, −½ to ½; positive where
-    /// the profile lies above the line between its ends.
+    /// Convex-concave coefficient: mean − midpoint, from −½ to ½. Positive if the mean of the
+    /// profile is above the line between its ends.
     pub c_cc: f64,
-    /// The under-utilization coefficient: 1 − mean, 0 to 1.
+    /// Under-utilization coefficient: 1 − mean, from 0 to 1.
     pub c_u: f64,
-    /// The utilization-concavity coefficient: ½([1 − C_U] + [½ + C_CC]), 0 to 1.
+    /// Utilization-concavity coefficient: ½([1 − C_U] + [½ + C_CC]), from 0 to 1.
     pub c_uc: f64,
 }
 
@@ -124,12 +121,11 @@ impl Coefficients {
     }
 }
 
-/// The coefficients over [τ_L, τ] for each τ of a profile but the first, as the
+/// Returns the coefficients over [τ_L, τ] for each τ of a profile except the first, like the
 /// columns of Tables 1 and 2 of paper 001.
 ///
-/// The first is left out: an interval of no length has no mean. (The paper prints
-/// C_UC = 0.7500 there whatever the throughput is; that is its value for a
-/// profile that is 1 everywhere.)
+/// The first is omitted because an interval of zero length has no mean. (The paper prints C_UC =
+/// 0.7500 there for any throughput. This is the value for a profile that is 1 everywhere.)
 pub fn coefficients(profile: &NormalisedProfile, rule: MeanRule) -> Vec<Coefficients> {
     let Some(first) = profile.points.first() else {
         return Vec::new();
@@ -149,16 +145,16 @@ pub fn coefficients(profile: &NormalisedProfile, rule: MeanRule) -> Vec<Coeffici
         .collect()
 }
 
-/// The coefficients over the whole of a profile; `None` of fewer than two points.
+/// Returns the coefficients over the whole profile. Returns `None` for fewer than two points.
 pub fn coefficients_up_to(profile: &NormalisedProfile, rule: MeanRule) -> Option<Coefficients> {
     coefficients(profile, rule).pop()
 }
 
-/// What C_UC adds to the weighted points: it is ¼ + Σ w Θ̃.
+/// Constant term of C_UC = ¼ + Σ w Θ̃.
 pub const C_UC_CONSTANT: f64 = 0.25;
 
-/// The weights of the points in the mean over all of these ascending round-trip
-/// times, by trapezoids; their sum is 1. Empty of fewer than two.
+/// Returns the weights of the points in the trapezoidal mean over these ascending round-trip times.
+/// Their sum is 1. Empty for fewer than two round-trip times.
 pub(super) fn mean_weights(rtts: &[Duration]) -> Vec<f64> {
     let (Some(first), Some(last)) = (rtts.first(), rtts.last()) else {
         return Vec::new();
@@ -176,7 +172,7 @@ pub(super) fn mean_weights(rtts: &[Duration]) -> Vec<f64> {
     weights
 }
 
-/// The weights of the mean less `share` of the midpoint.
+/// Returns the weights of mean − `share` × midpoint.
 pub(super) fn mean_less_midpoint_weights(rtts: &[Duration], share: f64) -> Vec<f64> {
     let mut weights = mean_weights(rtts);
     if let [first, .., last] = weights.as_mut_slice() {
@@ -186,9 +182,9 @@ pub(super) fn mean_less_midpoint_weights(rtts: &[Duration], share: f64) -> Vec<f
     weights
 }
 
-/// The weights of the points in C_UC over all of these ascending round-trip
-/// times, with the trapezoid's mean: C_UC = ¼ + Σ w Θ̃ (paper 001, section 3.1,
-/// written out: C_UC = mean − midpoint/2 + ¼). Empty of fewer than two.
+/// Returns the weights w of the points in C_UC = ¼ + Σ w Θ̃ over these ascending round-trip times,
+/// with the trapezoidal mean. Derived from paper 001, section 3.1: C_UC = mean − midpoint/2 + ¼.
+/// Empty for fewer than two round-trip times.
 pub fn c_uc_weights(rtts: &[Duration]) -> Vec<f64> {
     mean_less_midpoint_weights(rtts, 0.5)
 }

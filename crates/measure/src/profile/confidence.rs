@@ -1,12 +1,12 @@
-//! How sure a profile and its coefficients are.
+//! Confidence intervals of a profile and its coefficients.
 //!
-//! There are two answers. The bootstrap's is the one to work with: repetitions are drawn again at
-//! each round-trip time, and every figure is computed from each draw. Hoeffding's is the one that
-//! can be proved, as section 7 of paper 001 asks for. C_UC is linear in the points, so a bound
-//! needs only that throughput lies between 0 and the capacity. The paper refers to its [13] for
-//! the explicit form of its own bound, by covering numbers of a class of functions. That form is
-//! not computed here, so nothing is claimed about which of the two is narrower. For a figure that
-//! is linear in the points, Hoeffding's needs no class of functions at all.
+//! There are two kinds. The bootstrap's are for practical use: repetitions are resampled at each
+//! round-trip time, and every figure is computed from each resample. Hoeffding's can be proved, as
+//! section 7 of paper 001 requires. C_UC is linear in the points, so this bound needs only that
+//! throughput lies between 0 and the capacity. For the explicit form of its own bound, by covering
+//! numbers of a class of functions, the paper refers to its [13]. That form is not computed here,
+//! so this module does not claim which of the two is narrower. For a figure that is linear in the
+//! points, Hoeffding's bound needs no class of functions.
 
 use std::time::Duration;
 
@@ -24,17 +24,17 @@ use crate::stats::{
     weighted_differences,
 };
 
-// tidy: long file because two answers to one question are compared in it.
+// tidy: long file because it contains two methods for the same intervals.
 
 /// The repetitions at one round-trip time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// The path's round-trip time.
     pub rtt: Duration,
-    /// Throughput over capacity, one value a repetition, 0 to 1.
+    /// Throughput divided by capacity, from 0 to 1, one value for each repetition.
     pub shares: Vec<f64>,
-    /// The round of an interleaved sweep that each belongs to, aligned with
-    /// `shares`; empty where runs were not interleaved.
+    /// Round of an interleaved sweep for each value of `shares`. Empty if the runs were not
+    /// interleaved.
     pub rounds: Vec<u64>,
 }
 
@@ -50,39 +50,39 @@ pub struct ProfileSample {
     cells: Vec<Cell>,
 }
 
-/// Repetitions that make no profile.
+/// Reasons why repetitions do not form a profile.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SampleError {
-    /// A round-trip time without repetitions.
+    /// A round-trip time has no repetitions.
     #[error("no repetitions at {0:?}")]
     Empty(Duration),
-    /// Rounds that do not belong to the repetitions.
+    /// The number of rounds differs from the number of repetitions.
     #[error("{rounds} rounds for {shares} repetitions at {rtt:?}")]
     Rounds {
-        /// Where.
+        /// Round-trip time of the cell.
         rtt: Duration,
-        /// How many rounds.
+        /// Number of rounds.
         rounds: usize,
-        /// How many repetitions.
+        /// Number of repetitions.
         shares: usize,
     },
     /// Two methods were measured at different round-trip times.
     #[error("only one of the two methods was measured at {0:?}: compare them at the same RTTs")]
     DifferentRtts(Duration),
-    /// The means are no profile.
+    /// The means do not form a profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// No Θ_F can be made.
+    /// Θ_F cannot be computed.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
 }
 
 impl ProfileSample {
-    /// Of cells in any order.
+    /// Creates a sample from cells in any order.
     ///
     /// # Errors
     ///
-    /// Where a cell is empty, its rounds do not fit, two have one round-trip time,
+    /// If a cell is empty, its number of rounds is wrong, two cells have the same round-trip time,
     /// or a share is negative or not finite.
     pub fn new(mut cells: Vec<Cell>) -> Result<ProfileSample, SampleError> {
         cells.sort_by_key(|cell| cell.rtt);
@@ -107,16 +107,16 @@ impl ProfileSample {
         Ok(sample)
     }
 
-    /// Its cells, by ascending round-trip time.
+    /// Returns the cells in ascending order of round-trip time.
     pub fn cells(&self) -> &[Cell] {
         &self.cells
     }
 
-    /// The profile of the means, as in paper 001.
+    /// Returns the profile of the means, as in paper 001.
     ///
     /// # Errors
     ///
-    /// None: what could fail was tested when it was made.
+    /// Never fails: `new` has checked the points.
     pub fn profile(&self) -> Result<NormalisedProfile, ProfileError> {
         NormalisedProfile::new(self.points())
     }
@@ -136,23 +136,24 @@ impl ProfileSample {
 /// A point of a profile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointFigure {
-    /// The round-trip time.
+    /// Round-trip time of the point.
     pub rtt: Duration,
-    /// The mean share of the capacity.
+    /// Mean share of the capacity.
     pub mean: Figure,
-    /// The median share, with its exact bootstrap interval; none of Θ_F, which was not
-    /// measured itself.
+    /// Median share with its exact bootstrap interval. `None` for Θ_F, which is not measured
+    /// directly.
     pub median: Option<Figure>,
-    /// All repetitions in a few figures, as shares of the capacity; of Θ_F all draws.
+    /// Summary of all repetitions as shares of the capacity. For Θ_F, summary of all resamples.
     pub summary: Summary,
 }
 
 /// The coefficients over [τ_L, τ].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoefficientFigures {
-    /// The interval's upper end τ.
+    /// Upper end τ of the interval.
     pub upto: Duration,
-    /// C_CC; none over two round-trip times, where the profile is the line between its ends.
+    /// C_CC. `None` for two round-trip times, because the profile is then the line between its
+    /// ends.
     pub c_cc: Option<Figure>,
     /// C_U.
     pub c_u: Figure,
@@ -163,30 +164,30 @@ pub struct CoefficientFigures {
 /// All figures of one method's profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileFigures {
-    /// Θ̃(τ), by ascending round-trip time.
+    /// Θ̃(τ) in ascending order of round-trip time.
     pub points: Vec<PointFigure>,
-    /// The coefficients over [τ_L, τ] for each τ but the first.
+    /// Coefficients over [τ_L, τ] for each τ except the first. At most 64 rows.
     pub coefficients: Vec<CoefficientFigures>,
-    /// What can be proved of C_UC over the whole, at the same confidence; none
-    /// for Θ_F, which is no mean of independent repetitions.
+    /// Proven bound of C_UC over the whole profile at the same confidence level. `None` for Θ_F,
+    /// which is not a mean of independent repetitions.
     pub c_uc_bound: Option<HoeffdingBound>,
-    /// Convex and concave regions, as far as the intervals of the bends tell.
+    /// Convex and concave regions, where the intervals of the bends exclude zero.
     pub shape: Shape,
-    /// Between which points the draws turn from concave to convex, with the share
-    /// of the draws, most frequent first; the ends as [`Shape::transition`] has
-    /// them.
+    /// Transitions from concave to convex in the resamples: the two points around the transition
+    /// and the share of resamples, most frequent first. The ends are represented as in
+    /// [`Shape::transition`].
     pub transitions: Vec<((Duration, Duration), f64)>,
-    /// The round-trip time that C_UC's uncertainty comes from most, with its
-    /// share of the variance: more repetitions pay there.
+    /// The round-trip time that contributes most to the variance of C_UC, with its share of the
+    /// variance. More repetitions are most useful there.
     pub least_certain: Option<(Duration, f64)>,
-    /// How many repetitions more at each round-trip time would halve the
-    /// intervals: three times those at the one that has fewest.
+    /// Number of further repetitions at each round-trip time that would halve the intervals: three
+    /// times the smallest number of repetitions.
     pub more_to_halve: usize,
 }
 
 impl ProfileFigures {
-    /// Each point with the coefficients over [τ_L, τ] up to it; the first has none, and of
-    /// very many some have.
+    /// Returns each point with the coefficients over [τ_L, τ] up to the point. The first point has
+    /// no coefficients. If there are very many points, only some have coefficients.
     pub fn rows(&self) -> impl Iterator<Item = (&PointFigure, Option<&CoefficientFigures>)> {
         let mut coming = self.coefficients.iter().peekable();
         let rows = self.points.iter();
@@ -194,7 +195,7 @@ impl ProfileFigures {
     }
 }
 
-/// The means of resamples, a column for each cell.
+/// Returns the means of resamples, one column for each cell.
 fn draw(sample: &ProfileSample, draws: usize, random: &mut Random) -> Vec<Draws> {
     let cells = sample.cells.iter();
     cells
@@ -202,7 +203,7 @@ fn draw(sample: &ProfileSample, draws: usize, random: &mut Random) -> Vec<Draws>
         .collect()
 }
 
-/// What one draw made of each cell.
+/// Returns the values of one resample, one for each cell.
 fn row(columns: &[Draws], draw: usize) -> Vec<f64> {
     columns.iter().map(|column| column[draw]).collect()
 }
@@ -211,7 +212,7 @@ fn weighted_sum(weights: &[f64], values: impl IntoIterator<Item = f64>) -> f64 {
     weights.iter().zip(values).map(|(w, v)| w * v).sum()
 }
 
-/// A linear figure, constant + Σ weight · mean, with its BCa interval.
+/// Computes a linear figure, constant + Σ weight · mean, with its BCa interval.
 fn linear_figure(
     sample: &ProfileSample,
     columns: &[Draws],
@@ -239,13 +240,13 @@ fn linear_figure(
     }
 }
 
-/// All that repetitions say of a profile.
+/// Computes all figures of a profile from the repetitions.
 ///
-/// Intervals are BCa, drawn at each round-trip time on its own.
+/// Intervals are BCa intervals. Repetitions are resampled separately at each round-trip time.
 ///
 /// # Errors
 ///
-/// None beside those of [`ProfileSample::new`].
+/// Never fails for a sample that [`ProfileSample::new`] accepted.
 pub fn profile_figures(
     sample: &ProfileSample,
     resampling: &Resampling,
@@ -296,11 +297,11 @@ fn point_figures(
         .collect()
 }
 
-/// Coefficients are drawn over at most this many ranges of round-trip times. Each costs as much as
-/// all of these, and a path that is probed for days has thousands.
+/// Maximum number of intervals [τ_L, τ] whose coefficients are computed. Each costs as much as a
+/// pass over all points, and a path that is probed for days has thousands of points.
 const MOST_RANGES: usize = 64;
 
-/// How many of this number of round-trip times are in each range; the last has all of them.
+/// Returns the number of round-trip times in each interval. The last interval has all of them.
 fn rows_of(rtts: usize) -> impl Iterator<Item = usize> {
     let most = rtts.saturating_sub(1);
     let rows = most.min(MOST_RANGES);
@@ -329,7 +330,7 @@ fn coefficient_figures(
         .collect()
 }
 
-/// The shape, with a bend only where its percentile interval leaves out zero.
+/// Returns the shape. A bend counts only if its percentile interval excludes zero.
 fn told_shape(profile: &NormalisedProfile, columns: &[Draws], resampling: &Resampling) -> Shape {
     let mut points = profile.points().to_vec();
     let certain = bends(&points);
@@ -399,23 +400,22 @@ fn least_certain(sample: &ProfileSample, weights: &[f64]) -> Option<(Duration, f
     greatest.map(|(rtt, variance)| (rtt, variance / whole))
 }
 
-/// Two methods compared.
+/// The difference of two methods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileDifference {
-    /// Of the shares of the capacity at each round-trip time.
+    /// Differences of the shares of the capacity at each round-trip time.
     pub points: Vec<(Duration, Difference)>,
-    /// Of C_UC over all of them; none of fewer than two.
+    /// Difference of C_UC over all round-trip times. `None` for fewer than two.
     pub c_uc: Option<Difference>,
 }
 
-/// The pairs of two cells, if each repetition of either has one partner in the
-/// same round.
+/// Returns the pairs of two cells, if each repetition has exactly one partner in the same round.
 fn pairs(first: &Cell, second: &Cell) -> Option<Vec<(f64, f64)>> {
     pairs_of(first.aligned(), second.aligned())
 }
 
-/// Means of resamples of two methods, a pair of columns for each cell, and
-/// whether all were drawn as pairs.
+/// Resamples two methods. Returns their means, one column for each cell, and true if all cells were
+/// resampled in pairs.
 fn draw_both(
     first: &ProfileSample,
     second: &ProfileSample,
@@ -462,13 +462,13 @@ fn difference(
     }
 }
 
-/// How two methods differ, first less second. If each repetition of one has its partner in the
-/// same round of an interleaved sweep, pairs are drawn. Effects of a round on both then cancel
-/// out.
+/// Returns the differences of two methods, the first minus the second. If each repetition has a
+/// partner in the same round of an interleaved sweep, pairs are resampled. Effects of a round on
+/// both methods then cancel out.
 ///
 /// # Errors
 ///
-/// Where they were not measured at the same round-trip times.
+/// If the methods were not measured at the same round-trip times.
 pub fn compare(
     first: &ProfileSample,
     second: &ProfileSample,
@@ -511,7 +511,8 @@ pub fn compare(
     Ok(ProfileDifference { points, c_uc })
 }
 
-/// C_UC over all round-trip times by itself, with its BCa interval; none of fewer than two.
+/// Computes C_UC over all round-trip times with its BCa interval. Returns `None` for fewer than
+/// two.
 pub fn c_uc_figure(sample: &ProfileSample, resampling: &Resampling) -> Option<Figure> {
     let weights = c_uc_weights(&sample.rtts());
     let cells = weights.iter().zip(&sample.cells);
@@ -528,8 +529,9 @@ pub fn c_uc_figure(sample: &ProfileSample, resampling: &Resampling) -> Option<Fi
     })
 }
 
-/// C_UC of the first less that of the second over all round-trip times, as in [`compare`], but
-/// with a BCa interval. `None` for fewer than two, or if they were not measured at the same ones.
+/// Computes C_UC of the first method minus C_UC of the second over all round-trip times, like
+/// [`compare`], but with a BCa interval. Returns `None` for fewer than two round-trip times, or if
+/// the methods were not measured at the same ones.
 pub fn c_uc_difference(
     first: &ProfileSample,
     second: &ProfileSample,
@@ -546,12 +548,12 @@ pub fn c_uc_difference(
     weighted_differences(&terms, resampling)
 }
 
-/// Θ_F with its intervals ([`scheme_profile`]): percentile intervals, since it is
-/// a quotient; repetitions of Θ_E and Θ_T that share rounds are drawn as pairs.
+/// Computes Θ_F with its intervals ([`scheme_profile`]). These are percentile intervals, because
+/// Θ_F is a quotient. Repetitions of Θ_E and Θ_T with the same rounds are resampled in pairs.
 ///
 /// # Errors
 ///
-/// Where no Θ_F can be made of the two.
+/// If Θ_F cannot be computed from the two profiles.
 pub fn scheme_figures(
     end_to_end: &ProfileSample,
     tcp: &ProfileSample,
@@ -622,7 +624,7 @@ fn scheme_coefficients(
             };
             CoefficientFigures {
                 upto: estimate.upto,
-                // The first is over two round-trip times.
+                // The first row has two round-trip times.
                 c_cc: (index > 0).then(|| figure(|c| c.c_cc)),
                 c_u: figure(|c| c.c_u),
                 c_uc: figure(|c| c.c_uc),

@@ -1,44 +1,42 @@
-//! Θ_F: what the file transfer scheme makes of what TCP gives (paper 001,
-//! section 3.2).
+//! Θ_F: the efficiency of a file transfer scheme relative to TCP (paper 001, section 3.2).
 
 use std::time::Duration;
 
 use super::coefficients::{NormalisedProfile, Point, ProfileError};
 
-/// Profiles of which no Θ_F can be made.
+/// Reasons why Θ_F cannot be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SchemeError {
-    /// Θ_T has no point where Θ_E has one.
+    /// Θ_T has no point at a round-trip time of Θ_E.
     #[error(
         "no memory-to-memory throughput was measured at {0:?}: run the same sweep with method \
          iperf3 (or longhaul from zero: to null:)"
     )]
     NoTcp(Duration),
-    /// TCP carried nothing there.
+    /// The memory-to-memory throughput is zero.
     #[error("the memory-to-memory throughput at {0:?} is zero")]
     TcpIsZero(Duration),
-    /// A host's file throughput that is no share of the capacity.
-    #[error("{0} is no file throughput of a host: a share of the path's capacity above 0")]
+    /// The file throughput of a host is not a share above 0.
+    #[error("{0} is not a file throughput of a host, which is a share of the capacity above 0")]
     Host(f64),
-    /// The quotient is no profile.
+    /// The quotient is not a valid profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
 
-/// Θ̃_F(τ) at the points of `end_to_end`.
+/// Computes Θ̃_F(τ) at the points of `end_to_end`.
 ///
-/// `slower_host` is min{Θ̃_H1, Θ̃_H2}, the file throughput of the slower host as a
-/// share of the path's capacity, if it was measured. Case (a) of the paper: the
-/// hosts are at least as fast as TCP everywhere (or were not measured), and
-/// Θ̃_F = Θ̃_E/Θ̃_T. Case (b): the slower host limits, min Θ̃_H < Θ̃_T at the
-/// shortest RTT, and Θ̃_F = Θ̃_E/(Θ̃_T · min Θ̃_H). In case (b) it can exceed 1: the
-/// product of two shares lies below either of them, and the minimum is what a
-/// transfer can reach.
+/// `slower_host` is min{Θ̃_H1, Θ̃_H2}, the file throughput of the slower host as a share of the
+/// path's capacity, if it was measured. In case (a) of the paper, the hosts are at least as fast as
+/// TCP everywhere, or were not measured, and Θ̃_F = Θ̃_E/Θ̃_T. In case (b), the slower host is the
+/// limit: min Θ̃_H < Θ̃_T at the shortest RTT, and Θ̃_F = Θ̃_E/(Θ̃_T · min Θ̃_H). In case (b) the
+/// result can exceed 1. The product of two shares is less than both, but a transfer can reach their
+/// minimum.
 ///
 /// # Errors
 ///
-/// Where Θ_T is missing or zero at a point of Θ_E, or the host's share is not
-/// above 0 and finite.
+/// If Θ_T is missing or zero at a point of Θ_E, or the host's share is not finite and greater than
+/// 0.
 pub fn scheme_profile(
     end_to_end: &NormalisedProfile,
     tcp: &NormalisedProfile,
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_named() {
+    fn errors_name_the_missing_measurement() {
         let end_to_end = profile(&[0.5, 0.4]);
         let rtt = Duration::from_millis(10);
         let absent = scheme_profile(&end_to_end, &profile(&[1.0]), None);

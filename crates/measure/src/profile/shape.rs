@@ -1,51 +1,51 @@
-//! Where a profile is concave, where convex, and where it turns.
+//! The shape of a profile: concave and convex regions, and the transition between them.
 //!
-//! Paper 001 (section 1) expects concave at short and convex at long round-trip
-//! times. Between two points of a concave region throughput is at least what
-//! lies on the line between them, between two points of a convex one only the
-//! smaller of the two.
+//! Paper 001 (section 1) expects profiles that are concave at short and convex at long round-trip
+//! times. Between two points of a concave region, throughput is at least the value on the line
+//! between them. Between two points of a convex region, it is only at least the smaller of the two
+//! values.
 
 use std::time::Duration;
 
 use super::coefficients::{NormalisedProfile, Point};
 
-/// How a profile bends.
+/// The bend of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bend {
-    /// Above the lines between its points.
+    /// Above the line between neighbouring points.
     Concave,
-    /// Below them.
+    /// Below the line between neighbouring points.
     Convex,
-    /// On them, or so near that the repetitions do not tell.
+    /// On the line, or not distinguishable from it with the given repetitions.
     Straight,
 }
 
-/// A stretch with one bend.
+/// A range of round-trip times with the same bend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Region {
-    /// Its first point.
+    /// Round-trip time of the first point.
     pub from: Duration,
-    /// Its last point. Neighbouring regions share the step in which the bend
-    /// changes: where within it, three points cannot tell.
+    /// Round-trip time of the last point. Neighbouring regions overlap by the step in which the
+    /// bend changes, because three points do not show its exact position.
     pub to: Duration,
-    /// How it bends.
+    /// Bend of the region.
     pub bend: Bend,
 }
 
 /// The shape of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Its regions, by ascending round-trip time.
+    /// Regions in ascending order of round-trip time.
     pub regions: Vec<Region>,
-    /// Between which two neighbouring points it turns from concave to convex:
-    /// the split for which the least is convex before and concave after. The
-    /// first point twice where all is convex, the last twice where all is
-    /// concave; `None` of a straight line or fewer than three points.
+    /// The two neighbouring points between which the profile turns from concave to convex. This is
+    /// the split with the least convexity before it and the least concavity after it. If the whole
+    /// profile is convex, the first point twice; if it is concave, the last point twice. `None` for
+    /// a straight line or fewer than three points.
     pub transition: Option<(Duration, Duration)>,
 }
 
-/// For each inner point: how far it lies above the line between its neighbours,
-/// in shares of the capacity. Positive is concave.
+/// Returns for each inner point its height above the line between its neighbours, as a share of the
+/// capacity. A positive value is concave.
 pub fn bends(points: &[Point]) -> Vec<f64> {
     points
         .windows(3)
@@ -57,7 +57,7 @@ pub fn bends(points: &[Point]) -> Vec<f64> {
         .collect()
 }
 
-/// Of two profiles' bends, what is rounding: points are shares of about 1.
+/// Bends smaller than this are rounding errors, because shares are about 1.
 const ROUNDING: f64 = 1e-12;
 
 fn bend_of(deviation: f64) -> Bend {
@@ -68,15 +68,15 @@ fn bend_of(deviation: f64) -> Bend {
     }
 }
 
-/// The shape of a profile whose points are certain.
+/// Returns the shape of a profile whose points are exact.
 pub fn shape(profile: &NormalisedProfile) -> Shape {
     let bends = bends(profile.points());
     let certain = bends.iter().map(|deviation| bend_of(*deviation));
     shape_of_bends(profile.points(), &bends, &certain.collect::<Vec<_>>())
 }
 
-/// The shape of a profile of which the bends at its inner points are known as far
-/// as the repetitions tell: straight where they do not.
+/// Returns the shape of a profile with the given bends at its inner points. `told` has `Straight`
+/// for each bend that the repetitions do not distinguish from zero.
 pub(super) fn shape_of_bends(points: &[Point], bends: &[f64], told: &[Bend]) -> Shape {
     let mut regions: Vec<Region> = Vec::new();
     for (index, bend) in told.iter().copied().enumerate() {
@@ -93,13 +93,13 @@ pub(super) fn shape_of_bends(points: &[Point], bends: &[f64], told: &[Bend]) -> 
     }
 }
 
-/// How many inner points lie before the turn, if anything bends.
+/// Returns the number of inner points before the transition, or `None` if no point bends.
 pub(super) fn transition_index(bends: &[f64]) -> Option<usize> {
     if bends.iter().all(|b| bend_of(*b) == Bend::Straight) {
         return None;
     }
-    // All convex before the first inner point's split; a concave point moves from
-    // wrong to right as the split passes it.
+    // Starts with the split before the first inner point, so that all points should be convex. When
+    // the split passes a concave point, its misfit disappears.
     let square = |deviation: f64| deviation * deviation;
     let mut misfit: f64 = bends.iter().filter(|b| **b > 0.0).map(|b| square(*b)).sum();
     let (mut best, mut least) = (0, misfit);
@@ -112,7 +112,7 @@ pub(super) fn transition_index(bends: &[f64]) -> Option<usize> {
     Some(best)
 }
 
-/// The two points around a turn after this many inner points.
+/// Returns the two points around a transition after `split` inner points.
 pub(super) fn transition_at(points: &[Point], split: usize) -> (Duration, Duration) {
     let last = points.len() - 1;
     match split {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_concave_profile_that_turns_convex() {
-        // 1 - x² up to 30 ms, then a hyperbola.
+        // The profile is 1 - x² up to 30 ms, then a hyperbola.
         let shape = shape_of(&[
             (0, 1.0),
             (10, 0.98),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_never_turns_says_so() {
+    fn a_profile_without_a_turn_has_its_transition_at_an_end() {
         let convex = shape_of(&[(1, 1.0), (2, 0.5), (4, 0.25), (8, 0.125)]);
         assert_eq!(convex.regions.len(), 1);
         assert_eq!(convex.transition, Some((milliseconds(1), milliseconds(1))));
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_small_dent_does_not_move_the_turn() {
-        // A point 0.001 below its neighbours' line within a concave stretch.
+        // A point is 0.001 below the line between its neighbours within a concave region.
         let shape = shape_of(&[
             (0, 1.0),
             (10, 0.969),

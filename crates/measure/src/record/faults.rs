@@ -1,36 +1,37 @@
-//! Which lines of a file were left out, and why: all of them, by kind.
+//! The lines of a file that were skipped, grouped by kind of fault.
 
 use std::fmt;
 
 use super::{Fault, LineFault};
 
-/// Stretches of lines that are kept: sixteen megabytes, for a file in which every second line of
-/// two million is at fault.
+/// Maximum number of ranges of lines that are kept. They need 16 MB for a file of two million lines
+/// in which every second line is faulty.
 const MOST_STRETCHES: usize = 1_000_000;
 
-/// Kinds of faults that are kept in detail. Of further ones only the sort is kept.
+/// Maximum number of kinds of faults that are distinguished in detail. Further faults are grouped
+/// by variant only.
 const MOST_DETAILED: usize = 50;
 
-/// Lines that were left out.
+/// The lines that were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many.
+    /// Number of skipped lines.
     pub count: u64,
-    /// Which, by what is wrong with them, in the order of the first of each.
+    /// Skipped lines by kind of fault, in the order of the first line of each kind.
     pub kinds: Vec<FaultLines>,
-    /// How many of them are in no kind: what is beyond a million stretches.
+    /// Number of skipped lines that `kinds` does not contain because of the limit on ranges.
     pub unnamed: u64,
     stretches: usize,
 }
 
-/// Lines with one kind of fault.
+/// The lines with one kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultLines {
-    /// The first of them, with what is wrong with it.
+    /// First line and its fault.
     pub first: LineFault,
-    /// How many.
+    /// Number of lines.
     pub count: u64,
-    /// Their numbers: first and last of each stretch of lines that follow each other, ascending.
+    /// Ranges of consecutive line numbers (first, last), in ascending order.
     pub stretches: Vec<(u64, u64)>,
 }
 
@@ -63,8 +64,7 @@ impl Skipped {
     }
 }
 
-/// Whether two faults are of one kind. The position in the line, and the run that is repeated, do
-/// not count.
+/// True if two faults are of the same kind. Ignores the column, and the name of a repeated run.
 fn is_alike(one: &Fault, other: &Fault, detailed: bool) -> bool {
     let cause = |text: &'_ str| text.rfind(" at column").unwrap_or(text.len());
     match (one, other) {
@@ -77,7 +77,7 @@ fn is_alike(one: &Fault, other: &Fault, detailed: bool) -> bool {
     }
 }
 
-/// `line 7 is no record: …`, or `lines 3–9, 12 (8 lines): line 3 is no record: …`.
+/// Writes `line 7 is not a record: …`, or `lines 3–9, 12 (8 lines): line 3 is not a record: …`.
 impl fmt::Display for FaultLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.count > 1 {
@@ -125,10 +125,18 @@ mod tests {
         let told: Vec<String> = skipped.kinds.iter().map(ToString::to_string).collect();
         assert_eq!(
             told[0],
-            "lines 2–3, 5 (3 lines): line 2 is no record: expected value at column 1"
+            "lines 2–3, 5 (3 lines): line 2 is not a record: expected value at column 1"
         );
-        assert!(told[1].starts_with("line 4 is of schema 2"), "{}", told[1]);
-        assert!(told[2].starts_with("line 9 is of schema 3"), "{}", told[2]);
+        assert!(
+            told[1].starts_with("line 4 has schema version 2"),
+            "{}",
+            told[1]
+        );
+        assert!(
+            told[2].starts_with("line 9 has schema version 3"),
+            "{}",
+            told[2]
+        );
         assert!(
             told[3].starts_with("lines 10–11 (2 lines): line 10 repeats run a"),
             "{}",
@@ -138,8 +146,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_is_wrong() {
-        // Each of a schema of its own: the first fifty in detail, the rest together.
+    fn memory_is_bounded_for_any_faults() {
+        // Each line has a different schema. The first fifty are kept in detail, the others
+        // together.
         let many = skipped((1..=10_000).map(|n| (n, Fault::Schema(n + 1))));
         assert_eq!(many.kinds.len(), MOST_DETAILED);
         assert_eq!(
@@ -148,7 +157,7 @@ mod tests {
         );
         let rest = many.kinds[0].to_string();
         assert!(rest.starts_with("lines 1, 51–10000 (9951 lines)"), "{rest}");
-        // Every second line, more often than is kept.
+        // Every second line is faulty, and there are more ranges than the limit.
         let lines = MOST_STRETCHES as u64 + 5;
         let alternate = skipped((1..=lines).map(|n| (2 * n, Fault::TooLong)));
         assert_eq!((alternate.count, alternate.unnamed), (lines, 5));

@@ -1,4 +1,4 @@
-//! Quantities as JSON numbers: seconds, bits per second, bytes.
+//! Serialises quantities as JSON numbers: seconds, bits per second, bytes.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 fn rate<E: Error>(value: f64) -> Result<BitRate, E> {
-    BitRate::new(value).ok_or_else(|| E::custom(format!("{value} is no rate in bits per second")))
+    BitRate::new(value)
+        .ok_or_else(|| E::custom(format!("{value} is not a rate in bits per second")))
 }
 
-/// A span as a number of seconds.
+/// Serialises a span of time as a number of seconds.
 pub mod seconds {
     use super::{Deserialize, Deserializer, Duration, Error, Serializer};
 
@@ -24,7 +25,7 @@ pub mod seconds {
     }
 }
 
-/// A rate as a number of bits per second.
+/// Serialises a rate as a number of bits per second.
 pub mod bits_per_second {
     use super::{BitRate, Deserialize, Deserializer, Serializer, rate};
 
@@ -37,7 +38,7 @@ pub mod bits_per_second {
     }
 }
 
-/// A rate that may be absent.
+/// Serialises an optional rate as a number of bits per second.
 pub mod bits_per_second_if_any {
     use super::{BitRate, Deserialize, Deserializer, Serialize, Serializer, rate};
 
@@ -50,7 +51,7 @@ pub mod bits_per_second_if_any {
     }
 }
 
-/// Bytes as a whole number.
+/// Serialises a byte count as an integer.
 pub mod bytes {
     use super::{ByteCount, Deserialize, Deserializer, Serializer};
 
@@ -63,7 +64,7 @@ pub mod bytes {
     }
 }
 
-/// Bytes that may be absent.
+/// Serialises an optional byte count as an integer.
 pub mod bytes_if_any {
     use super::{ByteCount, Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! Records from a file, line by line, with every fault named.
+//! Reads records from a file line by line and reports each fault.
 
 use std::io::{self, BufRead};
 
@@ -6,54 +6,55 @@ use serde::Deserialize;
 
 use super::{LONGEST_LINE, RunRecord, SCHEMA, Skipped};
 
-/// What is wrong with a line.
+/// Reasons why a line is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It is longer than any record.
+    /// The line is longer than a record may be.
     #[error("is longer than a record's {LONGEST_LINE} bytes")]
     TooLong,
-    /// The file ends within it: its writer was stopped.
-    #[error("ends in the middle: the run that wrote it was stopped")]
+    /// The file ends within the line because its writer was stopped.
+    #[error("is incomplete: the run that wrote it was stopped")]
     Truncated,
-    /// It is no record.
-    #[error("is no record: {0}")]
+    /// The line is not a record.
+    #[error("is not a record: {0}")]
     Malformed(String),
-    /// It is a record of another schema.
+    /// The record has another schema version.
     #[error(
-        "is of schema {0}, and this longhaul reads {SCHEMA}: read it with the one that wrote it"
+        "has schema version {0}, but this longhaul reads version {SCHEMA}: use the longhaul \
+        that wrote it"
     )]
     Schema(u64),
-    /// Its fields contradict each other.
-    #[error("makes no sense: {0}")]
+    /// Fields of the record contradict each other.
+    #[error("is inconsistent: {0}")]
     Nonsense(String),
-    /// The same run was read before.
+    /// The run was read before.
     #[error("repeats run {0}: give each record once")]
     Repeated(String),
-    /// The file cannot be read on.
+    /// The rest of the file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(String),
 }
 
-/// A fault and where it is.
+/// A fault and its line number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} {fault}")]
 pub struct LineFault {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// Reason why the line is not a valid record.
     pub fault: Fault,
 }
 
-/// What to do about a fault.
+/// The action on a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFault {
-    /// Nothing is read.
+    /// Reading fails.
     Refuse,
-    /// The line is left out, and named.
+    /// The line is skipped and reported.
     Skip,
 }
 
-/// Reads records one by one; memory is one line's, whatever the file is.
+/// Reads records one by one. Holds one line in memory, for any size of file.
 #[derive(Debug)]
 pub struct Records<R> {
     input: R,
@@ -63,7 +64,7 @@ pub struct Records<R> {
 }
 
 impl<R: BufRead> Records<R> {
-    /// Reads from `input`.
+    /// Creates a reader of `input`.
     pub fn new(input: R) -> Records<R> {
         Records {
             input,
@@ -73,12 +74,12 @@ impl<R: BufRead> Records<R> {
         }
     }
 
-    /// The number of the line read last, from 1.
+    /// Returns the number of the last line read, from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Reads a line into the buffer; whether it was whole, or `None` at the end.
+    /// Reads a line into the buffer. Returns true if the line was complete, and `None` at the end.
     fn next_line(&mut self) -> io::Result<Option<Result<bool, Fault>>> {
         self.buffer.clear();
         let limit = LONGEST_LINE as u64 + 1;
@@ -99,7 +100,7 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-/// Reads up to the next line feed, keeping nothing.
+/// Discards input up to and including the next line feed.
 fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let available = input.fill_buf()?;
@@ -112,13 +113,13 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// Only what says how the rest is to be read.
+/// The schema version of a line, which determines how to read the rest.
 #[derive(Deserialize)]
 struct SchemaOnly {
     schema: u64,
 }
 
-/// Reads one line.
+/// Parses one line.
 fn parse(line: &[u8], is_whole: bool) -> Result<RunRecord, Fault> {
     match serde_json::from_slice::<RunRecord>(line) {
         Ok(record) if record.schema == SCHEMA => match record.check() {
@@ -129,7 +130,7 @@ fn parse(line: &[u8], is_whole: bool) -> Result<RunRecord, Fault> {
         Err(error) => Err(match serde_json::from_slice::<SchemaOnly>(line) {
             Ok(other) if other.schema != u64::from(SCHEMA) => Fault::Schema(other.schema),
             _ if error.is_eof() && !is_whole => Fault::Truncated,
-            // Its own line count is always 1.
+            // The parser sees a single line, so its line number is always 1.
             _ => Fault::Malformed(error.to_string().replace("line 1 column", "column")),
         }),
     }
@@ -159,11 +160,12 @@ impl<R: BufRead> Iterator for Records<R> {
     }
 }
 
-/// Gives every record to `take`, which may refuse one; what was left out.
+/// Calls `take` for every record. `take` may reject a record with a fault. Returns the skipped
+/// lines.
 ///
 /// # Errors
 ///
-/// With [`OnFault::Refuse`] the first fault, always one of reading itself.
+/// The first fault with [`OnFault::Refuse`]. A fault of reading itself in any case.
 pub fn read_records(
     input: impl BufRead,
     on_fault: OnFault,

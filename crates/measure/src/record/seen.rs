@@ -1,30 +1,30 @@
-//! Which runs were read, so that none counts twice.
+//! Detects runs that were read before, so that a run is not counted twice.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{Fault, RunRecord};
 
-/// Runs that were read, of any number of files.
+/// The runs that were read, from any number of files.
 ///
-/// Within a file an identity is one run's. Sweeps of one name with several files use the same
-/// identities for other runs. The start and the outcome distinguish these from a run that was
-/// given twice.
+/// Identities are unique within a file. Sweeps with the same name in different files use the same
+/// identities for different runs. The start and the outcome distinguish such runs from a run that
+/// was read twice.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     file: usize,
     in_file: HashSet<String>,
-    /// A digest of each run; that two of a million are alike by chance is a matter of 1 in
-    /// 30 million, and refuses one of them.
+    /// Digest of each run. The probability that two of a million runs have the same digest is about
+    /// 1 in 30 million. One of the two would then be rejected.
     runs: HashSet<u64>,
 }
 
 impl Seen {
-    /// Notes a run of a file; files come one after the other, by any numbers.
+    /// Adds a run of a file. All runs of a file must be added before those of the next file.
     ///
     /// # Errors
     ///
-    /// Where it was read before.
+    /// If the run was added before.
     pub fn add(&mut self, file: usize, record: &RunRecord) -> Result<(), Fault> {
         if file != self.file {
             self.file = file;
@@ -40,7 +40,7 @@ impl Seen {
     }
 }
 
-/// Of what no two runs of one identity share.
+/// Returns a digest of the fields that distinguish runs with the same identity.
 fn digest(record: &RunRecord) -> u64 {
     let mut hasher = DefaultHasher::new();
     let (run, path, outcome) = (&record.run, &record.path, &record.outcome);

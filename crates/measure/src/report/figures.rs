@@ -1,4 +1,4 @@
-//! Which figures a report has.
+//! Selects and draws the figures of a report.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::profile::PointFigure;
 use crate::runs::Runs;
 use crate::stats::{Figure, Interval};
 
-/// Every figure that the runs have data for.
+/// Draws every figure for which the runs have data.
 pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     let mut plots = Vec::new();
     plots.extend(profiles(analysis));
@@ -26,12 +26,12 @@ pub fn figures(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots
 }
 
-/// A note where not everything fits into a figure of methods, which come by utilisation.
+/// Returns a note about methods that are not drawn. Methods are sorted by utilisation.
 fn left_out(count: usize) -> String {
     match count.saturating_sub(MOST_SERIES) {
         0 => String::new(),
-        1 => " The numbers below are of one method more, which is not drawn.".to_owned(),
-        more => format!(" The numbers below are of {more} methods more, which are not drawn."),
+        1 => " The table below includes one more method, which is not drawn.".to_owned(),
+        more => format!(" The table below includes {more} more methods, which are not drawn."),
     }
 }
 
@@ -61,7 +61,7 @@ fn profile_series(method: &MethodProfile, label: String, unit: f64) -> Series {
     }
 }
 
-/// Θ_E(τ), and Θ_T(τ) while there is room.
+/// Draws Θ_E(τ), and Θ_T(τ) up to the maximum number of series.
 fn profiles(analysis: &Analysis) -> Option<Plot> {
     let transfers = analysis.transfers.iter();
     let all: Vec<(&MethodProfile, &str)> = transfers
@@ -117,7 +117,7 @@ fn rtt_labels(methods: &[&MethodProfile]) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// C_UC over [τ_L, τ], as the lower halves of Figs. 14 to 18 of paper 001.
+/// Draws C_UC over [τ_L, τ], like the lower halves of Figs. 14 to 18 of paper 001.
 fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
     let with_some = analysis
         .transfers
@@ -147,7 +147,7 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
         x_title: "upper end τ of the interval (ms)".to_owned(),
         y_title: "C_UC".to_owned(),
         series: series.collect(),
-        // The first has no coefficient.
+        // The shortest round-trip time has no coefficient.
         x_labels: rtt_labels(&methods).split_off(1),
         levels: vec![(1.0, String::new())],
         has_markers: true,
@@ -166,7 +166,8 @@ fn coefficient_lines(analysis: &Analysis) -> Option<Plot> {
     })
 }
 
-/// Fig. 2 of paper 001. Its blue, green and red in hues that all can tell apart.
+/// Draws Fig. 2 of paper 001. Its blue, green and red are replaced by hues that remain
+/// distinguishable with colour blindness.
 fn c_uc_bars(analysis: &Analysis) -> Option<Plot> {
     let mut table = Table::of(1, ["method", "C_UC", "TCP adds", "not used by TCP"]);
     let mut bars: Vec<StackedBar> = Vec::new();
@@ -180,7 +181,7 @@ fn c_uc_bars(analysis: &Analysis) -> Option<Plot> {
         return None;
     }
     let title = "C_UC of the methods";
-    // Without a memory-to-memory reference there is nothing but the transfers' own.
+    // Without a memory-to-memory reference, only the C_UC of the transfers is shown.
     let has_tcp = bars.iter().any(|bar| bar.parts.len() > 1);
     let mut legend = vec![(OWN, "C_UC of the transfer".to_owned())];
     let mut beside = "";
@@ -209,7 +210,7 @@ const OWN: &str = "#0072b2";
 const TCP: &str = "#009e73";
 const UNUSED: &str = "#d55e00";
 
-/// A method's bar, and its numbers.
+/// Returns the bar of a method and its row in the table.
 fn c_uc_bar(method: &MethodProfile) -> Option<(StackedBar, Vec<String>)> {
     let own = method.figures.coefficients.last()?.c_uc;
     let mut parts = vec![Share {
@@ -248,7 +249,7 @@ fn c_uc_bar(method: &MethodProfile) -> Option<(StackedBar, Vec<String>)> {
     Some((bar, row))
 }
 
-/// Box plots by round-trip time, a panel a method.
+/// Draws box plots by round-trip time, one panel for each method.
 fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
     let methods: Vec<&MethodProfile> = analysis.transfers.iter().collect();
     if methods.is_empty() {
@@ -283,17 +284,17 @@ fn boxes_by_rtt(analysis: &Analysis) -> Option<Plot> {
     })
 }
 
-/// What boxes show, and the runs that are drawn in the place of a box.
+/// Describes the boxes, and the single runs that are drawn instead of a box.
 pub(super) fn boxes_caption(panels: &[BoxPanel]) -> String {
     let all = panels.iter().flat_map(|panel| &panel.boxes);
     let (few, many): (Vec<_>, Vec<_>) = all.partition(|(_, figures)| !figures.runs.is_empty());
     let boxes = "Median, quartiles, and the farthest runs within one and a half times their \
                  distance; rings are runs beyond. The bar beside a box is the interval of its \
-                 median: all that they span where runs are few.";
+                 median. With few runs it is their whole range.";
     match (few.is_empty(), many.is_empty()) {
         (true, _) => boxes.to_owned(),
         (false, true) => {
-            format!("Each ring is a run: of fewer than {FEWEST_BOXED} there is no box.")
+            format!("Each ring is a run. Fewer than {FEWEST_BOXED} runs have no box.")
         }
         (false, false) => format!(
             "{boxes} Where there are fewer than {FEWEST_BOXED} runs, each of them is a ring."
@@ -301,19 +302,19 @@ pub(super) fn boxes_caption(panels: &[BoxPanel]) -> String {
     }
 }
 
-/// What was measured of a method at one round-trip time.
+/// The measurements of a method at one round-trip time.
 #[derive(Clone, Copy)]
 pub(super) struct MeasuredPoint<'a> {
-    /// Of this, in bits per second, are shares.
+    /// Capacity in bits per second by which the shares are multiplied.
     pub capacity: f64,
-    /// Its figures, as shares.
+    /// Figures of the point, as shares.
     pub figure: &'a PointFigure,
-    /// Its repetitions, as shares.
+    /// Repetitions, as shares.
     pub shares: &'a [f64],
 }
 
 impl MeasuredPoint<'_> {
-    /// Its box, in this unit of bits per second.
+    /// Computes the box in a unit of `unit` bits per second.
     pub fn boxed(&self, unit: f64) -> Option<BoxFigures> {
         let factor = self.capacity / unit;
         let values: Vec<f64> = self.shares.iter().map(|share| share * factor).collect();
@@ -322,7 +323,7 @@ impl MeasuredPoint<'_> {
     }
 }
 
-/// All that was measured of a method.
+/// Returns all measured points of a method.
 pub(super) fn measured_points(method: &MethodProfile) -> impl Iterator<Item = MeasuredPoint<'_>> {
     let cells = method.sample.cells().iter().zip(&method.figures.points);
     cells.map(|(cell, figure)| MeasuredPoint {
@@ -332,7 +333,7 @@ pub(super) fn measured_points(method: &MethodProfile) -> impl Iterator<Item = Me
     })
 }
 
-/// The table of boxes, without rows yet.
+/// Creates the table of a box plot, without rows.
 pub(super) fn box_table(x: &str, unit: &str, analysis: &Analysis) -> Table {
     let median = format!("median, {} % interval", analysis.resampling.level * 100.0);
     let columns = [
@@ -343,7 +344,7 @@ pub(super) fn box_table(x: &str, unit: &str, analysis: &Analysis) -> Table {
     table
 }
 
-/// A box's row.
+/// Returns the row of a box.
 pub(super) fn box_row(of: [&str; 2], figures: &BoxFigures, point: MeasuredPoint) -> Vec<String> {
     let median = Figure {
         estimate: figures.median,
@@ -354,7 +355,7 @@ pub(super) fn box_row(of: [&str; 2], figures: &BoxFigures, point: MeasuredPoint)
     };
     let [name, place] = of.map(str::to_owned);
     let short = precise_number;
-    // Of few runs these would be made up between them.
+    // Quartiles of too few runs would be interpolations only.
     let quartile = |value| {
         if figures.runs.is_empty() {
             short(value)
@@ -375,7 +376,7 @@ pub(super) fn box_row(of: [&str; 2], figures: &BoxFigures, point: MeasuredPoint)
     ]
 }
 
-/// How busy each layer was, a panel a method.
+/// Draws the utilisation of each layer, one figure for each method.
 fn layer_bars(analysis: &Analysis) -> Vec<Plot> {
     const BUSY: &str = "#0072b2";
     const IDLE: &str = "#dddddd";
@@ -412,7 +413,7 @@ fn layer_bars(analysis: &Analysis) -> Vec<Plot> {
             title,
             caption: format!(
                 "The mean over all runs with its {} % interval. A layer that is nearly always \
-                 busy is what bounds the transfer.",
+                busy limits the transfer.",
                 analysis.resampling.level * 100.0
             ),
             table,
@@ -421,11 +422,11 @@ fn layer_bars(analysis: &Analysis) -> Vec<Plot> {
     with_layers.take(MOST_SERIES).map(figure).collect()
 }
 
-/// The most round-trip times that get a figure of their own.
+/// Maximum number of round-trip times that get a figure of their own.
 pub(super) const MOST_SWEEPS: usize = 8;
 
-/// As many figures as it takes to tell all lines or panels apart, each with its number
-/// where there are several.
+/// Splits lines or panels into as many figures as needed to distinguish them. Several figures are
+/// numbered.
 pub(super) fn in_parts<T>(all: &[T], figure: impl Fn(&[T]) -> Plot) -> Vec<Plot> {
     let parts = all.chunks(MOST_SERIES);
     let count = parts.len();

@@ -9,14 +9,14 @@ use crate::plot::{
     LinePlot, Plot, PlotPoint, Series, Table, line_plot, precise_number, rate_unit, with_interval,
 };
 
-/// Points of a law that is drawn.
+/// Number of points of a drawn law.
 const LAW_POINTS: u32 = 60;
 
-/// With fewer rates of loss there is nothing to draw.
+/// Minimum number of loss rates for a figure.
 const FEWEST: usize = 3;
 
-/// One figure a round-trip time, or several where one cannot tell all lines apart, of
-/// lines with three rates of loss or more.
+/// Draws the lines with at least three loss rates: one figure for each round-trip time, or several
+/// if one cannot distinguish all lines.
 pub fn over_loss(analysis: &Analysis) -> Vec<Plot> {
     let mut by_rtt: BTreeMap<Duration, Vec<&LossLine>> = BTreeMap::new();
     for line in analysis
@@ -65,9 +65,9 @@ fn figure(rtt: Duration, lines: &[&LossLine], analysis: &Analysis) -> Plot {
         name: format!("loss-at-{}-us", rtt.as_micros()),
         title,
         caption: format!(
-            "Marks are means with their standard errors, lines the laws fitted to them: rate = factor × \
-             loss^power up to the capacity; no line where loss bounds fewer than three points. As to the \
-             power, {}. CUBIC's changes at a loss of {:.1e} at this round-trip time.",
+            "Points are means with standard errors, lines are the fitted laws: rate = factor × \
+            loss^power, up to the capacity. A line is missing if loss limits fewer than three points. \
+            About the power: {}. The power of CUBIC changes at a loss of {:.1e} at this round-trip time.",
             loss_laws(),
             cubic_bend(rtt)
         ),

@@ -4,15 +4,15 @@ use super::SampledRun;
 use crate::plot::{LinePlot, Plot, PlotPoint, Series, line_plot, rate_unit};
 use crate::samples::Stretch;
 
-/// Throughput and retransmissions of one run over time.
+/// Draws throughput and retransmissions of one run over time.
 pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
     let rates = run.stretches.iter().map(|s| s.rate.bits_per_second());
     let (unit, scale) = rate_unit(rates.fold(0.0, f64::max));
-    // Stretches are equal, and the first begins with the run.
+    // All stretches have the same length, and the first begins at the start of the run.
     let first = run.stretches.first().map(|first| first.at.as_secs_f64());
     let length = 2.0 * first.unwrap_or(0.5);
     if length <= 0.0 {
-        // All of it was within a nanosecond.
+        // The run was shorter than a nanosecond.
         return Vec::new();
     }
     vec![
@@ -20,8 +20,8 @@ pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
             run,
             ("Throughput", &format!("throughput-over-time-{number}")),
             format!("acknowledged ({unit})"),
-            "All streams of one run together, from TCP's own counters. Bytes count once all before \
-             them have arrived: after a loss many do at a time.",
+            "All streams of one run together, from TCP's own counters. TCP counts bytes once all \
+            earlier bytes have arrived, so after a loss many are counted at once.",
             |stretch| stretch.rate.bits_per_second() / scale,
         ),
         over_time(
@@ -32,7 +32,7 @@ pub fn run_over_time(run: &SampledRun, number: usize) -> Vec<Plot> {
             ),
             "segments sent again in a second".to_owned(),
             "Segments that TCP sent again in each stretch of time, for each second of it; all \
-             streams of one run together, from TCP's own counters. Not all of them had been lost.",
+             streams of one run together, from TCP's own counters. Some of these segments were not lost.",
             |stretch| stretch.retransmitted_segments / length,
         ),
     ]
@@ -66,7 +66,7 @@ fn over_time(
         has_markers: false,
     };
     let mut table = plot.table("", &plot.x_title, &plot.y_title);
-    // One run needs no name.
+    // With a single run, the table needs no column of names.
     table.words = 0;
     table.columns.remove(0);
     table.rows.iter_mut().for_each(|row| drop(row.remove(0)));

@@ -1,4 +1,4 @@
-//! The page around the figures.
+//! Writes the HTML page of a report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use crate::plot::{Plot, SYMBOLS, Table, escape};
 use crate::profile::{Difference, Figure, ProfileFigures};
 use crate::stats::FEWEST_TOLD_APART;
 
-/// Everything that a page is set with. Measured for A4: 170 mm of text.
+/// Style sheet of the page. Sizes are chosen for A4 with 170 mm of text.
 const STYLE: &str = "
 :root { color-scheme: light; }
 body { font: 15px/1.5 Helvetica, Arial, 'Liberation Sans', sans-serif; color: #1a1a1a;
@@ -45,10 +45,10 @@ figure svg { width: 100%; height: auto; display: block; }
 @page { size: A4; margin: 18mm 20mm; }
 ";
 
-/// The whole page.
+/// Formats the whole page.
 pub fn page(heading: &Heading, analysis: &Analysis, plots: &[Plot]) -> String {
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     let _ = write_page(&mut out, heading, analysis, plots);
     out
 }
@@ -121,7 +121,7 @@ fn write_page(
     writeln!(out, "</body>\n</html>")
 }
 
-/// What the runs are of, as a table.
+/// Writes the scope of the runs as a table.
 fn write_scope(out: &mut String, heading: &Heading) -> std::fmt::Result {
     if !heading.scope.is_empty() {
         writeln!(out, "<table class=\"scope\">")?;
@@ -138,7 +138,7 @@ fn write_scope(out: &mut String, heading: &Heading) -> std::fmt::Result {
     Ok(())
 }
 
-/// What a figure draws, in numbers: folded, as it is long.
+/// Formats the numbers of a figure as a table. The table is collapsed because it is long.
 fn numbers(table: &Table) -> String {
     let row = |cells: &[String], tag: &str| {
         let cell = |(place, text): (usize, &String)| {
@@ -156,7 +156,7 @@ fn numbers(table: &Table) -> String {
     format!("<details><summary>Numbers</summary>\n<table>{head}{rows}</table></details>\n")
 }
 
-/// The laws; their points are in the figures.
+/// Writes the fitted laws. Their points are in the figures.
 fn write_loss(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     if analysis.over_loss.is_empty() {
         return Ok(());
@@ -172,7 +172,7 @@ fn write_loss(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 fn write_doubts(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     writeln!(out, "<h2>Doubts</h2>")?;
     if analysis.doubts.is_empty() {
-        return writeln!(out, "<p>None was raised.</p>");
+        return writeln!(out, "<p>There are no doubts.</p>");
     }
     writeln!(out, "<ul class=\"doubts\">")?;
     for group in by_kind(&analysis.doubts) {
@@ -205,14 +205,14 @@ fn doubt_lines(doubts: &[&NamedDoubt]) -> String {
     lines.join("<br>\n")
 }
 
-/// A sentence's first letter is a capital.
+/// Capitalises the first letter of a sentence.
 fn capital(sentence: &str) -> String {
     let mut rest = sentence.chars();
     let first = rest.next().map(|c| c.to_uppercase().to_string());
     first.unwrap_or_default() + rest.as_str()
 }
 
-/// Escaped, with the symbols' lower parts set as such.
+/// Escapes a text and formats the subscripts of symbols.
 fn typeset(text: &str) -> String {
     let mut out = escape(text);
     for (symbol, (head, lower)) in SYMBOLS {
@@ -221,7 +221,7 @@ fn typeset(text: &str) -> String {
     out
 }
 
-/// A figure with its interval, which that of one run does not have.
+/// Formats a figure and its interval. Omits an interval of zero width, as a single run has.
 fn cell(figure: &Figure, digits: usize) -> String {
     if figure.interval.low == figure.interval.high {
         number(figure.estimate, digits)
@@ -230,7 +230,7 @@ fn cell(figure: &Figure, digits: usize) -> String {
     }
 }
 
-/// A difference with its interval, which that of one run of each does not have.
+/// Formats a difference and its interval. Omits the interval if a side has only one run.
 fn difference_cell(difference: &Difference, digits: usize) -> String {
     let figure = Figure {
         estimate: difference.estimate,
@@ -250,7 +250,7 @@ fn with_range(figure: &Figure, digits: usize) -> String {
     format!("{estimate} <small>[{low}, {high}]</small>")
 }
 
-/// What rounds to zero has no sign.
+/// Formats a number. A number that rounds to zero gets no sign.
 fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if text.trim_matches(|c| "-0.".contains(c)).is_empty() {
@@ -260,7 +260,7 @@ fn number(value: f64, digits: usize) -> String {
     }
 }
 
-/// One line for each method: what it uses, and its C_UC.
+/// Writes one line for each method: its mean share of the capacity, its C_UC and its costs.
 fn write_methods(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let rows = analysis.transfers.iter();
     let rows = rows.filter_map(|m| Some((m, m.figures.coefficients.last()?)));
@@ -339,7 +339,7 @@ fn write_comparison(
     write_cost_differences(out, &comparison.costs)
 }
 
-/// By how much what two methods cost differs, a line a round-trip time.
+/// Writes the differences of the costs of two methods, one line for each round-trip time.
 fn write_cost_differences(out: &mut String, costs: &CostDifferences) -> std::fmt::Result {
     let mut rows: BTreeMap<Duration, [String; 2]> = BTreeMap::new();
     let both = [
@@ -449,7 +449,7 @@ fn write_figures(out: &mut String, figures: &ProfileFigures) -> std::fmt::Result
     writeln!(out, "</table>")
 }
 
-/// Medians, and what the runs cost.
+/// Writes the medians and the costs of the runs.
 fn write_beside(out: &mut String, method: &MethodProfile) -> std::fmt::Result {
     writeln!(
         out,
@@ -485,11 +485,11 @@ fn write_reading(out: &mut String) -> std::fmt::Result {
          data are durable. C<sub>U</sub> is the unused share of the capacity, C<sub>CC</sub> how far the profile lies \
          above (+) or below (−) the line between its ends, and C<sub>UC</sub> = ½([1 − C<sub>U</sub>] + [½ + C<sub>CC</sub>]) \
          (Rao et al., ICDCN 2019). C<sub>UC</sub> is linear in the profile’s points; over round-trip times \
-         of 0.4 to 366 ms the first has the weight −0.23 and the last none, so that a slow start \
-         raises it. It stands beside the throughputs, not in their place.</p>\n\
-         <p>Intervals come from resampling the repetitions; of few repetitions they are too \
-         narrow. Two methods are distinguished if each has {FEWEST_TOLD_APART} repetitions or more and the interval \
-         of their difference leaves out zero; of equal ones one in twenty does so by chance with \
-         many repetitions, with five one in six.</p>"
+         of 0.4 to 366 ms the first has the weight −0.23 and the last 0.00, so a slow start \
+         raises it. It complements the throughputs and does not replace them.</p>\n\
+         <p>Intervals come from resampling the repetitions; with few repetitions they are too \
+         narrow. Two methods are distinguished if each has at least {FEWEST_TOLD_APART} repetitions and the interval \
+         of their difference excludes zero. For equal methods this happens by chance in 1 of 20 cases with \
+         many repetitions, and in 1 of 6 with five.</p>"
     )
 }

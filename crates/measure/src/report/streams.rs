@@ -1,4 +1,4 @@
-//! Figures over the number of TCP streams.
+//! Figures by number of TCP streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::plot::{
 };
 use crate::runs::Runs;
 
-/// What was measured by series, then by streams, at one round-trip time.
+/// Measurements at one round-trip time, by series and number of streams.
 type StreamPoints<'a> = BTreeMap<String, BTreeMap<u64, MeasuredPoint<'a>>>;
 
-/// All of them.
+/// Draws all figures of this module.
 pub(super) fn all(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     let points = by_streams(runs, analysis);
     let mut plots = sweeps_over_streams(&points, analysis);
@@ -25,7 +25,7 @@ pub(super) fn all(runs: &Runs, analysis: &Analysis) -> Vec<Plot> {
     plots
 }
 
-/// Transfers that have a number of streams, by round-trip time.
+/// Groups the transfers that have a number of streams by round-trip time.
 fn by_streams<'a>(runs: &Runs, analysis: &'a Analysis) -> BTreeMap<Duration, StreamPoints<'a>> {
     let mut by_rtt: BTreeMap<Duration, StreamPoints<'a>> = BTreeMap::new();
     for method in &analysis.transfers {
@@ -33,7 +33,7 @@ fn by_streams<'a>(runs: &Runs, analysis: &'a Analysis) -> BTreeMap<Duration, Str
         let Some(streams) = streams.filter(|streams| *streams > 0) else {
             continue;
         };
-        // A configuration's name without the knob that an axis shows.
+        // Removes the number of streams from the name, because an axis shows it.
         let name = method.label.replacen(&format!(" streams={streams}"), "", 1);
         for point in measured_points(method) {
             let series = by_rtt.entry(point.figure.rtt).or_default();
@@ -44,9 +44,8 @@ fn by_streams<'a>(runs: &Runs, analysis: &'a Analysis) -> BTreeMap<Duration, Str
     by_rtt
 }
 
-/// Throughput over streams, mean with standard error, as Figs. 3 to 6 of paper
-/// 000: one figure a round-trip time, or several where one cannot tell all lines
-/// apart.
+/// Draws throughput by number of streams, as mean and standard error, like Figs. 3 to 6 of paper
+/// 000: one figure for each round-trip time, or several if one cannot distinguish all lines.
 fn sweeps_over_streams(all: &BTreeMap<Duration, StreamPoints>, analysis: &Analysis) -> Vec<Plot> {
     let swept = all.iter().filter(|(_, series)| {
         let streams: BTreeSet<&u64> = series.values().flat_map(BTreeMap::keys).collect();
@@ -59,10 +58,10 @@ fn sweeps_over_streams(all: &BTreeMap<Duration, StreamPoints>, analysis: &Analys
     figures.collect()
 }
 
-/// A line's name, and its points by streams.
+/// Name of a line, and its points by number of streams.
 type Line<'a> = (&'a String, &'a BTreeMap<u64, MeasuredPoint<'a>>);
 
-/// The unit of the rates in these lines.
+/// Returns the unit of the rates in these lines.
 fn unit_of(lines: &[Line]) -> (&'static str, f64) {
     let points = lines.iter().flat_map(|line| line.1.values());
     let rates = points.map(|point| point.figure.summary.greatest * point.capacity);
@@ -125,14 +124,15 @@ fn sweep_over_streams(rtt: Duration, lines: &[Line], analysis: &Analysis) -> Plo
     Plot {
         name: format!("streams-at-{}-us", rtt.as_micros()),
         title,
-        caption: "Mean with its standard error; what else was set distinguishes the lines."
+        caption: "Mean with its standard error; the other settings distinguish the lines."
             .to_owned(),
         svg,
         table,
     }
 }
 
-/// Box plots by streams, a panel for what else was set: one figure a round-trip time.
+/// Draws box plots by number of streams, one panel for each combination of the other settings and
+/// one figure for each round-trip time.
 fn boxes_by_streams(all: &BTreeMap<Duration, StreamPoints>, analysis: &Analysis) -> Vec<Plot> {
     let swept = all.iter().filter(|(_, series)| {
         let most = series.values().map(BTreeMap::len).max();
@@ -175,7 +175,7 @@ fn boxes_at(rtt: Duration, series: &[Line], analysis: &Analysis) -> Plot {
     }
 }
 
-/// Median throughput over round-trip time and streams, a map a method.
+/// Draws median throughput by round-trip time and number of streams, one map for each method.
 fn streams_by_rtt(all: &BTreeMap<Duration, StreamPoints>, analysis: &Analysis) -> Vec<Plot> {
     let mut maps: BTreeMap<&str, Rows> = BTreeMap::new();
     for (rtt, series) in all {
@@ -195,7 +195,7 @@ fn streams_by_rtt(all: &BTreeMap<Duration, StreamPoints>, analysis: &Analysis) -
         .collect()
 }
 
-/// What was measured, by streams, then by round-trip time.
+/// Measurements by number of streams and round-trip time.
 type Rows<'a> = BTreeMap<u64, BTreeMap<Duration, MeasuredPoint<'a>>>;
 
 fn heat_map_of(label: &str, rows: &Rows, place: usize, analysis: &Analysis) -> Plot {
@@ -242,7 +242,7 @@ fn heat_map_of(label: &str, rows: &Rows, place: usize, analysis: &Analysis) -> P
     Plot {
         name: format!("streams-by-rtt-{place}"),
         title,
-        caption: "Darker is faster; a dash was not measured.".to_owned(),
+        caption: "Darker is faster. A dash means not measured.".to_owned(),
         svg: heat_map(&map),
         table,
     }

@@ -1,8 +1,8 @@
-//! Tables of runs: a line of column names, then a line a run.
+//! Reads tables of runs: a line of column names, then one line for each run.
 //!
-//! A column is known by its name, with or without a unit at its end: `rtt_ms`,
-//! `Throughput (Mbit/s)`, or the name that `records export` gives it. A quantity whose column
-//! has no unit needs one in each cell.
+//! Columns are identified by name, with or without a unit at the end: `rtt_ms`, `Throughput
+//! (Mbit/s)`, or the names that `records export` writes. If a quantity's column has no unit, each
+//! cell needs one.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use super::{
 };
 use crate::record::Measures;
 
-/// The most columns of a table.
+/// Maximum number of columns of a table.
 const MOST_COLUMNS: usize = 1024;
 
-/// The most runs of a table.
+/// Maximum number of runs in a table.
 const MOST_RUNS: usize = 1_000_000;
 
-/// What a column says of a run.
+/// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Column {
-    /// The seconds of a unit; `None` if each cell has its unit.
+    /// Round-trip time. The number is the unit in seconds; `None` if each cell has its own unit.
     Rtt(Option<f64>),
     LeastRtt(Option<f64>),
     Wall(Option<f64>),
-    /// The number of a unit's bits per second.
+    /// Throughput. The number is the unit in bits per second; `None` if each cell has its own unit.
     Rate(Option<f64>),
     Bytes,
     Started,
@@ -44,7 +44,7 @@ enum Column {
     Id,
 }
 
-/// Columns that have no unit.
+/// Names of columns without a unit suffix.
 const WORDS: &[(&[&str], Column)] = &[
     (
         &[
@@ -98,10 +98,10 @@ const WORDS: &[(&[&str], Column)] = &[
     (&["path.rtt_seconds"], Column::LeastRtt(Some(1.0))),
 ];
 
-/// A column of a quantity, by its unit.
+/// Creates the column of a quantity, given its unit.
 type OfUnit = fn(Option<f64>) -> Column;
 
-/// Quantities, with or without a unit at the end.
+/// Names of quantities, which can have a unit suffix.
 const QUANTITIES: &[(&str, OfUnit)] = &[
     ("min_rtt", Column::LeastRtt),
     ("mean_rtt", Column::Rtt),
@@ -135,14 +135,14 @@ const RATES: &[(&str, f64)] = &[
     ("gbps", 1e9),
 ];
 
-/// Reads a table.
+/// Reads a table of runs.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, is too large, or has a cell or columns that make no sense.
+/// If the table cannot be read, is too large, or has invalid columns or cells.
 pub fn read_csv(input: impl BufRead) -> Result<Vec<ExternalRun>, SourceError> {
     let bytes = read_bounded(input)?;
-    let text = String::from_utf8(bytes).map_err(|_| not_a_table("it is no text"))?;
+    let text = String::from_utf8(bytes).map_err(|_| not_a_table("it is not UTF-8 text"))?;
     runs(text.trim_start_matches('\u{feff}'))
 }
 
@@ -150,7 +150,7 @@ fn not_a_table(cause: impl Into<String>) -> SourceError {
     SourceError::Unknown(format!("this table cannot be used: {}", cause.into()))
 }
 
-/// The same of what was read.
+/// Parses a table.
 pub(super) fn runs(text: &str) -> Result<Vec<ExternalRun>, SourceError> {
     let first = text.lines().next().unwrap_or_default();
     let mut rows = Rows {
@@ -208,7 +208,7 @@ pub(super) fn runs(text: &str) -> Result<Vec<ExternalRun>, SourceError> {
     }
 }
 
-/// The separator that the line of names has most of.
+/// Returns the separator that occurs most often in the line of column names.
 fn separator(first: &str) -> char {
     let count = |between: char| first.matches(between).count();
     let most = [',', ';', '\t']
@@ -218,7 +218,7 @@ fn separator(first: &str) -> char {
     most.unwrap_or(',')
 }
 
-/// Whether a table's columns can say what a run moved and how fast.
+/// Checks that the columns include a throughput, or both bytes and a duration.
 fn check(columns: &[Option<Column>], first: &str) -> Result<(), SourceError> {
     let has = |is: fn(&Column) -> bool| columns.iter().flatten().any(is);
     let rate = has(|column| matches!(column, Column::Rate(_)));
@@ -229,12 +229,12 @@ fn check(columns: &[Option<Column>], first: &str) -> Result<(), SourceError> {
     }
     let shown = shortened(first, LONGEST_ERROR);
     Err(not_a_table(format!(
-        "its first line names no column throughput_mbps (or _gbps, _bps) and not both bytes and \
-         seconds: {shown}"
+        "its first line has neither a column throughput_mbps (or _gbps, _bps) nor both bytes and \
+        seconds: {shown}"
     )))
 }
 
-/// What a column's name stands for.
+/// Returns the meaning of a column's name, or `None` if it is unknown.
 fn column(name: &str) -> Option<Column> {
     let mut plain = String::new();
     for c in name.trim().to_lowercase().chars() {
@@ -265,7 +265,7 @@ fn column(name: &str) -> Option<Column> {
 }
 
 impl Column {
-    /// Notes a cell.
+    /// Parses a cell and stores its value in the run.
     fn read(
         self,
         cell: &str,
@@ -295,13 +295,13 @@ impl Column {
     }
 }
 
-/// Two of bytes, time and rate say the third.
+/// Computes the third of bytes, time and rate if the other two are known.
 fn finish(mut run: ExternalRun, rate: Option<BitRate>) -> Result<ExternalRun, String> {
     let has_bytes = run.moved.0 > 0;
     match (rate, has_bytes, run.wall.is_zero()) {
         (Some(rate), false, false) => {
             let bytes = rate.bits_per_second() / 8.0 * run.wall.as_secs_f64();
-            run.moved = ByteCount(whole(bytes).ok_or("its bytes are beyond any number of bytes")?);
+            run.moved = ByteCount(whole(bytes).ok_or("its number of bytes is too large")?);
         }
         (Some(rate), true, true) if rate.bits_per_second() > 0.0 => {
             let seconds = run.moved.0 as f64 * 8.0 / rate.bits_per_second();
@@ -315,12 +315,13 @@ fn finish(mut run: ExternalRun, rate: Option<BitRate>) -> Result<ExternalRun, St
         run.tool = "unknown".to_owned();
     }
     if run.direction == Some(Direction::From) {
-        // A table's source sends, whichever host asked for it.
+        // The source of a table is the sender. For this direction, the sender is the host that did
+        // not start the run.
         std::mem::swap(&mut run.near, &mut run.far);
     }
     let lacks = run.error.is_empty() && run.throughput.bits_per_second() <= 0.0;
     if lacks {
-        Err("it says neither a throughput above zero nor an error".to_owned())
+        Err("it has neither a throughput greater than zero nor an error".to_owned())
     } else {
         Ok(run)
     }
@@ -329,7 +330,7 @@ fn finish(mut run: ExternalRun, rate: Option<BitRate>) -> Result<ExternalRun, St
 fn number(cell: &str) -> Result<f64, String> {
     let number = cell.parse::<f64>().ok().filter(|number| number.is_finite());
     let number = number.filter(|number| *number >= 0.0);
-    number.ok_or_else(|| format!("\"{}\" is no number, zero or above", word(cell)))
+    number.ok_or_else(|| format!("\"{}\" is not a number of 0 or more", word(cell)))
 }
 
 fn count(cell: &str) -> Result<u64, String> {
@@ -350,7 +351,7 @@ fn span(cell: &str, unit: Option<f64>) -> Result<Option<Duration>, String> {
 }
 
 fn bit_rate(cell: &str, unit: Option<f64>) -> Result<BitRate, String> {
-    let beyond = || format!("\"{}\" is no rate", word(cell));
+    let beyond = || format!("\"{}\" is not a rate", word(cell));
     match unit {
         Some(factor) => BitRate::new(number(cell)? * factor).ok_or_else(beyond),
         None if number(cell).is_ok_and(|number| number > 0.0) => Err(format!(
@@ -362,17 +363,17 @@ fn bit_rate(cell: &str, unit: Option<f64>) -> Result<BitRate, String> {
     }
 }
 
-/// RFC 3339, or seconds since 1970.
+/// Parses a time in RFC 3339 format or in seconds since 1970.
 fn moment(cell: &str) -> Result<String, String> {
     let seconds = match microseconds_of(cell) {
         Some(microseconds) => Some(microseconds.div_euclid(1_000_000)),
         None => count(cell).ok().map(u64::cast_signed),
     };
-    // Beyond the year 9999 it counts something else, as milliseconds.
+    // Numbers beyond the year 9999 are not seconds. They are probably milliseconds.
     let seconds = seconds.filter(|seconds| *seconds < 253_402_300_800);
     seconds.map(rfc3339).ok_or_else(|| {
         let cell = word(cell);
-        format!("\"{cell}\" is no time: write 2026-11-03T10:11:12Z, or seconds since 1970")
+        format!("\"{cell}\" is not a time: write 2026-11-03T10:11:12Z, or seconds since 1970")
     })
 }
 
@@ -381,7 +382,7 @@ fn direction(cell: &str) -> Result<Direction, String> {
         "to" | "forward" => Ok(Direction::To),
         "from" | "reverse" => Ok(Direction::From),
         _ => Err(format!(
-            "\"{}\" is no direction: write to or from",
+            "\"{}\" is not a direction: write to or from",
             word(cell)
         )),
     }
@@ -393,13 +394,13 @@ fn measures(cell: &str) -> Result<Measures, String> {
         "transfer" => Ok(Measures::Transfer),
         "storage" => Ok(Measures::Storage),
         _ => Err(format!(
-            "\"{}\" is none of memory, transfer and storage",
+            "\"{}\" is not memory, transfer or storage",
             word(cell)
         )),
     }
 }
 
-/// A table's rows, as RFC 4180 has them, with the line that each begins on.
+/// The rows of a table (RFC 4180), each with the number of its first line.
 struct Rows<'a> {
     text: &'a str,
     line: usize,
@@ -456,7 +457,7 @@ impl Rows<'_> {
 }
 
 impl<'a> Rows<'a> {
-    /// What follows an opening quote, in which two are one.
+    /// Parses a quoted cell after its opening quote. Two quotes stand for one.
     fn quoted(&mut self, mut rest: &'a str) -> Result<String, SourceError> {
         let mut cell = String::new();
         loop {
@@ -475,7 +476,7 @@ impl<'a> Rows<'a> {
                 }
                 None => {
                     self.text = after;
-                    // What stands after the quote belongs to nothing.
+                    // Ignores text between the closing quote and the separator.
                     self.bare();
                     return Ok(cell);
                 }

@@ -1,4 +1,4 @@
-//! Which instrument wrote a result.
+//! Detects the instrument that wrote a result, and reads the result.
 
 use std::io::BufRead;
 
@@ -9,7 +9,7 @@ use super::{
     ExternalRun, LONGEST_ERROR, SourceError, csv, iperf3, pscheduler, read_bounded, shortened,
 };
 
-/// What instruments have at the top.
+/// Keys at the top level of the instruments' results.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Top {
@@ -19,7 +19,7 @@ struct Top {
     end: Option<IgnoredAny>,
     succeeded: Option<IgnoredAny>,
     result: Option<IgnoredAny>,
-    // Null in a run that has none.
+    // True if the key is present, even if its value is null.
     #[serde(deserialize_with = "present")]
     result_merged: bool,
     test: Option<IgnoredAny>,
@@ -29,11 +29,11 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> 
     IgnoredAny::deserialize(from).map(|_| true)
 }
 
-/// Reads results of any instrument that is known: iperf3, pScheduler, or a table.
+/// Reads the results of any supported instrument: iperf3, pScheduler or a table.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, is too large, or is no result that can be used.
+/// If the file cannot be read, is too large, or is not a usable result.
 pub fn read_any(input: impl BufRead) -> Result<Vec<ExternalRun>, SourceError> {
     let bytes = read_bounded(input)?;
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
@@ -48,7 +48,7 @@ pub fn read_any(input: impl BufRead) -> Result<Vec<ExternalRun>, SourceError> {
             let text = "it is empty: the instrument was killed before it wrote its result";
             Err(SourceError::Unknown(text.to_owned()))
         }
-        // Only pScheduler's come in an array.
+        // Only pScheduler writes results as an array.
         Some(b'[') if begin.ends_with(b"{") => pscheduler::runs(text),
         Some(b'{') => of_json(text),
         Some(_) => of_text(text),
@@ -59,12 +59,16 @@ fn of_json(text: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
     let mut documents = serde_json::Deserializer::from_slice(text).into_iter::<Top>();
     let top = match documents.next() {
         Some(Ok(top)) => top,
-        // A file that was cut off: its own reader says where.
+        // The file is truncated.
         Some(Err(error)) if error.is_eof() => {
-            let text = "it ends in the middle: the instrument was killed while it wrote";
+            let text = "it is incomplete: the instrument was killed while writing";
             return Err(SourceError::Unknown(text.to_owned()));
         }
-        Some(Err(error)) => return Err(SourceError::Unknown(format!("it is no JSON: {error}"))),
+        Some(Err(error)) => {
+            return Err(SourceError::Unknown(format!(
+                "it is not valid JSON: {error}"
+            )));
+        }
         None => Top::default(),
     };
     let is_of_pscheduler =
@@ -82,7 +86,7 @@ fn of_json(text: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
 
 fn of_text(text: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
     let Ok(text) = std::str::from_utf8(text) else {
-        return Err(SourceError::Unknown("it is no text".to_owned()));
+        return Err(SourceError::Unknown("it is not UTF-8 text".to_owned()));
     };
     let said = text
         .lines()
@@ -104,7 +108,7 @@ fn of_text(text: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
         "Accepted connection",
     ];
     if begins.iter().any(|begin| first.starts_with(begin)) {
-        let text = "it is what iperf3 prints for people: run it with --json";
+        let text = "it is iperf3's text output: run iperf3 with --json";
         return Err(SourceError::Unknown(text.to_owned()));
     }
     csv::runs(text)

@@ -1,4 +1,5 @@
-//! `iperf3 --json` and `--json-stream`, versions 3.0 to 3.21, of a client or a server; TCP only.
+//! Reads the output of `iperf3 --json` and `--json-stream`, versions 3.0 to 3.21, of a client or a
+//! server. Supports TCP only.
 
 use std::collections::HashSet;
 use std::io::BufRead;
@@ -15,7 +16,7 @@ use super::{
 
 const TOOL: &str = "iperf3";
 
-/// A whole result, or with `--json-stream` an event, which is a part of one.
+/// A whole result, or one event of a result with `--json-stream`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Output {
@@ -25,7 +26,7 @@ struct Output {
     start: Start,
     intervals: Vec<Interval>,
     end: End,
-    /// With `--get-server-output`, where the server writes JSON too.
+    /// Output of the server. Present with `--get-server-output` if the server also writes JSON.
     server_output_json: Option<Box<Output>>,
 }
 
@@ -34,14 +35,14 @@ struct Output {
 struct Start {
     connected: Vec<Connected>,
     version: String,
-    /// As `uname -a` prints it.
+    /// Text in the format of `uname -a`.
     system_info: String,
     timestamp: Timestamp,
-    /// Present at a client.
+    /// Present in the output of a client.
     connecting_to: Option<HostAndPort>,
-    /// Present at a server.
+    /// Present in the output of a server.
     accepted_connection: Option<HostAndPort>,
-    /// What tells a test from others.
+    /// Identity of the test.
     cookie: String,
     test_start: TestStart,
 }
@@ -70,7 +71,7 @@ struct HostAndPort {
 struct TestStart {
     protocol: String,
     num_streams: Option<f64>,
-    /// Seconds at the start that are left out.
+    /// Seconds at the start that are excluded from the measurement.
     omit: Option<f64>,
     reverse: Option<f64>,
 }
@@ -101,7 +102,7 @@ struct Stream {
     sender: Option<Figures>,
 }
 
-/// Of a stream or of all, at the end or over an interval. What iperf3 does not know is
+/// Figures of one stream or of all streams, in total or for one interval. Unknown values are
 /// absent, null or zero.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
@@ -110,22 +111,22 @@ struct Figures {
     bytes: Option<f64>,
     bits_per_second: Option<f64>,
     retransmits: Option<f64>,
-    /// Whether the one that wrote the result is the sender.
+    /// True if the host that wrote the result is the sender.
     sender: Option<bool>,
     omitted: Option<bool>,
-    /// Microseconds, as the next two.
+    /// Round-trip time in microseconds, like the next two fields.
     rtt: Option<f64>,
     min_rtt: Option<f64>,
     mean_rtt: Option<f64>,
 }
 
-/// Reads results, which a server writes one after the other into one file. Each direction of
-/// a bidirectional test is a run, and a test that failed is one with an error. Throughput is
-/// `sum_received`: what was sent may still lie in buffers.
+/// Reads results. A server writes several results into one file. Each direction of a bidirectional
+/// test is a run, and a failed test is a run with an error. Throughput is `sum_received`, because
+/// sent data may still be in buffers.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, is too large, or is no result of TCP.
+/// If the file cannot be read, is too large, or is not a TCP result.
 pub fn read_iperf3(input: impl BufRead) -> Result<Vec<ExternalRun>, SourceError> {
     runs(&read_bounded(input)?)
 }
@@ -137,10 +138,10 @@ fn not_a_result(cause: impl Into<String>) -> SourceError {
     }
 }
 
-/// The same of what was read.
+/// Parses results.
 pub(super) fn runs(bytes: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
     let mut runs = Vec::new();
-    // A stream's full output follows its events.
+    // With full output enabled, a stream of events is followed by the whole result.
     let mut cookies = HashSet::new();
     for output in outputs(bytes)? {
         let cookie = &output.start.cookie;
@@ -149,7 +150,7 @@ pub(super) fn runs(bytes: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
         }
     }
     if runs.is_empty() {
-        Err(not_a_result("it has no test in it"))
+        Err(not_a_result("it contains no test"))
     } else {
         Ok(runs)
     }
@@ -157,14 +158,14 @@ pub(super) fn runs(bytes: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
 
 fn outputs(bytes: &[u8]) -> Result<Vec<Output>, SourceError> {
     if bytes.trim_ascii().is_empty() {
-        let text = "it is empty: iperf3 writes its result when it ends, and was killed before";
+        let text = "it is empty: iperf3 was killed before it wrote its result";
         return Err(not_a_result(text));
     }
     let mut outputs = Vec::new();
     let mut open: Option<Output> = None;
     for document in serde_json::Deserializer::from_slice(bytes).into_iter::<Output>() {
         let output = match document {
-            // A kill cuts its last line off; what stands before is whole.
+            // A killed process leaves an incomplete last line. The lines before are complete.
             Err(error) if error.is_eof() && open.is_some() => break,
             Err(error) => return Err(not_a_result(error.to_string())),
             Ok(output) => output,
@@ -178,23 +179,23 @@ fn outputs(bytes: &[u8]) -> Result<Vec<Output>, SourceError> {
         }
     }
     if let Some(mut output) = open {
-        let text = "its output ends before its test does: it was killed";
+        let text = "the output ends before the test: iperf3 was killed";
         output.error.get_or_insert_with(|| text.to_owned());
         outputs.push(output);
     }
     Ok(outputs)
 }
 
-/// What a test is after an event.
+/// The state of a test after an event.
 enum Taken {
-    /// More is to come.
+    /// More events follow.
     Open(Output),
-    /// That was all.
+    /// The test is complete.
     Whole(Output),
 }
 
 impl Output {
-    /// Adds an event of `--json-stream` to what is known of its test.
+    /// Adds an event of `--json-stream` to a test.
     fn take(before: Option<Output>, event: &str, data: Value) -> Result<Taken, SourceError> {
         fn read<T: serde::de::DeserializeOwned>(data: Value) -> Result<T, SourceError> {
             serde_json::from_value(data).map_err(|error| not_a_result(error.to_string()))
@@ -209,7 +210,7 @@ impl Output {
                 output.end = read(data)?;
                 return Ok(Taken::Whole(output));
             }
-            // What newer versions have.
+            // Ignores events of newer versions.
             _ => {}
         }
         Ok(Taken::Open(output))
@@ -220,7 +221,7 @@ impl Output {
         let has_begun = !protocol.is_empty();
         if has_begun && protocol != "TCP" {
             return Err(not_a_result(format!(
-                "it is a test of {}, and only those of TCP can be used",
+                "it is a {} test, but only TCP tests can be used",
                 word(protocol)
             )));
         }
@@ -244,7 +245,8 @@ impl Output {
         Ok(runs)
     }
 
-    /// One direction: the one that sums are named by, or with `is_back` the other.
+    /// Returns the run of one direction: the direction of the sums, or the opposite one with
+    /// `is_back`.
     fn run(
         &self,
         direction: Option<Direction>,
@@ -256,7 +258,7 @@ impl Output {
         let wall = Duration::try_from_secs_f64(seconds)
             .map_err(|error| not_a_result(error.to_string()))?;
         let moved = whole(measured.figures.bytes.unwrap_or(0.0));
-        let moved = moved.ok_or_else(|| not_a_result("its bytes are no number of bytes"))?;
+        let moved = moved.ok_or_else(|| not_a_result("its number of bytes is not valid"))?;
         let throughput = match measured.figures.bits_per_second {
             Some(rate) => BitRate::new(rate),
             None => Some(BitRate::from_transfer(ByteCount(moved), wall)),
@@ -285,7 +287,8 @@ impl Output {
             moved: ByteCount(moved),
             wall,
             omitted: Duration::from_secs(start.test_start.omit.and_then(whole).unwrap_or(0)),
-            throughput: throughput.ok_or_else(|| not_a_result("its throughput is no rate"))?,
+            throughput: throughput
+                .ok_or_else(|| not_a_result("its throughput is not a valid rate"))?,
             streams: start.test_start.num_streams.and_then(whole).unwrap_or(0),
             retransmitted_segments: self.retransmits(is_back),
             rtt: self.mean_rtt(measured.of_sender),
@@ -317,8 +320,9 @@ impl Output {
         }
     }
 
-    /// What arrived, else what was sent, else what the intervals have: an end that was
-    /// lost is empty, and a client that was interrupted does not know what arrived.
+    /// Returns the received figures, else the sent figures, else the sum over the intervals. After
+    /// a lost connection, the figures at the end are missing. An interrupted client does not know
+    /// how much data arrived.
     fn measured(&self, is_back: bool) -> Measured {
         let [sent, received] = self.sums(is_back);
         let has_some = |figures: &&Figures| figures.bytes.is_some_and(|bytes| bytes > 0.0);
@@ -359,7 +363,7 @@ impl Output {
         sent?.retransmits.and_then(whole)
     }
 
-    /// The mean over the streams of one direction.
+    /// Returns the mean round-trip time over the streams of one direction.
     fn mean_rtt(&self, of_sender: Option<bool>) -> Option<Duration> {
         let senders = self.end.streams.iter().filter_map(|s| s.sender.as_ref());
         let own = senders.filter(|sender| sender.sender == of_sender);
@@ -385,8 +389,8 @@ impl Output {
             .or_else(far)
     }
 
-    /// The least over all streams: both directions of a path have one round trip. A client
-    /// that receives has none, and its server may.
+    /// Returns the least round-trip time over all streams, because both directions of a path have
+    /// the same. A receiving client has no samples; its server may have some.
     fn least_rtt(&self) -> Option<Duration> {
         let senders = self.end.streams.iter().filter_map(|s| s.sender.as_ref());
         let over_time = self.intervals.iter().flat_map(|i| &i.streams);
@@ -398,13 +402,13 @@ impl Output {
     }
 }
 
-/// What was measured of a direction.
+/// The figures of one direction.
 #[derive(Default)]
 struct Measured {
     figures: Figures,
-    /// What arrived is not known.
+    /// True if the figures are of sent data, because the amount received is unknown.
     was_sent: bool,
-    /// Whether the one that wrote the result is the sender, where it says.
+    /// True if the host that wrote the result is the sender. `None` if unknown.
     of_sender: Option<bool>,
 }
 
@@ -416,7 +420,7 @@ impl Start {
             .map_or_else(String::new, |seconds| rfc3339(seconds.cast_signed()))
     }
 
-    /// The client and the server, whichever of them wrote this.
+    /// Returns the client and the server, in this order. Either may have written the result.
     fn hosts(&self) -> [HostName; 2] {
         let mut uname = self.system_info.split_ascii_whitespace().skip(1);
         let mut next = || uname.next().map(word).unwrap_or_default();

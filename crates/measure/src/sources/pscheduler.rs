@@ -1,6 +1,6 @@
-//! Results of perfSONAR's pScheduler throughput test, as `pscheduler result
-//! --format json` gives them, within what its archivers send (`result`), or within
-//! a run of its API (`result-merged`); TCP only.
+//! Reads results of perfSONAR's pScheduler throughput test: bare results of `pscheduler result
+//! --format json`, those in messages of archivers (`result`), and those in runs of the API
+//! (`result-merged`). Supports TCP only.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use super::{
 
 const TOOL: &str = "pscheduler";
 
-/// A result, or what is around one.
+/// A result, or a document that contains a result.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Document {
-    /// Of a run, as archivers send it.
+    /// Identity of the run, from an archiver.
     id: Option<String>,
-    /// Of a run, as in its API.
+    /// URL of the run, from the API.
     href: Option<String>,
     start_time: Option<String>,
     run: Option<RunTimes>,
     schedule: Option<Schedule>,
     test: Option<Test>,
     participants: Vec<Option<String>>,
-    /// Why a run has no result.
+    /// Error message of a run without a result.
     errors: Option<String>,
     state: Option<String>,
-    /// What archivers send.
+    /// Result in a message of an archiver.
     result: Option<Box<Document>>,
-    /// What its API has.
+    /// Result in a run of the API.
     result_merged: Option<Box<Document>>,
     succeeded: Option<bool>,
     error: Option<String>,
@@ -78,7 +78,7 @@ struct Summary {
     summary: Figures,
 }
 
-/// Named as the plug-in for iperf3 renames them.
+/// Field names are those of pScheduler's plug-in for iperf3.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Figures {
@@ -86,24 +86,23 @@ struct Figures {
     start: f64,
     #[serde(default)]
     end: f64,
-    /// Bits per second, whatever its name says.
+    /// Throughput in bits per second, despite the field's name.
     throughput_bits: Option<f64>,
     throughput_bytes: Option<f64>,
-    /// What arrived, likewise; in newer releases.
+    /// Received throughput in bits per second, despite the field's name. Only in newer releases.
     receiver_throughput_bits: Option<f64>,
     retransmits: Option<f64>,
-    /// Microseconds.
+    /// Round-trip time in microseconds.
     rtt: Option<f64>,
-    /// Present for UDP.
+    /// Present in UDP tests only.
     sent: Option<f64>,
 }
 
-/// Reads results, one or several, one after the other or in an array. A test that failed is
-/// a run with an error.
+/// Reads one or several results, consecutive or in an array. A failed test is a run with an error.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, is too large, or is no result of TCP throughput.
+/// If the file cannot be read, is too large, or is not the result of a TCP throughput test.
 pub fn read_pscheduler(input: impl BufRead) -> Result<Vec<ExternalRun>, SourceError> {
     runs(&read_bounded(input)?)
 }
@@ -115,7 +114,7 @@ fn not_a_result(cause: impl Into<String>) -> SourceError {
     }
 }
 
-/// The same of what was read.
+/// Parses results.
 pub(super) fn runs(bytes: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
     let malformed = |error: serde_json::Error| not_a_result(error.to_string());
     let mut documents: Vec<Document> = Vec::new();
@@ -135,7 +134,7 @@ pub(super) fn runs(bytes: &[u8]) -> Result<Vec<ExternalRun>, SourceError> {
         .collect()
 }
 
-/// What stands around a result.
+/// The values that surround a result.
 #[derive(Default)]
 struct Around {
     id: String,
@@ -161,7 +160,7 @@ impl Document {
         }
         around.errors = self.errors.take().or(self.state.take()).or(around.errors);
         match self.result.take().or(self.result_merged.take()) {
-            // A result has no other within it.
+            // A document with `succeeded` is itself the result.
             Some(inner) if self.succeeded.is_none() => inner.run(around),
             _ => self.measured(around),
         }
@@ -171,7 +170,7 @@ impl Document {
         let test = around.test.unwrap_or_default();
         if let Some(kind) = test.kind.as_deref().filter(|kind| *kind != "throughput") {
             return Err(not_a_result(format!(
-                "it is of a test of {}, and only those of throughput can be used",
+                "it is a {} test, but only throughput tests can be used",
                 word(kind)
             )));
         }
@@ -204,7 +203,7 @@ impl Document {
             (Some(true), _) => None,
             (Some(false), error) => Some(error),
             (None, _) if has_run && self.summary.is_none() => Some(around.errors),
-            (None, _) => return Err(not_a_result("it does not say whether it succeeded")),
+            (None, _) => return Err(not_a_result("it has no field \"succeeded\"")),
         };
         if let Some(error) = error {
             let error = error.filter(|error| !error.trim().is_empty());
@@ -224,7 +223,7 @@ impl Summary {
         let Summary { streams, summary } = self;
         if summary.sent.is_some() {
             return Err(not_a_result(
-                "it is a test of UDP, and only those of TCP can be used",
+                "it is a UDP test, but only TCP tests can be used",
             ));
         }
         let arrived = summary.receiver_throughput_bits.and_then(BitRate::new);
@@ -234,11 +233,10 @@ impl Summary {
         let wall = Duration::try_from_secs_f64(summary.end - summary.start);
         let wall = wall.map_err(|error| not_a_result(error.to_string()))?;
         let computed = throughput.bits_per_second() / 8.0 * wall.as_secs_f64();
-        // Bytes are only told of what was sent.
+        // The number of bytes is available for sent data only.
         let told = summary.throughput_bytes.filter(|_| arrived.is_none());
         let moved = whole(told.unwrap_or(computed));
-        let moved =
-            moved.ok_or_else(|| not_a_result("its throughput-bytes is no number of bytes"))?;
+        let moved = moved.ok_or_else(|| not_a_result("its throughput-bytes is not valid"))?;
         let again = streams.iter().map(|stream| stream.retransmits);
         let again = again.fold(None, |sum: Option<f64>, one| match (sum, one) {
             (Some(sum), Some(one)) => Some(sum + one),
@@ -257,7 +255,7 @@ impl Summary {
             streams: streams.len().max(1) as u64,
             retransmitted_segments: summary.retransmits.or(again).and_then(whole),
             rtt,
-            // Its streams' means are the least that it tells.
+            // The least of the streams' means is the best available value.
             least_rtt: run
                 .least_rtt
                 .or_else(|| rtts.into_iter().filter_map(from_microseconds).min()),
@@ -280,13 +278,13 @@ impl Spec {
     }
 }
 
-/// A time with an offset, in UTC.
+/// Converts a time with an offset to UTC.
 fn utc(text: &str) -> Option<String> {
     let microseconds = microseconds_of(text)?;
     Some(rfc3339(microseconds.div_euclid(1_000_000)))
 }
 
-/// A time in ISO 8601 format. Round trips have seconds: `PT0.0916S`.
+/// Parses an ISO 8601 duration in seconds, such as `PT0.0916S`.
 fn iso_duration(text: &str) -> Option<Duration> {
     let seconds = text.strip_prefix("PT")?.strip_suffix('S')?;
     let seconds: f64 = seconds.parse().ok()?;

@@ -1,27 +1,27 @@
-//! Intervals by resampling (Efron and Tibshirani, "An Introduction to the
-//! Bootstrap", 1993).
+//! Confidence intervals by resampling (Efron and Tibshirani, "An Introduction to the Bootstrap",
+//! 1993).
 //!
-//! They assume that repetitions are independent and alike, and they cannot know
-//! what was never seen: of five repetitions a 95 % interval holds the truth
-//! about four times in five. [`crate::doubt`] warns of few.
+//! These intervals assume independent and identically distributed repetitions. With few repetitions
+//! they are too narrow: a 95 % interval of five repetitions contains the true value only about four
+//! times in five. [`crate::doubt`] warns about few repetitions.
 
 use super::{Interval, mean, normal_below, normal_quantile};
 use crate::random::Random;
 
-/// How intervals are drawn.
+/// The settings of resampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resampling {
-    /// How many resamples, at least 1. A thousand place an end of a 95 %
-    /// interval to about a tenth of the interval's half width.
+    /// Number of resamples, at least 1. With 1,000 resamples, the error of an end of a 95 %
+    /// interval is about a tenth of the interval's half width.
     pub draws: usize,
-    /// What the draws come from: the same seed, the same interval.
+    /// Seed of the random numbers. The same seed gives the same interval.
     pub seed: u64,
-    /// How often the interval should hold the truth, between 0 and 1.
+    /// Confidence level, between 0 and 1.
     pub level: f64,
 }
 
 impl Default for Resampling {
-    /// 1,000 draws, 95 %.
+    /// 1,000 resamples and a level of 95 %.
     fn default() -> Resampling {
         Resampling {
             draws: 1_000,
@@ -31,12 +31,12 @@ impl Default for Resampling {
     }
 }
 
-/// A statistic of each resample, in the order drawn: two statistics of the same
-/// resamples stay aligned.
+/// The values of a statistic for each resample, in the order of drawing. Statistics of the same
+/// resamples have the same order.
 pub type Draws = Vec<f64>;
 
-/// Any statistic of resamples of `values`; empty of nothing. The statistic sees
-/// its resample in an order of no meaning.
+/// Computes a statistic of resamples of `values`. Returns an empty list for no values. The order of
+/// values within a resample has no meaning.
 pub fn bootstrap(
     values: &[f64],
     draws: usize,
@@ -57,7 +57,8 @@ pub fn bootstrap(
         .collect()
 }
 
-/// The means of resamples: [`bootstrap`] of the mean, without storing them.
+/// Computes the means of resamples. Equivalent to [`bootstrap`] with the mean, but does not store
+/// the resamples.
 pub fn bootstrap_means(values: &[f64], draws: usize, random: &mut Random) -> Draws {
     if values.is_empty() {
         return Draws::new();
@@ -73,8 +74,8 @@ pub fn bootstrap_means(values: &[f64], draws: usize, random: &mut Random) -> Dra
         .collect()
 }
 
-/// The means of both halves of resampled pairs: what two methods have in common
-/// in one round of an interleaved sweep stays in common.
+/// Computes the means of both elements of resampled pairs. Effects of a round of an interleaved
+/// sweep on both methods stay paired.
 pub fn bootstrap_paired_means(
     pairs: &[(f64, f64)],
     draws: usize,
@@ -97,9 +98,9 @@ pub fn bootstrap_paired_means(
         .unzip()
 }
 
-/// The percentile interval: the draws' quantiles at (1 ∓ level)/2 (Efron and
-/// Tibshirani, equation 13.5, with [`super::quantile`] for the order statistics).
-/// `None` without draws. Reorders the draws.
+/// Returns the percentile interval: the quantiles of the draws at (1 ∓ level)/2 (Efron and
+/// Tibshirani, equation 13.5, with [`super::quantile`] for the order statistics). Returns `None`
+/// without draws. Reorders the draws.
 pub fn percentile_interval(draws: &mut [f64], level: f64) -> Option<Interval> {
     Some(Interval {
         low: selected_quantile(draws, (1.0 - level) / 2.0)?,
@@ -107,8 +108,8 @@ pub fn percentile_interval(draws: &mut [f64], level: f64) -> Option<Interval> {
     })
 }
 
-/// [`super::quantile`] of values in any order, which it changes: two of them are looked for,
-/// without sorting the others.
+/// Computes [`super::quantile`] of values in any order and reorders them. Selects two order
+/// statistics instead of sorting.
 fn selected_quantile(values: &mut [f64], probability: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let place = probability.clamp(0.0, 1.0) * last as f64;
@@ -119,10 +120,9 @@ fn selected_quantile(values: &mut [f64], probability: f64) -> Option<f64> {
     Some(low + (next.unwrap_or(low) - low) * (place - below as f64))
 }
 
-/// The BCa interval: bias-corrected and accelerated (Efron and Tibshirani,
-/// equations 14.9 to 14.15), for an estimate from the sample itself and its
-/// acceleration. Where the estimate lies outside all draws it falls back to the
-/// percentile interval. `None` without draws. Reorders the draws.
+/// Returns the BCa interval (bias-corrected and accelerated; Efron and Tibshirani, equations 14.9
+/// to 14.15) of an estimate from the sample itself. If the estimate is outside all draws, returns
+/// the percentile interval. Returns `None` without draws. Reorders the draws.
 pub fn bca_interval(
     draws: &mut [f64],
     estimate: f64,
@@ -131,7 +131,7 @@ pub fn bca_interval(
 ) -> Option<Interval> {
     let below = draws.iter().filter(|draw| **draw < estimate).count();
     let not_above = draws.iter().filter(|draw| **draw <= estimate).count();
-    // Half of the ties count as below, as scipy has it.
+    // Counts half of the ties as below, like scipy.
     let share = (below + not_above) as f64 / 2.0 / draws.len().max(1) as f64;
     let bias = normal_quantile(share);
     if !bias.is_finite() {
@@ -147,13 +147,13 @@ pub fn bca_interval(
     })
 }
 
-/// The acceleration of a weighted sum of means, from each weight and its values.
+/// Returns the acceleration of a weighted sum of means. Each term is a weight and its values.
 ///
-/// Leaving one value out moves a mean by its distance from the mean over n - 1. So the jackknife
-/// of equation 14.15 becomes Σ d³ / (6 (Σ d²)^{3/2}) with d = w (value − mean)/(n − 1). For one
-/// mean this is that equation exactly, for several strata the sum over all of them (Davison and
-/// Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3.2). Zero if nothing
-/// varies.
+/// Omitting one value moves a mean by the value's distance from the mean divided by n - 1. So the
+/// jackknife of equation 14.15 becomes Σ d³ / (6 (Σ d²)^{3/2}) with d = w (value − mean)/(n − 1).
+/// For one mean this is exactly that equation. For several strata it is the sum over all of them
+/// (Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 5.3.2). Zero if
+/// the values do not vary.
 pub fn acceleration_of_mean<'a>(terms: impl IntoIterator<Item = (f64, &'a [f64])>) -> f64 {
     let (mut squares, mut cubes) = (0.0, 0.0);
     for (weight, values) in terms {
@@ -168,7 +168,7 @@ pub fn acceleration_of_mean<'a>(terms: impl IntoIterator<Item = (f64, &'a [f64])
         }
     }
     let acceleration = cubes / (6.0 * squares.powf(1.5));
-    // Where nothing varies, or by the smallest numbers alone.
+    // The quotient is not finite if the values do not vary or the variation is too small.
     if acceleration.is_finite() {
         acceleration
     } else {
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_selected_is_what_sorting_finds() {
+    fn selected_quantiles_equal_those_of_sorted_values() {
         let mut random = Random::new(9);
         for count in [1, 2, 3, 10, 1_000] {
             let mut values: Vec<f64> = (0..count).map(|_| random.below(50) as f64).collect();

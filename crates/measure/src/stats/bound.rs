@@ -1,31 +1,28 @@
-//! A bound that holds whatever the distribution is.
+//! A confidence bound that is valid for any distribution.
 
-/// How far a weighted sum of means may lie from the truth.
+/// A bound on the error of a weighted sum of means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HoeffdingBound {
-    /// The truth lies within this of the estimate, at least with the confidence
-    /// that was asked for.
+    /// Maximum distance of the true value from the estimate, at the given confidence.
     pub half_width: f64,
-    /// The length of the range that the sum can have at all, Σ|w|.
+    /// Length of the range of possible sums, Σ|w|.
     pub reachable: f64,
 }
 
 impl HoeffdingBound {
-    /// Whether the bound says nothing: an interval of its width covers all that
-    /// the sum could be without any measurement.
+    /// True if the bound has no information: the interval covers the whole range of possible sums.
     pub fn is_vacuous(self) -> bool {
         2.0 * self.half_width >= self.reachable
     }
 }
 
-/// Hoeffding's bound for Σ w·mean, over independent repetitions that lie in
-/// [0, 1]: each term is a weight and how many repetitions its mean has.
+/// Returns Hoeffding's bound for Σ w·mean of independent repetitions in [0, 1]. Each term is a
+/// weight and the number of repetitions of its mean.
 ///
-/// P(|estimate − truth| ≥ ε) ≤ 2 exp(−2ε² / Σ w²/n) (Hoeffding 1963, theorem
-/// 2, with each repetition's range w/n). It needs nothing of the distribution,
-/// and that is its price: it is many times wider than a bootstrap interval.
-/// `confidence` is between 0 and 1. A weight without repetitions makes it
-/// infinite.
+/// P(|estimate − truth| ≥ ε) ≤ 2 exp(−2ε² / Σ w²/n) (Hoeffding 1963, theorem 2, with the range w/n
+/// for each repetition). It makes no assumption about the distribution, so it is many times wider
+/// than a bootstrap interval. `confidence` is between 0 and 1. A nonzero weight without repetitions
+/// makes the bound infinite.
 pub fn hoeffding(terms: &[(f64, usize)], confidence: f64) -> HoeffdingBound {
     let squares: f64 = terms
         .iter()
@@ -44,7 +41,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn one_mean_is_the_textbook_case() {
+    fn one_mean_has_the_textbook_bound() {
         // sqrt(ln(2/0.05) / (2 · 100)) = 0.1358...
         let bound = hoeffding(&[(1.0, 100)], 0.95);
         assert!((bound.half_width - (40_f64.ln() / 200.0).sqrt()).abs() < 1e-12);
@@ -54,8 +51,9 @@ mod tests {
     }
 
     #[test]
-    fn holds_for_the_widest_distribution_there_is() {
-        // Coins of 0 and 1 with weights 1 and -0.5: more than 95 of 100 lie within.
+    fn the_bound_holds_for_the_widest_distribution() {
+        // Values are 0 or 1, and the weights are 1 and -0.5. More than 95 % of the sums must be
+        // within the bound.
         let bound = hoeffding(&[(1.0, 20), (-0.5, 20)], 0.95);
         let mut random = Random::new(3);
         let mut coin = || (0..20).map(|_| random.below(2) as f64).sum::<f64>() / 20.0;

@@ -1,15 +1,14 @@
-//! The normal distribution, as far as the bootstrap needs it.
+//! The normal distribution functions that the bootstrap needs.
 
 use std::f64::consts::PI;
 
-/// Beyond this Φ differs from 0 and 1 by less than 1e-16.
+/// Beyond this value, Φ differs from 0 or 1 by less than 1e-16.
 const FARTHEST: f64 = 8.3;
 
-/// Φ(x): the share of a standard normal distribution below x, 0 to 1, to about
-/// 1e-15.
+/// Returns Φ(x), the standard normal distribution function, with an error of about 1e-15.
 ///
-/// The series of Marsaglia (2004, "Evaluating the Normal Distribution",
-/// equation 3): Φ(x) = ½ + φ(x)(x + x³/3 + x⁵/(3·5) + …).
+/// Uses the series of Marsaglia (2004, "Evaluating the Normal Distribution", equation 3): Φ(x) =
+/// ½ + φ(x)(x + x³/3 + x⁵/(3·5) + …).
 pub fn normal_below(x: f64) -> f64 {
     if x < -FARTHEST {
         return 0.0;
@@ -31,10 +30,10 @@ pub fn normal_below(x: f64) -> f64 {
     (0.5 + sum * density).clamp(0.0, 1.0)
 }
 
-/// Φ⁻¹(p): below which value a share `p` of a standard normal distribution
-/// lies; minus or plus infinity at 0 and 1.
+/// Returns Φ⁻¹(p), the quantile of the standard normal distribution. Returns minus or plus infinity
+/// at 0 and 1.
 ///
-/// By bisection: it is asked for a few values an interval, never in a loop.
+/// Uses bisection. It is called only a few times for each interval.
 pub fn normal_quantile(p: f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;
@@ -43,7 +42,7 @@ pub fn normal_quantile(p: f64) -> f64 {
         return f64::INFINITY;
     }
     let (mut low, mut high) = (-FARTHEST, FARTHEST);
-    // 60 halvings of 16.6 end below the spacing of numbers around 1.
+    // 60 halvings of 16.6 give less than the spacing of floats near 1.
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
         if normal_below(middle) < p {

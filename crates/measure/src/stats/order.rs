@@ -1,23 +1,24 @@
-//! The bootstrap interval of a median, computed instead of drawn.
+//! Computes the exact bootstrap interval of a median, without drawing resamples.
 //!
-//! What resamples make of a median can be written down (Efron, "Bootstrap methods: another
-//! look at the jackknife", 1979, section 3; Maritz and Jarrett, "A note on estimating the
-//! variance of the sample median", 1978). Of n ascending values, n are drawn with
-//! replacement; the k-th smallest drawn is among the first j values exactly where k draws or
-//! more are, and how many are is binomial with the probability j/n. So nothing is left to
-//! chance, and a hundred thousand repetitions cost little more than sorting them.
+//! The distribution of a resample's median has a closed form (Efron, "Bootstrap methods: another
+//! look at the jackknife", 1979, section 3; Maritz and Jarrett, "A note on estimating the variance
+//! of the sample median", 1978). A resample draws n of n ascending values with replacement. The
+//! k-th smallest drawn value is among the first j values exactly if at least k draws are. The
+//! number of such draws is binomial with the probability j/n. So the interval has no random error,
+//! and for a hundred thousand repetitions it costs little more than sorting.
 //!
-//! Of few repetitions the interval is what they span: five values have one of them as the
-//! median of a resample with a probability of 0.058 at either end.
+//! For few repetitions the interval is their whole range. For example, each extreme of five values
+//! is the median of a resample with a probability of 0.058.
 
 use super::Interval;
 
-/// Probabilities below this change no sum that is compared with a tail of a level.
+/// Smaller probabilities are ignored. They do not affect a comparison with the tail of a confidence
+/// level.
 const NEGLIGIBLE: f64 = 1e-18;
 
-/// The interval between the quantiles at (1 ∓ level)/2 of all medians that resamples of
-/// `ascending` can have, each the least median up to which that share of the resamples lies.
-/// `None` of nothing.
+/// Returns the interval between the quantiles at (1 ∓ level)/2 of the medians of all resamples of
+/// `ascending`. A quantile is the smallest median such that at least this share of the medians is
+/// not greater. Returns `None` for no values.
 pub fn median_interval(ascending: &[f64], level: f64) -> Option<Interval> {
     let (least, greatest) = (*ascending.first()?, *ascending.last()?);
     if least == greatest {
@@ -33,11 +34,11 @@ pub fn median_interval(ascending: &[f64], level: f64) -> Option<Interval> {
     })
 }
 
-/// What the median of a resample can be, with its probabilities.
+/// The distribution of the median of a resample.
 struct DrawnMedians<'a> {
     ascending: &'a [f64],
-    /// m: the lower of the two values in the middle is the m-th smallest; the only one of an
-    /// odd number.
+    /// m: the lower of the two middle values is the m-th smallest. For an odd number of values, it
+    /// is the median.
     middle: usize,
     /// ln C(n, m).
     ln_choices: f64,
@@ -53,10 +54,10 @@ impl<'a> DrawnMedians<'a> {
         }
     }
 
-    /// The least median up to which at least that share of the resamples lies.
+    /// Returns the smallest median such that at least this share of the medians is not greater.
     fn quantile(&self, share: f64) -> f64 {
         let (mut below, mut up_to) = (f64::NEG_INFINITY, self.greatest());
-        // Down to neighbours: what remains is the median itself, not something near it.
+        // Bisects until the two bounds are adjacent floats, so the result is exactly the median.
         loop {
             let between = if below.is_finite() {
                 f64::midpoint(below, up_to)
@@ -78,7 +79,7 @@ impl<'a> DrawnMedians<'a> {
         self.ascending.last().copied().unwrap_or_default()
     }
 
-    /// The share of resamples whose median is at most `value`.
+    /// Returns the share of resamples whose median is at most `value`.
     fn share_up_to(&self, value: f64) -> f64 {
         let count = self.ascending.len();
         let ranks = self.ascending.partition_point(|v| *v <= value);
@@ -86,10 +87,11 @@ impl<'a> DrawnMedians<'a> {
         if count % 2 == 1 {
             return lower;
         }
-        // Less those whose lower middle is small enough and whose upper is too great: the
-        // former at rank i, the latter beyond rank j, so that m are drawn of the first i, i
-        // among them, and the others beyond j. Downward from the greatest i, j only grows and
-        // the probability falls fast: the two are neighbours in nearly all resamples.
+        // Subtract the resamples whose lower middle value is small enough but whose upper middle
+        // value is too great. Their lower middle value has rank i and their upper one is beyond
+        // rank j: m values are drawn from the first i, including i, and the others from beyond j.
+        // As i decreases, j increases and the probability falls fast, because the two values are
+        // adjacent in nearly all resamples.
         let (mut beyond, mut upper) = (0.0, ranks);
         for rank in (1..=ranks).rev() {
             let own = self.ascending[rank - 1];
@@ -105,7 +107,8 @@ impl<'a> DrawnMedians<'a> {
         lower - beyond
     }
 
-    /// The probability that m are drawn of the first `rank`, and all others beyond `upper`.
+    /// Returns the probability that m values are drawn from the first `rank` and all others from
+    /// beyond `upper`.
     fn split_at(&self, rank: usize, upper: usize) -> f64 {
         let count = self.ascending.len() as f64;
         let (first, last) = (rank as f64 / count, 1.0 - upper as f64 / count);
@@ -113,8 +116,7 @@ impl<'a> DrawnMedians<'a> {
     }
 }
 
-/// The probability that `count` independent trials of a probability have `least` successes
-/// or more.
+/// Returns the probability of at least `least` successes in `count` independent trials.
 fn at_least(count: usize, least: usize, probability: f64) -> f64 {
     if least == 0 || probability >= 1.0 {
         return 1.0;
@@ -128,7 +130,7 @@ fn at_least(count: usize, least: usize, probability: f64) -> f64 {
         (ln_choose(count, successes) + hits * probability.ln() + misses * (-probability).ln_1p())
             .exp()
     };
-    // Summed up away from the middle, where terms only shrink.
+    // Sums the tail away from the middle, so that the terms decrease.
     if least as f64 > count as f64 * probability {
         let mut term = exactly(least);
         let mut sum = term;
@@ -153,13 +155,13 @@ fn at_least(count: usize, least: usize, probability: f64) -> f64 {
     (1.0 - sum).max(0.0)
 }
 
-/// ln of the number of ways to choose.
+/// Returns ln of the binomial coefficient.
 fn ln_choose(count: usize, chosen: usize) -> f64 {
     ln_factorial(count) - ln_factorial(chosen) - ln_factorial(count - chosen)
 }
 
-/// ln n!: the product of small n, else Stirling's series (Abramowitz and Stegun, 1964,
-/// equation 6.1.41 for Γ(n + 1)), whose first term left out is below 1e-15 from 32 on.
+/// Returns ln n!. Uses the product for n < 32, else Stirling's series (Abramowitz and Stegun, 1964,
+/// equation 6.1.41 for Γ(n + 1)). For n ≥ 32 its first omitted term is below 1e-15.
 fn ln_factorial(n: usize) -> f64 {
     if n < 32 {
         return (2..=n).map(|factor| factor as f64).product::<f64>().ln();
@@ -176,7 +178,7 @@ mod tests {
     use super::super::{median, sorted};
     use super::*;
 
-    /// The medians of all n^n resamples, ascending.
+    /// Returns the medians of all n^n resamples in ascending order.
     fn enumerated(values: &[f64]) -> Vec<f64> {
         let count = values.len();
         let all = count.pow(count as u32);
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn is_what_all_resamples_say() {
+    fn the_interval_equals_that_of_all_resamples() {
         let samples: [&[f64]; 8] = [
             &[3.25],
             &[1.0, 2.0],
@@ -209,7 +211,7 @@ mod tests {
             let medians = enumerated(values);
             for level in [0.5, 0.8, 0.9, 0.95, 0.99] {
                 let found = median_interval(&sorted(values), level).unwrap();
-                // The least up to which so many of all lie.
+                // Returns the smallest median such that this share of the medians is not greater.
                 let place = |share: f64| {
                     let wanted = (share * medians.len() as f64).ceil() as usize;
                     medians[wanted.max(1) - 1]
@@ -222,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn binomial_tails_are_those_of_the_published_table() {
-        // By hand: 3 or more of 5 at 1/5 are (10·16 + 5·4 + 1)/3125.
+    fn binomial_tails_equal_known_values() {
+        // Computed by hand: the probability of 3 or more of 5 at 1/5 is (10·16 + 5·4 + 1)/3125.
         assert!((at_least(5, 3, 0.2) - 181.0 / 3125.0).abs() < 1e-15);
         assert!((at_least(5, 3, 0.8) - (1.0 - 181.0 / 3125.0)).abs() < 1e-15);
         assert_eq!(
@@ -234,18 +236,18 @@ mod tests {
             ),
             (1.0, 0.0, 1.0)
         );
-        // Of many the middle is a half, but for half the probability of the middle itself.
+        // For many trials, the probability at the middle is a half plus half of the middle term.
         let half = ln_choose(10_000, 5_000) - 10_000.0 * 2_f64.ln();
         let expected = 0.5 + half.exp() / 2.0;
         assert!((at_least(10_000, 5_000, 0.5) - expected).abs() < 1e-11);
-        // ln 40! from its digits: 815915283247897734345611269596115894272000000000.
+        // The digits of 40! are 815915283247897734345611269596115894272000000000.
         assert!((ln_factorial(40) - 8.159_152_832_478_977e47_f64.ln()).abs() < 1e-12);
     }
 
     #[test]
-    fn of_many_it_is_the_distribution_free_one() {
-        // The numbers 1 to n: the k-th smallest and the k-th greatest with k about
-        // n/2 - 1.96 √n/2, as the sign test has it.
+    fn for_many_values_it_is_the_distribution_free_interval() {
+        // The values are 1 to n. As in the sign test, the ends are the k-th smallest and the k-th
+        // greatest with k about n/2 - 1.96 √n/2.
         for count in [1_000, 1_001, 40_000] {
             let values: Vec<f64> = (1..=count).map(f64::from).collect();
             let found = median_interval(&values, 0.95).unwrap();

@@ -1,4 +1,4 @@
-//! Repetitions with the rounds that they were interleaved in, and what their means say.
+//! Repetitions with the rounds in which they were interleaved, and statistics of their means.
 
 use super::{
     Interval, Resampling, acceleration_of_mean, bca_interval, bootstrap_means, mean,
@@ -6,17 +6,17 @@ use super::{
 };
 use crate::random::Random;
 
-/// An estimate with its bootstrap interval.
+/// An estimate with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// From the repetitions themselves.
+    /// Estimate from the repetitions.
     pub estimate: f64,
-    /// Where the truth should lie.
+    /// Confidence interval of the true value.
     pub interval: Interval,
 }
 
 impl Figure {
-    /// The same in another unit: `factor` is not negative.
+    /// Multiplies the figure by `factor`, which must not be negative. For a conversion of units.
     pub fn scaled(self, factor: f64) -> Figure {
         Figure {
             estimate: self.estimate * factor,
@@ -27,7 +27,7 @@ impl Figure {
         }
     }
 
-    /// What it leaves of 1.
+    /// Returns 1 minus the figure.
     pub fn complement(self) -> Figure {
         Figure {
             estimate: 1.0 - self.estimate,
@@ -39,33 +39,33 @@ impl Figure {
     }
 }
 
-/// A difference between two methods.
+/// The difference between two methods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The first less the second.
+    /// Estimate of the first method minus the second.
     pub estimate: f64,
-    /// Its bootstrap interval.
+    /// Bootstrap interval of the difference.
     pub interval: Interval,
-    /// Whether repetitions of the same round were compared with each other.
+    /// True if repetitions of the same round were compared with each other.
     pub is_paired: bool,
-    /// The fewest values that either side has at any point; for pairs, the number of pairs.
+    /// Smallest number of values on either side at any point, or of pairs if paired.
     pub repetitions: usize,
 }
 
-/// With fewer repetitions nothing is distinguished. For two equal methods, the interval of a
-/// difference excludes zero always with one, half of the time with two, and one time in six with
-/// five.
+/// Minimum number of repetitions to distinguish two methods. With fewer, the interval is
+/// unreliable. For two equal methods, the interval of their difference excludes zero always with
+/// one repetition, half of the time with two, and one time in six with five.
 pub const FEWEST_TOLD_APART: usize = 5;
 
 impl Difference {
-    /// Whether the interval leaves out zero, of repetitions that are enough for that to say
-    /// something.
+    /// True if the interval excludes zero and there are enough repetitions.
     pub fn is_told_apart(&self) -> bool {
         let Interval { low, high } = self.interval;
         self.repetitions >= FEWEST_TOLD_APART && (low > 0.0 || high < 0.0)
     }
 
-    /// Why it is not distinguished although its interval excludes zero.
+    /// Returns the reason if the difference is not distinguished although its interval excludes
+    /// zero.
     pub fn too_few(&self) -> Option<String> {
         let Interval { low, high } = self.interval;
         let count = self.repetitions;
@@ -79,18 +79,17 @@ impl Difference {
     }
 }
 
-/// Values of one thing, measured again and again.
+/// Repeated measurements of one quantity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repetitions {
-    /// The values, in any unit.
+    /// Values in any unit.
     pub values: Vec<f64>,
-    /// The round of an interleaved sweep that each belongs to, aligned with `values`; empty
-    /// where runs were not interleaved.
+    /// Round of an interleaved sweep for each of `values`. Empty if the runs were not interleaved.
     pub rounds: Vec<u64>,
 }
 
 impl Repetitions {
-    /// Of values with their rounds, which count only where every value has one.
+    /// Collects values and their rounds. Discards the rounds unless every value has one.
     pub fn of(values: impl IntoIterator<Item = (Option<u64>, f64)>) -> Repetitions {
         let (rounds, values): (Vec<Option<u64>>, Vec<f64>) = values.into_iter().unzip();
         Repetitions {
@@ -102,7 +101,7 @@ impl Repetitions {
         }
     }
 
-    /// Of values that were not interleaved with others.
+    /// Creates repetitions that were not interleaved.
     pub fn alone(values: Vec<f64>) -> Repetitions {
         Repetitions {
             values,
@@ -114,16 +113,16 @@ impl Repetitions {
         (&self.values, &self.rounds)
     }
 
-    /// Their mean; `None` of nothing.
+    /// Returns the mean, or `None` for no values.
     pub fn mean(&self, resampling: &Resampling) -> Option<Figure> {
         mean_of_means(&[(1.0, &self.values)], resampling)
     }
 }
 
-/// Values with their rounds, aligned.
+/// Values and their rounds, in the same order.
 pub(crate) type Aligned<'a> = (&'a [f64], &'a [u64]);
 
-/// Pairs of two methods, if each repetition of either has one partner in the same round.
+/// Returns the pairs of two methods, if each repetition has exactly one partner in the same round.
 pub(crate) fn pairs_of(first: Aligned, second: Aligned) -> Option<Vec<(f64, f64)>> {
     let by_round = |(values, rounds): Aligned| {
         let rounds = rounds.iter().copied();
@@ -140,8 +139,8 @@ pub(crate) fn pairs_of(first: Aligned, second: Aligned) -> Option<Vec<(f64, f64)
     (rounds_agree && !first.is_empty()).then(|| pairs.collect())
 }
 
-/// The mean of the first less that of the second, by pairs where rounds allow; `None` where
-/// either is nothing.
+/// Returns the mean of the first minus the mean of the second, in pairs if the rounds allow.
+/// Returns `None` if either has no values.
 pub fn difference_of_means(
     first: &Repetitions,
     second: &Repetitions,
@@ -150,8 +149,9 @@ pub fn difference_of_means(
     weighted_differences(&[(1.0, first.aligned(), second.aligned())], resampling)
 }
 
-/// The sum of differences of means, the first of each less the second, times a weight; by
-/// pairs wherever rounds allow, and paired where all are. `None` where anything is missing.
+/// Returns the weighted sum of differences of means, the first minus the second. Each term uses
+/// pairs if its rounds allow. The result is paired if all terms are. Returns `None` if there are no
+/// terms or a term has no values.
 pub(crate) fn weighted_differences(
     terms: &[(f64, Aligned, Aligned)],
     resampling: &Resampling,
@@ -185,12 +185,12 @@ pub(crate) fn weighted_differences(
     })
 }
 
-/// Σ weight · mean over groups that were measured independently of each other, with its BCa
-/// interval; `None` of nothing, or where a group is empty.
+/// Returns Σ weight · mean over independently measured groups, with its BCa interval. Returns
+/// `None` if there are no groups or a group is empty.
 ///
-/// Resamples are drawn of each group on its own. Where their distribution is as good as
-/// normal it is computed instead, from its cumulants: with many repetitions that is as near to it
-/// as a thousand draws are, and costs no draw.
+/// Each group is resampled separately. If the distribution of the resamples is nearly normal, the
+/// interval is computed from its cumulants instead. With many repetitions this is as accurate as a
+/// thousand draws.
 pub fn mean_of_means(terms: &[(f64, &[f64])], resampling: &Resampling) -> Option<Figure> {
     let mut estimate = 0.0;
     for (weight, values) in terms {
@@ -215,22 +215,24 @@ pub fn mean_of_means(terms: &[(f64, &[f64])], resampling: &Resampling) -> Option
     Some(Figure { estimate, interval })
 }
 
-/// Fewer repetitions than this in a group are drawn: their means take few values.
+/// Minimum number of repetitions in each group for [`expanded`]. The means of fewer take too few
+/// values.
 const FEWEST_EXPANDED: usize = 30;
 
-/// A greater skewness of the resampled sum, or excess over the normal distribution's
-/// kurtosis, wants more terms than [`expanded`] has.
+/// Maximum skewness, and maximum excess kurtosis, of the resampled sum for [`expanded`]. Greater
+/// values would need more terms.
 const MOST_EXPANDED: (f64, f64) = (0.25, 0.1);
 
-/// The BCa interval of Σ weight · mean from the cumulants of its resamples, without drawing;
-/// `None` where they are too few or too far from normal.
+/// Computes the BCa interval of Σ weight · mean from the cumulants of its resamples, without
+/// drawing. Returns `None` if there are too few values or the distribution is too far from normal.
 ///
-/// A resampled mean of n values has the variance m₂/n, the third cumulant m₃/n² and the
-/// fourth (m₄ - 3 m₂²)/n³, with the values' moments about their mean; those of a weighted sum
-/// add up with powers of the weight. Quantiles are those of Cornish and Fisher (1938) as Hall
-/// has them ("The Bootstrap and Edgeworth Expansion", 1992, section 2.5), at the shifted
-/// places of BCa (Efron and Tibshirani, 1993, equation 14.10); the bias correction, by how
-/// many resamples lie below the estimate, is skewness/6 by Edgeworth's first term.
+/// A resampled mean of n values has the variance m₂/n, the third cumulant m₃/n² and the fourth
+/// (m₄ - 3 m₂²)/n³, where m are the central moments of the values. The cumulants of a weighted sum
+/// are the sums of these, multiplied by powers of the weight. Quantiles use the expansion of
+/// Cornish and Fisher (1938) as given by Hall ("The Bootstrap and Edgeworth Expansion", 1992,
+/// section 2.5), at the shifted probabilities of BCa (Efron and Tibshirani, 1993, equation 14.10).
+/// The bias correction, which depends on the share of resamples below the estimate, is skewness/6
+/// by the first term of Edgeworth's expansion.
 fn expanded(
     terms: &[(f64, &[f64])],
     estimate: f64,
@@ -264,7 +266,7 @@ fn expanded(
     }
     let (skewness, excess) = (third / variance.powf(1.5), fourth / variance.powi(2));
     let near_normal = skewness.abs() <= MOST_EXPANDED.0 && excess.abs() <= MOST_EXPANDED.1;
-    // Of the smallest numbers they are none.
+    // The smallest numbers give NaN here, which is not near normal.
     if !near_normal {
         return None;
     }
@@ -287,7 +289,7 @@ fn expanded(
 mod tests {
     use super::*;
 
-    /// Values with a long tail: the squares and fourth powers of even steps.
+    /// Returns values with a long tail: powers of evenly spaced numbers.
     fn tailed(count: usize, power: i32) -> Vec<f64> {
         (0..count)
             .map(|step| (step as f64 / count as f64).powi(power))
@@ -301,7 +303,7 @@ mod tests {
         }
     }
 
-    /// By draws, whatever their number.
+    /// Returns the interval computed by resampling.
     fn drawn(terms: &[(f64, &[f64])]) -> Interval {
         let mut random = Random::new(3);
         let mut sums = vec![0.0; many().draws];
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_is_what_is_drawn() {
+    fn computed_intervals_equal_resampled_ones() {
         let (few, square, fourth) = (tailed(30, 2), tailed(120, 2), tailed(200, 6));
         let cases: [&[(f64, &[f64])]; 4] = [
             &[(1.0, &few)],
@@ -331,8 +333,9 @@ mod tests {
             let acceleration = acceleration_of_mean(terms.iter().copied());
             let computed = expanded(terms, estimate, acceleration, 0.95).unwrap();
             let drawn = drawn(terms);
-            // 200,000 draws place an end to 0.00035 of probability, 0.006 standard deviations
-            // there, and the bias that moves both ends to 0.003: this is 0.03 of them.
+            // With 200,000 draws, the probability at an end has an error of 0.00035, which is 0.006
+            // standard deviations there. The error of the bias moves both ends by 0.003. The
+            // tolerance is 0.03 standard deviations.
             let near = 0.015 * drawn.width() / 2.0;
             assert!(
                 (computed.low - drawn.low).abs() < near,
@@ -342,14 +345,14 @@ mod tests {
                 (computed.high - drawn.high).abs() < near,
                 "{computed:?} {drawn:?}"
             );
-            // Not what the normal distribution alone would say.
+            // The interval must differ from that of the normal distribution.
             let lean = (computed.high + computed.low) / 2.0 - estimate;
             assert!(lean.abs() > 1.5 * near, "{lean} {near}");
         }
     }
 
     #[test]
-    fn what_is_far_from_normal_is_drawn() {
+    fn distributions_far_from_normal_are_resampled() {
         let mut lone = vec![0.0; 150];
         lone[0] = 1.0;
         let of = |values: &[f64]| expanded(&[(1.0, values)], mean(values).unwrap(), 0.0, 0.95);
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_pair_only_where_each_has_its_partner() {
+    fn rounds_are_paired_only_if_each_has_a_partner() {
         let of = |rounds: &[u64], values: &[f64]| {
             Repetitions::of(rounds.iter().map(|r| Some(*r)).zip(values.iter().copied()))
         };
@@ -397,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn few_repetitions_tell_nothing_apart() {
+    fn few_repetitions_distinguish_no_methods() {
         let of = |count: u64, value: f64| {
             Repetitions::of((0..count).map(|round| (Some(round), value + round as f64)))
         };
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_numbers_have_an_interval_too() {
+    fn tiny_values_have_an_interval() {
         let values: Vec<f64> = (0..40).map(|at| f64::from(1 + at % 2) * 1e-120).collect();
         let figure = Repetitions::alone(values).mean(&Resampling::default());
         let Interval { low, high } = figure.unwrap().interval;
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_and_equal_values_have_no_width() {
+    fn equal_values_have_an_interval_of_zero_width() {
         let resampling = Resampling::default();
         for values in [vec![3.0], vec![2.0; 4], vec![2.0; 200]] {
             let figure = Repetitions::alone(values.clone())

@@ -1,19 +1,19 @@
-//! Student's t distribution, for intervals of what few points say.
+//! Student's t distribution, for confidence intervals from few points.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-/// The distance from 0, to both sides, that contains a share `level` (0 to 1) of Student's t with
-/// these degrees of freedom: 12.7 for 95 % of one, 1.96 of very many. Infinite at a level of 1,
-/// and for no degree of freedom.
+/// Returns the t for which a share `level` (0 to 1) of Student's t distribution is within ±t. For
+/// 95 % it is 12.7 with one degree of freedom and 1.96 with very many. Infinite for a level of 1
+/// and for zero degrees of freedom.
 ///
-/// By bisection of Abramowitz and Stegun (1964), equations 26.7.3 and 26.7.4, over the
-/// angle θ = atan(t/√ν): it is asked for one value an interval, never in a loop.
+/// Uses bisection of Abramowitz and Stegun (1964), equations 26.7.3 and 26.7.4, over the angle θ =
+/// atan(t/√ν). It is called only once for each interval.
 pub fn student_within(level: f64, freedom: usize) -> f64 {
     if freedom == 0 || level >= 1.0 {
         return f64::INFINITY;
     }
     let (mut low, mut high) = (0.0, FRAC_PI_2);
-    // 60 halvings end below the spacing of numbers around 1.
+    // 60 halvings give less than the spacing of floats near 1.
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
         if share_within(middle, freedom) < level {
@@ -25,7 +25,7 @@ pub fn student_within(level: f64, freedom: usize) -> f64 {
     (freedom as f64).sqrt() * f64::midpoint(low, high).tan()
 }
 
-/// The share within ±√ν tan θ.
+/// Returns the share of the distribution within ±√ν tan θ.
 fn share_within(theta: f64, freedom: usize) -> f64 {
     let (sine, cosine) = theta.sin_cos();
     let is_odd = freedom % 2 == 1;
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_the_published_table() {
-        // Abramowitz and Stegun (1964), table 26.10: three digits after the point.
+    fn values_agree_with_the_published_table() {
+        // Abramowitz and Stegun (1964), table 26.10, has three decimals.
         for (level, freedom, published) in [
             (0.95, 1, 12.706),
             (0.95, 2, 4.303),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_it_is_the_normal_distribution() {
+    fn with_many_degrees_of_freedom_it_is_the_normal_distribution() {
         let normal = super::super::normal_quantile(0.975);
         assert!((student_within(0.95, 100_001) - normal).abs() < 1e-4);
     }

@@ -1,4 +1,4 @@
-//! From records to what is said of them.
+//! Tests of the analysis, from records to figures and texts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use longhaul_units::{BitRate, ByteCount};
 
 const CAPACITY: f64 = 1e9;
 
-/// A run of a method at a round-trip time, with a share of the capacity.
+/// Returns a run of a method at a round-trip time, with a share of the capacity.
 fn run(name: &str, measures: Measures, milliseconds: u64, round: u64, share: f64) -> RunRecord {
     let moved = ByteCount(1_000_000_000);
     let wall = Duration::from_secs_f64(8e9 / (CAPACITY * share));
@@ -65,7 +65,7 @@ fn run(name: &str, measures: Measures, milliseconds: u64, round: u64, share: f64
     }
 }
 
-/// Ten rounds of two methods and of TCP at three round-trip times.
+/// Returns ten rounds of two methods and of TCP at three round-trip times.
 fn sweep() -> Vec<RunRecord> {
     let mut records = Vec::new();
     for (milliseconds, tcp, fast, slow) in [
@@ -96,7 +96,7 @@ fn analysed(records: Vec<RunRecord>) -> (Runs, Analysis) {
 }
 
 #[test]
-fn methods_are_ranked_compared_and_set_against_tcp() {
+fn methods_are_ranked_and_compared_with_each_other_and_tcp() {
     let (_, analysis) = analysed(sweep());
     let labels: Vec<&str> = analysis
         .transfers
@@ -105,7 +105,7 @@ fn methods_are_ranked_compared_and_set_against_tcp() {
         .collect();
     assert_eq!(labels, ["fast", "slow"]);
     assert_eq!(analysis.runs, 90);
-    // The same round's noise cancels out: Θ_F is 0.9 in every draw.
+    // Noise of a round cancels out, so Θ_F is 0.9 in every resample.
     let fast = &analysis.transfers[0];
     let scheme = fast.scheme.as_ref().unwrap();
     for point in &scheme.points {
@@ -137,7 +137,7 @@ fn a_slow_host_is_divided_out() {
     assert!((first.mean.estimate - 0.9 / 0.55).abs() < 1e-6, "{first:?}");
 }
 
-/// Of data with a name and a size in bytes.
+/// Returns the record with a dataset of this name and size in bytes.
 fn of_data(mut record: RunRecord, name: &str, bytes: u64) -> RunRecord {
     record.run.id = format!("{name}/{}", record.run.id);
     record.dataset.name = name.to_owned();
@@ -146,7 +146,7 @@ fn of_data(mut record: RunRecord, name: &str, bytes: u64) -> RunRecord {
 }
 
 #[test]
-fn a_transfer_is_set_against_what_was_measured_with_its_data() {
+fn a_transfer_is_compared_with_tcp_for_the_same_data() {
     let mut records = Vec::new();
     for round in 0..5 {
         for (name, bytes, tcp, host, own) in [
@@ -164,7 +164,7 @@ fn a_transfer_is_set_against_what_was_measured_with_its_data() {
             add("writer", Measures::Storage, host);
             add("mover", Measures::Transfer, own);
         }
-        // Slow, so that it moves a fifth of the data.
+        // The run is so slow that it moves only a fifth of the data.
         let part = run("slow", Measures::Transfer, 100, round, 0.1);
         records.push(of_data(part, "large", 800_000_000));
     }
@@ -191,7 +191,7 @@ fn a_transfer_is_set_against_what_was_measured_with_its_data() {
 }
 
 #[test]
-fn failed_runs_and_second_looks_are_in_no_profile() {
+fn profiles_exclude_failed_and_repeated_runs() {
     let mut records = sweep();
     let mut failed = run("fast", Measures::Transfer, 1, 90, 0.01);
     failed.outcome.ended = Ended::Failed;
@@ -211,8 +211,8 @@ fn failed_runs_and_second_looks_are_in_no_profile() {
 }
 
 #[test]
-fn many_doubts_of_a_kind_stand_together() {
-    // Ten configurations, each repeated twice.
+fn doubts_of_one_kind_are_grouped() {
+    // There are ten configurations with two repetitions each.
     let mut records = Vec::new();
     for number in 0..10 {
         for round in 1..=2 {
@@ -229,7 +229,7 @@ fn many_doubts_of_a_kind_stand_together() {
     assert_eq!(text.matches("only 2 repetitions").count(), 3, "{text}");
     assert_eq!(text.matches(&advice).count(), 1, "{text}");
     assert!(text.contains("and 7 more"), "{text}");
-    // The page has all of them.
+    // The page lists all doubts.
     let heading = Heading {
         title: "Doubts".to_owned(),
         sources: Vec::new(),
@@ -241,7 +241,7 @@ fn many_doubts_of_a_kind_stand_together() {
 }
 
 #[test]
-fn what_differs_from_tcp_is_doubted() {
+fn differences_from_the_tcp_reference_raise_doubts() {
     let mut records = sweep();
     for record in &mut records {
         let (streams, control) = match record.measures {
@@ -257,12 +257,12 @@ fn what_differs_from_tcp_is_doubted() {
 }
 
 #[test]
-fn tcp_under_the_same_congestion_control_is_compared_with() {
+fn tcp_with_the_same_congestion_control_is_preferred_as_reference() {
     let mut records = sweep();
     for (index, mut record) in sweep().into_iter().enumerate() {
         record.run.id = format!("bbr/{index}");
         record.path.congestion_control = "bbr".into();
-        // Slower than the others', so that only its control speaks for it.
+        // It is slower than the others, so only its congestion control can make it the reference.
         let slower = 1.25;
         record.outcome.wall = record.outcome.wall.mul_f64(slower);
         records.push(record);
@@ -289,9 +289,9 @@ fn tcp_under_the_same_congestion_control_is_compared_with() {
     assert_eq!(doubted.filter(other).count(), 0);
 }
 
-/// Hosts' settings and what else a sweep varies of its path are of its Θ_T, too.
+/// Settings of the hosts and the path also affect Θ_T.
 #[test]
-fn tcp_over_the_same_path_is_compared_with() {
+fn tcp_with_the_same_host_and_path_settings_is_preferred_as_reference() {
     let mut records = Vec::new();
     for (word, tcp, share) in [("plain", 0.9, 0.8), ("scaled-down", 0.03, 0.6)] {
         for round in 0..10 {
@@ -331,7 +331,7 @@ fn tcp_over_the_same_path_is_compared_with() {
 }
 
 #[test]
-fn a_congestion_control_by_hand_is_the_one_that_counts() {
+fn a_congestion_control_set_as_a_knob_takes_precedence() {
     let mut records = Vec::new();
     for (control, slower) in [("cubic", 1.25), ("bbr", 1.0)] {
         for (index, mut record) in sweep().into_iter().enumerate() {
@@ -357,7 +357,7 @@ fn a_congestion_control_by_hand_is_the_one_that_counts() {
 }
 
 #[test]
-fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
+fn the_best_of_a_sweep_is_reported_after_repeated_measurements() {
     let mut records = Vec::new();
     for (name, share) in [("a", 0.5), ("b", 0.9), ("c", 0.89), ("d", 0.88)] {
         for round in 0..5 {
@@ -388,7 +388,7 @@ fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
     let json = &to_json(&analysis)["best"][0];
     assert_eq!(json["fastest"], "c");
     let ahead = json["ahead_bits_per_second"].as_array().unwrap();
-    // What was measured again in the same rounds, and what only the sweep has.
+    // Configurations measured again in the same rounds are paired; those of the sweep only are not.
     let paired: Vec<(&str, bool)> = ahead
         .iter()
         .map(|d| (d["of"].as_str().unwrap(), d["paired"].as_bool().unwrap()))
@@ -397,7 +397,7 @@ fn the_best_of_a_sweep_is_told_once_it_was_measured_again() {
 }
 
 #[test]
-fn only_what_can_be_chosen_is_compared_for_the_best() {
+fn only_configurations_under_the_same_conditions_are_compared() {
     let mut records = Vec::new();
     for (dataset, loss) in [("large", 0.0), ("large", 1e-4), ("small", 0.0)] {
         for name in ["a", "b", "c", "d"] {
@@ -408,7 +408,7 @@ fn only_what_can_be_chosen_is_compared_for_the_best() {
             records.push(record);
         }
     }
-    // Of these there are too few.
+    // These are too few to compare.
     records.extend(["a", "b", "c"].map(|name| run(name, Measures::Transfer, 90, 0, 0.9)));
     let (_, analysis) = analysed(records);
     let compared: Vec<usize> = analysis.best.iter().map(|at| at.compared).collect();
@@ -424,8 +424,8 @@ fn only_what_can_be_chosen_is_compared_for_the_best() {
     }
 }
 
-/// The sweep with what its runs cost, each round another: a CPU second more and a hundred
-/// segments more of the fast one in each.
+/// Returns the sweep with costs that differ by round. In each round the fast method needs one CPU
+/// second and a hundred segments more than the slow one.
 fn costly_sweep() -> Vec<RunRecord> {
     let mut records = sweep();
     for record in &mut records {
@@ -461,11 +461,11 @@ fn near(value: &serde_json::Value, expected: f64) {
 }
 
 #[test]
-fn what_runs_cost_has_intervals() {
+fn costs_have_intervals() {
     let (_, analysis) = analysed(costly_sweep());
     let json = to_json(&analysis);
     let fast = &json["transfers"][0];
-    // Rounds 0 to 9: 2 + 4.5 seconds, 100 + 28.5 segments.
+    // The means over rounds 0 to 9 are 2 + 4.5 seconds and 100 + 28.5 segments.
     let cpu = &fast["cpu_seconds_per_gigabyte"];
     near(&cpu["points"][1]["estimate"], 6.5);
     near(&cpu["points"][1]["rtt_seconds"], 0.05);
@@ -476,13 +476,13 @@ fn what_runs_cost_has_intervals() {
             figure["high"].as_f64().unwrap(),
         )
     };
-    // The standard deviation of 0 to 9 is 2.87, of a mean of ten of them 0.91.
+    // The standard deviation of 0 to 9 is 2.87. That of a mean of ten values is 0.91.
     let (low, high) = ends(&cpu["points"][1]);
     assert!(
         (4.4..5.1).contains(&low) && (7.9..8.6).contains(&high),
         "{low} {high}"
     );
-    // Of three times as many it is narrower by the root of that.
+    // With three times as many values, the interval is narrower by √3.
     let (low, high) = ends(&cpu["mean"]);
     assert!((1.9..2.2).contains(&(high - low)), "{low} {high}");
     near(
@@ -500,11 +500,11 @@ fn what_runs_cost_has_intervals() {
 }
 
 #[test]
-fn differences_of_what_runs_cost_are_paired() {
+fn differences_of_costs_are_paired() {
     let (runs, analysis) = analysed(costly_sweep());
     let json = to_json(&analysis);
     let fast = &json["transfers"][0];
-    // A round did the same to both: nothing of it is in the difference.
+    // A round has the same effect on both methods, so the difference does not contain it.
     let comparison = &json["comparisons"][0];
     for (name, expected) in [
         ("cpu_seconds_per_gigabyte", 1.0),
@@ -518,8 +518,8 @@ fn differences_of_what_runs_cost_are_paired() {
         }
         assert_eq!(comparison[name].as_array().unwrap().len(), 3);
     }
-    // Θ_T is 10/9 of it in every round, so that what TCP adds is a tenth of its part that is
-    // no constant.
+    // Θ_T is 10/9 of Θ_E in every round. So TCP adds a tenth of the C_UC of Θ_T without its
+    // constant.
     let added = &fast["tcp_adds_c_uc"];
     assert_eq!(added["paired"], true);
     let own = fast["coefficients"][1]["c_uc"]["estimate"]
@@ -543,9 +543,10 @@ fn differences_of_what_runs_cost_are_paired() {
     );
 }
 
-/// With other traffic beside it processes cannot be told apart: only the emulator is known.
+/// With other traffic on the path, the processes cannot be distinguished. Only the emulator's CPU
+/// time is known.
 #[test]
-fn processor_time_that_was_not_measured_is_not_zero() {
+fn unknown_cpu_time_is_not_zero() {
     let mut record = run("copy", Measures::Transfer, 50, 0, 0.5);
     let busy = |side| CpuUse {
         side,
@@ -560,7 +561,7 @@ fn processor_time_that_was_not_measured_is_not_zero() {
 }
 
 #[test]
-fn repetitions_of_different_data_are_doubted() {
+fn repetitions_with_different_data_raise_a_doubt() {
     let mut records: Vec<RunRecord> = (0..10)
         .map(|round| run("copy", Measures::Transfer, 50, round, 0.5))
         .collect();
@@ -577,9 +578,9 @@ fn repetitions_of_different_data_are_doubted() {
     assert_eq!(found.runs, 5);
 }
 
-/// Lines of figures are known by their labels.
+/// Figures identify lines by their labels.
 #[test]
-fn no_two_configurations_have_one_label() {
+fn labels_of_configurations_are_unique() {
     let mut records = Vec::new();
     for (number, capacity) in [941.5e6, 941.6e6, 941.7e6].into_iter().enumerate() {
         for streams in [Knob::Count(8), Knob::Word("8".into())] {
@@ -599,7 +600,7 @@ fn no_two_configurations_have_one_label() {
 }
 
 #[test]
-fn methods_are_compared_where_both_were_measured() {
+fn methods_are_compared_at_common_round_trip_times() {
     let mut records = sweep();
     records.retain(|record| {
         record.method.name != "slow" || record.path.rtt != Duration::from_millis(50)
@@ -618,7 +619,7 @@ fn methods_are_compared_where_both_were_measured() {
             .iter()
             .all(|(_, difference)| difference.is_paired)
     );
-    // Nowhere.
+    // The methods have no common round-trip time.
     records.retain(|record| {
         (record.method.name == "slow") == (record.path.rtt == Duration::from_millis(1))
     });
@@ -638,7 +639,7 @@ fn rounds_of_two_files_are_not_paired() {
     assert!(points.iter().all(|(_, difference)| !difference.is_paired));
 }
 
-/// Runs that every figure is drawn of.
+/// Returns runs for which every kind of figure is drawn.
 fn of_every_kind() -> Vec<RunRecord> {
     let mut records = costly_sweep();
     records.extend(over_loss());
@@ -658,7 +659,7 @@ fn of_every_kind() -> Vec<RunRecord> {
 }
 
 #[test]
-fn every_figure_has_its_numbers_below_it() {
+fn every_figure_has_a_table_of_its_numbers() {
     let records = of_every_kind();
     let (runs, analysis) = analysed(records);
     let mut plots = figures(&runs, &analysis);
@@ -708,7 +709,7 @@ fn every_figure_has_its_numbers_below_it() {
         let numbers = numbers(name);
         assert!(numbers.contains(row), "{name}: {row}\n{numbers}");
     }
-    // A layer that did nothing is said to, and nothing else is.
+    // Only a layer that was never busy shows a zero.
     let layers = plots.iter().find(|plot| plot.name == "layers-1").unwrap();
     assert!(layers.svg.contains(">0.0 % [0.0, 0.0]<"), "{}", layers.svg);
     assert_eq!(layers.svg.matches(">100<").count(), 1, "the axis alone");
@@ -720,7 +721,7 @@ fn every_figure_has_its_numbers_below_it() {
 }
 
 #[test]
-fn nothing_measured_has_no_figures_and_a_page() {
+fn without_runs_there_is_a_page_without_figures() {
     let (runs, analysis) = analysed(Vec::new());
     assert!(figures(&runs, &analysis).is_empty());
     assert!(page(&Heading::default(), &analysis, &[]).ends_with("</html>\n"));
@@ -748,14 +749,16 @@ fn every_figure_has_its_axes_named() {
     }
 }
 
-/// Memory to memory at 100 ms over five rates of loss and none, by Reno's law and CUBIC's.
+/// Returns memory-to-memory runs at 100 ms with five loss rates and without loss, following the
+/// laws of Reno and CUBIC.
 fn over_loss() -> Vec<RunRecord> {
     let mut records = Vec::new();
     for (name, power) in [("reno", -0.5), ("cubic", -0.75)] {
         for loss in [1e-6, 1e-5, 1e-4, 1e-3] {
             for round in 0..4 {
                 let scatter = 1.0 + 0.02 * (round as f64 - 1.5);
-                // Half of the capacity at 1e-4, which bounds what would be more.
+                // The throughput at a loss of 1e-4 is half of the capacity. The path limits greater
+                // values.
                 let share = (0.5 * (loss / 1e-4_f64).powf(power)).min(0.99) * scatter;
                 let mut record = run(name, Measures::Memory, 100, round, share);
                 record.run.id = format!("{}/{loss:e}", record.run.id);
@@ -764,7 +767,7 @@ fn over_loss() -> Vec<RunRecord> {
             }
         }
     }
-    // One more decade, where loss bounds a third point.
+    // Adds one more decade, in which loss limits a third point.
     for name in ["reno", "cubic"] {
         let power = if name == "reno" { -0.5 } else { -0.75 };
         let share = 0.5 * 100_f64.powf(power);
@@ -783,7 +786,7 @@ fn over_loss() -> Vec<RunRecord> {
 }
 
 #[test]
-fn a_law_is_fitted_to_what_loss_bounds() {
+fn a_law_is_fitted_to_points_limited_by_loss() {
     let (runs, analysis) = analysed(over_loss());
     let labels: Vec<&str> = analysis
         .over_loss
@@ -795,7 +798,7 @@ fn a_law_is_fitted_to_what_loss_bounds() {
         assert_eq!(
             line.points.len(),
             5,
-            "without loss there is no place: {line:?}"
+            "a line needs a loss above zero: {line:?}"
         );
         let law = line.law.unwrap();
         assert_eq!(law.points, 3);
@@ -804,7 +807,7 @@ fn a_law_is_fitted_to_what_loss_bounds() {
     }
     let text = to_text(&analysis);
     assert!(
-        text.contains("reno at 100 ms: throughput goes as loss to the power of -0.50"),
+        text.contains("reno at 100 ms: throughput is proportional to loss to the power of -0.50"),
         "{text}"
     );
     assert!(text.contains("-0.75 below a loss of 5.5e-4"), "{text}");
@@ -834,7 +837,7 @@ fn a_law_is_fitted_to_what_loss_bounds() {
 }
 
 #[test]
-fn more_lines_than_one_figure_tells_apart_are_several_figures() {
+fn many_lines_are_split_into_several_figures() {
     let mut records = Vec::new();
     for storage in 0..10_u64 {
         for streams in [1, 2, 4] {
@@ -858,7 +861,7 @@ fn more_lines_than_one_figure_tells_apart_are_several_figures() {
 }
 
 #[test]
-fn no_line_over_loss_is_left_out() {
+fn all_lines_over_loss_are_drawn() {
     let mut records = Vec::new();
     for line in 0..9_u64 {
         for loss in [1e-5, 1e-4, 1e-3] {
@@ -888,7 +891,7 @@ fn no_line_over_loss_is_left_out() {
     assert!(!second.caption.contains("left out"), "{}", second.caption);
 }
 
-/// A sweep of so many rounds, without a memory-to-memory reference.
+/// Returns a sweep with this number of rounds, without a memory-to-memory reference.
 fn transfers(rounds: u64, rtts: &[u64]) -> Vec<RunRecord> {
     let records = sweep().into_iter().filter(|record| {
         let rtt = record.path.rtt.as_millis() as u64;
@@ -907,7 +910,7 @@ fn plot_of<'a>(
 }
 
 #[test]
-fn a_legend_names_what_is_drawn() {
+fn a_legend_names_only_the_parts_that_are_drawn() {
     let (runs, analysis) = analysed(transfers(10, &[1, 50, 100]));
     let plots = figures(&runs, &analysis);
     let bars = plot_of(&plots, "c-uc");
@@ -926,7 +929,7 @@ fn a_legend_names_what_is_drawn() {
 }
 
 #[test]
-fn few_runs_are_drawn_themselves_and_many_as_boxes() {
+fn few_runs_are_drawn_as_points_and_many_as_boxes() {
     let rings = |svg: &str| svg.matches("<circle").count();
     let (runs, analysis) = analysed(transfers(4, &[1, 50, 100]));
     let plots = figures(&runs, &analysis);
@@ -936,7 +939,7 @@ fn few_runs_are_drawn_themselves_and_many_as_boxes() {
         "{}",
         few.caption
     );
-    // The page's own ground is one, and no box.
+    // The background of the page is also a rectangle.
     let boxes = |svg: &str| svg.matches("<rect").count();
     let (runs, analysis) = analysed(transfers(10, &[1, 50, 100]));
     let many = figures(&runs, &analysis);
@@ -977,7 +980,7 @@ fn retransmissions_have_their_own_caption() {
 }
 
 #[test]
-fn what_cannot_be_told_says_why_and_what_says_nothing_is_a_dash() {
+fn undistinguished_differences_have_a_reason_and_meaningless_values_are_a_dash() {
     let (_, analysis) = analysed(transfers(3, &[1, 50]));
     let heading = Heading::default();
     let html = page(&heading, &analysis, &[]);
@@ -990,7 +993,7 @@ fn what_cannot_be_told_says_why_and_what_says_nothing_is_a_dash() {
         text.contains("not distinguished (3 repetitions, and 5 are needed)"),
         "{text}"
     );
-    // Between two points there is but the line between them.
+    // A profile with two points is the line between them, so C_CC is always zero.
     assert!(
         text.lines()
             .any(|line| line.contains("–  ") || line.contains(" – ")),
@@ -1025,7 +1028,7 @@ fn one_run_has_no_interval() {
 }
 
 #[test]
-fn a_page_says_when_where_and_how_much() {
+fn a_page_shows_the_scope_of_its_runs() {
     let mut records = transfers(2, &[1, 50]);
     for (record, minute) in records.iter_mut().zip(10..) {
         record.run.started = format!("2026-11-03T10:{minute}:12Z");

@@ -1,5 +1,5 @@
-//! Confidence of profiles: intervals that hold what they should as often as they
-//! say, on distributions that are known.
+//! Tests of the confidence intervals of profiles: with known distributions, intervals contain the
+//! true value as often as their level says.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,11 +13,11 @@ use longhaul_measure::stats::Resampling;
 
 const RTTS_MICROSECONDS: [u64; 7] = [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000];
 const TRUTH: [f64; 7] = [0.95, 0.94, 0.93, 0.9, 0.8, 0.55, 0.3];
-/// Of that truth: its mean is 0.603080 by trapezoids, its midpoint 0.625, and
-/// mean - midpoint/2 + ¼ is this.
+/// C_UC of `TRUTH`: the trapezoidal mean is 0.603080 and the midpoint 0.625. The value is mean -
+/// midpoint/2 + ¼.
 const TRUE_C_UC: f64 = 0.540_580;
 
-/// Values that are the truth on average and up to 0.05 off.
+/// Returns repetitions whose mean is `TRUTH` and whose deviation is at most 0.05.
 fn sample(repetitions: u64, random: &mut Random, offset: f64) -> ProfileSample {
     let mut cell = |(rtt, truth): (&u64, &f64)| Cell {
         rtt: Duration::from_micros(*rtt),
@@ -38,7 +38,7 @@ fn quick() -> Resampling {
 }
 
 #[test]
-fn intervals_hold_the_truth_as_often_as_they_say() {
+fn intervals_contain_the_truth_as_often_as_their_level_says() {
     let mut random = Random::new(1);
     let (mut c_uc_held, mut points_held) = (0, 0);
     for _ in 0..200 {
@@ -49,26 +49,26 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
             points_held += i32::from(point.mean.interval.contains(truth));
         }
     }
-    // 95 % of 200 is 190, give or take three standard deviations of 3.1; the
-    // bootstrap of thirty values is known to hold about one per cent less.
+    // 95 % of 200 is 190. The tolerance is three standard deviations of 3.1. The bootstrap of
+    // thirty values is known to contain the true value about one percent less often.
     assert!((178..=199).contains(&c_uc_held), "{c_uc_held}");
-    // Of 1400: 1330 give or take 24, and again one per cent less.
+    // 95 % of 1400 is 1330. The tolerance is 24, and again one percent less.
     assert!((1292..=1354).contains(&points_held), "{points_held}");
 }
 
 #[test]
-fn hoeffdings_bound_is_wide_and_shrinks_as_the_issue_says() {
+fn hoeffdings_bound_is_wide_and_shrinks_with_repetitions() {
     let mut random = Random::new(2);
     let bound = |repetitions, random: &mut Random| {
         let figures = profile_figures(&sample(repetitions, random, 0.0), &quick()).unwrap();
         figures.c_uc_bound.unwrap()
     };
-    // Five repetitions: ±0.3.
+    // With five repetitions the bound is ±0.3.
     let five = bound(5, &mut random);
     assert!((five.half_width - 0.3).abs() < 0.005, "{five:?}");
     assert!(!five.is_vacuous());
     assert!(bound(1, &mut random).is_vacuous());
-    // ±0.01 wants thousands.
+    // A bound of ±0.01 needs thousands of repetitions.
     assert!(bound(4_000, &mut random).half_width > 0.01);
     assert!(bound(5_000, &mut random).half_width < 0.01);
 }
@@ -96,17 +96,17 @@ fn three_times_as_many_more_halve_the_interval() {
 }
 
 #[test]
-fn the_least_certain_rtt_is_where_weight_and_spread_are() {
+fn the_least_certain_rtt_has_the_greatest_weight_and_spread() {
     let figures = profile_figures(&sample(50, &mut Random::new(5), 0.0), &quick()).unwrap();
     let (rtt, share) = figures.least_certain.unwrap();
-    // All spread alike, and 183 ms has the greatest weight: 0.38² of 0.24.
+    // All points have the same spread, and 183 ms has the greatest weight: 0.38² of 0.24.
     assert_eq!(rtt, Duration::from_millis(183));
     assert!((0.4..0.75).contains(&share), "{share}");
 }
 
 #[test]
-fn the_turn_is_found_in_most_draws() {
-    // The bend that decides, 0.017 at 91.6 ms, is then six standard errors.
+fn the_transition_is_found_in_most_resamples() {
+    // The decisive bend, 0.017 at 91.6 ms, is then six standard errors.
     let figures = profile_figures(&sample(100, &mut Random::new(6), 0.0), &quick()).unwrap();
     let (turn, share) = figures.transitions[0];
     assert_eq!(Some(turn), figures.shape.transition);
@@ -115,7 +115,7 @@ fn the_turn_is_found_in_most_draws() {
     assert!((all - 1.0).abs() < 1e-9);
 }
 
-/// The same repetitions, each less by `loss` and a little of its own.
+/// Returns the same repetitions, each reduced by `loss` and a small individual amount.
 fn shadow(of: &ProfileSample, loss: f64) -> ProfileSample {
     let cells = of.cells().iter().map(|cell| Cell {
         shares: cell
@@ -130,7 +130,7 @@ fn shadow(of: &ProfileSample, loss: f64) -> ProfileSample {
 }
 
 #[test]
-fn interleaved_runs_tell_apart_what_others_cannot() {
+fn interleaved_runs_distinguish_methods_that_other_runs_cannot() {
     let first = sample(6, &mut Random::new(7), 0.0);
     let second = shadow(&first, 0.002);
     let paired = compare(&first, &second, &quick()).unwrap();
@@ -155,7 +155,7 @@ fn interleaved_runs_tell_apart_what_others_cannot() {
 }
 
 #[test]
-fn methods_that_do_not_differ_are_not_told_apart() {
+fn equal_methods_are_not_distinguished() {
     let mut random = Random::new(8);
     let mut told = 0;
     for _ in 0..100 {
@@ -163,8 +163,8 @@ fn methods_that_do_not_differ_are_not_told_apart() {
         let difference = compare(&first, &second, &quick()).unwrap();
         told += i32::from(difference.c_uc.unwrap().is_told_apart());
     }
-    // Five in a hundred by chance, give or take three times 2.2, and the
-    // bootstrap's own one or two.
+    // By chance, 5 of 100 are distinguished. The tolerance is three standard deviations of 2.2, and
+    // one or two for the error of the bootstrap.
     assert!(told <= 13, "{told}");
 }
 
@@ -178,18 +178,18 @@ fn the_scheme_is_compared_with_tcp_in_the_same_round() {
     let end_to_end = ProfileSample::new(halves.collect()).unwrap();
     let figures = scheme_figures(&end_to_end, &tcp, None, &quick()).unwrap();
     for point in &figures.points {
-        // Every pair has the same quotient, and so has every draw of pairs.
+        // Every pair has the same quotient, and so has every resample of pairs.
         assert!((point.mean.estimate - 0.5).abs() < 1e-12);
         assert!(point.mean.interval.width() < 1e-12);
     }
-    // A profile of ½ everywhere: mean - midpoint/2 + ¼ = ½.
+    // For a profile of ½ everywhere, mean - midpoint/2 + ¼ = ½.
     let whole = figures.coefficients.last().unwrap();
     assert!((whole.c_uc.estimate - 0.5).abs() < 1e-12);
     assert_eq!(figures.c_uc_bound, None);
 }
 
 #[test]
-fn what_makes_no_sample_is_refused() {
+fn invalid_samples_are_rejected() {
     let cell = |rtt, shares: &[f64], rounds: &[u64]| Cell {
         rtt: Duration::from_millis(rtt),
         shares: shares.to_vec(),
@@ -225,9 +225,9 @@ fn one_point_has_no_coefficients() {
     assert!(figures.transitions.is_empty() && figures.shape.transition.is_none());
 }
 
-/// A path that is probed for days has a round-trip time of its own for each probe.
+/// A path that is probed for days has a different round-trip time for each probe.
 #[test]
-fn of_very_many_round_trip_times_some_have_coefficients() {
+fn with_very_many_round_trip_times_only_some_have_coefficients() {
     let mut random = Random::new(5);
     for rtts in [2_u64, 7, 64, 65, 66, 500] {
         let cell = |rtt| Cell {

@@ -1,5 +1,5 @@
-//! Records as tables. What the Parquet files say was compared with pyarrow and
-//! DuckDB; here their frame and the tables they are made of are.
+//! Tests of records as tables. The contents of Parquet files were checked with pyarrow and DuckDB.
+//! The tests check the file frame and the tables.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -107,7 +107,7 @@ fn flags_are_never_absent_and_times_are_times() {
         Values::Times(vec![Some(at), None])
     );
     assert!(table.to_csv().contains("2026-11-03T10:11:12Z"));
-    // One that is none, and all of them are words.
+    // A value that is not a time turns the column into text.
     second.run.id = "c".to_owned();
     second.run.started = "yesterday".to_owned();
     table.add(&second).unwrap();
@@ -115,7 +115,7 @@ fn flags_are_never_absent_and_times_are_times() {
 }
 
 #[test]
-fn csv_has_a_line_of_names_and_one_a_run() {
+fn csv_has_a_header_and_one_line_for_each_run() {
     let csv = table().to_csv();
     let lines: Vec<&str> = csv.split("\r\n").collect();
     assert_eq!(lines.len(), 4);
@@ -124,20 +124,20 @@ fn csv_has_a_line_of_names_and_one_a_run() {
     let second: Vec<&str> = lines[2].split(',').collect();
     assert_eq!(second[place("run.id")], "c");
     assert_eq!(second[place("outcome.wall_seconds")], "4");
-    // Absent is empty.
+    // An absent value is an empty cell.
     assert_eq!(second[place("layers.read")], "");
     assert_eq!(lines[3], "");
 }
 
 #[test]
-fn parquet_has_its_frame() {
+fn parquet_files_have_a_valid_frame() {
     for table in [table(), Table::default()] {
         let file = table.to_parquet();
         assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
         let length = file[file.len() - 8..file.len() - 4].try_into().unwrap();
         let footer = u32::from_le_bytes(length) as usize;
         assert!(footer + 12 <= file.len());
-        // Every column's name stands in the footer.
+        // The footer contains the name of every column.
         let footer = &file[file.len() - 8 - footer..file.len() - 8];
         for (name, _) in table.columns() {
             assert!(

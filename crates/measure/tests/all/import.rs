@@ -1,4 +1,4 @@
-//! Records of what other instruments measured, without the path at hand.
+//! Tests of importing the results of other instruments.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use longhaul_measure::runs::Runs;
 use longhaul_measure::sources::{Direction, ExternalRun, HostName, read_iperf3};
 use longhaul_units::{BitRate, ByteCount};
 
-/// A run from `a` to `b` of so many megabits in a second.
+/// Returns a run from `a` to `b` that moves this number of megabits in a second.
 fn run(least_rtt_ms: Option<f64>, megabits: u64) -> ExternalRun {
     let name = |name: &str| HostName {
         name: name.to_owned(),
@@ -54,7 +54,7 @@ fn rtts_ms(imported: &Imported) -> Vec<f64> {
 }
 
 #[test]
-fn runs_of_one_path_have_its_least_round_trip_and_its_most_as_capacity() {
+fn a_path_has_the_least_round_trip_and_the_highest_rate_of_its_runs() {
     let there = [
         run(Some(91.8), 900),
         run(Some(91.6), 940),
@@ -74,7 +74,7 @@ fn runs_of_one_path_have_its_least_round_trip_and_its_most_as_capacity() {
     assert_eq!(record.path.name, "b to a");
     assert_eq!([&record.source.name, &record.destination.name], ["b", "a"]);
     assert_eq!(record.knobs["direction"], Knob::Word("from".to_owned()));
-    // Raw, as its file has it.
+    // The record keeps the value of the file.
     assert_eq!(record.outcome.said["least_rtt_seconds"], 0.095);
     let mut runs = Runs::default();
     for (_, record) in imported.records {
@@ -84,7 +84,7 @@ fn runs_of_one_path_have_its_least_round_trip_and_its_most_as_capacity() {
 }
 
 #[test]
-fn a_round_trip_that_no_file_has_is_that_of_the_others_or_given() {
+fn a_missing_round_trip_is_taken_from_other_runs_or_given() {
     let imported_alone = imported([back(run(None, 900))], &Given::default());
     assert!(imported_alone.left[0].why.contains("--rtt"));
     let with_others = imported(
@@ -118,7 +118,7 @@ fn a_round_trip_that_no_file_has_is_that_of_the_others_or_given() {
 }
 
 #[test]
-fn a_round_trip_that_was_seen_under_load_is_doubted() {
+fn a_round_trip_measured_under_load_raises_a_doubt() {
     let doubts = |runs: Vec<ExternalRun>, given: &Given| {
         let imported = imported(runs, given);
         let records = imported.records.iter();
@@ -134,7 +134,7 @@ fn a_round_trip_that_was_seen_under_load_is_doubted() {
         ..Given::default()
     };
     assert_eq!(doubts(own, &given), [vec![], vec![]]);
-    // A table may have the round trip of the idle path.
+    // A table can have the round-trip time of the idle path.
     let of_table = |least_rtt, rtt| ExternalRun {
         tool: "table".to_owned(),
         least_rtt,
@@ -149,7 +149,7 @@ fn a_round_trip_that_was_seen_under_load_is_doubted() {
 }
 
 #[test]
-fn a_test_that_failed_at_once_is_a_failed_run_of_its_hosts_only_path() {
+fn a_test_that_failed_at_once_belongs_to_the_only_path_of_its_host() {
     let refused = include_bytes!("../../../../fuzz/corpus/iperf3/refused.json");
     let refused = read_iperf3(&refused[..]).unwrap().remove(0);
     let alone = imported([refused.clone()], &Given::default());
@@ -171,7 +171,7 @@ fn a_test_that_failed_at_once_is_a_failed_run_of_its_hosts_only_path() {
 }
 
 #[test]
-fn a_run_that_is_given_twice_counts_once_and_others_have_names_of_their_own() {
+fn repeated_runs_count_once_and_identities_are_unique() {
     let named = ExternalRun {
         id: "cookie".to_owned(),
         ..run(Some(10.0), 900)
@@ -187,11 +187,11 @@ fn a_run_that_is_given_twice_counts_once_and_others_have_names_of_their_own() {
         ids,
         ["import-iperf3-cookie", "import-x.json", "import-x.json-2"]
     );
-    assert!(imported.left[0].why.contains("give each once"));
+    assert!(imported.left[0].why.contains("give each run once"));
 }
 
 #[test]
-fn a_rate_alone_needs_a_time() {
+fn a_rate_without_bytes_needs_a_time() {
     let rate_alone = || ExternalRun {
         moved: ByteCount(0),
         wall: Duration::ZERO,

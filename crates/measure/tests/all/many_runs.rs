@@ -1,7 +1,6 @@
-//! The bar of the analysis: many records, profiled and reported. Writes made-up
-//! records and a report of them into a temporary directory, and says what that
-//! took; in release it is to be under 5 s and 500 MB.
-//!
+//! Benchmark of the analysis: profiles and reports many records. Writes synthetic records and a
+//! report of them into a temporary directory, and prints the time and memory used. A release build
+//! must need less than 5 s and 500 MB.
 //! ```text
 //! cargo test --release -p longhaul-measure --test all many_runs:: -- --ignored --nocapture
 //! ```
@@ -24,13 +23,13 @@ use longhaul_measure::samples::{Sample, over_time};
 use longhaul_measure::stats::Resampling;
 use longhaul_units::{BitRate, ByteCount};
 
-/// The round-trip times of paper 001.
+/// Round-trip times of paper 001.
 const RTTS_MICROSECONDS: [u64; 7] = [400, 11_800, 22_600, 45_600, 91_600, 183_000, 366_000];
-/// The payload that a line of 1 Gbit/s carries at an MTU of 1500.
+/// Rate of TCP payload on a line of 1 Gbit/s at an MTU of 1500.
 const CAPACITY: f64 = 9.415e8;
 
-/// A made-up method: its name, streams, window in bytes, the share that it loses
-/// everywhere, and how much runs differ.
+/// Synthetic methods: name, streams, window in bytes, share of the capacity lost at every
+/// round-trip time, and variation between runs.
 const METHODS: [(&str, u64, f64, f64, f64); 8] = [
     ("longhaul", 8, 4e6, 0.02, 0.01),
     ("longhaul", 1, 4e6, 0.02, 0.02),
@@ -170,7 +169,7 @@ fn record(number: u64, random: &mut Random) -> RunRecord {
     }
 }
 
-/// A stream that grows, loses, and grows again.
+/// Returns the samples of a stream that grows, loses packets, and grows again.
 fn samples() -> Vec<Sample> {
     let (mut sent, mut lost) = (0.0, 0);
     (1..200)
@@ -196,14 +195,14 @@ fn samples() -> Vec<Sample> {
         .collect()
 }
 
-/// A line of this process's status.
+/// Returns a line of this process's status.
 fn peak_memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
     line.unwrap_or("VmHWM unknown").to_owned()
 }
 
-/// `RUNS` says how many. The report stays, to be looked at.
+/// The environment variable `RUNS` sets the number of runs. The report is kept for inspection.
 #[test]
 #[ignore = "measures"]
 fn many_runs_are_reported() {

@@ -1,4 +1,4 @@
-//! Statistics against what scipy computes: `oracles/make.py` says how.
+//! Compares the statistics with scipy's results. `oracles/make.py` computes them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,11 +30,11 @@ fn assert_near(found: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Rounding of values around 1.
+/// Rounding error of values around 1.
 const ROUNDING: f64 = 1e-13;
 
 #[test]
-fn summaries_are_scipys() {
+fn summaries_equal_those_of_scipy() {
     let oracle = oracle();
     let probabilities = numbers(&oracle["probabilities"]);
     for expected in oracle["summaries"].as_array().unwrap() {
@@ -64,7 +64,7 @@ fn summaries_are_scipys() {
 }
 
 #[test]
-fn the_normal_distribution_is_scipys() {
+fn the_normal_distribution_equals_that_of_scipy() {
     let oracle = oracle();
     for row in oracle["normal"].as_array().unwrap() {
         let (x, expected) = (number(&row[0]), number(&row[1]));
@@ -72,7 +72,7 @@ fn the_normal_distribution_is_scipys() {
     }
     for row in oracle["normal_inverse"].as_array().unwrap() {
         let (p, expected) = (number(&row[0]), number(&row[1]));
-        // In the tails a rounding of Φ moves x by as much over the density.
+        // In the tails, a rounding error of Φ changes x by the error divided by the density.
         let density = (-expected * expected / 2.0).exp() / 2.506_628_274_631;
         assert_near(
             normal_quantile(p),
@@ -82,7 +82,7 @@ fn the_normal_distribution_is_scipys() {
     }
 }
 
-/// The exact bootstrap distribution: every resample of five values.
+/// Returns the exact bootstrap distribution: every resample of five values.
 fn all_resamples(values: &[f64]) -> Vec<Vec<f64>> {
     let count = values.len();
     (0..count.pow(count as u32))
@@ -106,7 +106,7 @@ fn statistic(name: &str) -> fn(&[f64]) -> Option<f64> {
 }
 
 #[test]
-fn intervals_of_the_exact_distribution_are_scipys() {
+fn intervals_of_the_exact_distribution_equal_those_of_scipy() {
     let oracle = oracle();
     let values = numbers(&oracle["bootstrap_values"]);
     let level = number(&oracle["bootstrap_level"]);
@@ -126,8 +126,8 @@ fn intervals_of_the_exact_distribution_are_scipys() {
             assert_near(ours, acceleration, 1e-12);
         }
         let bca = bca_interval(&mut draws, statistic(&values).unwrap(), acceleration, level);
-        // Equal means are computed from different sums: some ties fall apart, here
-        // and in numpy, which moves the bias by that many of 3125 draws.
+        // Equal means are computed from different sums, so rounding breaks some ties, here and in
+        // numpy. This shifts the bias by as many of the 3125 draws.
         let bca = bca.unwrap();
         assert_near(bca.low, number(&expected["interval"][0]), 2e-3);
         assert_near(bca.high, number(&expected["interval"][1]), 2e-3);
@@ -135,7 +135,7 @@ fn intervals_of_the_exact_distribution_are_scipys() {
 }
 
 #[test]
-fn drawn_intervals_come_to_the_exact_ones() {
+fn resampled_intervals_approach_the_exact_ones() {
     let oracle = oracle();
     let values = numbers(&oracle["bootstrap_values"]);
     let mut random = Random::new(11);
@@ -146,7 +146,8 @@ fn drawn_intervals_come_to_the_exact_ones() {
     for draws in [&mut means, &mut alike] {
         let interval = percentile_interval(draws, 0.95).unwrap();
         let expected = &oracle["bootstrap"]["mean"]["percentile"];
-        // 200,000 draws place a probability of 0.025 to 0.0004, which is 0.001 here.
+        // With 200,000 draws, the error of a probability of 0.025 is 0.0004, which is 0.001 in the
+        // value here.
         assert_near(interval.low, number(&expected[0]), 2e-3);
         assert_near(interval.high, number(&expected[1]), 2e-3);
     }
@@ -156,7 +157,8 @@ fn drawn_intervals_come_to_the_exact_ones() {
 fn a_mean_and_a_median_have_the_exact_intervals() {
     let oracle = oracle();
     let values = numbers(&oracle["bootstrap_values"]);
-    // Exact for both: the one is drawn, the other computed.
+    // The interval of the mean is resampled and that of the median is computed. Both are compared
+    // with the exact values.
     let resampling = Resampling {
         draws: 200_000,
         ..Resampling::default()
@@ -175,7 +177,7 @@ fn a_mean_and_a_median_have_the_exact_intervals() {
 }
 
 #[test]
-fn pairs_cancel_what_a_round_did_to_both() {
+fn effects_of_a_round_cancel_out_in_pairs() {
     let oracle = oracle();
     let paired = &oracle["paired"];
     let (first, second) = (numbers(&paired["first"]), numbers(&paired["second"]));
@@ -198,7 +200,7 @@ fn pairs_cancel_what_a_round_did_to_both() {
     let expected = &paired["bootstrap"]["percentile"];
     assert_near(interval.low, number(&expected[0]), 3e-4);
     assert_near(interval.high, number(&expected[1]), 3e-4);
-    // On their own, the one slow round drowns the difference.
+    // Without pairs, the one slow round hides the difference.
     let mut left = bootstrap_means(&first, 20_000, &mut random);
     let right = bootstrap_means(&second, 20_000, &mut random);
     left.iter_mut().zip(&right).for_each(|(a, b)| *a -= b);

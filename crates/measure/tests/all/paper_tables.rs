@@ -1,9 +1,9 @@
-//! Tables 1 and 2 of paper 001.
+//! Compares the coefficients with Tables 1 and 2 of paper 001.
 //!
-//! What the paper prints is rounded: throughputs to 0.001 Gbit/s, coefficients
-//! to 0.0001. How it takes the mean over an interval it does not say, and two of
-//! its numbers disagree: its tables say 91.6 ms, its section 4 also says 93.6 ms.
-//! So both rules and both numbers are tested here, with what each misses by.
+//! The paper prints throughputs to 0.001 Gbit/s and coefficients to 0.0001. It does not state its
+//! rule for the mean over an interval, and two of its numbers disagree: its tables have 91.6 ms,
+//! but its section 4 also has 93.6 ms. So both rules and both numbers are tested, with the error of
+//! each.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,14 +14,14 @@ use longhaul_measure::profile::{
     coefficients_up_to, scheme_profile, shape,
 };
 
-/// Round-trip times in microseconds but for the first and the fifth.
+/// Round-trip times in microseconds. The first and the fifth are inserted by `rtts`.
 const RTTS_MICROSECONDS: [u64; 7] = [0, 11_800, 22_600, 45_600, 0, 183_000, 366_000];
 const TABLE_1_FIRST: u64 = 400;
 const TABLE_2_FIRST: u64 = 100;
 const FIFTH_IN_TABLES: u64 = 91_600;
 const FIFTH_IN_SECTION_4: u64 = 93_600;
 
-/// The connections' capacity in Gbit/s.
+/// Capacity of the connections in Gbit/s.
 const CAPACITY: f64 = 10.0;
 
 // Table 1: XDD, XFS, 8 flows.
@@ -36,7 +36,7 @@ const XDD_C_UC: [f64; 6] = [0.7304, 0.7297, 0.7251, 0.7244, 0.6976, 0.6003];
 // Table 2: LNet Lustre, 8 stripes.
 const LNET: [f64; 7] = [4.908, 2.578, 2.063, 1.502, 0.998, 0.614, 0.349];
 const LNET_C_UC: [f64; 6] = [0.4339, 0.3792, 0.3300, 0.2835, 0.2440, 0.2087];
-// A throughput, not 2π.
+// One value looks like 2π but is a throughput.
 #[allow(clippy::approx_constant)]
 const LNET_TCP: [f64; 7] = [9.908, 9.735, 8.581, 7.535, 6.937, 6.510, 6.283];
 const LNET_TCP_C_UC: [f64; 6] = [0.7326, 0.7333, 0.6890, 0.6263, 0.5758, 0.5332];
@@ -58,7 +58,7 @@ fn profile(rtts: &[Duration], gigabits: &[f64]) -> NormalisedProfile {
     NormalisedProfile::new(points).unwrap()
 }
 
-/// The four rows of C_UC: name, profile, what is printed.
+/// Returns the four rows of C_UC: name, profile, printed values.
 fn rows(fifth: u64) -> [(&'static str, NormalisedProfile, [f64; 6]); 4] {
     let (first_table, second_table) = (rtts(TABLE_1_FIRST, fifth), rtts(TABLE_2_FIRST, fifth));
     let xdd = profile(&first_table, &XDD);
@@ -74,7 +74,7 @@ fn rows(fifth: u64) -> [(&'static str, NormalisedProfile, [f64; 6]); 4] {
     ]
 }
 
-/// By how much C_UC differs from what is printed, at most.
+/// Returns the greatest difference of C_UC from the printed values.
 fn greatest_error(fifth: u64, rule: MeanRule) -> f64 {
     let mut greatest = 0.0_f64;
     for (name, profile, printed) in rows(fifth) {
@@ -114,7 +114,7 @@ fn the_scheme_rows_are_the_quotients() {
     let rows = rows(FIFTH_IN_TABLES);
     for (row, printed) in [(0, XDD_SCHEME), (3, LNET_SCHEME)] {
         for (point, printed) in rows[row].1.points().iter().zip(printed) {
-            // Half of the last digit, and what rounding the two throughputs does.
+            // The tolerance is half of the last digit plus the rounding of the two throughputs.
             assert!(
                 (point.share - printed).abs() < 0.0006 + 0.0005,
                 "{point:?} {printed}"
@@ -128,7 +128,7 @@ fn the_other_rows_of_table_1_agree_with_the_inferred_rule() {
     let profile = &rows(FIFTH_IN_SECTION_4)[0].1;
     let computed = coefficients(profile, MeanRule::PaperGrid);
     for (index, row) in computed.iter().enumerate() {
-        // Means and midpoints are printed to 0.001, C_CC to 0.0001.
+        // Means and midpoints are printed to 0.001, and C_CC to 0.0001.
         assert!((row.mean - XDD_MEAN[index]).abs() < 0.0006, "{row:?}");
         assert!(
             (row.midpoint - XDD_MIDPOINT[index]).abs() < 0.0006,
@@ -150,14 +150,14 @@ fn the_coefficients_keep_to_their_definitions() {
 }
 
 #[test]
-fn c_uc_is_linear_with_the_weights_that_the_docs_state() {
+fn c_uc_is_linear_with_the_documented_weights() {
     let rtts = rtts(TABLE_1_FIRST, FIFTH_IN_TABLES);
     let weights = c_uc_weights(&rtts);
     let stated = [-0.23, 0.03, 0.05, 0.09, 0.19, 0.38, 0.00];
     for (weight, stated) in weights.iter().zip(stated) {
         assert!((weight - stated).abs() < 0.005, "{weights:?}");
     }
-    // Σ w = 1 - ½, since the weights of the mean sum to 1.
+    // Σ w = 1 - ½, because the weights of the mean sum to 1.
     assert!((weights.iter().sum::<f64>() - 0.5).abs() < 1e-12);
     for gigabits in [XDD, XDD_TCP, LNET, LNET_TCP] {
         let profile = profile(&rtts, &gigabits);
@@ -185,9 +185,9 @@ fn a_slower_start_raises_c_uc() {
 fn the_papers_profiles_have_the_shapes_it_describes() {
     let rtts = rtts(TABLE_2_FIRST, FIFTH_IN_TABLES);
     let never_concave = |shape: &Shape| shape.transition == Some((rtts[0], rtts[0]));
-    // "these profiles are convex" (section 5.3).
+    // Section 5.3 says: "these profiles are convex".
     assert!(never_concave(&shape(&profile(&rtts, &LNET))));
-    // Fig. 1(a): XDD is concave, then convex; it turns beyond 91.6 ms.
+    // In Fig. 1(a), XDD is concave and then convex. The transition is beyond 91.6 ms.
     let turn = shape(&profile(&rtts, &XDD)).transition.unwrap();
     assert!(turn.0 >= rtts[4], "{turn:?}");
 }

@@ -1,4 +1,4 @@
-//! Records: what is written is read again, and every fault is named.
+//! Tests of records: written records are read back, and every fault is reported.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use longhaul_measure::record::{
 use longhaul_measure::runs::Runs;
 use longhaul_units::{BitRate, ByteCount};
 
-/// A record with every field.
+/// Returns a record with every field.
 // tidy: long because it is one value
 fn full() -> RunRecord {
     let host = |name: &str| HostRecord {
@@ -169,17 +169,17 @@ fn read(text: &[u8]) -> (Vec<RunRecord>, Vec<(u64, Fault)>) {
 }
 
 #[test]
-fn a_record_is_one_short_line_that_is_read_again() {
+fn a_record_is_one_short_line_that_is_read_back() {
     let line = full().to_line().unwrap();
     assert!(line.len() < LONGEST_LINE && !line.contains('\n'));
     assert_eq!(read(line.as_bytes()), (vec![full()], vec![]));
-    // CPU of both ends, the emulator not among it.
+    // The CPU time of both ends excludes the emulator.
     assert_eq!(full().cpu_seconds_per_gigabyte(), Some(1.0));
 }
 
 #[test]
-fn the_schema_is_the_one_that_format_md_shows() {
-    // Changed, this is another schema, or FORMAT.md is wrong.
+fn the_schema_equals_the_example_in_format_md() {
+    // If this fails, either the schema has changed or FORMAT.md is wrong.
     let line = full().to_line().unwrap();
     let format = include_str!("../../../../FORMAT.md");
     let shown = format.split("```json\n").nth(1).unwrap();
@@ -192,7 +192,7 @@ fn the_schema_is_the_one_that_format_md_shows() {
 }
 
 #[test]
-fn unknown_fields_are_left_out_and_optional_ones_may_be_absent() {
+fn unknown_fields_are_ignored_and_optional_ones_may_be_absent() {
     let line = br#"{"schema":1,"run":{"id":"a"},"measures":"memory","method":{"name":"iperf3"},
         "moon":"full","path":{"rtt_seconds":0.1,"capacity_bits_per_second":1e9},
         "outcome":{"ended":"done","bytes":125000000,"wall_seconds":1,
@@ -234,7 +234,7 @@ fn faults_are_named_with_their_lines() {
 }
 
 #[test]
-fn a_line_of_the_longest_length_is_read_and_one_more_is_not() {
+fn a_line_of_maximum_length_is_read_and_a_longer_one_is_not() {
     let mut record = full();
     let room = LONGEST_LINE - record.to_line().unwrap().len();
     record.method.command.push_str(&"x".repeat(room));
@@ -253,7 +253,7 @@ fn a_line_of_the_longest_length_is_read_and_one_more_is_not() {
 }
 
 #[test]
-fn refusing_reads_nothing_on() {
+fn reading_stops_at_a_fault_if_faults_are_refused() {
     let good = numbered("1").to_line().unwrap();
     let text = format!("{good}\nnonsense\n{good}");
     let mut count = 0;
@@ -266,7 +266,7 @@ fn refusing_reads_nothing_on() {
 }
 
 #[test]
-fn a_run_never_counts_twice() {
+fn a_run_is_counted_once() {
     let mut runs = Runs::default();
     let text = ["1", "2", "1"].map(|id| numbered(id).to_line().unwrap());
     let skipped = read_records(text.join("\n").as_bytes(), OnFault::Skip, |r| runs.add(r));
@@ -279,7 +279,7 @@ fn a_run_never_counts_twice() {
 }
 
 #[test]
-fn sweeps_of_one_name_may_have_files_of_their_own() {
+fn sweeps_with_the_same_name_may_have_different_files() {
     let mut runs = Runs::default();
     let other = |wall: u64| {
         let mut record = numbered("1");
@@ -291,12 +291,12 @@ fn sweeps_of_one_name_may_have_files_of_their_own() {
     runs.add_of(1, other(20)).unwrap();
     runs.add_of(2, other(30)).unwrap();
     let repeated = Err(Fault::Repeated("1".into()));
-    // The same run of another file, and another run under an identity of its own file.
+    // Adds the same run from another file, and a different run with an identity used in that file.
     assert_eq!(runs.add_of(3, numbered("1")), repeated);
     assert_eq!(runs.add_of(3, other(20)), repeated);
     runs.add_of(3, other(40)).unwrap();
     assert_eq!(runs.add_of(3, other(50)), repeated);
-    // Rounds of one number in several files were not interleaved with each other.
+    // Rounds with the same number in different files were not interleaved with each other.
     let rounds: std::collections::BTreeSet<Option<u64>> =
         runs.runs().iter().map(|run| run.round).collect();
     assert_eq!((runs.runs().len(), rounds.len()), (4, 4));
@@ -308,7 +308,7 @@ fn sweeps_of_one_name_may_have_files_of_their_own() {
 }
 
 #[test]
-fn configurations_are_named_by_what_distinguishes_them() {
+fn configurations_are_named_by_their_distinguishing_properties() {
     let mut runs = Runs::default();
     let variant = |id: &str, change: fn(&mut RunRecord)| {
         let mut record = numbered(id);
@@ -338,7 +338,7 @@ fn configurations_are_named_by_what_distinguishes_them() {
 }
 
 #[test]
-fn nonsense_is_not_written() {
+fn inconsistent_records_are_not_written() {
     let broken: [fn(&mut RunRecord); 6] = [
         |r| r.run.id.clear(),
         |r| r.path.loss = 1.5,

@@ -1,4 +1,4 @@
-//! Other instruments' results, as they write them.
+//! Tests of reading the results of other instruments.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,29 +11,30 @@ use longhaul_measure::sources::{
 };
 use longhaul_units::{BitRate, ByteCount};
 
-/// `iperf3 -c 127.0.0.1 -J -t 2 -P 2`, version 3.12, the intervals left out.
+/// Output of `iperf3 -c 127.0.0.1 -J -t 2 -P 2`, version 3.12, without the intervals.
 const IPERF3: &str = include_str!("../../../../fuzz/corpus/iperf3/two_streams.json");
 
-/// Made by hand after the names that pScheduler's plug-in for iperf3 gives.
+/// Written by hand with the field names of pScheduler's plug-in for iperf3.
 const PSCHEDULER: &str = include_str!("../../../../fuzz/corpus/pscheduler/two_streams.json");
 
-/// `iperf3 -R`, and others, version 3.12 unless said, the host's name changed.
+/// Output of `iperf3 -R` and other commands. The version is 3.12 unless stated, and the host's name
+/// is replaced.
 const REVERSE: &str = include_str!("../../../../fuzz/corpus/iperf3/reverse.json");
 const BIDIRECTIONAL: &str = include_str!("../../../../fuzz/corpus/iperf3/bidirectional.json");
 const INTERRUPTED: &str = include_str!("../../../../fuzz/corpus/iperf3/interrupted.json");
 const INTERRUPTED_REVERSE: &str =
     include_str!("../../../../fuzz/corpus/iperf3/interrupted_reverse.json");
-/// Its server was killed: it has intervals, and an empty end.
+/// The server was killed during the test, so there are intervals but the end is empty.
 const LOST_SERVER: &str = include_str!("../../../../fuzz/corpus/iperf3/lost_server.json");
 const REFUSED: &str = include_str!("../../../../fuzz/corpus/iperf3/refused.json");
 const SERVER: &str = include_str!("../../../../fuzz/corpus/iperf3/server.json");
 const UDP: &str = include_str!("../../../../fuzz/corpus/iperf3/udp.json");
-/// `--json-stream` of version 3.21, killed within a line.
+/// Output of `--json-stream`, version 3.21, killed within a line.
 const STREAM_KILLED: &str = include_str!("../../../../fuzz/corpus/iperf3/stream_killed.json");
-/// The same with `--json-stream-full-output`: events, then all of it.
+/// Output of `--json-stream --json-stream-full-output`: events, then the whole result.
 const STREAM_FULL: &str = include_str!("../../../../fuzz/corpus/iperf3/stream_full.json");
 
-/// As archivers of pScheduler send them, a reverse run and one that failed.
+/// Messages of pScheduler's archivers: a reverse run and a failed run.
 const ARCHIVED: &str = include_str!("../../../../fuzz/corpus/pscheduler/archived.json");
 
 fn only(runs: Vec<ExternalRun>) -> ExternalRun {
@@ -52,7 +53,7 @@ fn pscheduler(text: &str) -> ExternalRun {
 }
 
 #[test]
-fn directions_are_those_of_the_data() {
+fn the_direction_is_that_of_the_data() {
     let forward = iperf3(IPERF3);
     assert_eq!(
         (forward.direction, forward.bidirectional),
@@ -62,7 +63,7 @@ fn directions_are_those_of_the_data() {
     assert_eq!(reverse.direction, Some(Direction::From));
     assert_eq!(reverse.moved, ByteCount(1_774_977_024));
     assert_eq!(reverse.started, "2026-11-26T06:10:24Z");
-    // A client that receives measures no round trip.
+    // A receiving client does not measure the round-trip time.
     assert_eq!((reverse.rtt, reverse.least_rtt), (None, None));
     let record = reverse.into_record(RunIdentity::default(), PathRecord::default());
     assert_eq!(record.knobs["direction"], Knob::Word("from".into()));
@@ -71,7 +72,7 @@ fn directions_are_those_of_the_data() {
         ["127.0.0.1", "near"]
     );
     assert_eq!(record.destination.kernel, "6.18.0");
-    // What a server writes names its client.
+    // The server's output names the client.
     let server = iperf3(SERVER);
     assert_eq!(server.direction, Some(Direction::To));
     assert_eq!([server.near.name, server.far.name], ["127.0.0.1", "near"]);
@@ -93,14 +94,14 @@ fn each_direction_of_a_bidirectional_test_is_a_run() {
     assert_ne!(runs[0].id, runs[1].id);
     let again: Vec<_> = runs.iter().map(|run| run.retransmitted_segments).collect();
     assert!(again.iter().all(Option::is_some), "{again:?}");
-    // One path, one round trip.
+    // Both directions of a path have the same round-trip time.
     assert!(runs[0].least_rtt.is_some() && runs[0].least_rtt == runs[1].least_rtt);
 }
 
 #[test]
-fn what_was_measured_until_a_run_failed_is_kept() {
+fn measurements_of_a_failed_run_are_kept() {
     let sent_only = [Doubt::DifferentReference {
-        what: "iperf3 told what was sent, not what arrived".into(),
+        what: "iperf3 reported the data sent, not the data received".into(),
     }];
     let interrupted = iperf3(INTERRUPTED);
     assert_eq!(interrupted.error, "interrupt - the client has terminated");
@@ -124,7 +125,7 @@ fn what_was_measured_until_a_run_failed_is_kept() {
     let killed = iperf3(STREAM_KILLED);
     assert!(killed.error.contains("was killed"), "{}", killed.error);
     assert!(killed.moved.0 > 0 && !killed.started.is_empty());
-    // Killed before its first line ended.
+    // The process was killed within its first line.
     let first = &STREAM_KILLED[..300];
     assert!(read_iperf3(first.as_bytes()).is_err());
     let record = interrupted.into_record(RunIdentity::default(), PathRecord::default());
@@ -139,7 +140,7 @@ fn what_was_measured_until_a_run_failed_is_kept() {
 }
 
 #[test]
-fn one_file_may_have_several_tests_and_one_test_twice() {
+fn a_file_may_have_several_tests_and_repeat_a_test() {
     assert_eq!(iperf3(STREAM_FULL).error, "");
     let two = format!(
         "{SERVER}\n{}",
@@ -165,7 +166,7 @@ fn an_archived_run_of_pscheduler_has_its_time_and_direction() {
     assert_eq!(failed.direction, Some(Direction::To));
     let array = format!("[{}]", ARCHIVED.trim().replace("}\n{", "},{"));
     assert_eq!(read_any(array.as_bytes()).unwrap(), runs);
-    // A run that was never made.
+    // The run was never started.
     let missed = r#"{"start-time":"2026-03-04T05:06:07Z","state":"missed","result-merged":null,
         "href":"https://ps/pscheduler/tasks/1/runs/2"}"#;
     let missed = only(read_any(missed.as_bytes()).unwrap());
@@ -185,7 +186,7 @@ fn tables_are_read_by_the_names_of_their_columns() {
     assert_eq!(runs[0].started, "2026-01-02T03:04:05Z");
     assert_eq!(runs[1].started, "2026-01-02T03:04:05Z");
     assert_eq!(runs[2].started, "2026-01-02T03:04:05Z");
-    // Its source sends, so that the other host asked for it.
+    // The table's source sends, so the other host started the run.
     assert_eq!(runs[1].direction, Some(Direction::From));
     assert_eq!([&runs[1].near.name, &runs[1].far.name], ["a", "b"]);
     let run = only(
@@ -203,14 +204,17 @@ fn tables_are_read_by_the_names_of_their_columns() {
         ("throughput,seconds\n940,1\n", "throughput_mbps"),
         ("foo,bar\n1,2\n", "foo,bar"),
         ("seconds,bytes\n1,2\n1\n", "line 3 has 1 cells"),
-        ("seconds,bytes\n1,-2\n", "is no number"),
+        ("seconds,bytes\n1,-2\n", "is not a number"),
         ("seconds,bytes\n\"1,2\n", "a quote without an end"),
         ("seconds,bytes\n", "no line below"),
         (
             "seconds,bytes\n1,0\n",
-            "neither a throughput above zero nor an error",
+            "neither a throughput greater than zero nor an error",
         ),
-        ("started,seconds,bytes\n1767323045000,1,1\n", "is no time"),
+        (
+            "started,seconds,bytes\n1767323045000,1,1\n",
+            "is not a time",
+        ),
     ] {
         let error = read_any(table.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
@@ -218,17 +222,17 @@ fn tables_are_read_by_the_names_of_their_columns() {
 }
 
 #[test]
-fn what_no_instrument_wrote_as_a_result_is_named() {
+fn errors_describe_files_that_are_not_results() {
     for (text, told) in [
         ("", "it is empty"),
         ("{\"a\":1}", "neither iperf3's"),
-        (&IPERF3[..900], "ends in the middle"),
+        (&IPERF3[..900], "it is incomplete"),
         ("Connecting to host x, port 5201\n", "--json"),
         (
             "iperf3: error - unable to connect to server: Connection refused",
             "Connection refused",
         ),
-        (UDP, "test of UDP"),
+        (UDP, "UDP test"),
         ("[package]\nname = 1\n", "this table"),
     ] {
         let error = read_any(text.as_bytes()).unwrap_err().to_string();
@@ -237,7 +241,7 @@ fn what_no_instrument_wrote_as_a_result_is_named() {
 }
 
 #[test]
-fn iperf3_is_read() {
+fn results_of_iperf3_are_read() {
     let run = iperf3(IPERF3);
     assert_eq!(run.moved, ByteCount(402_915_328));
     assert_eq!(run.wall, Duration::from_micros(2_091_067));
@@ -250,7 +254,7 @@ fn iperf3_is_read() {
 }
 
 #[test]
-fn pscheduler_is_read() {
+fn results_of_pscheduler_are_read() {
     let run = pscheduler(PSCHEDULER);
     assert_eq!(run.moved, ByteCount(1_170_000_000));
     assert_eq!(run.wall, Duration::from_secs(10));
@@ -261,7 +265,7 @@ fn pscheduler_is_read() {
 }
 
 #[test]
-fn pscheduler_is_read_within_what_archivers_and_its_api_have() {
+fn results_inside_archiver_messages_and_api_runs_are_read() {
     let bare = pscheduler(PSCHEDULER);
     for name in ["result", "result-merged"] {
         let around =
@@ -271,7 +275,7 @@ fn pscheduler_is_read_within_what_archivers_and_its_api_have() {
 }
 
 #[test]
-fn what_pscheduler_says_arrived_counts() {
+fn the_received_throughput_of_pscheduler_takes_precedence() {
     let text = PSCHEDULER.replace(
         "\"throughput-bits\": 936000000.0",
         "\"throughput-bits\": 936000000.0, \"receiver-throughput-bits\": 928000000.0",
@@ -300,7 +304,7 @@ fn a_result_becomes_a_record_of_the_path() {
 }
 
 #[test]
-fn failures_and_other_things_are_named() {
+fn errors_name_failures_and_unsupported_files() {
     let failed = iperf3(REFUSED).done().unwrap_err();
     let refused = "unable to connect to server: Connection refused";
     assert!(matches!(failed, SourceError::Failed { cause, .. } if cause == refused));
