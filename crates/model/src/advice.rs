@@ -1,5 +1,5 @@
-//! What to tell an administrator about a path: what holds it up, which sysctl
-//! would help, and what that would give.
+//! Advice for an administrator about a path: the bottleneck, the sysctl that helps, and its
+//! expected effect.
 
 use std::time::Duration;
 
@@ -8,84 +8,83 @@ use longhaul_units::{BitRate, ByteCount};
 use crate::kernel::{BufferEnd, BufferLimits, WindowAdvice};
 use crate::response::{Congestion, mean_window, streams_for_loss};
 
-/// Windows should hold this many times the bytes in flight: CUBIC keeps 0.7 of a window at a loss,
+/// Ratio of the desired window to the bytes in flight. CUBIC keeps 0.7 of a window after a loss,
 /// and 1 / 0.7 is 1.43.
 pub const WINDOW_MARGIN: f64 = 1.5;
 
-/// A window that was seen to be larger by this is larger than what a buffer's share allows: the
-/// kernel keeps less of small buffers for itself.
+/// Ratio above which an observed window is larger than the usual share of the buffer. The kernel
+/// keeps a smaller share of small buffers for itself.
 const NOTABLY_MORE: f64 = 1.05;
 
-/// A host whose cores are busier than this share has none left to move data.
+/// Utilisation of a host's cores above which the host has no free cores to move data.
 const BUSY: f64 = 0.9;
 
-/// Segments lost above this share are worth a word: below, CUBIC at 366 ms
-/// still has windows of 0.2 GB.
+/// Share of lost segments above which loss is reported. Below it, CUBIC still has windows of 0.2 GB
+/// at 366 ms.
 const NOTABLE_LOSS: f64 = 1e-6;
 
-/// A queue shows where the round trip under load is longer than without by this,
-/// and by a quarter: less is the hosts' own.
+/// Minimum increase of the round-trip time under load that shows a queue. The increase must also
+/// exceed a quarter. A smaller increase is caused by the hosts.
 const NOTABLE_QUEUE: Duration = Duration::from_millis(5);
 
-/// What was measured of a path in one direction, and of its ends.
+/// Measurements of a path in one direction, and of the hosts at its ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathFacts {
-    /// The least round trip.
+    /// Least round-trip time.
     pub rtt: Duration,
-    /// The median one while the path was full.
+    /// Median round-trip time while the path was full.
     pub loaded_rtt: Duration,
-    /// Bytes of TCP payload per second, once they had settled: the best.
+    /// Highest settled rate, in bytes of TCP payload per second.
     pub bytes_per_second: f64,
-    /// The streams that carried them.
+    /// Number of streams that reached this rate.
     pub streams: u32,
-    /// What one stream carried, where that was measured.
+    /// Rate of a single stream in bytes per second, if it was measured.
     pub one_stream: Option<f64>,
-    /// The share of segments that were lost although no queue can have dropped them, 0 to 1. If the
-    /// kernel does not report which segments were sent again unnecessarily, those count too.
+    /// Share of segments, 0 to 1, that were lost without a queue that could have dropped them. If
+    /// the kernel does not report unnecessary retransmissions, they are included.
     pub loss: f64,
-    /// Bytes in a segment.
+    /// Size of a segment's payload in bytes.
     pub segment: u32,
-    /// What governs the sender's windows.
+    /// Congestion control of the sender.
     pub congestion: Congestion,
-    /// What else its kernel has.
+    /// Other congestion controls that the sender's kernel offers.
     pub congestions: Vec<String>,
-    /// The sending host's limits.
+    /// Buffer limits of the sending host.
     pub sender: BufferLimits,
-    /// The receiving host's limits.
+    /// Buffer limits of the receiving host.
     pub receiver: BufferLimits,
-    /// The share of its cores that the busier host's process used, 0 to 1.
+    /// Share of its cores that the process on the busier host used, 0 to 1.
     pub processor: Option<f64>,
-    /// Options of TCP (RFC 2018, RFC 7323) that the ends did not agree on, by the
-    /// sysctl that allows them.
+    /// TCP options (RFC 2018, RFC 7323) that the two hosts did not negotiate, by the sysctl that
+    /// enables them.
     pub refused_options: Vec<&'static str>,
 }
 
-/// A sysctl that would help.
+/// A sysctl setting that helps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Remedy {
-    /// On which host: `sending` or `receiving`.
+    /// Host to change: `sending` or `receiving`.
     pub host: &'static str,
-    /// The sysctl.
+    /// Name of the sysctl.
     pub sysctl: &'static str,
-    /// Its value.
+    /// New value of the sysctl.
     pub value: String,
-    /// What one stream could carry then, where it says that, in bytes per second.
+    /// Expected rate of one stream with this setting, in bytes per second, if it is known.
     pub one_stream: Option<f64>,
 }
 
-/// One thing to know.
+/// A piece of advice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// What it is about: `window`, `loss`, `queue`, `processor`, `option`,
-    /// `segment`.
+    /// Subject of the advice: `window`, `loss`, `queue`, `processor`, `option` or `segment`.
     pub topic: &'static str,
-    /// In sentences.
+    /// Advice in sentences.
     pub text: String,
-    /// What would help.
+    /// Settings that help.
     pub remedies: Vec<Remedy>,
 }
 
-/// What there is to say, the most useful first.
+/// Returns the advice for a path, the most useful first.
 pub fn advise(facts: &PathFacts) -> Vec<Advice> {
     let found = [
         processor(facts),
@@ -109,8 +108,8 @@ fn milliseconds(span: Duration) -> String {
     format!("{value:.decimals$} ms")
 }
 
-/// Paper 000, equation 1, with windows instead of buffers and a margin: BDP × 1.5
-/// ≤ window × streams.
+/// Applies paper 000, equation 1, with windows instead of buffers and with a margin: BDP × 1.5 ≤
+/// window × streams.
 fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     let (limits, host, sysctl) = match end {
         BufferEnd::Sender => (&facts.sender, "sending", "net.ipv4.tcp_wmem"),
@@ -123,7 +122,7 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     let seconds = facts.rtt.as_secs_f64();
     let wanted = WINDOW_MARGIN * facts.bytes_per_second * seconds;
     let share = window.0 as f64 / limit as f64;
-    // What one stream had goes before what buffers usually allow.
+    // An observed window takes precedence over the usual share of the buffer.
     let had = facts.one_stream.map_or(0.0, |one| one * seconds);
     let (window, carries) = if had > NOTABLY_MORE * window.0 as f64 {
         (ByteCount(had as u64), "carried")
@@ -151,16 +150,16 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     let together = window.0 as f64 * f64::from(facts.streams);
     let verdict = if together < wanted {
         format!(
-            "even the windows of {} streams together are less than 1.5 times what is on its way: \
-         use {} or more",
+            "even the windows of {} streams together are less than 1.5 times the data in flight: \
+            use {} or more",
             facts.streams,
             (wanted / window.0 as f64).ceil()
         )
     } else {
-        format!("{} streams make up for it", facts.streams)
+        format!("{} streams compensate for it", facts.streams)
     };
     let text = format!(
-        "{sysctl} ends at {} on the {host} host, so that one stream's window ends at about {} and \
+        "{sysctl} is limited to {} on the {host} host, so one stream's window is limited to about {} and \
          {carries} {} at {}; {verdict}. `sysctl -w {sysctl}=\"{least} {value}\"` there would \
          let one stream carry up to {}.",
         ByteCount(limit),
@@ -182,7 +181,7 @@ fn window(facts: &PathFacts, end: BufferEnd) -> Option<Advice> {
     })
 }
 
-/// What random loss leaves of a stream.
+/// Returns the advice about the rate that a stream reaches under random loss.
 fn loss(facts: &PathFacts) -> Option<Advice> {
     let window = mean_window(&facts.congestion, facts.loss, facts.rtt)?;
     let one = window * f64::from(facts.segment) / facts.rtt.as_secs_f64().max(1e-6);
@@ -198,19 +197,19 @@ fn loss(facts: &PathFacts) -> Option<Advice> {
             value: "bbr".to_owned(),
             one_stream: Some(facts.bytes_per_second),
         };
-        let way = "bbr, which the sending host has, takes loss without a queue for what it is: \
+        let way = "bbr, which the sending host has, does not slow down for such loss: \
                    `--congestion bbr`, or `sysctl -w net.ipv4.tcp_congestion_control=bbr` there";
         (way, vec![remedy])
     } else {
         (
-            "the sending host lets nobody choose bbr: `modprobe tcp_bbr` and `sysctl -w \
-         net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"` there would",
+            "the sending host does not allow bbr: `modprobe tcp_bbr` and `sysctl -w \
+            net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"` there would enable it",
             Vec::new(),
         )
     };
     let text = format!(
-        "{:.4} % of the segments were lost though no queue stood: random loss. {} then \
-         carries about {} in one stream, and {streams} streams what was measured; {way}.",
+        "{:.4} % of the segments were lost without a queue, so the loss is random. With this loss, \
+        {} carries about {} in one stream, and needs {streams} streams for the measured rate; {way}.",
         facts.loss * 100.0,
         facts.congestion,
         rate(one),
@@ -232,9 +231,9 @@ fn queue(facts: &PathFacts) -> Option<Advice> {
     has_queue(facts).then(|| Advice {
         topic: "queue",
         text: format!(
-            "Under load the round trip rises from {} to {}: {} wait in a queue on the way, and \
-             others wait behind them. The path is full: more streams give nothing; `--nice` \
-             leaves the queue empty.",
+            "Under load the round-trip time rises from {} to {}: {} wait in a queue on the path and \
+            delay other traffic. The path is full: more streams do not help. `--nice` keeps the \
+            queue empty.",
             milliseconds(facts.rtt),
             milliseconds(facts.loaded_rtt),
             ByteCount((more.as_secs_f64() * facts.bytes_per_second) as u64),
@@ -253,9 +252,9 @@ fn processor(facts: &PathFacts) -> Option<Advice> {
     Some(Advice {
         topic: "processor",
         text: format!(
-            "A host's cores were {:.0} % busy: {} is what they can do, and the path may carry \
-             more. `--data-security clear` on a trusted network shows how much of it is \
-             encryption{large}.",
+            "A host's cores were {:.0} % busy: they limit the rate to {}, and the path may carry \
+            more. `--data-security clear` on a trusted network shows the cost of \
+            encryption{large}.",
             busy * 100.0,
             rate(facts.bytes_per_second),
         ),
@@ -263,16 +262,16 @@ fn processor(facts: &PathFacts) -> Option<Advice> {
     })
 }
 
-/// Bytes of TCP payload in a packet of 1500 with IPv6 and time stamps: less means
-/// that something on the way takes room.
+/// Bytes of TCP payload in a packet of 1500 bytes with IPv6 and timestamps. A smaller segment means
+/// that the path adds headers.
 const USUAL_SEGMENT: u32 = 1428;
 
 fn segment(facts: &PathFacts) -> Option<Advice> {
     (facts.segment > 0 && facts.segment < USUAL_SEGMENT).then(|| Advice {
         topic: "segment",
         text: format!(
-            "A segment has {} bytes where {USUAL_SEGMENT} to 1448 are usual: a tunnel on the way, \
-             or a small MTU. Windows grow by segments, so that every ramp takes longer.",
+            "A segment has {} bytes; {USUAL_SEGMENT} to 1448 are usual. There is a tunnel on the \
+            path, or a small MTU. Windows grow by segments, so every ramp takes longer.",
             facts.segment
         ),
         remedies: Vec::new(),
@@ -289,8 +288,8 @@ fn option(sysctl: &'static str) -> Advice {
     Advice {
         topic: "option",
         text: format!(
-            "The two hosts did not agree on what {sysctl} allows: `sysctl -w {sysctl}=1` on both, \
-             or a firewall between them takes it away."
+            "The two hosts did not negotiate the TCP option that {sysctl} enables: set \
+            `sysctl -w {sysctl}=1` on both, or check for a firewall that removes the option."
         ),
         remedies: vec![remedy("sending"), remedy("receiving")],
     }
@@ -300,7 +299,7 @@ fn option(sysctl: &'static str) -> Advice {
 mod tests {
     use super::*;
 
-    /// 1 Gbit/s at 100 ms between hosts with the usual limits.
+    /// Returns the facts of a path with 1 Gbit/s and 100 ms between hosts with the usual limits.
     fn facts() -> PathFacts {
         let limits = BufferLimits {
             tcp_send: Some(4 << 20),
@@ -329,38 +328,42 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_too_small_is_named_with_its_remedy() {
+    fn a_small_window_is_reported_with_its_remedy() {
         let advice = advise(&facts());
         assert_eq!(topics(&facts()), ["window"]);
         let [remedy] = advice[0].remedies.as_slice() else {
             panic!("{advice:?}");
         };
-        // 1.5 × 11.7 MB at 0.69 of the buffer: 25.4 MB, so 32 MiB.
+        // 1.5 × 11.7 MB divided by 0.69, the share of the buffer, is 25.4 MB, which is rounded up
+        // to 32 MiB.
         assert_eq!(remedy.value, "4096 16384 33554432");
         assert_eq!((remedy.host, remedy.one_stream), ("sending", Some(117e6)));
-        assert!(advice[0].text.contains("8 streams make up"), "{advice:?}");
+        assert!(
+            advice[0].text.contains("8 streams compensate"),
+            "{advice:?}"
+        );
         assert!(advice[0].text.contains("at most 232"), "{advice:?}");
     }
 
     #[test]
-    fn streams_whose_windows_are_not_enough_together_are_told() {
+    fn too_few_streams_for_small_windows_are_reported() {
         let few = PathFacts {
             streams: 4,
             ..facts()
         };
         let text = &advise(&few)[0].text;
-        // 17.55 MB want seven windows of 2.89 MB.
+        // 17.55 MB need seven windows of 2.89 MB.
         assert!(text.contains("4 streams together are less"), "{text}");
         assert!(text.contains("use 7 or more"), "{text}");
     }
 
     #[test]
-    fn what_one_stream_carried_goes_before_what_buffers_usually_allow() {
+    fn an_observed_window_takes_precedence_over_the_usual_share() {
         let small = BufferLimits {
             tcp_send: Some(512 << 10),
             ..facts().sender
         };
-        // 3.6 MB/s are what 0.69 of the buffer would hold at 100 ms.
+        // 0.69 of the buffer allows 3.6 MB/s at 100 ms.
         let more = PathFacts {
             sender: small,
             one_stream: Some(5e6),
@@ -372,7 +375,7 @@ mod tests {
             text.contains("about 500 kB and carried 40.0 Mbit/s"),
             "{text}"
         );
-        // 5.1 MB want eleven of them.
+        // 5.1 MB need eleven such windows.
         assert!(text.contains("use 11 or more"), "{text}");
         let less = PathFacts {
             one_stream: Some(3e6),
@@ -386,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_suffice_need_no_word() {
+    fn sufficient_limits_need_no_advice() {
         let near = PathFacts {
             rtt: Duration::from_millis(1),
             loaded_rtt: Duration::from_millis(1),
@@ -402,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn random_loss_calls_for_bbr_and_a_queue_does_not() {
+    fn random_loss_suggests_bbr_and_a_queue_does_not() {
         let wide = BufferLimits {
             tcp_send: Some(1 << 30),
             tcp_receive: Some(1 << 30),
@@ -427,12 +430,12 @@ mod tests {
             ..lossy
         };
         assert_eq!(topics(&full), ["queue"]);
-        // 80 ms at 117 MB/s.
+        // The queue is 80 ms at 117 MB/s.
         assert!(advise(&full)[0].text.contains("wait in a queue"));
     }
 
     #[test]
-    fn busy_hosts_small_segments_and_refused_options_are_told() {
+    fn busy_hosts_small_segments_and_refused_options_are_reported() {
         let near = Duration::from_millis(1);
         let facts = PathFacts {
             rtt: near,

@@ -1,11 +1,11 @@
-//! What a layer carries, by its number of flows.
+//! Capacity of a layer as a function of its number of flows.
 //!
-//! - [`flows`]: the forms for disks, channels, computation and parallel file systems
-//! - [`tcp`]: streams on a path: window, loss, NIC
-//! - `finite`: what loss leaves of a transfer that is too short for its law
+//! - [`flows`]: functions for disks, channels, computation and parallel file systems
+//! - [`tcp`]: streams on a path, limited by window, loss and NIC
+//! - `finite`: transfers that are too short for the steady-state law of loss
 //!
-//! Rates are bytes per second. A number of flows is a whole number: no flows carry nothing,
-//! although Eqs. 10 and 18 of paper 004 allow none, where its Eq. 3 would have its maximum.
+//! Rates are bytes per second. The number of flows is a whole number. Zero flows have a capacity of
+//! zero: Eqs. 10 and 18 of paper 004 allow zero flows, for which its Eq. 3 would have its maximum.
 
 mod finite;
 pub mod flows;
@@ -14,18 +14,18 @@ pub mod tcp;
 pub use flows::FlowCapacity;
 pub use tcp::{PathCapacity, Window};
 
-/// What a node of the graph carries.
+/// The capacity of a node of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Capacity {
-    /// By the number of flows alone.
+    /// A function of the number of flows only.
     Flows(FlowCapacity),
     /// TCP streams over a path.
     Path(PathCapacity),
 }
 
 impl Capacity {
-    /// Bytes per second of `flows` flows, 0 or more; infinite where nothing limits them. Zero flows
-    /// carry nothing.
+    /// Returns the capacity of `flows` flows in bytes per second. Infinite if there is no limit;
+    /// zero for zero flows.
     pub fn at(&self, flows: u32) -> f64 {
         match self {
             Capacity::Flows(form) => form.at(flows),
@@ -33,7 +33,7 @@ impl Capacity {
         }
     }
 
-    /// The same form with all of its rates times a factor, greater than zero.
+    /// Returns the same function with all rates multiplied by a factor greater than zero.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Capacity {
         match self {
@@ -42,7 +42,7 @@ impl Capacity {
                 path: path.path * factor,
                 nic: path.nic * factor,
                 window: path.window.scaled(factor),
-                // The loss law's rate is one of segments.
+                // The law of loss gives a rate of segments.
                 segment: path.segment * factor,
                 ..path.clone()
             }),
@@ -50,12 +50,12 @@ impl Capacity {
     }
 }
 
-/// Seconds that one flow needs for a file of `bytes` in a layer that carries `rate` bytes per
-/// second with `flows` flows and spends `per_file` seconds on each file: opening, walking, making
-/// durable. As a rate of all flows together, bytes per second.
+/// Returns the rate of all flows together, in bytes per second, for files of `bytes` bytes. The
+/// layer carries `rate` bytes per second with `flows` flows and spends `per_file` seconds on each
+/// file: opening, walking, making durable.
 ///
-/// Each flow carries `rate / flows` and so takes `bytes * flows / rate + per_file` for a file;
-/// `flows` of them work in parallel.
+/// Each flow carries `rate / flows`, so it needs `bytes * flows / rate + per_file` seconds for a
+/// file. The flows work in parallel.
 pub fn with_cost_per_file(rate: f64, flows: u32, bytes: f64, per_file: f64) -> f64 {
     if flows == 0 || rate <= 0.0 {
         return 0.0;
@@ -70,8 +70,8 @@ pub fn with_cost_per_file(rate: f64, flows: u32, bytes: f64, per_file: f64) -> f
     1.0 / seconds_per_byte
 }
 
-/// Bytes per second of a layer that may have `credits` messages of `message` bytes in flight over a
-/// round trip of `seconds`; infinite without a distance.
+/// Returns the rate in bytes per second of a layer with at most `credits` messages of `message`
+/// bytes in flight and a round-trip time of `seconds`. Infinite for a round-trip time of zero.
 pub fn of_credits(credits: u32, message: f64, seconds: f64) -> f64 {
     if seconds <= 0.0 {
         return f64::INFINITY;
@@ -79,8 +79,8 @@ pub fn of_credits(credits: u32, message: f64, seconds: f64) -> f64 {
     f64::from(credits) * message / seconds
 }
 
-/// Bytes per second of a disk that answers each request of `bytes` after `seconds`, with `requests`
-/// of them under way (Little's law).
+/// Returns the rate in bytes per second of a disk that answers each request of `bytes` bytes after
+/// `seconds`, with `requests` requests in progress (Little's law).
 pub fn of_requests(requests: u32, bytes: f64, seconds: f64) -> f64 {
     of_credits(requests, bytes, seconds)
 }
@@ -90,11 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_per_file_halves_the_rate_where_it_takes_as_long_as_the_bytes() {
-        // 1 MB at 100 MB/s takes 10 ms, and 10 ms more.
+    fn a_cost_per_file_equal_to_the_transfer_time_halves_the_rate() {
+        // 1 MB at 100 MB/s takes 10 ms, and the cost for the file is another 10 ms.
         let rate = with_cost_per_file(100e6, 1, 1e6, 0.01);
         assert!((rate - 50e6).abs() < 1.0, "{rate}");
-        // Four flows pay it beside each other.
+        // Four flows pay this cost in parallel.
         let rate = with_cost_per_file(100e6, 4, 1e6, 0.01);
         assert!((rate - 80e6).abs() < 1.0, "{rate}");
         assert_eq!(with_cost_per_file(100e6, 0, 1e6, 0.01), 0.0);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_carry_a_message_each_in_a_round_trip() {
+    fn each_credit_carries_one_message_per_round_trip() {
         assert_eq!(of_credits(16, 1e6, 0.1), 160e6);
         assert_eq!(of_credits(16, 1e6, 0.0), f64::INFINITY);
         assert_eq!(of_requests(8, 1e6, 0.01), 800e6);

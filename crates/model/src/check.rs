@@ -1,11 +1,11 @@
-//! Predictions beside measurements: what the model says of runs whose records exist.
+//! Compares predictions of the model with records of runs.
 //!
-//! A record says of a run what the model needs to know before one: path, kernels' limits, cores,
-//! dataset. Its outcome is what the prediction is compared with. Flows are as the model chooses
-//! them, except for those that the run fixed, as a codec for everything.
+//! The model's inputs come from a record: path, kernel limits, cores, dataset. The prediction is
+//! compared with the record's outcome. The model chooses the numbers of flows, except those that
+//! the run fixed, and uses a codec that the run fixed for all data.
 //!
-//! - `fixed`: what runs fixed
-//! - `unpredicted`: runs that it cannot predict, and why
+//! - `fixed`: settings that a run fixed
+//! - `unpredicted`: runs that cannot be predicted, with reasons
 
 mod fixed;
 mod unpredicted;
@@ -33,44 +33,45 @@ use crate::response::Congestion;
 use crate::transfer::{End, PathFacts, transfer_graph};
 pub use unpredicted::Unpredicted;
 
-/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+/// Payload of a segment in bytes, at an MTU of 1500 and with timestamps.
 const SEGMENT: f64 = 1448.0;
 
-/// What is known beside the records.
+/// Knowledge beside the records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    /// The sending host's profile.
+    /// Profile of the sending host.
     pub source: Option<HostModel>,
-    /// The receiving host's.
+    /// Profile of the receiving host.
     pub destination: Option<HostModel>,
-    /// What other runs of these hosts took.
+    /// Costs fitted to other runs of these hosts.
     pub fits: Option<RecordFits>,
 }
 
-/// A run with its prediction. Rates are bytes per second of goodput.
+/// A run and its prediction. Rates are goodput in bytes per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// Which run.
+    /// Identity of the run.
     pub run: String,
-    /// The file that its record is in; empty if there is none.
+    /// File that contains the record. Empty if there is no file.
     pub file: String,
-    /// What it measured.
+    /// Measured goodput.
     pub measured: f64,
-    /// What the model predicts.
+    /// Predicted goodput.
     pub predicted: f64,
-    /// What limits it, by the model.
+    /// Predicted bottleneck.
     pub binding: String,
-    /// min(link, n × window/τ), the rule of thumb.
+    /// Prediction of the rule of thumb: min(link, n × window/τ).
     pub rule_of_thumb: f64,
 }
 
 impl Checked {
-    /// By how much, relative to what was measured, the prediction is above it.
+    /// Returns the relative error of the prediction. Positive if the prediction is above the
+    /// measurement.
     pub fn error(&self) -> f64 {
         self.predicted / self.measured - 1.0
     }
 
-    /// As a value.
+    /// Converts the run to JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "run": self.run,
@@ -83,23 +84,23 @@ impl Checked {
         })
     }
 
-    /// The same of the rule of thumb.
+    /// Returns the relative error of the rule of thumb.
     pub fn error_of_rule(&self) -> f64 {
         self.rule_of_thumb / self.measured - 1.0
     }
 }
 
-/// Predictions of many runs, and the runs without one.
+/// Predictions of many runs, and the numbers of runs without a prediction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checks {
     /// Runs with their predictions, in the order of the records.
     pub runs: Vec<Checked>,
-    /// The number of runs without one, by why.
+    /// Number of runs without a prediction, by reason.
     pub unpredicted: BTreeMap<Unpredicted, usize>,
 }
 
 impl Checks {
-    /// Adds a run of a file; as a value.
+    /// Adds a run of a file. Returns its result as JSON.
     pub fn add(&mut self, file: &Path, record: &RunRecord, known: &Known) -> Value {
         match check(record, known) {
             Ok(mut run) => {
@@ -125,7 +126,7 @@ impl Checks {
 ///
 /// # Errors
 ///
-/// Why the model says nothing of it.
+/// The reason why the model cannot predict the run.
 pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> {
     if let Some(why) = unpredicted::reason(record, known) {
         return Err(why);
@@ -133,7 +134,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     let measured = record.outcome.goodput.bits_per_second() / 8.0;
     let path = path_of(record);
     let is_lab = record.is_one_machine();
-    // Both ends share one host's cores, in a lab with the emulator.
+    // Both ends share the cores of one host, in a lab also with the emulator.
     let fitted = known.fits.as_ref().and_then(|fits| fits.emulator);
     let busy = if is_lab && fitted.is_none() {
         emulator_cores(record)
@@ -195,7 +196,7 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     })
 }
 
-/// Whether a constraint is storage of which nothing was measured.
+/// True if the constraint is storage without measurements.
 fn is_guess(graph: &Graph, limit: Constraint, source: &End, destination: &End) -> bool {
     let Constraint::Node(at) = limit else {
         return false;
@@ -207,13 +208,13 @@ fn is_guess(graph: &Graph, limit: Constraint, source: &End, destination: &End) -
     }
 }
 
-/// Cores that the lab's emulator kept busy.
+/// Returns the number of cores that the lab's emulator used.
 fn emulator_cores(record: &RunRecord) -> f64 {
     let seconds = record.cpu_seconds(&[Side::Emulator]);
     seconds.unwrap_or(0.0) / record.outcome.wall.as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
-/// Has the lab's path take what the emulator took of the cores in other runs.
+/// Sets the CPU cost of the path to the emulator's cost fitted to other runs.
 fn emulate(cost: CpuCost, graph: &mut Graph) {
     for node in graph.nodes.iter_mut().filter(|node| node.name == "path") {
         node.host = Some(0);
@@ -221,7 +222,7 @@ fn emulate(cost: CpuCost, graph: &mut Graph) {
     }
 }
 
-/// Has both ends take what other runs took.
+/// Sets the costs of both ends to those fitted to other runs.
 fn apply(fits: &RecordFits, source: &mut End, destination: &mut End) {
     let cpu = |cost: Option<CpuCost>| Some((cost?.seconds_per_byte, cost?.seconds_per_file));
     (source.cpu, destination.cpu) = (cpu(fits.source), cpu(fits.destination));
@@ -252,7 +253,7 @@ fn path_of(record: &RunRecord) -> PathFacts {
         tcp_receive: limit(host, "net.ipv4.tcp_rmem"),
         ..BufferLimits::default()
     };
-    // Hosts of one machine have one record of settings.
+    // If both ends are on one machine, the record may have the settings of one end only.
     let far = if record.destination.settings.is_empty() && record.is_one_machine() {
         &record.source
     } else {
@@ -269,8 +270,8 @@ fn path_of(record: &RunRecord) -> PathFacts {
     }
 }
 
-/// What governed the windows: what the run fixed, what was seen, or what the mover chooses. Where
-/// loss calls for it, it tries BBR, and BBR stays.
+/// Returns the congestion control of the windows: the one that the run fixed, else the observed
+/// one, else the mover's choice. With loss, the mover tries BBR and keeps it.
 fn congestion_of(record: &RunRecord) -> Congestion {
     if let Some(Knob::Word(name)) = record.knobs.get("congestion") {
         return Congestion::of_name(name);
@@ -283,8 +284,8 @@ fn congestion_of(record: &RunRecord) -> Congestion {
     }
 }
 
-/// What all runs together say, in text: the errors, by what limits, beside the rule of thumb's, the
-/// worst runs, and those without a prediction.
+/// Formats a summary of all runs: the errors by bottleneck, beside those of the rule of thumb, the
+/// worst runs, and the runs without a prediction.
 pub fn summary(checks: &Checks) -> String {
     let mut text = errors(&checks.runs);
     if !checks.unpredicted.is_empty() {
@@ -309,7 +310,7 @@ pub fn summary(checks: &Checks) -> String {
 
 fn errors(runs: &[Checked]) -> String {
     if runs.is_empty() {
-        return "no run is predicted\n".to_owned();
+        return "no run has a prediction\n".to_owned();
     }
     let mut groups: Vec<&str> = runs.iter().map(|run| run.binding.as_str()).collect();
     groups.sort_unstable();
@@ -324,7 +325,7 @@ fn errors(runs: &[Checked]) -> String {
         "{:<width$}  {:>5}  {:>12}  {:>10}  {:>7}  {:>14}\n",
         "limited by", "runs", "median error", "90 % below", "bias", "rule of thumb"
     );
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     let mut row = |name: &str, runs: &[&Checked]| {
         let errors = sorted(&runs.iter().map(|run| run.error().abs()).collect::<Vec<_>>());
         let rule: Vec<f64> = runs.iter().map(|run| run.error_of_rule().abs()).collect();
@@ -363,7 +364,7 @@ fn errors(runs: &[Checked]) -> String {
     text
 }
 
-/// Predicted over measured goodput; on the line both are the same.
+/// Draws predicted against measured goodput. On the line both are equal.
 pub fn figure(runs: &[Checked]) -> Plot {
     let mut groups: Vec<&str> = runs.iter().map(|run| run.binding.as_str()).collect();
     groups.sort_unstable();
@@ -402,7 +403,8 @@ pub fn figure(runs: &[Checked]) -> Plot {
     Plot {
         name: "model-check".to_owned(),
         title: it.title.clone(),
-        caption: "Each point is a run; on the line prediction and measurement agree.".to_owned(),
+        caption: "Each point is a run. On the line, prediction and measurement are equal."
+            .to_owned(),
         table: it.table("limited by", "measured MB/s", "predicted MB/s"),
         svg: line_plot(&it),
     }

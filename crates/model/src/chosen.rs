@@ -1,5 +1,5 @@
-//! The flows that a plan chose, for a copy that is to have them: from the JSON of `longhaul plan`,
-//! or from a graph's file, which is solved.
+//! The numbers of flows that a plan chose, for use by a copy. Read from the JSON of `longhaul
+//! plan`, or computed from a graph's file.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,16 @@ use crate::graph::{Graph, NodeKind};
 use crate::limit::Limit;
 use crate::optimise::{Bound, solve};
 
-/// Flows that a layer of the mover may have.
+/// Maximum number of flows of a layer of the mover.
 const MOST_FLOWS: u64 = 512;
 
-/// What a plan chose.
+/// The choices of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chosen {
-    /// Flows of reading, compressing, the wire, decompressing and writing, where the plan has them.
+    /// Number of flows for reading, compressing, the wire, decompressing and writing, if the plan
+    /// has them.
     pub flows: BTreeMap<Limit, u32>,
-    /// The codec of all its data; `None` if they are sent as they are, or in several ways.
+    /// Codec for all data. `None` if the data are sent uncompressed or with several codecs.
     pub codec: Option<String>,
 }
 
@@ -26,7 +27,7 @@ impl Chosen {
     ///
     /// # Errors
     ///
-    /// What it lacks.
+    /// A description of the missing or invalid part.
     pub fn of_text(text: &str) -> Result<Chosen, String> {
         let chosen = match serde_json::from_str::<Value>(text) {
             Ok(value) if value["kind"] == "plan" => Chosen::of_plan(&value)?,
@@ -34,7 +35,7 @@ impl Chosen {
         };
         if chosen.flows.is_empty() {
             Err(
-                "it has no flows of a copy: name its nodes read, compress, path, decompress and \
+                "it has no flows for a copy: name its nodes read, compress, path, decompress and \
              write, as `longhaul plan SRC DST` does"
                     .to_owned(),
             )
@@ -45,7 +46,7 @@ impl Chosen {
 
     fn of_plan(plan: &Value) -> Result<Chosen, String> {
         if plan["schema"] != 1 {
-            return Err("it is a plan of another release: make it again".to_owned());
+            return Err("the plan is from another release: make it again".to_owned());
         }
         let mut chosen = Chosen::default();
         for node in plan["nodes"].as_array().map_or(&[][..], Vec::as_slice) {
@@ -90,7 +91,7 @@ impl Chosen {
             "write" => Limit::Write,
             _ => return,
         };
-        // Within the bound of the type.
+        // The minimum with MOST_FLOWS makes the conversion lossless.
         if flows > 0 {
             self.flows.insert(layer, flows.min(MOST_FLOWS) as u32);
         }
@@ -135,7 +136,7 @@ files = 10
     #[test]
     fn a_graph_and_its_plan_choose_the_same() {
         let of_graph = Chosen::of_text(GRAPH).unwrap();
-        // 1.18 GB/s want four readers, and six windows of 210 MB/s.
+        // 1.18 GB/s need four readers and six windows of 210 MB/s.
         assert_eq!(of_graph.flows[&Limit::Read], 4);
         assert_eq!(of_graph.flows[&Limit::Wire], 6);
         let graph = Graph::from_text(GRAPH).unwrap();
@@ -144,11 +145,11 @@ files = 10
     }
 
     #[test]
-    fn what_is_no_plan_is_named() {
+    fn errors_describe_texts_that_are_not_plans() {
         let other = Chosen::of_text("{\"kind\": \"plan\", \"schema\": 2}").unwrap_err();
         assert!(other.contains("another release"), "{other}");
         let none = Chosen::of_text("{\"kind\": \"plan\", \"schema\": 1}").unwrap_err();
-        assert!(none.contains("no flows of a copy"), "{none}");
+        assert!(none.contains("no flows for a copy"), "{none}");
         assert!(Chosen::of_text("not a graph").is_err());
         let odd = serde_json::json!({
             "kind": "plan", "schema": 1,

@@ -1,30 +1,29 @@
-//! How many hosts a transfer between clusters uses at each end, and which talks to which: paper
-//! 004, section 5.
+//! Chooses the hosts for a transfer between clusters, and the pairs of hosts that communicate:
+//! paper 004, section 5.
 //!
-//! - [`algorithm_1`]: the paper's, as published, with its defects
-//! - [`exact`]: the most that the hosts and the path carry, with the fewest hosts, also where hosts
-//!   differ
+//! - [`algorithm_1`]: the paper's algorithm as published, with its defects
+//! - [`exact`]: the maximum rate with the fewest hosts, also for hosts that differ
 //!
-//! What one host carries comes from its graph ([`crate::optimise`]).
+//! The rate of one host comes from its graph ([`crate::optimise`]).
 
 /// The input of Algorithm 1 of paper 004, with its names. Rates are bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EqualHosts {
-    /// N_src: hosts at the source. The algorithm never compares with it.
+    /// N_src: number of hosts at the source. The algorithm ignores it.
     pub sources: u32,
-    /// N_dst: hosts at the destination.
+    /// N_dst: number of hosts at the destination.
     pub destinations: u32,
-    /// Thr_src_single: what one source host sends, in bytes of the source.
+    /// Thr_src_single: rate at which one source host sends, in source bytes.
     pub source_rate: f64,
-    /// Thr_dst_single: what one destination host takes, in bytes of the source.
+    /// Thr_dst_single: rate at which one destination host receives, in source bytes.
     pub destination_rate: f64,
-    /// ThrN_src_single: what one source host puts on the network, after compression.
+    /// ThrN_src_single: rate of one source host on the network, after compression.
     pub network_rate: f64,
-    /// BW: what the network between the clusters carries.
+    /// BW: rate of the network between the clusters.
     pub bandwidth: f64,
 }
 
-/// Numbers of hosts.
+/// The numbers of hosts that Algorithm 1 returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounts {
     /// n_src.
@@ -33,20 +32,21 @@ pub struct HostCounts {
     pub destinations: u32,
 }
 
-/// Algorithm 1 of paper 004 as it is printed. Its defects, which tests show:
+/// Runs Algorithm 1 of paper 004 as published. Tests show its defects:
 ///
-/// - N_src is never compared with: more source hosts may be returned than there are.
-/// - n_dst grows before the bandwidth is tested: a destination host without work may be returned.
-/// - A source host whose destination is slower is charged its full network rate.
-/// - The quotient of rates is rounded down, and a host that would only fit in part is left out:
-///   what remains of a destination and of the bandwidth is not used.
+/// - It ignores N_src, so the result can have more source hosts than exist.
+/// - It increments n_dst before it checks the bandwidth, so the result can have a destination host
+///   without work.
+/// - It charges a source host its full network rate even if its destination is slower.
+/// - It rounds the quotient of rates down, so the rest of a destination's rate and of the bandwidth
+///   is unused.
 pub fn algorithm_1(input: &EqualHosts) -> HostCounts {
     let mut counts = HostCounts::default();
     let mut bandwidth = input.bandwidth;
     while counts.destinations < input.destinations {
         counts.destinations += 1;
         let quotient = (input.destination_rate / input.source_rate).floor();
-        // Line 4 asks whether the destination is the slower one: then one source is added.
+        // Line 4 checks if the destination is slower. In this case one source is added.
         let more = if input.destination_rate < input.source_rate {
             1.0
         } else {
@@ -65,30 +65,30 @@ pub fn algorithm_1(input: &EqualHosts) -> HostCounts {
     counts
 }
 
-/// What one host of a cluster carries, in bytes of the source per second.
+/// The rate of one host of a cluster, in source bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostRate(pub f64);
 
-/// Which hosts take part, and what goes from which to which.
+/// The hosts that take part, and the rates between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterPlan {
-    /// Bytes of the source per second, all pairs together.
+    /// Total rate of all pairs, in source bytes per second.
     pub rate: f64,
-    /// Source hosts that take part: places in the list that was given.
+    /// Indices of the source hosts that take part.
     pub sources: Vec<usize>,
-    /// Destination hosts that take part.
+    /// Indices of the destination hosts that take part.
     pub destinations: Vec<usize>,
-    /// `(source, destination, rate)`: places as above, bytes of the source per second. Fewer pairs
-    /// than hosts.
+    /// `(source, destination, rate)`: indices of the hosts, and the rate in source bytes per
+    /// second. There are fewer pairs than hosts.
     pub pairs: Vec<(usize, usize, f64)>,
 }
 
-/// The most that goes from one cluster to another, with the fewest hosts at each end.
+/// Finds the maximum rate between two clusters, with the fewest hosts at each end.
 ///
-/// `bandwidth` is what the path carries, in bytes after compression; `ratio` is what compression
-/// makes of the bytes, 1 without. A host may talk to several: then the rate is the least of what
-/// the sources send, what the destinations take and what the path carries, and the fastest hosts of
-/// each end reach it with the fewest. Hosts with a rate of zero or less take no part.
+/// `bandwidth` is the rate of the path in compressed bytes per second. `ratio` is the compression
+/// ratio, 1 without compression. A host may communicate with several hosts. So the rate is the
+/// least of the total rates of sources, destinations and path, and the fastest hosts of each end
+/// reach it with the fewest hosts. Hosts with a rate of zero or less are not used.
 pub fn exact(
     sources: &[HostRate],
     destinations: &[HostRate],
@@ -110,10 +110,10 @@ pub fn exact(
     plan
 }
 
-/// Rounding may leave this share of a rate over.
+/// Share of a rate that may remain because of rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// The fastest hosts that together carry a rate.
+/// Returns the fewest hosts that together reach a rate: the fastest.
 fn fewest(hosts: &[HostRate], rate: f64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..hosts.len()).collect();
     order.sort_by(|&a, &b| hosts[b].0.total_cmp(&hosts[a].0).then(a.cmp(&b)));
@@ -126,8 +126,8 @@ fn fewest(hosts: &[HostRate], rate: f64) -> Vec<usize> {
     needed.collect()
 }
 
-/// Fills one destination after the other from one source after the other (the northwest corner rule
-/// of transport problems), so that there are fewer pairs than hosts.
+/// Assigns sources to destinations one after the other (the northwest corner rule of transport
+/// problems), so that there are fewer pairs than hosts.
 fn pairs(
     plan: &ClusterPlan,
     sources: &[HostRate],
@@ -162,7 +162,8 @@ fn pairs(
 mod tests {
     use super::*;
 
-    /// Twelve and four hosts; a destination takes what three sources send.
+    /// Returns an input with twelve source hosts and four destination hosts. One destination
+    /// receives the rate of three sources.
     fn input() -> EqualHosts {
         EqualHosts {
             sources: 12,
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn matches_hosts_as_published() {
         assert_eq!(algorithm_1(&input()), counts(12, 4));
-        // A destination that is slower than a source gets one.
+        // A destination that is slower than a source gets one source.
         let slow = EqualHosts {
             destination_rate: 80e6,
             ..input()
@@ -221,7 +222,8 @@ mod tests {
             bandwidth: 100e6,
             ..input()
         };
-        // Each pair moves 50 MB/s, 25 on the network, and is charged 50: the path could take four.
+        // Each pair moves 50 MB/s, 25 on the network, and is charged 50. So the path could carry
+        // four pairs.
         assert_eq!(algorithm_1(&slow), counts(2, 3));
         let plan = exact(&[HostRate(100e6); 12], &[HostRate(50e6); 4], 100e6, 2.0);
         assert_eq!((plan.sources.len(), plan.destinations.len()), (2, 4));
@@ -229,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn wastes_fractions() {
-        // Three sources of a destination's three and a half.
+    fn does_not_use_fractions_of_a_host() {
+        // A destination receives the rate of three and a half sources, but only three are assigned.
         let rate = 12.0 * 100e6;
         let plan = exact(&[HostRate(100e6); 14], &[HostRate(350e6); 4], 1200e6, 2.0);
         assert!(plan.rate > rate, "{}", plan.rate);
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_carry_the_rate_within_each_hosts_own() {
+    fn pairs_reach_the_rate_within_the_rate_of_each_host() {
         let sources = [50e6, 200e6, 0.0, 120e6].map(HostRate);
         let destinations = [90e6, 300e6].map(HostRate);
         let plan = exact(&sources, &destinations, 1e9, 1.0);
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_without_hosts() {
+    fn without_hosts_the_rate_is_zero() {
         assert_eq!(
             exact(&[], &[HostRate(1e6)], 1e6, 1.0),
             ClusterPlan::default()

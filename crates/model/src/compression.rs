@@ -1,23 +1,23 @@
-//! Decides while a transfer runs which codec each block gets.
+//! Chooses the codec of each block while a transfer runs.
 //!
-//! Data come in *parts*: kinds of data that samples distinguish, each with its own figures
-//! for each codec ([`figures`]): the ratio, and the time of a core at both ends. From these and
-//! from what the transfer has (the path's rate, the cores that nothing else uses at both ends,
-//! what the source supplies) [`plan`] finds what share of each part's blocks gets which codec, so
-//! that the whole takes the least time: a linear program, solved exactly. Blocks are then dealt
-//! out by these shares. So several parts compete for the cores by what each gains, and a codec
-//! that the cores can carry for only a part of the blocks is used for that part.
+//! Data consist of *parts*: kinds of data that samples distinguish. Each part has its own figures
+//! for each codec ([`figures`]): the ratio, and the CPU time at both ends. From these and the
+//! resources of the transfer (the path's rate, the free cores at both ends, the source's rate),
+//! [`plan`] computes for each part the share of blocks for each codec that minimises the transfer
+//! time: a linear program, solved exactly. Blocks are then assigned by these shares. So parts
+//! compete for the cores by their gain, and if the cores suffice for only some of the blocks, only
+//! these use the codec.
 //!
-//! Figures are found by *trials* on small pieces of blocks, which together take at most
-//! [`EXPLORATION_SHARE`] of the time that the blocks take. Each block that is compressed gives
-//! figures too, and outweighs the trials soon. Some candidates *judge* a part: where none of them
-//! makes it smaller, it *rests*, and they try it again later and later.
+//! Figures come from *trials* on small pieces of blocks. Trials take at most [`EXPLORATION_SHARE`]
+//! of the time of the blocks. Each compressed block also gives figures, which soon outweigh the
+//! trials. Some candidates *judge* a part: if none of them reduces it, the part *rests*, and is
+//! tried again after increasing intervals.
 //!
-//! For each block the engine asks first what it gets ([`Compression::deal`]), before it is read. A
-//! block that is sent as it is then takes the ways that it takes without codecs. Where trials are
-//! due, the engine asks for them ([`Compression::next_trial`]) until there are no more, then for
-//! the codec ([`Compression::choose`]), and reports the results. What the transfer has is found by
-//! [`sense`].
+//! For each block, the engine first calls [`Compression::deal`], before the block is read. A block
+//! without a codec then follows the same route as in a transfer without compression. If trials are
+//! due, the engine calls [`Compression::next_trial`] until no trial is left, then
+//! [`Compression::choose`], and reports the results. [`sense`] measures the resources of the
+//! transfer.
 
 pub mod figures;
 pub mod plan;
@@ -28,109 +28,109 @@ use std::collections::BTreeMap;
 use figures::{Figures, Observed};
 use plan::{Plan, Resources};
 
-/// The most of the blocks' time that trials may take.
+/// Maximum share of the blocks' time that trials may take.
 pub const EXPLORATION_SHARE: f64 = 0.01;
 
-/// Bytes of a trial: enough for a codec's ratio to be within some percent of a whole block's,
-/// and few enough that a slow codec's trial takes some milliseconds.
+/// Size of a trial in bytes. The ratio of a piece of this size differs by a few percent from that
+/// of a whole block, and a slow codec needs a few milliseconds for it.
 pub const TRIAL_BYTES: u64 = 64 << 10;
 
-/// Parts that have figures of their own. Data beyond share the last part's.
+/// Maximum number of parts with their own figures. Further parts share the figures of the last.
 pub const MOST_PARTS: u32 = 16;
 
-/// Unused time for trials is kept up to this, in seconds, so that a pause is not followed by many
-/// trials at once.
+/// Maximum time credit for trials, in seconds. It prevents many trials at once after a pause.
 const MOST_CREDIT_SECONDS: f64 = 0.1;
 
-/// Time for trials that a transfer begins with: enough to try all codecs once on its first blocks.
-/// On a slow path each block that is sent before its codec is known costs much.
+/// Initial time credit for trials, in seconds: enough to try all codecs once on the first blocks.
+/// On a slow path, each block that is sent before its codec is known costs much time.
 const FIRST_CREDIT_SECONDS: f64 = 0.01;
 
-/// A part that a codec makes smaller by less than this is taken for compressed by it.
+/// Minimum ratio of a useful codec. Data with a smaller ratio count as already compressed.
 const LEAST_RATIO: f64 = 1.03;
 
-/// Bytes of a part that rests until it is tried again. They double with each trial that finds the
-/// same: from two blocks, since another file may be of another sort, to those of some seconds.
+/// Number of bytes of a part until a resting part is tried again. It doubles with each trial with
+/// the same result: from two blocks, because the next file may be of a different kind, up to the
+/// data of a few seconds.
 const REST_BYTES: u64 = 8 << 20;
 const MOST_DOUBLINGS: u32 = 6;
 
-/// After this many blocks in succession that a codec did not make smaller, what it made of those
-/// before says nothing any more, and the part is judged anew.
+/// Number of consecutive blocks that a codec did not reduce after which its earlier results are
+/// discarded and the part is judged again.
 const MOST_FAILURES: u32 = 4;
 
-/// Codecs are used where the plan expects this many times the rate without any, at least.
+/// Minimum ratio of the planned rate to the rate without codecs at which codecs are used.
 const LEAST_GAIN: f64 = 1.03;
 
-/// Shares below this are the solver's rounding.
+/// Shares below this are rounding errors of the solver.
 const SMALLEST_SHARE: f64 = 1e-6;
 
-/// Bytes of a part after which a codec that is not in use is tried again: data change.
+/// Number of bytes of a part after which an unused codec is tried again, because data change.
 const AGAIN_BYTES: u64 = 512 << 20;
 
-/// What a part has of all bytes is forgotten by half after this many bytes of all parts, some
-/// dozens of blocks, and after this many seconds: a slow path carries little of a dataset in that
-/// time.
+/// A part's share of all bytes is halved after this many bytes of all parts, some dozens of blocks,
+/// and after this many seconds, because a slow path carries little of a dataset in that time.
 const SHARE_BYTES: f64 = 1.28e8;
 const SHARE_SECONDS: f64 = 4.0;
 
-/// A part's share of all bytes is taken for this at least: one that has just begun has its plan as
-/// others do, and what the solver rounds is less.
+/// Minimum share of all bytes that a part is assumed to have. So a new part is planned like the
+/// others, and rounding errors of the solver are less.
 const LEAST_PART: f64 = 1e-3;
 
-/// A codec with its level and filter, as the transfer may use it.
+/// A codec with its level and filter that the transfer may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// Seconds of a core for a byte at the sender, before anything is known: it says what a trial
-    /// will take, and in which order candidates are tried.
+    /// Estimated CPU seconds per byte at the sender before any measurement. Determines the expected
+    /// time of a trial and the order of candidates.
     pub encode_seconds: f64,
-    /// Seconds of a core for a byte at the receiver, until it tells.
+    /// Estimated CPU seconds per byte at the receiver until it reports a measurement.
     pub decode_seconds: f64,
-    /// It is among those that find whether a part rests: that none of them makes it smaller says
-    /// that no candidate does. Where no candidate judges, the cheapest does.
+    /// True if this candidate judges parts: if no judging candidate reduces a part, no other
+    /// candidate is tried. If no candidate judges, the cheapest does.
     pub judges: bool,
 }
 
-/// What a block gets.
+/// The decision for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
-    /// It is sent as it is, and counted.
+    /// The block is sent uncompressed, and is counted.
     Plain,
-    /// This candidate, and it is counted.
+    /// The block gets this candidate, and is counted.
     Coded(usize),
-    /// Trials on it are due, and tell.
+    /// Trials on the block are due first.
     Try,
 }
 
-/// What the plan makes of the data as they are.
+/// The expected effect of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expectation {
-    /// Bytes of the source per second with the plan.
+    /// Rate with the plan, in source bytes per second.
     pub rate: f64,
-    /// The same without any codec.
+    /// Rate without any codec, in source bytes per second.
     pub plain_rate: f64,
 }
 
-/// One kind of data.
+/// The state of one kind of data.
 #[derive(Clone, Debug)]
 struct Part {
-    /// Of each candidate, where there are any.
+    /// Figures of each candidate, if there are any.
     figures: Vec<Option<Figures>>,
-    /// Bytes seen lately.
+    /// Number of recent bytes, with exponential decay.
     weight: f64,
-    /// Bytes seen in all.
+    /// Total number of bytes.
     seen: u64,
-    /// Bytes seen when each candidate was used or tried last.
+    /// Value of `seen` when each candidate was last used or tried.
     last: Vec<u64>,
-    /// Whether each candidate made it smaller when it was tried; none of one that is to be tried.
+    /// True for each candidate that reduced the part in its last trial. `None` if a trial is due.
     pays: Vec<Option<bool>>,
-    /// It is taken for compressed until this many bytes were seen.
+    /// Value of `seen` until which the part counts as already compressed.
     rests_until: u64,
     rests: u32,
-    /// Blocks in succession that were compressed for nothing.
+    /// Number of consecutive blocks that were compressed without a reduction.
     failures: u32,
-    /// What share of its blocks gets each candidate; the rest is sent as it is.
+    /// Share of the blocks for each candidate. The rest is sent uncompressed.
     shares: Vec<f64>,
-    /// What each candidate was not given yet of its share; the last one is of plain blocks.
+    /// Blocks that each candidate has not yet received of its share. The last entry is for
+    /// uncompressed blocks.
     owed: Vec<f64>,
 }
 
@@ -138,7 +138,7 @@ impl Part {
     fn new(candidates: usize) -> Part {
         Part {
             figures: vec![None; candidates],
-            // Its first trials are to count for its first block.
+            // The first trials must count for the first block.
             weight: 1.0,
             seen: 0,
             last: vec![0; candidates],
@@ -151,7 +151,7 @@ impl Part {
         }
     }
 
-    /// Takes it for compressed for some time. Its figures stay for when it is found to pay again.
+    /// Treats the part as compressed for some time. Keeps the figures for later use.
     fn rest(&mut self) {
         let rest = REST_BYTES << self.rests.min(MOST_DOUBLINGS);
         self.rests = self.rests.saturating_add(1);
@@ -159,7 +159,7 @@ impl Part {
         self.doubt();
     }
 
-    /// It is to be judged anew, and is sent as it is until then.
+    /// Marks the part for new trials. Until then it is sent uncompressed.
     fn doubt(&mut self) {
         self.failures = 0;
         self.pays.fill(None);
@@ -167,7 +167,7 @@ impl Part {
         self.owed.fill(0.0);
     }
 
-    /// Figures that a plan may use: none before a candidate was found to make it smaller.
+    /// Returns the figures that a plan may use. Empty until a candidate has reduced the part.
     fn usable(&self) -> &[Option<Figures>] {
         if self.pays.contains(&Some(true)) {
             &self.figures
@@ -176,7 +176,7 @@ impl Part {
         }
     }
 
-    /// Takes what a trial found, or what became of a block.
+    /// Adds the result of a trial or of a compressed block.
     fn handle_encoded(&mut self, codec: usize, guess: f64, observed: Observed, was_trial: bool) {
         let figures = self.figures[codec].get_or_insert(Figures::new(guess));
         if was_trial {
@@ -199,12 +199,12 @@ impl Part {
         }
     }
 
-    /// Deals out the next block: to the one that is owed most.
+    /// Returns the candidate for the next block: the one with the largest deficit of its share.
     fn deal(&mut self) -> Option<usize> {
         let plain = 1.0 - self.shares.iter().sum::<f64>();
         let shares = self.shares.iter().copied().chain([plain]);
         for (owed, share) in self.owed.iter_mut().zip(shares) {
-            // Nothing is owed to what the plan no longer uses.
+            // A candidate without a share in the plan has no deficit.
             *owed = if share > SMALLEST_SHARE {
                 *owed + share
             } else {
@@ -222,26 +222,26 @@ impl Part {
     }
 }
 
-/// Decides for the blocks of one transfer.
+/// Chooses the codecs for the blocks of one transfer.
 #[derive(Clone, Debug)]
 pub struct Compression {
-    /// Those that judge, then the others, each from the cheapest to the dearest, by their places in
-    /// the caller's list.
+    /// Indices of the candidates in the caller's list: judging candidates first, then the others,
+    /// each from the cheapest to the most expensive.
     order: Vec<usize>,
     candidates: Vec<Candidate>,
     parts: BTreeMap<u32, Part>,
     resources: Resources,
-    /// Seconds at the last look.
+    /// Time of the last update, in seconds.
     at: f64,
-    /// Bytes of the source per second that the last plan expects.
+    /// Rate that the last plan expects, in source bytes per second.
     expected_rate: f64,
-    /// Seconds that trials may take now.
+    /// Time credit for trials, in seconds.
     credit: f64,
 }
 
 impl Compression {
-    /// Begins with no figures: blocks are sent as they are until trials tell more. Without
-    /// candidates they stay so.
+    /// Starts without figures. Blocks are sent uncompressed until trials have results. Without
+    /// candidates, all blocks are.
     pub fn new(mut candidates: Vec<Candidate>) -> Compression {
         let mut order: Vec<usize> = (0..candidates.len()).collect();
         let cost = |at: &usize| candidates[*at].encode_seconds;
@@ -249,7 +249,7 @@ impl Compression {
         if let (Some(cheapest), false) = (order.first(), candidates.iter().any(|of| of.judges)) {
             candidates[*cheapest].judges = true;
         }
-        // Who judges is tried first.
+        // Judging candidates are tried first.
         order.sort_by_key(|at| !candidates[*at].judges);
         Compression {
             order,
@@ -262,8 +262,9 @@ impl Compression {
         }
     }
 
-    /// Takes what the transfer has now, some times a second, and plans anew; gives what the plan
-    /// should bring. `at` is when, in seconds. None before the path's rate is known.
+    /// Updates the resources of the transfer and plans again. The caller calls this several times a
+    /// second; `at` is the time in seconds. Returns the expected effect, or `None` if the rate of
+    /// the path is unknown.
     pub fn handle_resources(&mut self, at: f64, resources: Resources) -> Option<Expectation> {
         self.resources = resources.bounded();
         let passed = at - self.at;
@@ -272,8 +273,8 @@ impl Compression {
             self.at = at;
         }
         let expected = self.plan_anew()?;
-        // Only here: of a kind that was just found nobody knows yet how much of the data it is, and
-        // its first blocks would go as they are.
+        // This check is made only here. The share of a newly found part is not yet known, so the
+        // check could wrongly reject codecs for its first blocks.
         if expected.rate < LEAST_GAIN * expected.plain_rate {
             self.use_none();
         }
@@ -302,7 +303,7 @@ impl Compression {
             let owed = part.owed.iter_mut().filter(|owed| owed.is_infinite());
             owed.for_each(|owed| *owed = 0.0);
         }
-        // Before there are data the plan takes no time.
+        // Without data, the plan has zero duration.
         self.expected_rate = if self.parts.is_empty() {
             plain_rate
         } else {
@@ -314,7 +315,7 @@ impl Compression {
         })
     }
 
-    /// What a block of a part gets, before it is read. `bytes` is its length.
+    /// Returns the decision for a block of a part, before the block is read. `bytes` is its length.
     pub fn deal(&mut self, part: u32, bytes: u64) -> Deal {
         if self.due_trial(part.min(MOST_PARTS - 1), bytes).is_some() {
             return Deal::Try;
@@ -322,8 +323,8 @@ impl Compression {
         self.choose(part, bytes).map_or(Deal::Plain, Deal::Coded)
     }
 
-    /// The same by its place in the list of candidates, whatever trials are due; none if it is sent
-    /// as it is.
+    /// Returns the index of the candidate for a block in the caller's list, even if trials are due.
+    /// Returns `None` for an uncompressed block.
     pub fn choose(&mut self, part: u32, bytes: u64) -> Option<usize> {
         self.forget(bytes as f64 / SHARE_BYTES);
         let part = self.part(part.min(MOST_PARTS - 1));
@@ -338,8 +339,9 @@ impl Compression {
         codec
     }
 
-    /// What a block gets that waited since it was dealt a candidate: that one, where the plan still
-    /// uses it for the part; else what the plan uses most for it now, none if that is nothing.
+    /// Returns the candidate for a block that waited since it got the candidate `codec`: the same
+    /// candidate if the plan still uses it for the part, else the one that the plan uses most, or
+    /// `None`.
     pub fn renew(&mut self, part: u32, codec: usize) -> Option<usize> {
         let part = self.parts.get(&part.min(MOST_PARTS - 1))?;
         let uses = |at: &usize| part.shares.get(*at).is_some_and(|of| *of > SMALLEST_SHARE);
@@ -348,15 +350,16 @@ impl Compression {
         Some(codec).filter(uses).or_else(others)
     }
 
-    /// Whether a block has waited, in seconds, for longer than the path takes for it as it is.
+    /// True if a block has waited longer, in seconds, than the path needs for the uncompressed
+    /// block.
     pub fn is_late(&self, bytes: u64, waited: f64) -> bool {
         let rate = self.resources.wire_rate;
         rate > 0.0 && waited * rate > bytes as f64
     }
 
-    /// The candidate that is to be tried now on [`TRIAL_BYTES`] of a block of a part, of which
-    /// nothing is sent: what it finds goes to [`Compression::handle_encoded`] before this is asked
-    /// again.
+    /// Returns the candidate for a trial on [`TRIAL_BYTES`] of a block of a part. The trial's
+    /// output is not sent. The caller must report the result to [`Compression::handle_encoded`]
+    /// before the next call.
     pub fn next_trial(&mut self, part: u32, bytes: u64) -> Option<usize> {
         let number = part.min(MOST_PARTS - 1);
         let (next, seconds) = self.due_trial(number, bytes)?;
@@ -371,14 +374,14 @@ impl Compression {
         self.parts.entry(number).or_insert_with(|| Part::new(count))
     }
 
-    /// Forgets what parts had of all bytes by half, this many times.
+    /// Halves the recent bytes of all parts this many times.
     fn forget(&mut self, halvings: f64) {
         let kept = 0.5_f64.powf(halvings);
         self.parts.values_mut().for_each(|part| part.weight *= kept);
     }
 
-    /// The cheapest candidate that is not known, or was not looked at for long, where there is
-    /// time for it and it may be worth something, and the seconds that it will take.
+    /// Returns the cheapest candidate that is unknown or was not tried for long, if the time credit
+    /// suffices and the candidate can be useful, and its expected time in seconds.
     fn due_trial(&mut self, number: u32, bytes: u64) -> Option<(usize, f64)> {
         let (resources, credit) = (self.resources, self.credit);
         self.part(number);
@@ -387,7 +390,7 @@ impl Compression {
             return None;
         }
         let is_due = |at: &&usize| match part.pays[**at] {
-            // The others wait for who judges.
+            // The other candidates wait for the judging ones.
             None => self.candidates[**at].judges || part.pays.contains(&Some(true)),
             Some(_) => part.seen.saturating_sub(part.last[**at]) > AGAIN_BYTES,
         };
@@ -398,8 +401,7 @@ impl Compression {
         (seconds <= credit && is_useful).then_some((next, seconds))
     }
 
-    /// Takes what a trial found, or what became of a block that was compressed. `was_trial`
-    /// says which.
+    /// Adds the result of a trial (with `was_trial`) or of a compressed block.
     pub fn handle_encoded(&mut self, part: u32, codec: usize, observed: Observed, was_trial: bool) {
         let number = part.min(MOST_PARTS - 1);
         let Some(candidate) = self.candidates.get(codec) else {
@@ -407,7 +409,7 @@ impl Compression {
         };
         let guess = candidate.decode_seconds;
         if was_trial {
-            // What it took longer than was thought is owed.
+            // Excess over the expected time is subtracted from the credit.
             let thought = candidate.encode_seconds * observed.bytes as f64;
             let more = (observed.seconds - thought).clamp(0.0, MOST_CREDIT_SECONDS);
             self.credit -= if more.is_nan() { 0.0 } else { more };
@@ -426,8 +428,8 @@ impl Compression {
         }
     }
 
-    /// Takes what decompressing a codec's blocks took at the receiver, which does not tell their
-    /// parts: seconds of a core for a byte of the source.
+    /// Adds the receiver's mean CPU time for decompression with a codec, in seconds per source
+    /// byte. The receiver does not distinguish parts.
     pub fn handle_decoded(&mut self, codec: usize, seconds_per_byte: f64) {
         for part in self.parts.values_mut() {
             if let Some(Some(figures)) = part.figures.get_mut(codec) {
@@ -436,13 +438,13 @@ impl Compression {
         }
     }
 
-    /// Whether any part has a codec.
+    /// True if any part uses a codec.
     pub fn is_in_use(&self) -> bool {
         let mut shares = self.parts.values().flat_map(|part| &part.shares);
         shares.any(|share| *share > SMALLEST_SHARE)
     }
 
-    /// No part has a codec, until the next plan.
+    /// Stops the use of codecs until the next plan.
     fn use_none(&mut self) {
         for part in self.parts.values_mut() {
             part.shares.fill(0.0);
@@ -450,13 +452,13 @@ impl Compression {
         }
     }
 
-    /// A codec's figures for a part, where there are any.
+    /// Returns the figures of a codec for a part, if there are any.
     pub fn figures(&self, part: u32, codec: usize) -> Option<Figures> {
         let part = self.parts.get(&part.min(MOST_PARTS - 1))?;
         part.figures.get(codec).copied().flatten()
     }
 
-    /// What share of a part's blocks gets a codec, 0 to 1.
+    /// Returns the share of a part's blocks that get a codec, 0 to 1.
     pub fn share(&self, part: u32, codec: usize) -> f64 {
         let part = self.parts.get(&part.min(MOST_PARTS - 1));
         let share = part.and_then(|part| part.shares.get(codec));

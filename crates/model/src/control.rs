@@ -1,36 +1,38 @@
-//! Decides while a transfer runs: observations in, stream counts out.
+//! Chooses the number of streams while a transfer runs, from samples of the streams.
 //!
-//! Streams are added when they help and not before. [`start`] decides how many a transfer begins
-//! with. From then on [`Controller::handle_sample`] takes what the sending end's kernel sees, many
-//! times a round trip or few. It sums samples to spans ([`measure`]) of some round trips, and
-//! determines what limited each span. More streams help if windows end at a kernel's buffer, or if
-//! loss or slow growth keeps them small on a path without a queue. Then it tries: first another
-//! congestion control, if loss is the limit and the choice is free, then more streams.
+//! Streams are added only if they help. [`start`] chooses the initial number. Then
+//! [`Controller::handle_sample`] takes samples of the sending kernel's state, at any interval. It
+//! combines samples into spans ([`measure`]) of several round trips and determines the bottleneck
+//! of each span. More streams help if windows are limited by a kernel's buffer, or if loss or slow
+//! growth keeps them small on a path without a queue. In these cases the controller makes trials:
+//! first of another congestion control, if loss is the limit and the choice is free, then of more
+//! streams.
 //!
-//! - While the transfer is **young** (the path was never full and no try failed)
-//!   it doubles, waits until new streams are open and have grown, measures, and
-//!   keeps what helped. For a gain of the ratio's root it keeps all of them, so
-//!   that two transfers on one path meet at equal numbers. For less it keeps as
-//!   many as carry the new rate at the old rate per stream; for nothing, none.
-//! - If **loss** is the limit and enough of it was seen, the law of the congestion
-//!   control ([`crate::response`]) says how many streams carry what the path
-//!   was seen to carry. It goes there in steps that double. What it added and was taken away
-//!   comes back seldom (`by_law`).
-//! - **Later** tries add a quarter. Both sides of them are means over ten
-//!   seconds, since a window's ups and downs are larger than the expected gain.
-//!   After a try that failed it rests, twice as long each time, unless the rate
-//!   changes by itself.
-//! - If the path is **always full** with more streams than at the start, an
-//!   eighth is given back at a time.
-//! - If packets take a **longer way** ([`reroute`]) it begins anew, with twice the streams.
-//! - On a **slow path**, whose product is only a few segments for each stream, there are
-//!   fewer than at the start: the queue of all those windows would delay and lose data.
+//! - While the transfer is **young** (the path was never full and no trial has failed), it doubles
+//!   the streams, waits until the new streams are open and have grown, measures, and keeps the
+//!   streams that helped. If the gain is at least the square root of the ratio, it keeps all, so
+//!   that two transfers on one path converge to equal numbers. For a smaller gain it keeps the
+//!   number that carries the new rate at the old rate per stream; without a gain, none.
+//! - If **loss** is the limit and enough losses were observed, the law of the congestion control
+//!   ([`crate::response`]) gives the number of streams for the highest observed rate of the path.
+//!   The controller approaches it in steps that double. Streams that this law added and that were
+//!   removed are rarely added again (`by_law`).
+//! - **Later** trials add a quarter. Rates before and after are means over ten seconds, because the
+//!   variation of a window is larger than the expected gain. After a failed trial the controller
+//!   pauses, twice as long each time, unless the rate changes by itself.
+//! - If the path is **always full** with more streams than at the start, an eighth of the streams
+//!   is removed at a time.
+//! - If packets take a **longer route** ([`reroute`]), the controller starts again with twice the
+//!   streams.
+//! - On a **slow path**, whose bandwidth-delay product is only a few segments for each stream,
+//!   there are fewer streams than at the start. Otherwise the queue of all windows would delay and
+//!   lose data.
 //!
-//! Nothing is added if the path is full, a host's cores are busy, streams wait for data, or the
-//! receiver does.
+//! No streams are added if the path is full, a host's cores are busy, or streams wait for data or
+//! for the receiver.
 //!
-//! The driver applies a [`Decision`] as a whole; there is at most one for each span. Times are
-//! arguments; there is no clock.
+//! The driver must apply a [`Decision`] as a whole. There is at most one for each span. Times are
+//! arguments; the controller has no clock.
 
 mod by_law;
 pub mod decision;
@@ -62,100 +64,100 @@ use yielding::Yielding;
 
 // tidy: long file because it is one controller, whose decisions share its state.
 
-/// Round trips in a span, and how short and long it may be: cubic's window
-/// takes several to say anything, and a span longer than seconds is too late.
+/// Length of a span in round trips, and its bounds. CUBIC's window needs several round trips for a
+/// meaningful rate, and a span of many seconds would delay decisions.
 const SPAN_ROUND_TRIPS: u32 = 6;
 const SPAN_BOUNDS: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
 
-/// Round trips after which new streams have opened (three: TCP, TLS, joining)
-/// and grown to a few hundred segments, or another congestion control has
-/// found its rate.
+/// Round trips until new streams are open (three: TCP, TLS, joining) and have grown to a few
+/// hundred segments, or until another congestion control has found its rate.
 const SETTLE_ROUND_TRIPS: u32 = 9;
 const SETTLE_BOUNDS: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(5));
 
-/// Spans that a growing rate is given before it is judged, and another congestion control
-/// before it is given up.
+/// Maximum number of further spans in a trial while the rate still grows, and of spans before
+/// another congestion control is abandoned.
 const PATIENCE: u32 = 4;
 
-/// How long it rests after a try that was not kept, at first and at most.
+/// Pause after a failed trial: the first and the longest.
 const REST: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(160));
 
-/// A rate outside these parts of what it was means that something changed;
-/// cubic's window alone goes between 0.7 and 1.
+/// A change of the rate by a factor outside these bounds means that conditions have changed.
+/// CUBIC's window alone varies between 0.7 and 1.
 const CHANGED: (f64, f64) = (0.6, 1.5);
 
-/// Spans in a row that must say so before it counts.
+/// Number of consecutive spans with such a change before it counts.
 const CHANGED_SPANS: u32 = 3;
 
-/// Later tries must carry so much more.
+/// Minimum gain of a later trial.
 const HELPED: f64 = 1.03;
 
-/// Streams are given back where the path was full for so long.
+/// Time in seconds of a full path before streams are removed.
 const FULL_SECONDS: f64 = 8.0;
 
-/// With fewer losses their rate is a guess.
+/// Minimum number of losses for an estimate of the loss.
 const SOME_LOSSES: f64 = 3.0;
 
-/// Spans in a row in which something was lost and no queue stood say that it is by chance: a
-/// queue that overflowed is two of them at most.
+/// Number of consecutive spans with loss and without a queue that show random loss. A queue that
+/// overflows causes at most two such spans.
 const CHANCE_SPANS: u32 = 3;
 
-/// If this many streams lost something, it is not an accident of one.
+/// Number of streams with losses above which losses are not specific to one stream.
 const SEVERAL_STREAMS: usize = 3;
 
-/// A rate below this part of what the path carried has fallen.
+/// A rate below this part of the path's highest rate has fallen.
 const FALLEN: f64 = 0.9;
 
-/// The law of loss adds streams where this part of what the path carried is not reached.
+/// The law of loss adds streams only if the rate is below this part of the path's highest rate.
 const LACKS: f64 = 0.98;
 
-/// With less than this part more, more streams did nothing: rates differ as
-/// much by themselves.
+/// A gain below this means that more streams had no effect, because rates vary by as much.
 const NOTHING: f64 = 1.02;
 
-/// What is kept more than the rate asks for, of streams that helped less than
-/// they are: windows go up and down.
+/// Factor on the number of streams that is kept after a trial with a small gain, because windows
+/// vary.
 const SPARE: f64 = 1.15;
 
-/// Another congestion control stays unless it carries less than this part: the
-/// rate before may have been one that loss would not have left.
+/// Minimum ratio of the rate with another congestion control to the rate before. Below 1 because
+/// loss could not have sustained the rate before.
 const WORSE: f64 = 0.9;
 
-/// A try must pay back within this many spans.
+/// Number of spans within which a trial must pay off.
 const PAYS_BACK_SPANS: u32 = 4;
 
-/// Loss of this many times what was lost before streams were added is caused by them.
+/// If the loss rises by this factor after streams were added, the new streams caused it.
 const LOSS_RISES: f64 = 1.5;
 
-/// A path that never carried more bytes a second than this, and for each stream fewer segments in a
-/// round trip than the first of these, gets so few that each has the second; and more again
-/// where each has the third. On faster paths there are as many as cores and windows ask for.
+/// A path whose rate never exceeded this many bytes per second is slow. If each stream has fewer
+/// segments per round trip than the first number, streams are removed until each has the second. If
+/// each has more than the third, streams are added. On faster paths the cores and windows determine
+/// the number.
 const SLOW_PATH: f64 = 1e6;
 const SEGMENTS_EACH: (f64, f64, f64) = (8.0, 32.0, 64.0);
 
-/// `--nice` counts no round trip that was seen longer ago than once to twice this: after the
-/// way of the packets has become longer, a queue would seem to stand for ever. RFC 6817 has ten
-/// minutes as well (BASE_HISTORY). For others what was seen counts: they keep a queue themselves.
+/// `--nice` ignores round-trip times that are older than one to two times this. Otherwise, after a
+/// change to a longer route, a queue would seem to persist forever. RFC 6817 also uses ten minutes
+/// (BASE_HISTORY). Other transfers never discard a round-trip time, because they cause a queue
+/// themselves.
 const NICE_FORGETS: Duration = Duration::from_secs(600);
 
-/// A stream's kernel holds unsent what it sends in this time, between these:
-/// less and it waits for this process, more and its blocks wait for it.
+/// Limit on the unsent bytes in a stream's kernel buffer: the bytes of this time, within these
+/// bounds. With less, the stream waits for this process; with more, its blocks wait in the buffer.
 const UNSENT_SPAN: Duration = Duration::from_millis(40);
 const UNSENT_BOUNDS: (u64, u64) = (256 << 10, 4 << 20);
 
-/// How the user bound the controller.
+/// The user's settings for the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Streams are as many as this, or free.
+    /// Fixed number of streams, if set.
     pub fixed_streams: Option<u32>,
-    /// Most streams, 1 or more.
+    /// Maximum number of streams, at least 1.
     pub maximum_streams: u32,
-    /// What governs streams at the start.
+    /// Congestion control at the start.
     pub congestion: Congestion,
-    /// Another congestion control that may be tried, if the choice is free and the sending host
-    /// supports it.
+    /// Another congestion control for a trial, if the choice is free and the sending host supports
+    /// it.
     pub alternative: Option<Congestion>,
-    /// Yield to others.
+    /// True if the transfer yields to other traffic.
     pub nice: bool,
 }
 
@@ -171,22 +173,22 @@ impl Default for Settings {
     }
 }
 
-/// What is being tried.
+/// A trial in progress.
 #[derive(Clone, Debug, PartialEq)]
 struct Trial {
-    /// Streams before.
+    /// Number of streams before the trial.
     streams: u32,
-    /// Congestion control before, where that is what is tried.
+    /// Congestion control before the trial, if the trial changes it.
     congestion: Option<Congestion>,
-    /// Rate before in bytes per second.
+    /// Rate before the trial in bytes per second.
     rate: f64,
-    /// Spans that it was given longer because the rate still grew.
+    /// Number of additional spans because the rate was still growing.
     waited: u32,
-    /// Steps were large when it began.
+    /// True if the transfer was young when the trial began.
     young: bool,
 }
 
-/// Decides for one transfer.
+/// The controller of one transfer.
 #[derive(Clone, Debug)]
 pub struct Controller {
     settings: Settings,
@@ -195,49 +197,52 @@ pub struct Controller {
     congestion: Congestion,
     least: LeastRoundTrips,
     reroutes: Reroutes,
-    /// Part of the segments that was lost when streams were added, the least.
+    /// Loss when streams were added; the least of all times.
     added_at_loss: Option<f64>,
-    /// A queue was seen to stand. Where streams lost something before one was, it is too short
-    /// to be seen, or they lose by chance: small windows say nothing of what the path carries.
+    /// True if a queue was seen. If streams lose segments before a queue is seen, either the queue
+    /// is too short to be seen, or the loss is random. Small windows then have no information about
+    /// the path's rate.
     queued: bool,
-    /// Since when one stands without a break: a host that rests for a moment is none.
+    /// Time since when a queue has persisted without interruption. Distinguishes a queue from a
+    /// short pause of a host.
     queue_since: Option<Moment>,
-    /// What each stream, on each path, had sent again when neither windows nor losses bound
-    /// last: what was lost then says nothing of later.
+    /// Retransmissions of each stream on each path up to the last span that was not limited by
+    /// windows or losses. They are excluded from later losses.
     forgiven: BTreeMap<(u32, u32), u64>,
-    /// Nothing is measured before this.
+    /// Time before which samples are ignored.
     settled: Moment,
     span: Option<Span>,
     trial: Option<Trial>,
-    /// The rate when a try was last not kept, and until when it rests.
+    /// Rate after the last failed trial, and the end of the pause.
     rest: Option<(f64, Moment)>,
     next_rest: Duration,
-    /// The path was not full yet and no try failed: steps are large.
+    /// True while the path was never full and no trial has failed. Steps are then large.
     young: bool,
     period: Period,
-    /// Streams that the next step adds where the law of loss asks for more.
+    /// Number of streams in the next step by the law of loss.
     step: u32,
     by_law: ByLaw,
-    /// The most that the path carried, in bytes per second.
+    /// Highest rate of the path in bytes per second.
     capacity: f64,
-    /// The highest rate of any span, in bytes per second: a path that others fill is not slow.
+    /// Highest rate of any span in bytes per second. It shows that a path filled by others is not
+    /// slow.
     fastest: f64,
     losses: Losses,
-    /// Spans in a row in which loss bound, and no queue stood.
+    /// Number of consecutive spans that were limited by loss and had no queue.
     by_chance: u32,
-    /// A queue stood through a span: what the path carries is known.
+    /// True if a queue persisted through a span, so that the path's rate is known.
     filled: bool,
-    /// Spans in a row whose rate was far from the one it rests at.
+    /// Number of consecutive spans whose rate was far from the rate at the last failed trial.
     changed: u32,
     yielding: Yielding,
-    /// What limited the last span, for reports.
+    /// Bottleneck of the last span, for reports.
     bound: Option<Bound>,
     measure: Option<Measure>,
 }
 
 impl Controller {
-    /// Begins, `rtt` being the handshake's round trip and `streams` what the
-    /// transfer began with ([`start::initial_streams`]).
+    /// Starts with the handshake's round-trip time and the initial number of streams
+    /// ([`start::initial_streams`]).
     pub fn new(settings: Settings, rtt: Duration, streams: u32, now: Moment) -> Controller {
         let free = if settings.nice { 1 } else { streams };
         let lasts = settings.nice.then_some(NICE_FORGETS);
@@ -282,27 +287,27 @@ impl Controller {
         }
     }
 
-    /// What was decided last.
+    /// Returns the last decision.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// What bound the last span; none before the first.
+    /// Returns the bottleneck of the last span, or `None` before the first.
     pub fn bound(&self) -> Option<Bound> {
         self.bound
     }
 
-    /// What the last span showed; none before the first.
+    /// Returns the measurement of the last span, or `None` before the first.
     pub fn measured(&self) -> Option<&Measure> {
         self.measure.as_ref()
     }
 
-    /// The least round trip seen, of several paths the longest one's.
+    /// Returns the least round-trip time seen; with several paths, that of the longest.
     pub fn least_rtt(&self) -> Duration {
         self.least.longest()
     }
 
-    /// Takes a sample; returns a decision if something should change.
+    /// Adds a sample. Returns a decision if a setting should change.
     pub fn handle_sample(&mut self, sample: &Sample) -> Option<Decision> {
         self.learn_paths(sample);
         if sample.at < self.settled {
@@ -313,7 +318,7 @@ impl Controller {
         if span.length() < span_time(self.least.longest()) {
             return None;
         }
-        // What was asked for may have been refused.
+        // The kernel may have rejected the requested congestion control.
         if let Some(seen) = &sample.congestion {
             self.congestion = seen.clone();
         }
@@ -325,7 +330,7 @@ impl Controller {
         Some(self.decision.clone())
     }
 
-    /// Each path's least round trip, and whether a queue stands.
+    /// Updates the least round-trip time of each path and the state of the queue.
     fn learn_paths(&mut self, sample: &Sample) {
         let now = measure::round_trips(&sample.streams);
         self.least.learn(&now, sample.at);
@@ -344,9 +349,9 @@ impl Controller {
             .is_some_and(|(stood, rtt)| stood >= rtt * 2 && !stood.is_zero());
     }
 
-    /// Looks at a whole span.
+    /// Evaluates a whole span.
     fn judge(&mut self, measure: &Measure, sample: &Sample) -> Option<Reason> {
-        // What is lost by chance does not rise with their number.
+        // Random loss does not rise with the number of streams.
         let rises = |before: f64| measure.loss > before * LOSS_RISES;
         let by_chance = self.queued && !self.added_at_loss.is_some_and(rises);
         let bound = measure.bound(&self.congestion, by_chance);
@@ -357,7 +362,7 @@ impl Controller {
             self.forgiven = sample.streams.iter().map(lost).collect();
         }
         if bound == Bound::Silence {
-            // A cut says nothing about streams: what follows begins anew.
+            // An interruption has no information about streams. The next span starts anew.
             self.settle(sample.at);
             return None;
         }
@@ -382,8 +387,8 @@ impl Controller {
         self.attempt(bound, measure, sample)
     }
 
-    /// Whether what was lost in a span that was bound so says something of the path: windows
-    /// were, or too much was lost for a queue that nobody saw.
+    /// True if the losses of a span with this bottleneck have information about the path: windows
+    /// were the limit, or the loss is too high for an unseen queue.
     fn says_of_loss(&self, bound: Bound, measure: &Measure) -> bool {
         match bound {
             Bound::Loss | Bound::Window | Bound::Growth => true,
@@ -392,7 +397,7 @@ impl Controller {
         }
     }
 
-    /// What a span says beyond itself.
+    /// Updates the state that spans longer than one depend on.
     fn learn(&mut self, bound: Bound, measure: &Measure) {
         let rate = measure.bytes_per_second;
         self.fastest = self.fastest.max(rate);
@@ -416,7 +421,7 @@ impl Controller {
         self.notice_change(rate);
     }
 
-    /// Tries what may carry more.
+    /// Starts a trial if it could raise the rate.
     fn attempt(&mut self, bound: Bound, measure: &Measure, sample: &Sample) -> Option<Reason> {
         let rate = measure.bytes_per_second;
         let unseen = !self.queued && self.streams_that_lost(sample) >= SEVERAL_STREAMS;
@@ -425,14 +430,14 @@ impl Controller {
         if !asks || !self.pays(rate, sample) {
             return self.give_back(sample.at);
         }
-        // What is lost in a queue that is too short to be seen rises with their number.
+        // Loss in a queue that is too short to be seen rises with the number of streams.
         let lacks = rate < self.capacity * LACKS;
         let known = self.asked_by_law(measure, sample.at).filter(|_| lacks);
         let lossy = bound == Bound::Loss && known.is_some();
         let by_loss = bound == Bound::Loss || bound == Bound::Window && unseen || overloaded;
         if by_loss && self.settings.alternative.is_some() {
-            // Another congestion control may do without more streams: nothing
-            // else is tried until it is known what loss this is.
+            // Another congestion control may need no more streams. Other trials wait until the kind
+            // of loss is known.
             let falls = self.losses.events >= SOME_LOSSES && rate < self.capacity * FALLEN;
             let chance = self.by_chance >= CHANCE_SPANS && self.losses.probability().is_some();
             let never_full = chance && !self.filled;
@@ -445,7 +450,8 @@ impl Controller {
             return self.give_back(sample.at);
         }
         let more = self.more_streams(known.filter(|_| lossy), sample.at)?;
-        // Later tries begin where a rate is low: it would rise by itself.
+        // Later trials begin when the rate is low. Compared with that rate, it would rise by
+        // itself, so the mean is used.
         let before = if self.young { rate } else { self.period.rate() };
         self.begin_trial(before, None, sample.at);
         self.set_streams(more, rate);
@@ -461,9 +467,9 @@ impl Controller {
         })
     }
 
-    /// Packets take a longer way. Windows that fitted the way before are too small for this one,
-    /// and take long to grow; BBR's, whose product was measured on it, even shrink for ten
-    /// seconds. New streams start slowly, that is fast.
+    /// Starts again after a change to a longer route. Windows that fitted the old route are too
+    /// small for the new one, and grow slowly. BBR's windows even shrink for ten seconds, because
+    /// it measured its product on the old route. New streams are in slow start, which is fast.
     fn begin_anew(
         &mut self,
         longer: &[(u32, Duration)],
@@ -496,9 +502,9 @@ impl Controller {
         })
     }
 
-    /// Has as many streams, up to those at the start, as a slow path has segments for: each
-    /// keeps a window of some, and what all of them keep beyond the path's product waits in its
-    /// queue, for seconds, or is lost there.
+    /// Adapts the number of streams, up to the initial number, to the segments of a slow path. Each
+    /// stream keeps a window of several segments. All segments beyond the path's bandwidth-delay
+    /// product wait in its queue for seconds, or are lost there.
     fn fit(&mut self, bound: Bound, measure: &Measure, now: Moment) -> Option<Reason> {
         let (rate, streams) = (measure.bytes_per_second, self.decision.streams);
         let segments = rate * self.least_rtt().as_secs_f64() / measure.segment_bytes();
@@ -521,8 +527,9 @@ impl Controller {
         })
     }
 
-    /// Tries the other congestion control; it stays unless it carries less. BBR needs no more
-    /// streams than there were at the start; the others continue with what they have.
+    /// Starts a trial of the other congestion control, which stays unless it carries less. BBR
+    /// needs at most the initial number of streams. Other congestion controls keep the current
+    /// number.
     fn switch(&mut self, measure: &Measure, now: Moment) -> Option<Reason> {
         let to = self.settings.alternative.take()?;
         let rate = measure.bytes_per_second;
@@ -535,17 +542,16 @@ impl Controller {
         Some(Reason::Switch { to, loss })
     }
 
-    /// Where the path is always full there may be more streams than it takes;
-    /// others may want it. What is given back comes again in steps that do not
-    /// depend on how many there are: as with TCP's own windows, that leads two
-    /// transfers to equal numbers (Chiu and Jain 1989).
+    /// Removes streams if the path is always full, because others may need its rate. Removed
+    /// streams are added again in steps that do not depend on their number. As with TCP's windows,
+    /// two transfers thus converge to equal numbers (Chiu and Jain 1989).
     fn give_back(&mut self, now: Moment) -> Option<Reason> {
         let streams = self.decision.streams;
         let full =
             self.period.seconds >= FULL_SECONDS && self.period.full >= self.period.seconds * 0.9;
         if full {
-            // Where it fills for a moment, by the slow start of those that were added, the
-            // law still asks for the rest of its number.
+            // If the slow start of added streams fills the path only briefly, the law still
+            // requires the rest of its number.
             self.step = first_step(self.start_streams);
         }
         let is_fixed = self.settings.fixed_streams.is_some();
@@ -553,7 +559,7 @@ impl Controller {
             return None;
         }
         let fewer = (streams - streams.div_ceil(8)).max(self.start_streams);
-        // What is lost then may be by chance after all.
+        // Later losses may be random.
         self.added_at_loss = self.added_at_loss.filter(|_| fewer > self.start_streams);
         let bytes_per_second = self.period.rate();
         self.by_law.give_back(now);
@@ -562,8 +568,8 @@ impl Controller {
         Some(Reason::GiveBack { bytes_per_second })
     }
 
-    /// Streams that carry what the path was seen to carry, by the law of the congestion control
-    /// under the loss that was seen; `None` if it is not known.
+    /// Returns the number of streams that reach the path's highest rate, by the law of the
+    /// congestion control and the observed loss. Returns `None` if the loss is unknown.
     fn streams_for_loss(&self, measure: &Measure) -> Option<u32> {
         let loss = self.losses.probability()?;
         let segments = self.capacity / measure.segment_bytes();
@@ -572,9 +578,9 @@ impl Controller {
         Some((f64::from(streams) * SPARE).ceil() as u32)
     }
 
-    /// The same, where it is more than there are by two and a sixteenth, or by less after a pause:
-    /// what is lost goes up and down, and rises with streams that fill a queue nobody sees. Each
-    /// further stream would be a change.
+    /// Returns the number that the law requires if it exceeds the current number by at least two
+    /// and by a sixteenth, or by one after a pause. The loss varies, and rises with streams that
+    /// fill an unseen queue. So smaller differences would cause constant changes.
     fn asked_by_law(&self, measure: &Measure, now: Moment) -> Option<u32> {
         let streams = self.decision.streams;
         let known = self.streams_for_loss(measure)?;
@@ -586,7 +592,7 @@ impl Controller {
         (known >= streams.saturating_add(more)).then_some(known)
     }
 
-    /// How many streams to try now; `None` for no try.
+    /// Returns the number of streams for the next trial, or `None` for no trial.
     fn more_streams(&mut self, known: Option<u32>, now: Moment) -> Option<u32> {
         let streams = self.decision.streams;
         let most = self.settings.maximum_streams;
@@ -620,7 +626,7 @@ impl Controller {
         self.settle(now);
     }
 
-    /// Keeps what helped.
+    /// Ends a trial and keeps the streams that helped.
     fn judge_trial(
         &mut self,
         mut trial: Trial,
@@ -632,7 +638,7 @@ impl Controller {
         let streams = trial.congestion.is_none();
         let early = streams && !trial.young && self.period.seconds < LATER_SECONDS;
         if early && bound.may_need_streams() && self.lacks_by_law(now) {
-            // What loss asks for is no gamble: no need to wait.
+            // Streams that the law requires are not a gamble, so there is no need to wait.
             return None;
         }
         if grows || early {
@@ -641,11 +647,11 @@ impl Controller {
             return None;
         }
         if trial.congestion.is_some() && matches!(bound, Bound::Supply | Bound::Receiver) {
-            // What a disk gives or takes says nothing of it.
+            // If a disk is the limit, the rate has no information about the congestion control.
             self.trial = Some(trial);
             return None;
         }
-        // A congestion control's start is no part of what it carries.
+        // The start of a congestion control is not part of its rate.
         let rate = if trial.young || trial.congestion.is_some() {
             rate
         } else {
@@ -653,7 +659,7 @@ impl Controller {
         };
         let gain = rate / trial.rate.max(1.0);
         if trial.congestion.is_some() && gain < WORSE && trial.waited < PATIENCE {
-            // A start that overran the queue is not what it carries.
+            // A start that overran the queue is not representative of its rate.
             trial.waited += 1;
             self.trial = Some(trial);
             return None;
@@ -670,19 +676,19 @@ impl Controller {
         self.keep(&trial, gain, rate, now)
     }
 
-    /// Keeps as many of a try's streams as helped.
+    /// Keeps as many of a trial's streams as helped.
     fn keep(&mut self, trial: &Trial, gain: f64, rate: f64, now: Moment) -> Option<Reason> {
         let ratio = f64::from(self.decision.streams) / f64::from(trial.streams);
         if gain >= if trial.young { ratio.sqrt() } else { HELPED } {
-            // It may be worth more still, at once.
+            // A further trial may follow at once.
             return None;
         }
         self.young = false;
         self.begin_rest(rate, now);
         let queued = |measure: &Measure| measure.is_queued() && self.reroutes.has_fallen(measure);
         if trial.young && self.measure.as_ref().is_some_and(queued) {
-            // More streams only made it longer: no way that has become longer, but a queue. What
-            // later tries find says nothing of a way that was filled before.
+            // More streams only increased the round-trip time. So the cause is a queue, not a
+            // longer route. Later trials have no information about a route that was full before.
             self.least.undo_reroutes(now);
         }
         let enough = if gain >= NOTHING && trial.young {
@@ -704,7 +710,7 @@ impl Controller {
         Some(Reason::Settle { before, after })
     }
 
-    /// Whether the law of loss asks for more streams than there are.
+    /// True if the law of loss requires more streams than there are.
     fn lacks_by_law(&self, now: Moment) -> bool {
         let measure = self.measure.filter(|_| self.bound == Some(Bound::Loss));
         measure.is_some_and(|measure| self.asked_by_law(&measure, now).is_some())
@@ -719,8 +725,7 @@ impl Controller {
         self.rest.is_some_and(|(_, until)| now < until)
     }
 
-    /// A rate that changed by itself, and stays so, makes what was found out
-    /// worthless.
+    /// Discards earlier results if the rate changed by itself and stays changed.
     fn notice_change(&mut self, rate: f64) {
         let Some((known, _)) = self.rest else {
             return;
@@ -737,8 +742,8 @@ impl Controller {
         }
     }
 
-    /// Whether there is enough left to send for a change to be of use: a while of it, or so much
-    /// that what the rate lacks of what the path was seen to carry takes longer than a change.
+    /// True if the remaining data justify a change: they need enough time, or the difference to the
+    /// path's highest rate takes longer than a change.
     fn pays(&self, rate: f64, sample: &Sample) -> bool {
         let Some(remaining) = sample.remaining else {
             return true;
@@ -750,7 +755,7 @@ impl Controller {
         left > try_time.as_secs_f64() || left * lacks > settle_time.as_secs_f64()
     }
 
-    /// Yields where others use the path.
+    /// Limits the rate if others use the path.
     fn pace(&mut self, measure: &Measure) -> Option<Reason> {
         let before = self.yielding.bytes_per_second();
         let rate = measure.bytes_per_second;
@@ -773,7 +778,7 @@ impl Controller {
         self.decision.unsent = unsent_bound(rate, streams);
     }
 
-    /// Streams that have lost something that is not forgiven.
+    /// Returns the number of streams with losses that are not excluded.
     fn streams_that_lost(&self, sample: &Sample) -> usize {
         let lost = |stream: &&StreamSample| {
             let forgiven = self.forgiven.get(&(stream.stream, stream.path));
@@ -789,7 +794,7 @@ impl Controller {
     }
 }
 
-/// What the law of loss may add first, by the number at the start.
+/// Returns the first step of the law of loss, by the initial number of streams.
 fn first_step(streams: u32) -> u32 {
     (streams / 2).max(2)
 }
@@ -804,7 +809,7 @@ fn span_time(rtt: Duration) -> Duration {
         .clamp(SPAN_BOUNDS.0, SPAN_BOUNDS.1)
 }
 
-/// What one stream's kernel may hold unsent, a power of two of bytes.
+/// Returns the limit on the unsent bytes in one stream's kernel buffer, a power of two.
 fn unsent_bound(rate: f64, streams: u32) -> ByteCount {
     let bytes = rate / f64::from(streams.max(1)) * UNSENT_SPAN.as_secs_f64();
     let bytes = (bytes as u64).clamp(UNSENT_BOUNDS.0, UNSENT_BOUNDS.1);

@@ -1,12 +1,12 @@
-//! An optimum with its reasons: what it predicts and how surely, what limits it, what more of each
-//! resource would give, which other choice comes next and why it loses.
+//! Explains an optimum: its prediction and uncertainty, the bottleneck, the gain of more of each
+//! resource, and the next best choice.
 //!
-//! - `interval`: from the capacities' uncertainty to the prediction's
+//! - `interval`: from the uncertainty of the capacities to that of the prediction
 //! - `alternatives`: the next best choices
-//! - `compression`: what codecs give
-//! - `text`: as a paragraph
-//! - `json`: as JSON
-//! - `figures`: as pictures
+//! - `compression`: the gain by codecs
+//! - `text`: the explanation as a paragraph
+//! - `json`: the explanation as JSON
+//! - `figures`: the explanation as figures
 
 mod alternatives;
 mod compression;
@@ -26,68 +26,70 @@ pub(crate) use compression::gain_of;
 pub use figures::{one_figure, page};
 pub use text::{comparison, rate_text, span_text};
 
-/// A value with the range that it lies in with 95 % confidence.
+/// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// The likeliest value.
+    /// Expected value.
     pub likely: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
 }
 
-/// What a graph predicts for its dataset.
+/// The prediction of a graph for its dataset.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Bytes of the source per second while all layers are busy.
+    /// Rate in source bytes per second while all layers are busy.
     pub rate: Range,
-    /// Bytes of the source by all of the time.
+    /// Source bytes divided by the total time, in bytes per second.
     pub goodput: Range,
-    /// Seconds from the command to the last durable byte.
+    /// Time in seconds from the command until the last byte is durable.
     pub seconds: Range,
-    /// Seconds of these that are round trips and handshakes.
+    /// Part of the time for round trips and handshakes, in seconds.
     pub startup: f64,
-    /// Seconds of these by which the ramp of TCP's windows is slower than the full rate. Negative
-    /// if loss limits: windows begin above what loss leaves of them in the long run.
+    /// Part of the time that the ramp of TCP's windows loses, compared with the full rate, in
+    /// seconds. Negative if loss is the bottleneck: windows are then larger at the start than in
+    /// the long run.
     pub ramp: f64,
 }
 
-/// What several changes together would give.
+/// The gain of several changes together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JointPrice {
-    /// The changes.
+    /// Changes that are made together.
     pub changes: Vec<Change>,
-    /// Bytes of the source per second more, 0 or more.
+    /// Additional source bytes per second, at least 0.
     pub gain: f64,
 }
 
-/// An optimum and its reasons.
+/// An optimum and its explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The optimum.
+    /// The optimum itself.
     pub optimum: Optimum,
-    /// What it predicts.
+    /// Prediction for the dataset.
     pub prediction: Prediction,
-    /// What codecs give; none if none is used.
+    /// Gain by codecs. `None` if no codec is used.
     pub compression: Option<CompressionGain>,
-    /// What limits it: each set by itself is enough, the constraints of one set limit together.
+    /// Bottlenecks. The rate rises if one whole set is removed. The constraints in one set limit
+    /// the rate together.
     pub binding: Vec<Vec<Constraint>>,
-    /// What each change by itself would give, the largest gain first.
+    /// Gain of each single change, the largest first.
     pub prices: Vec<Price>,
-    /// What more of everything that limits together would give; `None` if one alone limits.
+    /// Gain of more of all constraints that limit together. `None` if a single constraint limits.
     pub joint: Option<JointPrice>,
-    /// Other choices, the best first: the first is the runner-up.
+    /// Other choices, the best first. The first is the runner-up.
     pub alternatives: Vec<Alternative>,
-    /// What makes the answer less sure than it looks.
+    /// Reasons to mistrust the prediction.
     pub doubts: Vec<String>,
 }
 
-/// Finds the optimum of a graph and its reasons.
+/// Finds the optimum of a graph and explains it.
 ///
 /// # Errors
 ///
-/// Where the graph is wrong or has no optimum.
+/// If the graph is invalid or has no optimum.
 pub fn explain(graph: &Graph, bound: Bound) -> Result<Explanation, SolveError> {
     let optimum = solve(graph, bound)?;
     let binding = binding(graph, &optimum, bound)?;
@@ -107,7 +109,7 @@ pub fn explain(graph: &Graph, bound: Bound) -> Result<Explanation, SolveError> {
     })
 }
 
-/// What an optimum predicts for the dataset.
+/// Predicts the rate and the time of an optimum for the dataset.
 pub fn predict(graph: &Graph, optimum: &Optimum, bound: Bound) -> Prediction {
     let rate = interval::of_rate(graph, optimum, bound);
     let bytes: f64 = graph.parts.iter().map(|part| part.bytes).sum();
@@ -131,11 +133,11 @@ pub fn predict(graph: &Graph, optimum: &Optimum, bound: Bound) -> Prediction {
     }
 }
 
-/// Segments of a stream's first window (RFC 6928).
+/// Size of a stream's first window in segments (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
 
-/// Seconds by which the slowest path's start is behind its rate in the long run. Where loss limits,
-/// the start is faster than that, and this is negative.
+/// Returns the time in seconds that the start of the slowest path loses, compared with its rate in
+/// the long run. Negative if loss is the bottleneck, because the start is then faster.
 fn ramp(graph: &Graph, optimum: &Optimum, bytes: f64, bound: Bound) -> f64 {
     let compressed = graph.compressed_nodes();
     let on_wire: f64 = optimum
@@ -151,7 +153,7 @@ fn ramp(graph: &Graph, optimum: &Optimum, bytes: f64, bound: Bound) -> f64 {
         };
         let share = if compressed[at] { share } else { 1.0 };
         let (rate, flows) = (used.rate * share, used.flows());
-        // The path's part of the dataset.
+        // Bytes of the dataset that take this path.
         let part = used.rate / optimum.rate.max(f64::MIN_POSITIVE) * share;
         let bytes = bytes * part;
         let first = FIRST_WINDOW * path.segment;
@@ -169,7 +171,7 @@ fn ramp(graph: &Graph, optimum: &Optimum, bytes: f64, bound: Bound) -> f64 {
     slowest.unwrap_or(0.0)
 }
 
-/// What the graph would carry if one of its paths lost nothing.
+/// Returns the rate of the graph if one of its paths had no loss.
 fn rate_without_loss(graph: &Graph, node: usize, bound: Bound) -> Option<f64> {
     let mut free = graph.clone();
     if let Capacity::Path(path) = &mut free.nodes[node].capacity {
@@ -178,7 +180,7 @@ fn rate_without_loss(graph: &Graph, node: usize, bound: Bound) -> Option<f64> {
     Some(solve(&free, bound).ok()?.rate)
 }
 
-/// The change that widens a constraint.
+/// Returns the change that relaxes a constraint.
 fn natural_change(graph: &Graph, constraint: Constraint) -> Change {
     match constraint {
         Constraint::Cores(host) => Change::Core(host),
@@ -231,8 +233,8 @@ fn doubts(graph: &Graph, optimum: &Optimum) -> Vec<String> {
     }
     if graph.nodes.iter().all(|node| node.uncertainty == 0.0) {
         doubts.push(
-            "no capacity has an uncertainty, so the prediction has no interval: give one to what \
-             was measured"
+            "no capacity has an uncertainty, so the prediction has no interval: give measured capacities \
+            an uncertainty"
                 .to_owned(),
         );
     }

@@ -1,16 +1,16 @@
-//! From measurements to the parameters of a capacity, with residuals, intervals, and the choice
+//! Fits the parameters of a capacity to measurements, with residuals and intervals, and chooses
 //! between forms.
 //!
-//! Every form here is linear in parameters once its equation is turned: α/(L+γ) is a line in L for
-//! 1/T, the universal scalability law a parabola for n/T. So least squares of relative residuals
-//! need three equations at most, and no library. Outliers have less weight (Huber, 1964); forms are
-//! compared by the corrected criterion of Akaike (Hurvich and Tsai, 1989); intervals come from
-//! resampled residuals.
+//! Each form is linear in its parameters after a transformation: for α/(L+γ), 1/T is a line in L;
+//! for the universal scalability law, n/T is a parabola. So least squares of relative residuals
+//! need at most three equations and no library. Outliers have less weight (Huber, 1964). Forms are
+//! compared by the corrected Akaike information criterion (Hurvich and Tsai, 1989). Intervals come
+//! from resampled residuals.
 //!
-//! Too little data is a doubt, not a guess: a form is tried only where there are more numbers of
-//! flows than it has parameters.
+//! A form is fitted only if there are more numbers of flows than parameters. Too little data raises
+//! a doubt.
 //!
-//! - `forms`: the equations
+//! - `forms`: the equations of the forms
 //! - `squares`: weighted least squares
 
 mod forms;
@@ -27,91 +27,91 @@ use crate::capacity::FlowCapacity;
 
 use forms::{FORMS, Form};
 
-/// What was measured once.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
-    /// Flows, 1 or more.
+    /// Number of flows, at least 1.
     pub flows: u32,
-    /// Bytes per second of all of them, greater than zero.
+    /// Rate of all flows together in bytes per second, greater than zero.
     pub rate: f64,
 }
 
-/// A parameter of a form.
+/// A fitted parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its name, as in [`FlowCapacity`].
+    /// Name, as in [`FlowCapacity`].
     pub name: &'static str,
-    /// Its value.
+    /// Fitted value.
     pub value: f64,
-    /// Where it lies with 95 % confidence; `None` if there is too little to say.
+    /// 95 % confidence interval. `None` if there are too few measurements.
     pub interval: Option<Interval>,
 }
 
-/// One form with the parameters that suit the observations.
+/// A form with fitted parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// The form.
+    /// Form with its parameters.
     pub capacity: FlowCapacity,
-    /// Its parameters.
+    /// Parameters with their intervals.
     pub parameters: Vec<Parameter>,
-    /// For each observation by how much, relative to it, the form is above it.
+    /// Relative residual of each observation. Positive if the form is above the observation.
     pub residuals: Vec<f64>,
-    /// The typical size of a residual, without the outliers.
+    /// Typical size of a residual, without the outliers.
     pub spread: f64,
-    /// The corrected criterion of Akaike: the least one is the best.
+    /// Corrected Akaike information criterion. Lower is better.
     pub aicc: f64,
-    /// Half the width of the 95 % interval of a further measurement, as a share of it.
+    /// Half the width of the 95 % interval of a further measurement, as a share of the value.
     pub uncertainty: f64,
 }
 
 impl Fit {
-    /// The form's name, as in a graph's file.
+    /// Returns the name of the form, as in a graph's file.
     pub fn form(&self) -> &'static str {
         forms::name(&self.capacity)
     }
 }
 
-/// The form that was chosen, and what it was chosen from.
+/// The result of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// The chosen one.
+    /// Chosen form.
     pub best: Fit,
-    /// The others, the best first.
+    /// Other forms, the best first.
     pub others: Vec<Fit>,
-    /// What to mistrust.
+    /// Reasons to mistrust the fit.
     pub doubts: Vec<FitDoubt>,
 }
 
-/// What to mistrust in a fit.
+/// Reasons to mistrust a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FitDoubt {
-    /// One number of flows alone was measured.
+    /// Only one number of flows was measured.
     OneCount {
-        /// Flows.
+        /// The measured number of flows.
         flows: u32,
     },
-    /// Two numbers of flows alone were measured.
+    /// Only two numbers of flows were measured.
     TwoCounts,
     /// There are few observations.
     Few {
-        /// How many.
+        /// Number of observations.
         observations: usize,
     },
-    /// The best rate was that of the most flows: more may carry more.
+    /// The rate was still rising at the largest number of flows. More flows may carry more.
     StillRising {
-        /// Flows.
+        /// The largest number of flows.
         most: u32,
     },
-    /// Another form suits as well, and says something else of more flows.
+    /// Another form fits as well, and predicts a different rate for more flows.
     Undecided {
-        /// The other form's name.
+        /// Name of the other form.
         other: &'static str,
     },
-    /// Some observations are far from the rest.
+    /// Some observations are outliers.
     Outliers {
-        /// How many.
+        /// Number of outliers.
         count: usize,
-        /// The largest residual, relative.
+        /// Largest relative residual.
         largest: f64,
     },
 }
@@ -121,12 +121,12 @@ impl fmt::Display for FitDoubt {
         match self {
             FitDoubt::OneCount { flows } => write!(
                 f,
-                "it was measured with {} alone: measure with 1, 2, 4 and 8",
+                "it was measured only with {}: measure with 1, 2, 4 and 8 flows",
                 counted(*flows, "flow")
             ),
-            FitDoubt::TwoCounts => {
-                f.write_str("two numbers of flows do not tell a curve: measure with 1, 2, 4 and 8")
-            }
+            FitDoubt::TwoCounts => f.write_str(
+                "two numbers of flows do not determine a curve: measure with 1, 2, 4 and 8",
+            ),
             FitDoubt::Few { observations: 1 } => {
                 f.write_str("one measurement is too few: repeat each three times")
             }
@@ -141,11 +141,11 @@ impl fmt::Display for FitDoubt {
             ),
             FitDoubt::Undecided { other } => write!(
                 f,
-                "the form \"{other}\" suits as well: measure with more different numbers of flows"
+                "the form \"{other}\" fits as well: measure with more numbers of flows"
             ),
             FitDoubt::Outliers { count, largest } => write!(
                 f,
-                "far from the rest: {}, up to {:.0} %: look for what else ran",
+                "outliers: {}, up to {:.0} %: check for other programs on the host",
                 counted(*count, "measurement"),
                 largest.abs() * 100.0
             ),
@@ -153,10 +153,10 @@ impl fmt::Display for FitDoubt {
     }
 }
 
-/// Why nothing can be fitted.
+/// Reasons why a fit is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitError {
-    /// There is no observation.
+    /// There are no observations.
     Nothing,
     /// An observation has no flows or no rate.
     NoRate,
@@ -165,41 +165,42 @@ pub enum FitError {
 impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FitError::Nothing => "there is nothing to fit: measure first",
-            FitError::NoRate => "a measurement has no flows or no rate: leave out what failed",
+            FitError::Nothing => "there are no measurements to fit: measure first",
+            FitError::NoRate => "a measurement has no flows or no rate: remove failed measurements",
         })
     }
 }
 
 impl std::error::Error for FitError {}
 
-/// Observations below which a fit is doubted: three repetitions of two numbers of flows.
+/// Number of observations below which a fit is doubted: three repetitions of two numbers of flows.
 const FEW: usize = 6;
 
-/// Criteria that differ by less do not tell two forms apart (Burnham and Anderson, 2002, section
-/// 2.6): then the one with fewer parameters is taken.
+/// Difference of the criterion below which two forms are not distinguished (Burnham and Anderson,
+/// 2002, section 2.6). The form with fewer parameters is then chosen.
 const SAME_CRITERION: f64 = 2.0;
 
-/// Residuals beyond this multiple of the typical one are outliers.
+/// Ratio of a residual to the typical one above which it is an outlier.
 const FAR: f64 = 5.0;
 
-/// Forms that differ by more than this share at twice the most flows say something else.
+/// Relative difference at twice the largest number of flows above which two forms predict different
+/// rates.
 const SAYS_OTHERWISE: f64 = 0.25;
 
-/// Sets of residuals that are drawn for intervals.
+/// Number of resamples of the residuals for intervals.
 const DRAWS: usize = 300;
 
-/// The least spread, relative: below it measurements are not that exact.
+/// Minimum relative spread. Measurements are not more precise.
 const LEAST_SPREAD: f64 = 1e-4;
 
-/// Chance has one seed, so that the same measurements give the same fit.
+/// Fixed seed of the random numbers, so that the same measurements give the same fit.
 const SEED: u64 = 4;
 
-/// Finds the form and its parameters.
+/// Chooses a form and fits its parameters.
 ///
 /// # Errors
 ///
-/// Where there is nothing, or something that is no measurement.
+/// If there are no observations, or one of them is invalid.
 pub fn fit(observations: &[Observation]) -> Result<Fitted, FitError> {
     if observations.is_empty() {
         return Err(FitError::Nothing);
@@ -234,10 +235,11 @@ pub fn fit(observations: &[Observation]) -> Result<Fitted, FitError> {
     })
 }
 
-/// Seconds that a flow spends on each file beside its bytes, and the rate for endless files, from
-/// runs with one number of flows and files of several sizes: 1/T = 1/R + s/(n·bytes). Each entry is
-/// bytes of a file and the measured rate of all flows, in bytes per second. `None` if the sizes do
-/// not differ by a factor of two, or where small files are no slower.
+/// Fits the cost of a file: the seconds that a flow spends on each file beside its bytes, and the
+/// rate for endless files. The runs must have the same number of flows and files of several sizes:
+/// 1/T = 1/R + s/(n·bytes). Each entry is the size of a file in bytes and the measured rate of all
+/// flows in bytes per second. Returns `None` if the sizes do not differ by a factor of two, or if
+/// small files are not slower.
 pub fn cost_per_file(flows: u32, runs: &[(f64, f64)]) -> Option<(f64, f64)> {
     let valid = |run: &&(f64, f64)| run.0 > 0.0 && run.1 > 0.0 && run.1.is_finite();
     let runs: Vec<&(f64, f64)> = runs.iter().filter(valid).collect();
@@ -261,7 +263,8 @@ pub fn cost_per_file(flows: u32, runs: &[(f64, f64)]) -> Option<(f64, f64)> {
     (per_byte > 0.0 && per_file > 0.0).then(|| (per_file, 1.0 / per_byte))
 }
 
-/// How far repetitions of the same are from each other, relative; `None` if nothing was repeated.
+/// Returns the relative spread of repeated measurements, or `None` if no measurement was repeated
+/// often enough.
 fn own_spread(observations: &[Observation]) -> Option<f64> {
     let mut apart = Vec::new();
     for flows in counts(observations) {
@@ -277,7 +280,7 @@ fn own_spread(observations: &[Observation]) -> Option<f64> {
     robust_spread(&apart).map(|spread| spread.max(LEAST_SPREAD))
 }
 
-/// Numbers of flows that were measured, ascending.
+/// Returns the measured numbers of flows in ascending order.
 fn counts(observations: &[Observation]) -> Vec<u32> {
     let mut counts: Vec<u32> = observations.iter().map(|it| it.flows).collect();
     counts.sort_unstable();
@@ -285,10 +288,11 @@ fn counts(observations: &[Observation]) -> Vec<u32> {
     counts
 }
 
-/// One form; `None` if the measurements do not allow it.
+/// Fits one form. Returns `None` if the measurements do not suffice.
 fn one(form: Form, observations: &[Observation], spread: Option<f64>) -> Option<Fit> {
     let parameters = form.parameters();
-    // One number of flows more than parameters: else it goes through all points and says nothing.
+    // Requires one more number of flows than parameters. Otherwise the form fits all points
+    // exactly.
     if counts(observations).len() < parameters + usize::from(parameters > 1) {
         return None;
     }
@@ -301,12 +305,13 @@ fn one(form: Form, observations: &[Observation], spread: Option<f64>) -> Option<
         return None;
     }
     let count = observations.len() as f64;
-    // The spread is a parameter as well.
+    // The spread counts as a parameter.
     let k = (parameters + 1) as f64;
     let correction = if count > k + 1.0 {
         2.0 * k * (k + 1.0) / (count - k - 1.0)
     } else {
-        // Too few outcomes for the correction: the form with the fewest parameters is taken.
+        // There are too few observations for the correction, so the form with the fewest parameters
+        // is preferred.
         1e6 * k
     };
     let size = (cost / count).max(LEAST_SPREAD.powi(2));
@@ -322,18 +327,20 @@ fn one(form: Form, observations: &[Observation], spread: Option<f64>) -> Option<
             .collect(),
         capacity,
         residuals,
-        // The median of |residual| of a normal distribution is 0.6745 of its deviation.
+        // The median of |residual| of a normal distribution is 0.6745 standard deviations.
         spread: (typical.unwrap_or(0.0) / 0.6745).max(LEAST_SPREAD),
         aicc: count * size.ln() + 2.0 * k + correction,
         uncertainty: 0.0,
     })
 }
 
-/// Intervals of the parameters and of the curve, from fits to rates with residuals drawn anew.
+/// Computes the intervals of the parameters and of the curve by fitting to rates with resampled
+/// residuals.
 fn intervals(form: Form, fit: &mut Fit, observations: &[Observation], spread: Option<f64>) {
     let free = observations.len().saturating_sub(form.parameters());
     if free == 0 {
-        // Nothing is left over to tell how sure it is; one measurement may be off by a half.
+        // Without degrees of freedom the uncertainty is unknown. A single measurement may be wrong
+        // by a half.
         fit.uncertainty = 0.5;
         return;
     }
@@ -365,7 +372,7 @@ fn intervals(form: Form, fit: &mut Fit, observations: &[Observation], spread: Op
         parameter.interval = percentile_interval(&mut values, 0.95);
     }
     let half = percentile_interval(&mut curve, 0.95).map_or(0.5, |it| it.width() / 2.0);
-    // A further measurement scatters as the ones before: 1.96 deviations to each side.
+    // A further measurement varies like the previous ones: 1.96 standard deviations to each side.
     fit.uncertainty = half.hypot(1.96 * fit.spread).min(0.95);
 }
 
@@ -385,7 +392,7 @@ fn doubts(best: &Fit, others: &[(Form, Fit)], observations: &[Observation]) -> V
     let most = counts.last().copied().unwrap_or(1);
     let before = counts.iter().rev().nth(1).copied();
     let rising = before.is_some_and(|before| {
-        // Half of what twice the flows could add.
+        // Half of the possible gain by the additional flows.
         let possible = f64::from(most) / f64::from(before) - 1.0;
         best.capacity.at(most) / best.capacity.at(before) - 1.0 > possible / 2.0
     });

@@ -1,7 +1,7 @@
-//! What a copy is expected to do, from what is known cheaply before it, and next to that what it
-//! did, layer by layer.
+//! Predicts a copy from facts that are cheap to obtain, and compares the prediction with the
+//! outcome, layer by layer.
 //!
-//! - `text`: both as lines and as JSON
+//! - `text`: both as lines of text and as JSON
 
 mod text;
 
@@ -14,86 +14,87 @@ use crate::optimise::prices::binding;
 use crate::optimise::{Bound, NodeUse, Optimum, SolveError, solve};
 use crate::transfer::{End, Filter, PathFacts, transfer_graph};
 
-/// What a copy is expected to do is not worth more search than this: the graphs are small ones.
+/// Limits of the search for a forecast. The graphs are small, and a forecast is not worth more
+/// time.
 const BOUND: Bound = Bound {
     nodes: 500,
     ..Bound::DEFAULT
 };
 
-/// What is known before a copy.
+/// Facts known before a copy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    /// The end that sends.
+    /// Sending end.
     pub source: End,
-    /// The end that receives.
+    /// Receiving end.
     pub destination: End,
-    /// The path; `None` within a host.
+    /// Path between the ends. `None` for a copy within a host.
     pub path: Option<PathFacts>,
-    /// The dataset.
+    /// Parts of the dataset.
     pub parts: Vec<Part>,
-    /// The dataset is known, or estimated. Otherwise its parts stand for any large files.
+    /// True if the dataset is known or estimated. If false, its parts represent large files.
     pub is_dataset_known: bool,
-    /// Bytes per second that were asked for at most; `None` without a bound.
+    /// Requested maximum rate in bytes per second. `None` for no limit.
     pub rate_limit: Option<f64>,
-    /// Flows that were fixed: of reading, compressing, the wire, decompressing and writing.
+    /// Fixed numbers of flows for reading, compressing, the wire, decompressing and writing.
     pub fixed: BTreeMap<Limit, u32>,
-    /// What files go through.
+    /// Command that all files pass, if any.
     pub filter: Option<Filter>,
-    /// What makes it less sure than it looks.
+    /// Reasons to mistrust the prediction.
     pub doubts: Vec<String>,
 }
 
-/// What a copy is expected to do.
+/// The prediction for a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
-    /// Its graph.
+    /// Graph of the copy.
     pub graph: Graph,
-    /// The best way through it.
+    /// Optimum of the graph.
     pub optimum: Optimum,
-    /// What that takes.
+    /// Predicted rate and time.
     pub prediction: Prediction,
-    /// What limits it; several where they limit together or each in part.
+    /// Bottlenecks. Several if they limit together or in part.
     pub limits: Vec<Limit>,
-    /// What codecs give; none if none is used.
+    /// Gain by codecs. `None` if no codec is used.
     pub compression: Option<CompressionGain>,
-    /// The dataset is known, or estimated.
+    /// True if the dataset is known or estimated.
     pub is_dataset_known: bool,
-    /// What makes it less sure than it looks.
+    /// Reasons to mistrust the prediction.
     pub doubts: Vec<String>,
 }
 
-/// A layer of the mover in a forecast or an outcome.
+/// Figures of a layer of the mover in a forecast or an outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerFigures {
-    /// Its flows.
+    /// Number of flows.
     pub flows: u32,
-    /// The share of their time that they work, 0 to 1.
+    /// Utilisation of the flows, 0 to 1.
     pub busy: f64,
-    /// Bytes of the source per second that they would carry if they worked all the time; `None`
-    /// where they hardly work.
+    /// Rate at full utilisation in source bytes per second. `None` if the utilisation is too low
+    /// for an estimate.
     pub could_carry: Option<f64>,
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Bytes of files that moved.
+    /// Number of file bytes moved.
     pub bytes: f64,
-    /// Files that were moved.
+    /// Number of files moved.
     pub files: u64,
-    /// Seconds from the session's beginning to its end.
+    /// Duration of the session in seconds.
     pub seconds: f64,
-    /// Its layers, at both ends.
+    /// Figures of the layers at both ends.
     pub layers: Vec<(Limit, LayerFigures)>,
-    /// What limited it, if anything did.
+    /// Bottleneck, if there was one.
     pub limit: Option<Limit>,
 }
 
-/// A layer that works for less of its time says nothing of what it could carry.
+/// Minimum utilisation for an estimate of a layer's maximum rate.
 const LEAST_BUSY: f64 = 0.02;
 
 impl LayerFigures {
-    /// Of a layer whose flows were so busy while `rate` bytes per second went through.
+    /// Computes the figures of a layer from its utilisation at `rate` bytes per second.
     pub fn of_use(flows: u32, busy: f64, rate: f64) -> LayerFigures {
         LayerFigures {
             flows,
@@ -107,7 +108,7 @@ impl LayerFigures {
 ///
 /// # Errors
 ///
-/// Where nothing is known of the dataset, or nothing limits the rate.
+/// If nothing is known of the dataset, or nothing limits the rate.
 pub fn forecast(known: &Known) -> Result<Forecast, SolveError> {
     let is_one_host = known.path.is_none();
     let mut path = known.path.clone();
@@ -152,7 +153,7 @@ pub fn forecast(known: &Known) -> Result<Forecast, SolveError> {
     })
 }
 
-/// Has a path carry no more than was asked for; whether that is less than it could.
+/// Limits the path to the requested rate. Returns true if the path could carry more.
 fn bind_rate(path: &mut Option<PathFacts>, rate_limit: Option<f64>) -> bool {
     let (Some(path), Some(limit)) = (path, rate_limit) else {
         return false;
@@ -164,7 +165,7 @@ fn bind_rate(path: &mut Option<PathFacts>, rate_limit: Option<f64>) -> bool {
     true
 }
 
-/// Gives nodes the numbers of flows that were fixed for their layers.
+/// Sets the numbers of flows of nodes whose layers have a fixed number.
 pub fn fix(graph: &mut Graph, fixed: &BTreeMap<Limit, u32>) {
     for node in &mut graph.nodes {
         let layer = match node.kind {
@@ -184,12 +185,13 @@ fn streams(graph: &Graph, optimum: &Optimum) -> u32 {
 }
 
 impl Forecast {
-    /// The layers, in the order of a byte's way. Sealing and the path are one: the wire.
+    /// Returns the layers in the order in which data pass them. Sealing and the path are one layer,
+    /// the wire.
     pub fn layers(&self) -> Vec<(Limit, LayerFigures)> {
         let nodes = || self.graph.nodes.iter().zip(&self.optimum.nodes);
         let of_layer = |layer: Limit| {
             let is_of = |(node, _): &(&Node, &NodeUse)| layer_of(node) == Some(layer);
-            // Of sealing and the path, the one that is busier counts.
+            // Sealing and the path count as the busier one of the two.
             let busiest = |a: &(&Node, &NodeUse), b: &(&Node, &NodeUse)| {
                 a.1.utilisation.total_cmp(&b.1.utilisation)
             };
@@ -275,7 +277,7 @@ mod tests {
         let wire = by_path.layers().into_iter().find(|it| it.0 == Limit::Wire);
         let wire = wire.unwrap().1;
         assert!(wire.flows >= 5 && wire.busy > 0.99, "{wire:?}");
-        // Four writers of 20 MB/s each.
+        // There are four writers of 20 MB/s each.
         let by_disk = forecast(&known(20e6)).unwrap();
         assert_eq!(by_disk.limits, [Limit::Write]);
         let rate = by_disk.prediction.rate.likely;
@@ -309,7 +311,7 @@ mod tests {
         let mut dataset = known(1e9);
         dataset.parts = vec![part("text", Some(4.0)), part("noise", None)];
         let forecast = forecast(&dataset).unwrap();
-        // Of each two bytes on the path there are 0.25 and 1.
+        // Two bytes of data, one of each part, are 0.25 and 1 bytes on the path.
         let gain = forecast.compression.unwrap();
         assert!((gain.ratio / 1.6 - 1.0).abs() < 0.01, "{gain:?}");
         assert!((gain.plain_rate / 117e6 - 1.0).abs() < 0.01, "{gain:?}");
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_is_predicted() {
+    fn fixed_numbers_of_flows_are_used() {
         let fixed = Known {
             fixed: [(Limit::Wire, 2)].into(),
             ..known(1e9)
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_was_asked_for_limits() {
+    fn a_requested_rate_is_the_bottleneck() {
         let bound = Known {
             rate_limit: Some(10e6),
             ..known(1e9)
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn prediction_and_outcome_stand_beside_each_other() {
+    fn prediction_and_outcome_are_in_one_table() {
         let forecast = forecast(&known(20e6)).unwrap();
         let outcome = Outcome {
             bytes: 10e9,

@@ -1,17 +1,15 @@
-//! A transfer as a graph of components, after paper 004, section 3.1, with its layers (section
-//! 4.3).
+//! A transfer as a graph of components, after paper 004, section 3.1, with layers (section 4.3).
 //!
-//! Data flow from [`NodeKind::Start`] to [`NodeKind::End`] along edges. A node stands for a class
-//! of equal components: four disks are one node with `members` 4. Each member that is used has a
-//! number of flows, one at least. The parts of a dataset are commodities: each has its own size of
-//! files, its own codecs, and its own costs in every layer, and all share the nodes by time.
+//! Data flow from [`NodeKind::Start`] to [`NodeKind::End`] along edges. A node represents a class
+//! of equal components: four disks are one node with `members` 4. Each used member has at least one
+//! flow. The parts of a dataset are commodities: each has its own file sizes, codecs, and costs in
+//! every layer, and all share the time of the nodes.
 //!
-//! **Rates count bytes of the source.** Between a compressing and a decompressing node a part's
-//! bytes are divided by its codec's ratio; a node's capacity holds for the bytes that it sees.
-//! Paper 004, Fig. 8, asks for the same T at both ends, so that compression could not show any
-//! gain.
+//! **Rates are in source bytes.** Between a compressing and a decompressing node, a part's bytes
+//! are divided by its codec's ratio. A node's capacity is for the bytes that it processes. Paper
+//! 004, Fig. 8, requires the same T at both ends, so that compression could not have any gain.
 //!
-//! - [`check`]: what makes a graph one that can be solved
+//! - [`check`]: the conditions for a graph that can be solved
 //! - [`mod@file`]: a graph as TOML or JSON
 
 pub mod check;
@@ -22,97 +20,97 @@ use crate::capacity::Capacity;
 pub use check::GraphError;
 pub use file::GraphFileError;
 
-/// Components, how they are joined, and what goes through them.
+/// Components, their connections, and the data that pass them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
-    /// The computers, whose cores and memory are shared by their nodes.
+    /// Computers. Their nodes share their cores and memory.
     pub hosts: Vec<Host>,
-    /// The components, by class.
+    /// Components by class.
     pub nodes: Vec<Node>,
-    /// From a node to a node, by their places in `nodes`.
+    /// Edges from a node to a node, as indices in `nodes`.
     pub edges: Vec<(usize, usize)>,
-    /// What is moved.
+    /// Data to move.
     pub parts: Vec<Part>,
-    /// Nodes with one number of flows for all of them, as in paper 004, Fig. 4, where a flow is not
-    /// split on its way. Each group is a list of places in `nodes`. Empty: a number for each layer,
-    /// as in Fig. 8.
+    /// Groups of nodes with a common number of flows, as in paper 004, Fig. 4, in which a flow
+    /// keeps its identity through all layers. Each group is a list of indices in `nodes`. If empty,
+    /// each layer has its own number, as in Fig. 8.
     pub tied: Vec<Vec<usize>>,
-    /// Seconds of round trips and handshakes before the first byte and after the last one, 0 or
-    /// more.
+    /// Seconds of round trips and handshakes before the first byte and after the last one, at least
+    /// 0.
     pub startup: f64,
 }
 
-/// A computer, or several that share one budget: in a lab both ends are one.
+/// A computer, or several with one budget, as both ends in a lab.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Its name.
+    /// Name of the computer.
     pub name: String,
-    /// CPU seconds per second that the transfer may use; infinite where it does not matter.
+    /// CPU seconds per second that the transfer may use. Infinite without a limit.
     pub cores: f64,
-    /// Bytes for blocks; infinite where it does not matter.
+    /// Memory for blocks in bytes. Infinite without a limit.
     pub memory: f64,
 }
 
-/// What a component is.
+/// The kinds of components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// Where all data begin.
+    /// Origin of all data.
     Start,
     /// A storage device.
     Disk,
-    /// What several disks share: an adapter, a bus.
+    /// A component that several disks share: an adapter, a bus.
     Channel,
-    /// Work on data: walking, reading, hashing, sealing, opening, writing, making durable.
+    /// Computation on data: listing, reading, hashing, sealing, opening, writing, making durable.
     Computation,
-    /// Work whose output is smaller: each part chooses a codec.
+    /// Compression. Each part chooses a codec.
     Compress,
-    /// Its inverse.
+    /// Decompression.
     Decompress,
     /// A network card.
     Nic,
     /// TCP streams over a path.
     Path,
-    /// Where all data end.
+    /// Destination of all data.
     End,
 }
 
 /// A class of equal components.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its name, once in a graph.
+    /// Name, unique in the graph.
     pub name: String,
-    /// What it is.
+    /// Kind of the component.
     pub kind: NodeKind,
-    /// Whose cores and memory it uses: a place in [`Graph::hosts`].
+    /// Host whose cores and memory the node uses: an index in [`Graph::hosts`].
     pub host: Option<usize>,
-    /// How many equal ones there are, 1 or more. Some may stay unused.
+    /// Number of equal components, at least 1. Some may stay unused.
     pub members: u32,
-    /// All members that are used have the same number of flows. Otherwise each has its own.
+    /// True if all used members must have the same number of flows. If false, each has its own.
     pub same_flows: bool,
-    /// Flows of one member at least, where it is used: 1, or more where the number is fixed.
+    /// Minimum number of flows of a used member: 1, or more if the number is fixed.
     pub least_flows: u32,
-    /// Flows of one member at most, [`Node::least_flows`] or more.
+    /// Maximum number of flows of a member, at least [`Node::least_flows`].
     pub most_flows: u32,
-    /// Nodes whose flows are this one's: an adapter sees the flows of all its disks. Places in
-    /// [`Graph::nodes`]; empty where the number is its own. Such a node has one member.
+    /// Nodes whose flows pass this node, as indices in [`Graph::nodes`]: an adapter has the flows
+    /// of all its disks. Empty if the node has its own number of flows. Such a node has one member.
     pub flows_of: Vec<usize>,
-    /// What one member carries, by its flows.
+    /// Capacity of one member, by its number of flows.
     pub capacity: Capacity,
-    /// Half the width of the 95 % interval of its capacity, as a share of it, 0 to 1. At a
+    /// Half the width of the 95 % interval of the capacity, as a share of it, 0 to 1. For a
     /// compressing or decompressing node, of its codecs' capacities.
     pub uncertainty: f64,
-    /// CPU seconds for each byte that it sees: β of paper 004, Eqs. 5 and 7.
+    /// CPU seconds per processed byte: β of paper 004, Eqs. 5 and 7.
     pub cpu_per_byte: f64,
     /// Seconds that a flow spends on each file beside its bytes.
     pub seconds_per_file: f64,
-    /// CPU seconds for each file.
+    /// CPU seconds per file.
     pub cpu_per_file: f64,
     /// Bytes of memory that each flow holds.
     pub memory_per_flow: f64,
 }
 
 impl Node {
-    /// A component without limit and cost; one member and one flow.
+    /// Creates a component without further limits and costs, with one member and one flow.
     pub fn new(name: &str, kind: NodeKind, capacity: Capacity) -> Node {
         Node {
             name: name.to_owned(),
@@ -132,12 +130,12 @@ impl Node {
         }
     }
 
-    /// Whether data only begin or end here, so that it has no flows of its own.
+    /// True if data only begin or end here. The node then has no flows of its own.
     pub fn is_logical(&self) -> bool {
         matches!(self.kind, NodeKind::Start | NodeKind::End)
     }
 
-    /// Whether data that are not compressed pass by without a flow.
+    /// True if uncompressed data bypass the node without a flow.
     pub fn is_passed_by_plain(&self) -> bool {
         matches!(self.kind, NodeKind::Compress | NodeKind::Decompress)
     }
@@ -146,60 +144,60 @@ impl Node {
 /// Data of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// Its bytes, greater than zero.
+    /// Size in bytes, greater than zero.
     pub bytes: f64,
-    /// Its files, 1 or more.
+    /// Number of files, at least 1.
     pub files: f64,
-    /// How it can be compressed. Plain is always possible.
+    /// Possible codecs. Data can always be sent uncompressed.
     pub codecs: Vec<PartCodec>,
 }
 
 impl Part {
-    /// Mean bytes of a file.
+    /// Returns the mean size of a file in bytes.
     pub fn file_bytes(&self) -> f64 {
         self.bytes / self.files.max(1.0)
     }
 }
 
-/// What one codec, at one level, makes of one part.
+/// The effect of one codec, at one level, on one part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartCodec {
-    /// Its name and level, as `zstd:3`.
+    /// Name and level, such as `zstd:3`.
     pub name: String,
-    /// Bytes before by bytes after, greater than zero.
+    /// Compression ratio: bytes before divided by bytes after, greater than zero.
     pub ratio: f64,
-    /// What the compressing node carries with this codec, in bytes before.
+    /// Capacity of the compressing node with this codec, in uncompressed bytes.
     pub compress: Capacity,
-    /// CPU seconds for each byte before.
+    /// CPU seconds per uncompressed byte.
     pub compress_cpu: f64,
-    /// What the decompressing node carries, in bytes after decompression.
+    /// Capacity of the decompressing node, in uncompressed bytes.
     pub decompress: Capacity,
-    /// CPU seconds for each byte after decompression.
+    /// CPU seconds per byte after decompression.
     pub decompress_cpu: f64,
 }
 
-/// A part with one of its codecs: what flows.
+/// A part with one of its codecs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commodity {
-    /// Its place in [`Graph::parts`].
+    /// Index in [`Graph::parts`].
     pub part: usize,
-    /// Its place in [`Part::codecs`]; none is plain.
+    /// Index in [`Part::codecs`]. `None` for uncompressed data.
     pub codec: Option<usize>,
 }
 
-/// What a commodity asks of a member of a node, for each byte of the source.
+/// The demand of a commodity on a member of a node, per source byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Seconds of one member with this many flows.
+    /// Seconds of a member with this number of flows.
     pub seconds: f64,
     /// CPU seconds.
     pub cpu: f64,
 }
 
 impl Graph {
-    /// Every part in every way in which it can be moved. Codecs count only where there is a
+    /// Returns every part with each of its codecs and without one. Omits codecs if the graph has no
     /// compressing node.
     pub fn commodities(&self) -> Vec<Commodity> {
         let compresses = self
@@ -216,24 +214,25 @@ impl Graph {
         self.parts.iter().enumerate().flat_map(of_part).collect()
     }
 
-    /// The share of the dataset's bytes that a part has, 0 to 1.
+    /// Returns a part's share of the dataset's bytes, 0 to 1.
     pub fn weight(&self, part: usize) -> f64 {
         let all: f64 = self.parts.iter().map(|part| part.bytes).sum();
         self.parts[part].bytes / all
     }
 
-    /// The codec of a commodity.
+    /// Returns the codec of a commodity, or `None` for uncompressed data.
     pub fn codec_of(&self, commodity: Commodity) -> Option<&PartCodec> {
         Some(&self.parts[commodity.part].codecs[commodity.codec?])
     }
 
-    /// What a commodity asks of a node whose members have `flows` flows. `compressed` says whether
-    /// the node lies between compression and decompression ([`Graph::compressed_nodes`]).
+    /// Returns the demand of a commodity on a node whose members have `flows` flows. `compressed`
+    /// is true if the node lies between compression and decompression
+    /// ([`Graph::compressed_nodes`]).
     pub fn demand(&self, node: usize, compressed: bool, it: Commodity, flows: u32) -> Demand {
         let part = &self.parts[it.part];
         let node = &self.nodes[node];
         let (capacity, cpu) = match (node.kind, self.codec_of(it)) {
-            // What is not compressed passes by.
+            // Uncompressed data bypass the node.
             (NodeKind::Compress | NodeKind::Decompress, None) => {
                 return Demand {
                     seconds: 0.0,
@@ -262,7 +261,7 @@ impl Graph {
         }
     }
 
-    /// For each node whether the bytes that it sees are compressed: behind a compressing node,
+    /// Returns for each node true if its data are compressed: it is behind a compressing node and
     /// before a decompressing one.
     pub fn compressed_nodes(&self) -> Vec<bool> {
         let mut compressed = vec![false; self.nodes.len()];
@@ -277,7 +276,7 @@ impl Graph {
         compressed
     }
 
-    /// The nodes in an order in which every edge leads on; `None` if there is a cycle.
+    /// Returns the nodes in topological order, or `None` if there is a cycle.
     pub fn in_order(&self) -> Option<Vec<usize>> {
         let mut entering = vec![0_usize; self.nodes.len()];
         for &(_, to) in &self.edges {

@@ -1,5 +1,5 @@
-//! Earlier transfers between this host and another one, and what they say of the next one. Reading
-//! and writing the file is `transfer`'s.
+//! Earlier transfers between this host and another one, and predictions from them. The crate
+//! `transfer` reads and writes the file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,116 +15,118 @@ use crate::limit::Limit;
 use crate::response::Congestion;
 use crate::transfer::{LayerCost, PathFacts};
 
-/// The version of a line.
+/// Schema version of a line.
 pub const SCHEMA: u32 = 1;
 
-/// Which way data went, as seen from the host that remembers.
+/// Direction of the data, from the point of view of the host that keeps the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
     /// To the other host.
     To,
-    /// From it.
+    /// From the other host.
     From,
 }
 
-/// How a layer did.
+/// Figures of a layer in an earlier transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PastLayer {
-    /// Its name, as in [`Limit::name`].
+    /// Name, as in [`Limit::name`].
     pub layer: String,
-    /// Its flows.
+    /// Number of flows.
     pub flows: u32,
-    /// The share of their time that they worked, 0 to 1.
+    /// Utilisation of the flows, 0 to 1.
     pub busy: f64,
 }
 
-/// One transfer that came to its end. No file names, no credentials.
+/// A completed transfer. Contains no file names and no credentials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastTransfer {
-    /// [`SCHEMA`].
+    /// Schema version: [`SCHEMA`].
     pub schema: u32,
-    /// When it ended, in RFC 3339 format.
+    /// Time of the end, in RFC 3339 format.
     pub at: String,
-    /// The other host.
+    /// Name of the other host.
     pub host: String,
-    /// Which way data went.
+    /// Direction of the data.
     pub way: Way,
-    /// The least round trip, in seconds.
+    /// Least round-trip time in seconds.
     pub rtt_seconds: f64,
-    /// Bytes of files that moved.
+    /// Number of file bytes moved.
     pub bytes: u64,
-    /// Files that moved.
+    /// Number of files moved.
     pub files: u64,
-    /// Seconds from the session's beginning to its end.
+    /// Duration of the session in seconds.
     pub seconds: f64,
-    /// Bytes on the wire, without encryption's own.
+    /// Number of bytes on the wire, without the overhead of encryption.
     pub wire_bytes: u64,
-    /// Streams at most.
+    /// Maximum number of streams.
     pub streams: u32,
-    /// What governed their windows; empty if unknown.
+    /// Congestion control of the streams. Empty if unknown.
     #[serde(default)]
     pub congestion: String,
-    /// Bytes that one stream can have in flight at least, by both kernels' limits.
+    /// Guaranteed bytes in flight of one stream, by the limits of both kernels.
     #[serde(default)]
     pub window_bytes: Option<u64>,
-    /// Bytes that it is likely to have in flight; lines of earlier releases do not say.
+    /// Expected bytes in flight of one stream. Absent in lines of earlier releases.
     #[serde(default)]
     pub likely_window_bytes: Option<u64>,
-    /// The share of segments that were sent again, 0 to 1.
+    /// Share of segments that were retransmitted, 0 to 1.
     #[serde(default)]
     pub sent_again: f64,
-    /// What limited it, as [`Limit`] names it.
+    /// Bottleneck, as named by [`Limit`].
     #[serde(default)]
     pub limit: Option<String>,
-    /// A rate that was asked for bound it.
+    /// True if a requested rate limited the transfer.
     #[serde(default)]
     pub bound: bool,
-    /// Its layers at both ends.
+    /// Figures of the layers at both ends.
     #[serde(default)]
     pub layers: Vec<PastLayer>,
-    /// What was predicted for it, in seconds.
+    /// Predicted duration in seconds.
     #[serde(default)]
     pub predicted_seconds: Option<f64>,
 }
 
-/// What is remembered of the transfers one way between two hosts.
+/// Facts derived from the earlier transfers in one direction between two hosts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Remembered {
-    /// Transfers that it comes from.
+    /// Number of transfers used.
     pub transfers: usize,
-    /// The path; `None` without any.
+    /// The path. `None` if there are no transfers.
     pub path: Option<PathFacts>,
-    /// What the layers' flows took.
+    /// Costs of the flows of each layer.
     pub layers: BTreeMap<Limit, LayerCost>,
-    /// What makes it less sure than it looks.
+    /// Reasons to mistrust these facts.
     pub doubts: Vec<String>,
 }
 
-/// Transfers that count, the newest: hosts and paths change.
+/// Maximum number of transfers used, the newest. Hosts and paths change.
 const RECENT: usize = 20;
 
-/// A transfer shows what its path carries from this many round trips on, and seconds.
+/// Minimum duration of a transfer that shows the path's rate: this many round trips plus this many
+/// seconds.
 const LONG: (f64, f64) = (20.0, 1.0);
 
-/// A path that nothing showed to be full carries at least what was seen. Twice that, with half of
-/// it as the uncertainty, begins there.
+/// Factor on the highest observed rate of a path that was never full, and the uncertainty. The path
+/// carries at least the observed rate, so the estimate is twice that, with an uncertainty of a
+/// half.
 const MORE_THAN_SEEN: f64 = 2.0;
 const UNSEEN: f64 = 0.5;
 
-/// How wrong one transfer alone may be, and the least for several.
+/// Uncertainty of a single transfer, and minimum uncertainty of several.
 const OF_ONE: f64 = 0.3;
 const LEAST_UNCERTAINTY: f64 = 0.05;
 
-/// Segments sent again, as a share, that count as random loss where the path was not full.
+/// Minimum share of retransmitted segments that counts as random loss if the path was not full.
 const NOTABLE_LOSS: f64 = 1e-5;
 
-/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+/// Payload of a segment in bytes, at an MTU of 1500 and with timestamps.
 const SEGMENT: f64 = 1448.0;
 
 impl PastTransfer {
-    /// Whether its numbers can be used: a file may have been edited.
+    /// True if the numbers are valid. The file may have been edited.
     pub fn is_sound(&self) -> bool {
         let numbers = [self.rtt_seconds, self.seconds, self.sent_again];
         let layers = self.layers.iter();
@@ -139,7 +141,8 @@ impl PastTransfer {
                 .all(|it| (0.0..=1.0).contains(&it.busy) && it.flows <= 100_000)
     }
 
-    /// Bytes per second on the wire, without the round trips of the beginning and the end.
+    /// Returns the rate on the wire in bytes per second, without the round trips at the beginning
+    /// and the end.
     fn wire_rate(&self) -> f64 {
         let moving = (self.seconds - 2.0 * self.rtt_seconds).max(self.seconds / 2.0);
         self.wire_bytes as f64 / moving
@@ -163,7 +166,7 @@ impl PastTransfer {
     }
 }
 
-/// When, which way and with whom, how much, how fast, and what limited it.
+/// Writes the time, direction and host of the transfer, its size, rate and bottleneck.
 impl fmt::Display for PastTransfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let way = match self.way {
@@ -187,8 +190,8 @@ impl fmt::Display for PastTransfer {
     }
 }
 
-/// What transfers say of the next one with this host this way; they are in any order of hosts, the
-/// newest last.
+/// Derives facts for the next transfer with this host in this direction. `past` may contain other
+/// hosts; the newest transfer is last.
 pub fn remember(past: &[PastTransfer], host: &str, way: Way) -> Remembered {
     let of_pair = past
         .iter()
@@ -217,7 +220,7 @@ fn path(recent: &[&PastTransfer], doubts: &mut Vec<String>) -> PathFacts {
     let full: Vec<f64> = free().filter(full).map(|it| it.wire_rate()).collect();
     let seen = free().map(|it| it.wire_rate()).fold(0.0, f64::max);
     let (payload, uncertainty) = match median(&full) {
-        // What carried more since counts more than the median.
+        // A later transfer with a higher rate takes precedence over the median.
         Some(rate) if seen < rate * 1.1 => (Some(rate), spread(&full, rate)),
         Some(_) => (Some(seen), OF_ONE),
         None if seen > 0.0 => {
@@ -235,7 +238,7 @@ fn path(recent: &[&PastTransfer], doubts: &mut Vec<String>) -> PathFacts {
         .iter()
         .map(|it| it.congestion.as_str())
         .find(|it| !it.is_empty());
-    // A full path's queue loses segments by itself.
+    // The queue of a full path also loses segments.
     let lossy = newest.filter(|it| it.limited_by() == Some(Limit::Loss));
     let loss = lossy.map_or(0.0, |it| it.sent_again);
     PathFacts {
@@ -249,7 +252,7 @@ fn path(recent: &[&PastTransfer], doubts: &mut Vec<String>) -> PathFacts {
     }
 }
 
-/// Half of the interval of values around their middle, as a share of it.
+/// Returns half the width of the interval of values around their middle, as a share of the middle.
 fn spread(values: &[f64], middle: f64) -> f64 {
     if values.len() < 2 || middle <= 0.0 {
         return OF_ONE;
@@ -260,21 +263,21 @@ fn spread(values: &[f64], middle: f64) -> f64 {
     half.clamp(LEAST_UNCERTAINTY, 0.9)
 }
 
-/// What a layer's flows, or an end's cores, did in a transfer.
+/// The work of a layer's flows, or of an end's cores, in a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Worked {
-    /// Seconds, of all flows together.
+    /// Seconds of all flows together.
     pub(crate) seconds: f64,
-    /// Bytes that went through.
+    /// Number of bytes processed.
     pub(crate) bytes: f64,
-    /// Files of which these were, 1 or more.
+    /// Number of files processed, at least 1.
     pub(crate) files: f64,
 }
 
-/// From this mean on a file's bytes take the time, not the file.
+/// Mean size of files in bytes above which the bytes take the time, not the files.
 const LARGE_MEAN: f64 = 4e6;
 
-/// Means that differ by this factor tell bytes and files apart.
+/// Factor between mean sizes above which the costs of bytes and of files can be separated.
 const DIFFERENT: f64 = 4.0;
 
 fn cost(recent: &[&PastTransfer], layer: Limit) -> Option<LayerCost> {
@@ -295,7 +298,7 @@ fn cost(recent: &[&PastTransfer], layer: Limit) -> Option<LayerCost> {
     cost_of(&worked, flows)
 }
 
-/// What `flows` flows of a layer took, by all transfers; `None` without any.
+/// Computes the cost of a layer's flows from all transfers. Returns `None` if there are none.
 pub(crate) fn cost_of(worked: &[Worked], flows: u32) -> Option<LayerCost> {
     if worked.is_empty() {
         return None;
@@ -313,8 +316,8 @@ pub(crate) fn cost_of(worked: &[Worked], flows: u32) -> Option<LayerCost> {
     })
 }
 
-/// Seconds of a flow for a byte and for a file: least squares of relative residuals where the mean
-/// sizes differ, else all of it for the one or the other.
+/// Returns the seconds of a flow per byte and per file. Uses least squares of relative residuals if
+/// the mean sizes differ enough. Otherwise one of the two gets the whole cost.
 fn split(worked: &[Worked]) -> (f64, f64) {
     let means = || worked.iter().map(|it| it.bytes / it.files);
     let least = means().fold(f64::INFINITY, f64::min);
@@ -325,7 +328,7 @@ fn split(worked: &[Worked]) -> (f64, f64) {
     };
     let (all_bytes, all_files) = (each(|it| it.bytes), each(|it| it.files));
     if most >= least * DIFFERENT {
-        // Of a·x + b·y = 1 with x = bytes / seconds and y = files / seconds.
+        // Solves a·x + b·y = 1 with x = bytes / seconds and y = files / seconds.
         let (mut xx, mut xy, mut yy, mut x, mut y) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for it in worked {
             let (of_bytes, of_files) = (it.bytes / it.seconds, it.files / it.seconds);
@@ -343,7 +346,8 @@ fn split(worked: &[Worked]) -> (f64, f64) {
         if determinant > 0.0 && a.is_finite() && b.is_finite() && a >= 0.0 && b >= 0.0 {
             return (a, b);
         }
-        // One of them takes nothing: the one that leaves the smaller residuals takes all.
+        // One of the costs would be negative. The other one with the smaller residuals gets the
+        // whole cost.
         let left = |a: f64, b: f64| -> f64 {
             let off = worked
                 .iter()
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_path_is_known_and_another_is_a_doubt() {
+    fn the_rate_is_known_only_if_the_path_was_full() {
         let full: Vec<PastTransfer> = (0..30)
             .map(|at| past(10_000_000_000, 1, 100.0 + f64::from(at % 3), Limit::Path))
             .collect();
@@ -412,7 +416,7 @@ mod tests {
             least: 2.9e6,
         };
         assert_eq!(path.window, Some(windows));
-        // Lines of earlier releases.
+        // Lines of earlier releases have no expected window.
         let mut old = full.clone();
         old.iter_mut().for_each(|it| it.likely_window_bytes = None);
         let path = remember(&old, "dtn7", Way::To).path.unwrap();
@@ -428,8 +432,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_files_are_told_apart() {
-        // 1 ns for a byte and 2 ms for a file, of four flows.
+    fn costs_of_bytes_and_files_are_separated() {
+        // The cost is 1 ns per byte and 2 ms per file, for four flows.
         let of = |bytes: u64, files: u64| {
             let flow_seconds = bytes as f64 * 1e-9 + files as f64 * 2e-3;
             past(bytes, files, flow_seconds, Limit::Write)
@@ -451,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_not_remembered() {
+    fn invalid_transfers_are_ignored() {
         let mut odd = past(1, 1, f64::NAN, Limit::Path);
         assert!(!odd.is_sound());
         odd.seconds = 1.0;

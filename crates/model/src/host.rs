@@ -1,7 +1,7 @@
-//! What a host can do, from its host profile (`longhaul bench`; FORMAT.md, "Host profiles"): each
-//! section's samples as a fitted capacity.
+//! The capacities of a host, fitted to the samples in its host profile (`longhaul bench`;
+//! FORMAT.md, "Host profiles").
 //!
-//! - `report`: as text and JSON
+//! - `report`: the capacities as text and JSON
 
 mod report;
 
@@ -11,58 +11,60 @@ use serde_json::Value;
 use crate::capacity::FlowCapacity;
 use crate::fit::{Fitted, Observation, cost_per_file, fit};
 
-/// Samples that are read of one profile: a bench of hours has some thousands.
+/// Maximum number of samples read from one profile. A benchmark of several hours has some
+/// thousands.
 const MOST_SAMPLES: usize = 100_000;
 
-/// Codecs that are read.
+/// Maximum number of codecs read.
 const MOST_CODECS: usize = 64;
 
-/// Bytes of the mover's own block, with which a disk is asked.
+/// Size in bytes of the mover's blocks, with which disks are measured.
 const BLOCK: u64 = 1 << 20;
 
-/// What is known of a host. What was not measured is none.
+/// The capacities of a host. Values that were not measured are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostModel {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// Its kernel.
+    /// Kernel release.
     pub kernel: String,
-    /// Its cores that may be used, 1 or more.
+    /// Number of cores that a process may use, at least 1.
     pub cores: u32,
-    /// Reading from its storage, by flows.
+    /// Rate of reading from its storage, by number of flows.
     pub read: Option<Fitted>,
-    /// Writing to it.
+    /// Rate of writing to its storage, by number of flows.
     pub write: Option<Fitted>,
-    /// Seconds that a flow spends on opening a small file to read.
+    /// Seconds that a flow needs to open a small file for reading.
     pub open_seconds: Option<f64>,
-    /// Seconds that a flow spends on making a small file and making it durable with many others.
+    /// Seconds that a flow needs to create a small file and make it durable together with many
+    /// others.
     pub commit_seconds: Option<f64>,
-    /// TLS, by streams, at one end.
+    /// Rate of TLS at one end, by number of streams.
     pub tls: Option<Fitted>,
-    /// CPU seconds for each byte of it.
+    /// CPU seconds per byte of TLS.
     pub tls_cpu: Option<f64>,
-    /// Codecs on the data that were tried.
+    /// Codecs measured on sample data.
     pub codecs: Vec<CodecModel>,
 }
 
-/// What a codec did with the data that were tried.
+/// The measurements of a codec on sample data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodecModel {
-    /// Its name and level.
+    /// Name and level of the codec.
     pub name: String,
-    /// Bytes before by bytes after.
+    /// Compression ratio: bytes before divided by bytes after.
     pub ratio: f64,
-    /// By flows, in bytes before.
+    /// Rate of compression by number of flows, in uncompressed bytes.
     pub compress: Fitted,
-    /// CPU seconds for each byte before.
+    /// CPU seconds per uncompressed byte.
     pub compress_cpu: f64,
-    /// By flows, in bytes after decompression.
+    /// Rate of decompression by number of flows, in bytes after decompression.
     pub decompress: Fitted,
-    /// CPU seconds for each byte after decompression.
+    /// CPU seconds per byte after decompression.
     pub decompress_cpu: f64,
 }
 
-/// One sample with what its job was about.
+/// A sample and the description of its job.
 struct Measured<'a> {
     about: &'a Value,
     sample: &'a Value,
@@ -85,7 +87,7 @@ impl Measured<'_> {
         self.about["kind"] == kind
     }
 
-    /// As an observation: bytes by the seconds of this name.
+    /// Converts the sample to an observation: bytes divided by the seconds of this name.
     fn observed(&self, seconds: &str) -> Option<Observation> {
         Some(Observation {
             flows: self.flows()?,
@@ -94,7 +96,7 @@ impl Measured<'_> {
     }
 }
 
-/// Samples of all jobs of a section, without those that warmed up.
+/// Returns the samples of all jobs of a section, without warm-ups.
 fn samples(section: &Value) -> Vec<Measured<'_>> {
     let jobs = section["jobs"].as_object();
     let mut found = Vec::new();
@@ -109,15 +111,15 @@ fn samples(section: &Value) -> Vec<Measured<'_>> {
 }
 
 impl HostModel {
-    /// Reads a profile. Of several disks it takes the one whose directory holds `path`, or is
-    /// nearest above it; the first where none does or no path is given.
+    /// Reads a profile. If there are several disks, uses the one whose directory contains `path`
+    /// most closely, or the last one if none does or no path is given.
     ///
     /// # Errors
     ///
-    /// Where it is no host profile.
+    /// If the document is not a host profile.
     pub fn of_profile(profile: &Value, path: Option<&str>) -> Result<HostModel, String> {
         if profile["kind"] != "host" || profile["schema"] != 1 {
-            return Err("it is no host profile: make one with `longhaul bench`".to_owned());
+            return Err("it is not a host profile: make one with `longhaul bench`".to_owned());
         }
         let host = &profile["host"];
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -156,7 +158,7 @@ impl HostModel {
 
     fn read_tls(&mut self, samples: &[Measured]) {
         let encrypted = || samples.iter().filter(|it| it.is("TLS"));
-        // Both ends were on this host: each had half of its cores.
+        // Both ends were on this host, and each had half of its cores.
         self.tls = fitted(
             encrypted()
                 .filter_map(|it| it.observed("wall_seconds"))
@@ -203,7 +205,8 @@ impl HostModel {
     }
 }
 
-/// One thread's rate holds for as many threads as there are cores, where nothing else was measured.
+/// Extends the rate of one thread to as many threads as there are cores, if nothing else was
+/// measured.
 fn with_cores(mut fitted: Fitted, cores: u32) -> Fitted {
     if let FlowCapacity::Constant { rate } = fitted.best.capacity {
         fitted.best.capacity = FlowCapacity::Linear {
@@ -215,7 +218,7 @@ fn with_cores(mut fitted: Fitted, cores: u32) -> Fitted {
     fitted
 }
 
-/// How near a disk's directory is above a path: the length of what they share.
+/// Returns how closely a disk's directory contains a path: the length of the directory, or 0.
 fn nearness(section: &Value, path: Option<&str>) -> usize {
     let directory = section["about"]["path"].as_str().unwrap_or_default();
     match path {
@@ -228,7 +231,8 @@ fn fitted(observations: Vec<Observation>) -> Option<Fitted> {
     fit(&observations).ok()
 }
 
-/// Direct I/O where it was measured, since the page cache is not the disk; else buffered.
+/// Fits the samples with direct I/O if there are any, because the page cache is not the disk; else
+/// the buffered samples.
 fn storage(samples: &[Measured], kind: &str) -> Option<Fitted> {
     let of = |direct: bool| -> Vec<Observation> {
         let wanted = samples.iter().filter(|it| {
@@ -243,8 +247,8 @@ fn storage(samples: &[Measured], kind: &str) -> Option<Fitted> {
     fitted(of(true)).or_else(|| fitted(of(false)))
 }
 
-/// Seconds of a flow for each small file: the median over the samples of this kind. Where files of
-/// several sizes were measured, without what their bytes take.
+/// Returns the seconds of a flow per small file: the median over the samples of this kind. If files
+/// of several sizes were measured, excludes the time for their bytes.
 fn per_file(samples: &[Measured], kind: &str) -> Option<f64> {
     let of_kind = || samples.iter().filter(|it| it.is(kind));
     let each: Vec<f64> = of_kind()

@@ -1,5 +1,4 @@
-//! What a host's kernel lets one stream's window become, and what to say where
-//! that binds.
+//! The window that a host's kernel allows one stream, and advice if it limits a transfer.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,52 +7,51 @@ use longhaul_units::ByteCount;
 
 use crate::capacity::Window;
 
-/// A host's limits on socket buffers, in bytes, as `/proc/sys/net` has them.
+/// The limits on a host's socket buffers in bytes, as in `/proc/sys/net`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferLimits {
-    /// The third number of `net.ipv4.tcp_wmem`: what autotuning may reach.
+    /// Third number of `net.ipv4.tcp_wmem`: the maximum for autotuning.
     pub tcp_send: Option<u64>,
-    /// The third number of `net.ipv4.tcp_rmem`.
+    /// Third number of `net.ipv4.tcp_rmem`: the maximum for autotuning.
     pub tcp_receive: Option<u64>,
-    /// `net.core.wmem_max`: what a buffer set by hand may reach.
+    /// `net.core.wmem_max`: the maximum for a buffer set explicitly.
     pub core_send: Option<u64>,
-    /// `net.core.rmem_max`.
+    /// `net.core.rmem_max`: the maximum for a buffer set explicitly.
     pub core_receive: Option<u64>,
 }
 
-/// What of a send buffer carries data in flight at least; the rest is bookkeeping.
-/// Measured on Linux 6.18: a maximum of 4 MiB carried a window of 2.9 MB.
+/// Minimum share of a send buffer that holds data in flight; the rest is overhead. Measured on
+/// Linux 6.18: a maximum of 4 MiB allowed a window of 2.9 MB.
 const SEND_SHARE: f64 = 0.69;
 
-/// What of it carries data with the mover's large writes. Measured on Linux 6.18: 3.1 to 4.0 MB of
-/// 4 MiB, at 40 to 200 ms and 1 or 4 streams.
+/// Share of a send buffer that holds data in flight with the mover's large writes. Measured on
+/// Linux 6.18: 3.1 to 4.0 MB of 4 MiB, at 40 to 200 ms and with 1 or 4 streams.
 const LIKELY_SEND_SHARE: f64 = 0.88;
 
-/// What of a receive buffer is offered as window: half, as
-/// `net.ipv4.tcp_adv_win_scale` has been 1 by default; newer kernels measure
-/// and offer up to 0.8 of it.
+/// Share of a receive buffer that is offered as window: half, because the default of
+/// `net.ipv4.tcp_adv_win_scale` has been 1. Newer kernels measure the share and offer up to 0.8.
 const RECEIVE_SHARE: f64 = 0.5;
 
-/// Which end's buffer ends a window.
+/// The end whose buffer limits a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferEnd {
-    /// The sending host's send buffer.
+    /// The send buffer of the sending host.
     Sender,
-    /// The receiving host's receive buffer.
+    /// The receive buffer of the receiving host.
     Receiver,
 }
 
-/// The window that one stream can have.
+/// The limit of one stream's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowLimit {
-    /// Bytes in flight at most.
+    /// Maximum number of bytes in flight.
     pub window: ByteCount,
-    /// Whose buffer it is.
+    /// End whose buffer is the limit.
     pub end: BufferEnd,
 }
 
 impl BufferLimits {
-    /// Bytes in flight that the send buffer allows where the kernel tunes it.
+    /// Returns the bytes in flight that the send buffer allows with autotuning.
     pub fn send_window(&self) -> Option<ByteCount> {
         self.send_share(SEND_SHARE)
     }
@@ -63,15 +61,15 @@ impl BufferLimits {
         Some(ByteCount(bytes as u64))
     }
 
-    /// The window that the receive buffer allows where the kernel tunes it.
+    /// Returns the window that the receive buffer allows with autotuning.
     pub fn receive_window(&self) -> Option<ByteCount> {
         let bytes = self.tcp_receive? as f64 * RECEIVE_SHARE;
         Some(ByteCount(bytes as u64))
     }
 
-    /// Whether a buffer of `bytes` set by hand reaches further than the
-    /// kernel's own tuning, in both directions. (Set by hand, the kernel
-    /// doubles what it is given, for its bookkeeping, and tunes no more.)
+    /// True if an explicit buffer of `bytes` allows at least as much as autotuning, in both
+    /// directions. (The kernel doubles an explicit size, for its overhead, and then disables
+    /// autotuning.)
     pub fn allows_by_hand(&self, bytes: ByteCount) -> bool {
         let further = |core: Option<u64>, tuned: Option<u64>| match (core, tuned) {
             (Some(core), Some(tuned)) => core.min(bytes.0).saturating_mul(2) >= tuned,
@@ -81,14 +79,14 @@ impl BufferLimits {
     }
 }
 
-/// The window that a stream between two hosts has at least: for choosing a number of streams.
-/// `None` if neither limit is known.
+/// Returns the guaranteed window of a stream between two hosts, which determines the number of
+/// streams. Returns `None` if neither limit is known.
 pub fn window_limit(sender: &BufferLimits, receiver: &BufferLimits) -> Option<WindowLimit> {
     lesser(sender.send_window(), receiver)
 }
 
-/// What the window of a stream between two hosts is likely to be, and the least that it has. `None`
-/// if neither limit is known.
+/// Returns the expected and the guaranteed window of a stream between two hosts. Returns `None` if
+/// neither limit is known.
 pub fn window_between(sender: &BufferLimits, receiver: &BufferLimits) -> Option<Window> {
     let least = window_limit(sender, receiver)?;
     let likely = lesser(sender.send_share(LIKELY_SEND_SHARE), receiver)?;
@@ -110,35 +108,35 @@ fn lesser(sends: Option<ByteCount>, receiver: &BufferLimits) -> Option<WindowLim
     Some(WindowLimit { window, end })
 }
 
-/// Streams whose windows together hold what is on its way at this rate: BDP ≤
-/// window × streams (paper 000, equation 1, with the window instead of the
-/// buffer that was asked for). At least 1.
+/// Returns the number of streams whose windows together hold the data in flight at this rate, at
+/// least 1: BDP ≤ window × streams (paper 000, equation 1, with the window instead of the requested
+/// buffer).
 pub fn streams_for_window(bytes_per_second: f64, rtt: Duration, window: ByteCount) -> u32 {
     let product = bytes_per_second * rtt.as_secs_f64();
     (product / window.0.max(1) as f64).ceil().max(1.0) as u32
 }
 
-/// A window that ended at a kernel's limit: what it is and what to do.
+/// Advice about windows that a kernel's limit restricted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowAdvice {
-    /// Whose buffer.
+    /// End whose buffer was the limit.
     pub end: BufferEnd,
-    /// The window that streams had, in bytes.
+    /// Window of the streams in bytes.
     pub window: ByteCount,
-    /// Bytes per second that all of them carried.
+    /// Rate of all streams in bytes per second.
     pub bytes_per_second: f64,
-    /// Round trip.
+    /// Round-trip time.
     pub rtt: Duration,
-    /// Its limit now, where it is known.
+    /// Current limit in bytes, if known.
     pub limit: Option<u64>,
-    /// The number of streams was the user's: none made up for it.
+    /// True if the user fixed the number of streams, so that no streams were added.
     pub fixed: bool,
 }
 
 impl WindowAdvice {
-    /// The limit under which one stream would carry as much; where there were no
-    /// more streams than the user said, what the path carries is not known, and it
-    /// is twice the limit now.
+    /// Returns the limit with which one stream would reach the same rate. If the user fixed the
+    /// number of streams, the path's rate is unknown, and the result is at least twice the current
+    /// limit.
     pub fn remedy(&self) -> u64 {
         let share = match self.end {
             BufferEnd::Sender => SEND_SHARE,
@@ -152,8 +150,8 @@ impl WindowAdvice {
         } else {
             limit
         };
-        // A power of two says that it is no measurement. A limit is another host's
-        // word, and may be beyond all.
+        // A power of two shows that the value is not a measurement. The limit comes from another
+        // host and may be any number.
         let wanted = needed.max(least).max(1 << 20);
         wanted.checked_next_power_of_two().unwrap_or(u64::MAX)
     }
@@ -165,22 +163,25 @@ impl fmt::Display for WindowAdvice {
             BufferEnd::Sender => ("net.ipv4.tcp_wmem", "sending", "4096 16384"),
             BufferEnd::Receiver => ("net.ipv4.tcp_rmem", "receiving", "4096 131072"),
         };
-        write!(f, "a stream's window ended at {}", self.window)?;
+        write!(f, "a stream's window was limited to {}", self.window)?;
         match self.limit {
-            Some(limit) => write!(f, " because {name} ends at {limit} on the {host} host")?,
+            Some(limit) => write!(
+                f,
+                " because {name} is limited to {limit} on the {host} host"
+            )?,
             None => write!(f, " because of {name} on the {host} host")?,
         }
         let (rtt, remedy) = (self.rtt.as_secs_f64() * 1e3, self.remedy());
         if self.fixed {
             return write!(
                 f,
-                ": more streams would make up for it, so leave --streams out, or let each carry \
-                 more at {rtt:.0} ms by `sysctl -w {name}=\"{first} {remedy}\"` there"
+                ": more streams would compensate for this, so omit --streams, or let each carry \
+                more at {rtt:.0} ms with `sysctl -w {name}=\"{first} {remedy}\"` there"
             );
         }
         write!(
             f,
-            ": more streams made up for it; one would do at {rtt:.0} ms after `sysctl -w \
+            ": more streams compensated for this; one would suffice at {rtt:.0} ms after `sysctl -w \
              {name}=\"{first} {remedy}\"` there"
         )
     }
@@ -200,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn the_lesser_buffer_binds() {
+    fn the_smaller_buffer_is_the_limit() {
         let usual = limits(4 << 20, 6 << 20);
         let limit = window_limit(&usual, &usual).unwrap();
         assert_eq!(limit.end, BufferEnd::Sender);
-        // Measured: 2.9 MB.
+        // The measured window was 2.9 MB.
         assert!(
             (2_850_000..2_950_000).contains(&limit.window.0),
             "{limit:?}"
@@ -218,9 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn the_product_of_paper_000_takes_its_streams() {
-        // Section 4.5: 10 Gbit/s at 52 ms needs 62 MiB: 16 streams of 4 MiB or
-        // 4 of 16 MiB.
+    fn the_example_of_paper_000_needs_its_number_of_streams() {
+        // Section 4.5: 10 Gbit/s at 52 ms need 62 MiB: 16 streams of 4 MiB or 4 of 16 MiB.
         let rtt = Duration::from_millis(52);
         assert_eq!(streams_for_window(1.25e9, rtt, ByteCount(4 << 20)), 16);
         assert_eq!(streams_for_window(1.25e9, rtt, ByteCount(16 << 20)), 4);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_set_by_hand_must_not_lower_what_the_kernel_reaches() {
+    fn an_explicit_buffer_must_not_be_below_autotuning() {
         assert!(!limits(4 << 20, 6 << 20).allows_by_hand(ByteCount(64 << 20)));
         let wide = BufferLimits {
             core_send: Some(64 << 20),
@@ -251,12 +251,13 @@ mod tests {
             fixed: false,
         };
         let text = advice.to_string();
-        // 11.7 MB in flight at 0.69 of the buffer: 17 MB, so 32 MiB.
+        // 11.7 MB in flight divided by 0.69, the share of the buffer, is 17 MB, which is rounded up
+        // to 32 MiB.
         assert!(
             text.contains("net.ipv4.tcp_wmem=\"4096 16384 33554432\""),
             "{text}"
         );
-        assert!(text.contains("more streams made up"), "{text}");
+        assert!(text.contains("more streams compensated"), "{text}");
         let absurd = WindowAdvice {
             limit: Some(u64::MAX),
             ..advice
@@ -265,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_the_user_fixed_made_up_for_nothing() {
-        // One stream whose window was what 4 MiB allow, 2.9 MB.
+    fn advice_for_a_fixed_number_of_streams_suggests_more() {
+        // One stream has the window that 4 MiB allow, 2.9 MB.
         let advice = WindowAdvice {
             end: BufferEnd::Sender,
             window: ByteCount(2_890_000),
@@ -277,7 +278,7 @@ mod tests {
         };
         assert_eq!(advice.remedy(), 8 << 20);
         let text = advice.to_string();
-        assert!(text.contains("leave --streams out"), "{text}");
-        assert!(!text.contains("made up for it"), "{text}");
+        assert!(text.contains("omit --streams"), "{text}");
+        assert!(!text.contains("compensated for this"), "{text}");
     }
 }

@@ -1,28 +1,27 @@
-//! What longhaul knows of a transfer's parts, and what it decides from it. No I/O, no clock, no
-//! threads: the caller supplies the measurements and the time.
+//! A model of the components of a transfer, and decisions based on it. This crate has no I/O, no
+//! clock and no threads: the caller supplies measurements and times.
 //!
-//! - [`capacity`]: what a layer carries, by its number of flows
-//! - [`cluster`]: how many hosts at each end, and which talks to which
-//! - [`compression`]: which codec a block gets, while a transfer runs
-//! - [`control`]: decides while a transfer runs: observations in, stream counts
-//!   out
+//! - [`capacity`]: the capacity of a layer, by its number of flows
+//! - [`cluster`]: the hosts of a transfer between clusters, and their pairs
+//! - [`compression`]: chooses the codec of each block while a transfer runs
+//! - [`control`]: chooses the number of streams while a transfer runs
 //! - [`optimise`]: the best numbers of flows for a graph
-//! - [`policy`]: published rules for the numbers of flows, to compare with
-//! - [`records`]: what layers took in runs whose records exist
-//! - [`response`]: what loss leaves of a stream, by congestion control
+//! - [`policy`]: published rules for the numbers of flows, for comparison
+//! - [`records`]: costs of layers, fitted to records of runs
+//! - [`response`]: the rate of a stream under loss, by congestion control
 //! - [`chosen`]: the flows that a plan chose
-//! - [`check`]: predictions beside records
-//! - [`explain`]: an optimum with its reasons
-//! - [`fit`]: from measurements to capacities
-//! - [`host`]: what a host can do, from its profile
+//! - [`check`]: predictions compared with records
+//! - [`explain`]: an optimum with its explanation
+//! - [`fit`]: fits capacities to measurements
+//! - [`host`]: the capacities of a host, from its profile
 //! - [`transfer`]: the graph of one of longhaul's own transfers
-//! - [`history`]: earlier transfers, and what they say of the next one
+//! - [`history`]: earlier transfers, and predictions from them
 //! - [`what_if`]: a graph with other hardware
-//! - [`graph`]: the components of a transfer and how they are joined
-//! - [`limit`]: what limits a transfer, in one vocabulary
-//! - [`forecast`]: a copy's prediction, next to its outcome
-//! - [`kernel`]: what a host's kernel lets one stream's window become
-//! - [`advice`]: advice on a path, with the sysctls that would help
+//! - [`graph`]: the components of a transfer and their connections
+//! - [`limit`]: names of the bottlenecks of a transfer
+//! - [`forecast`]: the prediction of a copy, compared with its outcome
+//! - [`kernel`]: the window that a host's kernel allows one stream
+//! - [`advice`]: advice about a path, with sysctls that help
 
 pub mod advice;
 pub mod capacity;

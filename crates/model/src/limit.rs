@@ -1,5 +1,4 @@
-//! What limits a transfer, in one vocabulary: a copy's summary names what it saw, and a plan what
-//! it expects, with the same words.
+//! Names of bottlenecks. The summary of a copy and a plan use the same names.
 
 use std::fmt;
 
@@ -8,45 +7,46 @@ use crate::control::Bound;
 use crate::graph::{Graph, NodeKind};
 use crate::optimise::prices::Constraint;
 
-/// What limits a transfer: a layer of the mover, or what is beneath one.
+/// A bottleneck of a transfer: a layer of the mover, or a resource below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limit {
     /// Listing the source.
     Walk,
     /// Reading the source.
     Read,
-    /// A command that files go through, at either end.
+    /// A command that files pass, at either end.
     Filter,
     /// Compressing.
     Compress,
-    /// Sealing and sending: the streams' threads, or what they wait for.
+    /// Sealing and sending: the threads of the streams, or the resources that they wait for.
     Wire,
-    /// Opening what arrives.
+    /// Opening received data.
     Open,
     /// Decompressing and verifying.
     Decompress,
     /// Writing.
     Write,
-    /// Making durable and giving names.
+    /// Making files durable and naming them.
     Commit,
-    /// Commands for files that arrived.
+    /// Commands for received files.
     OnCommit,
-    /// The path carries no more.
+    /// The path is full.
     Path,
-    /// The streams' windows end at a kernel's buffer, or are smaller than the path.
+    /// The windows of the streams are limited by a kernel's buffer, or are smaller than the path
+    /// requires.
     Window,
     /// Loss keeps the windows small.
     Loss,
-    /// A host's cores.
+    /// The cores of a host.
     Cores,
     /// A host's memory for blocks.
     Memory,
-    /// A rate that was asked for.
+    /// A requested rate.
     Rate,
 }
 
 impl Limit {
-    /// The layers of the mover, in the order of a byte's way.
+    /// The layers of the mover, in the order in which data pass them.
     pub const LAYERS: [Limit; 10] = [
         Limit::Walk,
         Limit::Read,
@@ -60,7 +60,7 @@ impl Limit {
         Limit::OnCommit,
     ];
 
-    /// Those that are no layer.
+    /// The bottlenecks that are not layers.
     const OTHERS: [Limit; 6] = [
         Limit::Path,
         Limit::Window,
@@ -70,7 +70,7 @@ impl Limit {
         Limit::Rate,
     ];
 
-    /// Its name, in summaries, plans, JSON and histories.
+    /// Returns the name used in summaries, plans, JSON and histories.
     pub fn name(self) -> &'static str {
         match self {
             Limit::Walk => "walk",
@@ -92,14 +92,14 @@ impl Limit {
         }
     }
 
-    /// The limit of that name.
+    /// Returns the bottleneck with this name.
     pub fn of_name(name: &str) -> Option<Limit> {
         let all = Limit::LAYERS.into_iter().chain(Limit::OTHERS);
         all.into_iter().find(|limit| limit.name() == name)
     }
 
-    /// What a layer that worked all the time waited for: of the streams' threads what steering saw
-    /// knows more.
+    /// Returns the bottleneck of a fully utilised layer. For the threads of the streams, the
+    /// bottleneck observed by the controller is more specific.
     pub fn of_layer(layer: &str, streams: Option<Bound>) -> Option<Limit> {
         let layer = Limit::of_name(layer)?;
         if !matches!(layer, Limit::Wire | Limit::Open) {
@@ -114,7 +114,7 @@ impl Limit {
         })
     }
 
-    /// What a constraint of a graph of `streams` flows in its paths is.
+    /// Returns the bottleneck for a constraint of a graph with `streams` flows in its paths.
     pub fn of_constraint(graph: &Graph, constraint: Constraint, streams: u32) -> Option<Limit> {
         let node = match constraint {
             Constraint::Node(node) => &graph.nodes[node],
@@ -126,14 +126,14 @@ impl Limit {
             (NodeKind::Path | NodeKind::Nic, _) => Some(Limit::Path),
             (NodeKind::Compress, _) => Some(Limit::Compress),
             (NodeKind::Decompress, _) => Some(Limit::Decompress),
-            // Sealing is the streams' threads' work.
+            // The threads of the streams do the sealing.
             _ if node.name == "seal" => Some(Limit::Wire),
             _ => Limit::of_name(&node.name),
         }
     }
 }
 
-/// What holds this many streams back on a path.
+/// Returns the bottleneck of this number of streams on a path.
 fn of_path(path: &PathCapacity, streams: u32) -> Limit {
     if path.at(streams) >= path.most() * 0.999 {
         return Limit::Path;
@@ -164,7 +164,7 @@ mod tests {
     use crate::response::Congestion;
 
     #[test]
-    fn every_limit_has_a_name_of_its_own() {
+    fn every_bottleneck_has_a_unique_name() {
         for limit in Limit::LAYERS.into_iter().chain(Limit::OTHERS) {
             assert_eq!(Limit::of_name(limit.name()), Some(limit));
         }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_is_what_steering_saw() {
+    fn the_bottleneck_of_the_wire_is_that_of_the_controller() {
         let wire = |bound| Limit::of_layer("wire", bound);
         assert_eq!(wire(Some(Bound::Path)), Some(Limit::Path));
         assert_eq!(wire(Some(Bound::SendBuffer)), Some(Limit::Window));

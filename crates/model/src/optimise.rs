@@ -1,23 +1,24 @@
-//! The best numbers of flows for a graph, exactly: paper 004, Figs. 4 and 8, without their
+//! Finds the best numbers of flows for a graph exactly: paper 004, Figs. 4 and 8, without their
 //! approximations.
 //!
-//! Capacities are tabulated over the numbers of flows, with one whole number for each, so that no
-//! form has to be approximated by a quadratic one. What remains is a mixed-integer linear program
+//! Capacities are tabulated over the numbers of flows, with an integer variable for each number, so
+//! that no form is approximated by a quadratic one. The result is a mixed-integer linear program
 //! ([`program`]). Its objective is lexicographic: the least time for the dataset, then the least
 //! CPU, then the fewest flows.
 //!
-//! All parts of the dataset move at the same time here ([`solve`]), each at its share of the bytes;
-//! [`solve_in_turn`] moves one after the other, as a mover does that sends in the order of a walk.
+//! [`solve`] moves all parts of the dataset at the same time, each at its share of the bytes.
+//! [`solve_in_turn`] moves one part after the other, like a mover that sends in the order of a
+//! walk.
 //!
-//! Most graphs need no such program: where the members of each class can be taken together, the
-//! search is over one number of flows for each class (`compact`).
+//! Most graphs do not need this program: if the members of each class can be combined, the search
+//! uses one number of flows for each class (`compact`).
 //!
-//! - `compact`: branch and bound over the flows of each class together
-//! - [`program`]: the linear program over all counts and its solver
-//! - `build`: from a graph to its program
+//! - `compact`: branch and bound over the total flows of each class
+//! - [`program`]: the linear program over all counts, and its solver
+//! - `build`: conversion of a graph to its program
 //! - `lp`: a program as a file for other solvers
-//! - [`prices`]: what limits an optimum, and what more of a resource would give
-//! - `sure`: streams enough for the windows that kernels surely give
+//! - [`prices`]: the bottlenecks of an optimum, and the gain of more resources
+//! - `sure`: enough streams for the guaranteed windows
 
 mod build;
 mod compact;
@@ -36,26 +37,27 @@ use self::build::{Built, Counts};
 use self::compact::{Compact, Failed};
 use self::program::{Program, Unsolved};
 
-/// How long is searched for one program. At the bound the best found is returned, with its gap.
+/// The limits of the search for one program. At a limit, the best solution found is returned with
+/// its gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Nodes of branch and bound.
+    /// Maximum number of nodes of branch and bound.
     pub nodes: u64,
-    /// Time on the wall: the program over all counts measures it itself; elsewhere it is a number
-    /// of steps that a slow host does in it. It is extended, 30 times at most, while
-    /// there is no solution yet. `None` if only the nodes count, so that
-    /// the result is the same on every host.
+    /// Time limit. The program over all counts measures the time itself. Elsewhere it is converted
+    /// to a number of steps that a slow host performs in that time. It is extended at most 30 times
+    /// until a solution is found. With `None`, only the number of nodes counts, so that the result
+    /// is the same on every host.
     pub time: Option<Duration>,
-    /// A program of at most this many variables is searched for the fewest flows with all numbers
-    /// of flows; a larger one within a range for each node.
+    /// Maximum number of variables of a program for which the search for the fewest flows uses all
+    /// numbers of flows. A larger program uses a range for each node.
     pub whole: u64,
-    /// Whether the program over all counts is solved where the flows of each class together would
-    /// do: slower, and a second way to the same optimum.
+    /// True to solve the program over all counts even if the flows of each class could be combined.
+    /// Slower: a second method to find the same optimum.
     pub by_counts: bool,
 }
 
 impl Bound {
-    /// Nodes alone: paper-sized graphs need some tens.
+    /// Limits only the number of nodes. Graphs of the size in the papers need some tens.
     pub const DEFAULT: Bound = Bound {
         nodes: 20_000,
         time: None,
@@ -64,57 +66,58 @@ impl Bound {
     };
 }
 
-/// What is spent on the fewest flows: nodes of branch and bound times variables. Small programs are
-/// searched to their end, the largest of the bars within a second.
+/// Limit on the search for the fewest flows: nodes of branch and bound times variables. Small
+/// programs are searched completely, the largest benchmark graphs within a second.
 const WORK_FOR_FLOWS: u64 = 250_000;
 
-/// A program of so few variables is searched for the fewest flows with all numbers of flows.
+/// Default of [`Bound::whole`].
 const MOST_VARIABLES_WHOLE: u64 = 400;
 
-/// What counts as the same rate in the next steps of the lexicographic objective, relative. The
-/// solver's own tolerance is 1e-7.
+/// Relative difference of rates that count as equal in the later steps of the lexicographic
+/// objective. The solver's own tolerance is 1e-7.
 const SAME_RATE: f64 = 1e-6;
 
-/// What counts as the same CPU, relative: a flow is not worth less than a thousandth.
+/// Relative difference of CPU times that count as equal. A flow is not worth less than a
+/// thousandth.
 const SAME_CPU: f64 = 1e-3;
 
 /// The best way to move a dataset through a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
-    /// Bytes of the source per second.
+    /// Rate in source bytes per second.
     pub rate: f64,
-    /// Seconds for the whole dataset at this rate; a ramp and round trips come on top.
+    /// Seconds for the whole dataset at this rate, without ramp and round trips.
     pub seconds: f64,
-    /// CPU seconds per second, of all hosts together.
+    /// CPU seconds per second of all hosts together.
     pub cpu: f64,
-    /// Flows in all nodes together.
+    /// Total number of flows in all nodes.
     pub flows: u64,
-    /// How each node is used, as in [`Graph::nodes`].
+    /// Use of each node, in the order of [`Graph::nodes`].
     pub nodes: Vec<NodeUse>,
-    /// Bytes of the source per second on each edge, as in [`Graph::edges`].
+    /// Rate on each edge in source bytes per second, in the order of [`Graph::edges`].
     pub edges: Vec<f64>,
-    /// Bytes of the source per second of each part with each codec; those that carry nothing are
-    /// left out.
+    /// Rate of each part with each codec in source bytes per second. Omits those with a rate of
+    /// zero.
     pub codecs: Vec<(Commodity, f64)>,
-    /// By how much, relative, a better rate may exist; zero where this is the best.
+    /// Relative amount by which a better rate may exist. Zero if this is the optimum.
     pub gap: f64,
 }
 
-/// How a node is used.
+/// The use of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeUse {
-    /// Members with their number of flows: `(flows, members)`, flows 1 or more.
+    /// Used members by number of flows: `(flows, members)`, with at least one flow.
     pub members: Vec<(u32, u32)>,
-    /// Bytes of the source per second.
+    /// Rate in source bytes per second.
     pub rate: f64,
-    /// The share of the time of the members in use, 0 to 1.
+    /// Utilisation of the used members, 0 to 1.
     pub utilisation: f64,
     /// CPU seconds per second.
     pub cpu: f64,
 }
 
 impl NodeUse {
-    /// Flows of all members together.
+    /// Returns the total number of flows of all members.
     pub fn flows(&self) -> u32 {
         self.members
             .iter()
@@ -123,16 +126,16 @@ impl NodeUse {
     }
 }
 
-/// Why a graph has no optimum.
+/// Reasons why a graph has no optimum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SolveError {
-    /// The graph itself is wrong.
+    /// The graph is invalid.
     Graph(GraphError),
-    /// Nothing in it limits the rate.
+    /// Nothing limits the rate.
     Unlimited,
-    /// The solver found nothing within its bound.
+    /// The solver found no solution within its limits.
     Stopped,
-    /// The solver gave up for reasons of arithmetic.
+    /// The solver failed because of numerical problems.
     Numerical(String),
 }
 
@@ -141,14 +144,14 @@ impl fmt::Display for SolveError {
         match self {
             SolveError::Graph(error) => error.fmt(f),
             SolveError::Unlimited => f.write_str(
-                "nothing in the graph limits the rate: give at least one node on each way a capacity",
+                "nothing in the graph limits the rate: give at least one node on each path a capacity",
             ),
             SolveError::Stopped => f.write_str(
-                "no solution was found within the bound: join equal components into one node with a \
-                 count, or lower the most flows",
+                "no solution was found within the limits: combine equal components into one node \
+                with \"members\", or lower \"most_flows\"",
             ),
             SolveError::Numerical(what) => {
-                write!(f, "the solver cannot compute this graph ({what}): compare its units")
+                write!(f, "the solver cannot compute this graph ({what}): check its units")
             }
         }
     }
@@ -167,19 +170,19 @@ impl From<Unsolved> for SolveError {
         match unsolved {
             Unsolved::Unbounded => SolveError::Unlimited,
             Unsolved::Stopped => SolveError::Stopped,
-            // No rate at all is always possible.
+            // A rate of zero is always feasible.
             Unsolved::Infeasible => SolveError::Numerical("infeasible".to_owned()),
             Unsolved::Numerical(what) => SolveError::Numerical(what),
         }
     }
 }
 
-/// The best rate alone, with all parts moving at the same time: bytes of the source per second, and
-/// the gap.
+/// Returns only the best rate, with all parts moving at the same time, in source bytes per second,
+/// and the gap.
 ///
 /// # Errors
 ///
-/// Where the graph is wrong or has no optimum.
+/// If the graph is invalid or has no optimum.
 pub fn best_rate(graph: &Graph, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
     if let Some(found) = by_classes(graph, None, bound, |it| it.rate_above(0.0, bound))? {
@@ -189,11 +192,12 @@ pub fn best_rate(graph: &Graph, bound: Bound) -> Result<(f64, f64), SolveError> 
     Ok((built.rate(&found), found.gap))
 }
 
-/// As [`best_rate`], where a rate near it is known, in bytes per second: in half of the time.
+/// Like [`best_rate`], but starts from a known similar rate in bytes per second, which halves the
+/// time.
 ///
 /// # Errors
 ///
-/// As [`best_rate`].
+/// The same as for [`best_rate`].
 pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
     if let Some(found) = by_classes(graph, Some(near), bound, |it| it.rate_above(0.0, bound))? {
@@ -203,12 +207,12 @@ pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f6
     Ok((built.rate(&found), found.gap))
 }
 
-/// The best rate where it is above another one, in bytes per second; `None` if it is not, which is
-/// often proven by a bound alone.
+/// Returns the best rate if it is greater than `above`, in bytes per second, else `None`. A bound
+/// alone often proves that it is not greater.
 ///
 /// # Errors
 ///
-/// As [`best_rate`].
+/// The same as for [`best_rate`].
 pub fn best_rate_above(graph: &Graph, above: f64, bound: Bound) -> Result<Option<f64>, SolveError> {
     graph.check()?;
     if let Some(found) = by_classes(graph, Some(above), bound, |it| it.rate_above(above, bound))? {
@@ -218,8 +222,8 @@ pub fn best_rate_above(graph: &Graph, above: f64, bound: Bound) -> Result<Option
     Ok(Some(built.rate(&found)).filter(|rate| *rate > above))
 }
 
-/// Solves a graph by the flows of each class together; `None` if it is one for the program over
-/// all counts.
+/// Solves a graph by the total flows of each class. Returns `None` if the graph needs the program
+/// over all counts.
 fn by_classes<'a, T>(
     graph: &'a Graph,
     near: Option<f64>,
@@ -240,12 +244,12 @@ fn by_classes<'a, T>(
     }
 }
 
-/// The program whose optimum is the best rate, with all numbers of flows, and the bytes per second
-/// in which its objective is counted: for other solvers.
+/// Returns the program whose optimum is the best rate, with all numbers of flows, and the scale of
+/// its objective in bytes per second. For other solvers.
 ///
 /// # Errors
 ///
-/// Where the graph is wrong or nothing limits it.
+/// If the graph is invalid or nothing limits its rate.
 pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
     let (rate, _) = best_rate(graph, Bound::DEFAULT)?;
     let scale = if rate > 0.0 {
@@ -258,19 +262,19 @@ pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
     Ok((counted.rate_program(), counted.scale()))
 }
 
-/// The best rate, then the least CPU for it, then the fewest flows, with all parts moving at the
-/// same time. Streams are as many as carry it with the least windows, too.
+/// Finds the best rate, then the least CPU for it, then the fewest flows, with all parts moving at
+/// the same time. The number of streams is also sufficient for the guaranteed windows.
 ///
 /// # Errors
 ///
-/// Where the graph is wrong or has no optimum.
+/// If the graph is invalid or has no optimum.
 pub fn solve(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     let mut optimum = leanest(graph, bound)?;
     sure::add_streams(graph, &mut optimum);
     Ok(optimum)
 }
 
-/// The fastest with the least CPU and the fewest flows, by the likely windows.
+/// Finds the fastest solution with the least CPU and the fewest flows, with the expected windows.
 fn leanest(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     graph.check()?;
     if let Some(optimum) = by_classes(graph, None, bound, |it| it.solve(bound))? {
@@ -284,8 +288,8 @@ fn leanest(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     let cpu = built.cpu(&leanest) * (1.0 + SAME_CPU);
     built.keep_cpu(cpu);
     let ranges = built.ranges(&leanest, bound);
-    // What is enough here is known to be possible: it is what remains where the search for the
-    // fewest flows ends at its bound, which is lower since it is the last of the objectives.
+    // The numbers in `enough` are known to be feasible. They are used if the search for the fewest
+    // flows reaches its limit, which is low because this is the last objective.
     let all = vec![(1, u32::MAX); graph.nodes.len()];
     for (number, within) in [all, ranges.within, ranges.enough].into_iter().enumerate() {
         let mut counted = Built::new(graph, built.scale(), Counts::Within(within));
@@ -306,7 +310,7 @@ fn leanest(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     Ok(built.optimum(&leanest, gap))
 }
 
-/// The program at the scale of its own optimum, with the fastest solution.
+/// Returns the program scaled to its optimum, with the fastest solution.
 fn fastest(
     graph: &Graph,
     near: Option<f64>,
@@ -316,7 +320,7 @@ fn fastest(
     let mut scale = near
         .filter(|near| near.is_finite() && *near > 0.0)
         .unwrap_or(first);
-    // The optimum may be far below the first guess: numbers near one are what the solver likes.
+    // The optimum may be far below the first guess. The solver needs numbers near one.
     for _ in 0..3 {
         let built = Built::new(graph, scale, Counts::Fastest);
         let found = built.fastest(bound)?;
@@ -334,11 +338,11 @@ fn fastest(
     Ok((built, found))
 }
 
-/// Each part by itself, one after the other: the optimum of each, in the order of the parts.
+/// Solves each part separately and returns the optima in the order of the parts.
 ///
 /// # Errors
 ///
-/// As [`solve`].
+/// The same as for [`solve`].
 pub fn solve_in_turn(graph: &Graph, bound: Bound) -> Result<Vec<Optimum>, SolveError> {
     graph.check()?;
     let alone = |part: usize| {

@@ -1,7 +1,7 @@
-//! Published rules for the numbers of flows, beside the model's, so that anyone can compare.
+//! Published rules for the numbers of flows, for comparison with the model.
 //!
-//! A [`Policy`] says how many flows each node of a graph gets; what that gives is the optimum of
-//! the graph with these numbers ([`outcome`]).
+//! A [`Policy`] determines the number of flows of each node of a graph. Its result is the optimum
+//! of the graph with these numbers ([`outcome`]).
 //!
 //! - [`gradient`]: an online hill climber
 
@@ -18,26 +18,26 @@ use crate::optimise::{Bound, Optimum, SolveError, best_rate, solve};
 
 use gradient::Climber;
 
-/// Who chooses the numbers of flows.
+/// The rules that choose the numbers of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// The exact optimum; of a copy that runs, what its controllers find.
+    /// The exact optimum. In a running copy, the choice of its controllers.
     #[default]
     Model,
-    /// Streams by the BDP rule (paper 000, Eq. 1), one flow in all other layers: the rule says
-    /// nothing of them.
+    /// Streams by the BDP rule (paper 000, Eq. 1), and one flow in all other layers, because the
+    /// rule does not cover them.
     Bdp,
-    /// What Globus Online did (paper 004, section 6.1.2).
+    /// The rule of Globus Online (paper 004, section 6.1.2).
     Globus,
-    /// Four flows in each layer, as `globus-url-copy -p 4 -cc 4` has them, whatever is moved.
+    /// Four flows in each layer, like `globus-url-copy -p 4 -cc 4`, for any data.
     Fixed,
     /// An online search for the number of flows of all layers together, with Falcon's utility.
     Gradient,
 }
 
 impl Policy {
-    /// All of them, in the order of tables.
+    /// All policies, in the order of tables.
     pub const ALL: [Policy; 5] = [
         Policy::Model,
         Policy::Bdp,
@@ -46,7 +46,7 @@ impl Policy {
         Policy::Gradient,
     ];
 
-    /// Its name in options and tables.
+    /// Returns the name in options and tables.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Model => "model",
@@ -79,19 +79,20 @@ impl FromStr for Policy {
     }
 }
 
-/// Flows of a layer with the fixed knobs.
+/// Number of flows of a layer with the fixed policy.
 pub const FIXED_FLOWS: u32 = 4;
 
-/// Samples after which the climber's place is taken: Falcon's transfers begin to be steady within
-/// some ten of them.
+/// Number of samples after which the climber's position is used. Falcon's transfers become steady
+/// within some tens of samples.
 const CLIMBER_SAMPLES: u32 = 60;
 
-/// What a policy's numbers of flows give. Codecs are chosen by the model in all of them, so that
-/// flows alone are compared; what a graph does not allow is brought into its range.
+/// Returns the optimum of a graph with a policy's numbers of flows. The model chooses the codecs
+/// for all policies, so that only flows are compared. Numbers are clamped to the ranges of the
+/// graph.
 ///
 /// # Errors
 ///
-/// Where the graph is wrong or has no optimum.
+/// If the graph is invalid or has no optimum.
 pub fn outcome(policy: Policy, graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     graph.check()?;
     match policy {
@@ -104,7 +105,7 @@ pub fn outcome(policy: Policy, graph: &Graph, bound: Bound) -> Result<Optimum, S
     }
 }
 
-/// Flows that a rule gives to all members of a node together.
+/// Returns the total number of flows that a rule assigns to all members of a node.
 fn flows_of(policy: Policy, graph: &Graph, node: &Node) -> u32 {
     match policy {
         Policy::Bdp => match &node.capacity {
@@ -126,8 +127,8 @@ fn flows_of(policy: Policy, graph: &Graph, node: &Node) -> u32 {
     }
 }
 
-/// The graph in which each node has that many flows, of all of its members together: as many
-/// members as there are flows, at most, and the flows spread over them.
+/// Returns the graph with this total number of flows for each node. At most as many members as
+/// flows are used, and the flows are spread over them.
 fn with_flows(graph: &Graph, flows: impl Fn(&Node) -> u32) -> Graph {
     let mut fixed = graph.clone();
     for node in &mut fixed.nodes {
@@ -143,7 +144,7 @@ fn with_flows(graph: &Graph, flows: impl Fn(&Node) -> u32) -> Graph {
     fixed
 }
 
-/// The graph with the number of flows at which a climber stands after its samples.
+/// Returns the graph with the number of flows that a climber reaches after its samples.
 fn climbed(graph: &Graph, bound: Bound) -> Result<Graph, SolveError> {
     let most = graph
         .nodes
@@ -159,35 +160,35 @@ fn climbed(graph: &Graph, bound: Bound) -> Result<Graph, SolveError> {
     Ok(with_flows(graph, |_| flows))
 }
 
-/// GridFTP's three numbers, as its manual has them.
+/// GridFTP's three numbers, as in its manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridFtpOptions {
-    /// Files that are moved in parallel (`-cc`).
+    /// Number of files moved in parallel (`-cc`).
     pub concurrency: u32,
-    /// Streams of one file (`-p`).
+    /// Number of streams of one file (`-p`).
     pub parallelism: u32,
-    /// Requests that are outstanding at once (`-pp`).
+    /// Number of outstanding requests (`-pp`).
     pub pipelining: u32,
 }
 
 impl GridFtpOptions {
-    /// The streams of all files together.
+    /// Returns the total number of streams.
     pub fn streams(self) -> u32 {
         self.concurrency * self.parallelism
     }
 }
 
-/// 50 MB: below this mean, many files count as small.
+/// Mean size in bytes below which many files count as small: 50 MB.
 const SMALL_FILE: f64 = 50e6;
 
-/// 250 MB: files above count as large.
+/// Size in bytes above which files count as large: 250 MB.
 const LARGE_FILE: f64 = 250e6;
 
-/// More files than this count as many.
+/// Number of files above which files count as many.
 const MANY_FILES: f64 = 100.0;
 
-/// What Globus Online chooses for a dataset of `files` files with a mean of `mean_bytes` (paper
-/// 004, section 6.1.2).
+/// Returns the numbers that Globus Online chooses for `files` files with a mean size of
+/// `mean_bytes` (paper 004, section 6.1.2).
 pub fn globus(files: f64, mean_bytes: f64) -> GridFtpOptions {
     let (parallelism, pipelining) = if files > MANY_FILES && mean_bytes < SMALL_FILE {
         (2, 20)
@@ -203,8 +204,9 @@ pub fn globus(files: f64, mean_bytes: f64) -> GridFtpOptions {
     }
 }
 
-/// Streams of the BDP rule: as many as it takes that their windows hold what is on its way (paper
-/// 000, Eq. 1). `path` in bytes per second, `seconds` the round trip, `window` in bytes. 1 or more.
+/// Returns the number of streams by the BDP rule, at least 1: their windows hold the data in flight
+/// (paper 000, Eq. 1). `path` is in bytes per second, `seconds` is the round-trip time, and
+/// `window` is in bytes.
 pub fn streams_for_bdp(path: f64, seconds: f64, window: f64) -> u32 {
     let streams = (path * seconds / window).ceil();
     if streams.is_nan() {
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globus_goes_by_the_number_and_the_size_of_files() {
+    fn globus_depends_on_the_number_and_size_of_files() {
         let numbers = |files, bytes| {
             let it = globus(files, bytes);
             (it.concurrency, it.parallelism, it.pipelining)
@@ -227,13 +229,13 @@ mod tests {
         assert_eq!(numbers(1000.0, 10e6), (2, 2, 20));
         assert_eq!(numbers(100.0, 100e6), (2, 4, 10));
         assert_eq!(numbers(10.0, 1e9), (2, 8, 5));
-        // A hundred small ones are not more than a hundred.
+        // A hundred small files are not more than a hundred.
         assert_eq!(numbers(100.0, 1e6), (2, 4, 10));
         assert_eq!(globus(10.0, 1e9).streams(), 16);
     }
 
     #[test]
-    fn streams_hold_a_product() {
+    fn streams_hold_a_bandwidth_delay_product() {
         // 1 Gbit/s at 100 ms: 11.8 MB in windows of 2.9 MB.
         assert_eq!(streams_for_bdp(0.9415e9 / 8.0, 0.1, 2.9e6), 5);
         assert_eq!(streams_for_bdp(1e6, 0.0, 2.9e6), 1);

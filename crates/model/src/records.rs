@@ -1,5 +1,5 @@
-//! What the layers of copies took, and their CPU time, from records of runs: for predictions of
-//! other runs of the same hosts.
+//! Fits the costs of layers and their CPU time to records of runs, for predictions of other runs on
+//! the same hosts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,41 +13,41 @@ use crate::history::{Worked, cost_of};
 use crate::limit::Limit;
 use crate::transfer::LayerCost;
 
-/// The version of the document.
+/// Schema version of the document.
 const SCHEMA: u32 = 1;
 
-/// Runs that are looked at of one kind: a sweep has some thousands.
+/// Maximum number of runs used. A sweep has some thousands.
 const MOST_RUNS: usize = 100_000;
 
-/// CPU seconds of one end.
+/// The CPU cost of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCost {
-    /// For each byte.
+    /// CPU seconds per byte.
     pub seconds_per_byte: f64,
-    /// For each file.
+    /// CPU seconds per file.
     pub seconds_per_file: f64,
 }
 
-/// What runs took.
+/// The costs fitted to records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordFits {
-    /// Runs that it comes from.
+    /// Number of runs used.
     pub runs: usize,
-    /// Of the layers' flows.
+    /// Costs of the flows of each layer.
     pub layers: BTreeMap<Limit, LayerCost>,
-    /// Of the end that sends; `None` if no run says it.
+    /// CPU cost of the sending end. `None` if no run records a cost.
     pub source: Option<CpuCost>,
-    /// Of the end that receives.
+    /// CPU cost of the receiving end. `None` if no run records a cost.
     pub destination: Option<CpuCost>,
-    /// Of the lab's emulator, which shares the cores of both ends.
+    /// CPU cost of the lab's emulator, which shares the cores of both ends.
     pub emulator: Option<CpuCost>,
-    /// The share of a host's cores that a copy keeps busy where they limit it, 0 to 1; `None` if no
-    /// run says it. Threads wait for each other: no copy uses all of the cores all of the time.
+    /// Utilisation of a host's cores, 0 to 1, in copies that they limit. `None` if no run shows it.
+    /// It is below 1 because threads wait for each other.
     pub busiest: Option<f64>,
 }
 
-/// As it is written.
+/// The document as written.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -75,13 +75,13 @@ struct LayerDocument {
 
 const KIND: &str = "record fits";
 
-/// Below this share of its cores, a run was not limited by them.
+/// Utilisation of the cores below which they did not limit a run.
 const LEAST_BUSY: f64 = 0.5;
 
-/// From this share of what the path carries on, a run may have been limited by the path.
+/// Share of the path's capacity above which the path may have limited a run.
 const NEAR_THE_PATH: f64 = 0.8;
 
-/// Gathers runs, one after the other.
+/// Collects runs one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     runs: usize,
@@ -91,8 +91,8 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a run, if it is a whole transfer of longhaul's without compression: what a codec takes
-    /// is no part of the layers.
+    /// Adds a run if it is a complete transfer by longhaul without compression. The cost of a codec
+    /// is not part of the layers.
     pub fn add(&mut self, record: &RunRecord) {
         let is_ours =
             record.measures == Measures::Transfer && record.method.name.starts_with("longhaul");
@@ -134,7 +134,7 @@ impl Gathered {
         self.busy.extend(share);
     }
 
-    /// What all of them took.
+    /// Returns the fitted costs.
     pub fn fits(&self) -> RecordFits {
         let costs = self.layers.iter();
         let costs = costs.filter_map(|(layer, (flows, all))| Some((*layer, cost_of(all, *flows)?)));
@@ -151,14 +151,14 @@ impl Gathered {
             source: cpu(&self.cpu[0]),
             destination: cpu(&self.cpu[1]),
             emulator: cpu(&self.cpu[2]),
-            // Of runs that the cores limited the typical one is what the next one will be like. A
-            // high quantile takes the lucky ones, and predicts too much.
+            // Uses the median of the runs that the cores limited. A high quantile would represent
+            // lucky runs, and predict too high a rate.
             busiest: median(&self.busy).map(|it| it.min(1.0)),
         }
     }
 }
 
-/// What a run carried, as a share of what its path can; 0 where that is not known.
+/// Returns the goodput of a run as a share of its path's capacity, or 0 if unknown.
 fn path_share(record: &RunRecord) -> f64 {
     let capacity = record.path.capacity.bits_per_second();
     if capacity > 0.0 {
@@ -168,7 +168,7 @@ fn path_share(record: &RunRecord) -> f64 {
     }
 }
 
-/// The share of its cores that the busier host of a run kept busy.
+/// Returns the utilisation of the cores of a run's busier host.
 fn busy_share(record: &RunRecord) -> Option<f64> {
     let share = |cores: u32, sides: &[Side]| {
         let cpu = record.cpu_seconds(sides)?;
@@ -190,7 +190,7 @@ fn busy_share(record: &RunRecord) -> Option<f64> {
 }
 
 impl RecordFits {
-    /// As a document.
+    /// Converts the fits to JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let layers = self.layers.iter().map(|(layer, cost)| LayerDocument {
             layer: layer.name().to_owned(),
@@ -212,17 +212,17 @@ impl RecordFits {
         serde_json::to_value(document).unwrap_or_default()
     }
 
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
     ///
-    /// Where it is none of this release.
+    /// If the text is not a document of this release.
     pub fn of_text(text: &str) -> Result<RecordFits, String> {
         let what = "make it with `longhaul model fit RECORDS -o FILE`";
         let document: Document =
             serde_json::from_str(text).map_err(|error| format!("{error}: {what}"))?;
         if document.schema != SCHEMA || document.kind != KIND {
-            return Err(format!("it has no fits of this release: {what}"));
+            return Err(format!("it is not a file of fits of this release: {what}"));
         }
         let is_cost = |value: f64| value.is_finite() && value >= 0.0;
         let mut layers = BTreeMap::new();
@@ -255,10 +255,10 @@ impl RecordFits {
         })
     }
 
-    /// As text.
+    /// Formats the fits as text.
     pub fn text(&self) -> String {
         let mut text = format!("from {}:\n", counted(self.runs, "run"));
-        // Writing to a string does not fail.
+        // Writing to a String cannot fail.
         for (layer, cost) in &self.layers {
             let _ = writeln!(
                 text,
@@ -287,7 +287,7 @@ impl RecordFits {
         if let Some(busiest) = self.busiest {
             let _ = writeln!(
                 text,
-                "cores: {:.0} % of them busy where they limit",
+                "cores: {:.0} % busy if they are the bottleneck",
                 busiest * 100.0
             );
         }
@@ -311,7 +311,8 @@ mod tests {
         let mut record: RunRecord = serde_json::from_str(text).unwrap();
         record.outcome.moved = ByteCount(bytes);
         record.dataset.files = files;
-        // 0.5 ns a byte and 1 ms a file, of four flows in ten seconds; as much CPU.
+        // The cost is 0.5 ns per byte and 1 ms per file, for four flows in ten seconds, with the
+        // same CPU time.
         let worked = bytes as f64 * 0.5e-9 + files as f64 * 1e-3;
         record.layers = vec![LayerUse {
             layer: "write".to_owned(),
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_cores_limit_say_what_these_give() {
+    fn runs_limited_by_cores_show_their_utilisation() {
         let busy = |share: f64| {
             let mut record = record(1_000_000_000, 10);
             record.path.name = "lab".to_owned();
@@ -349,13 +350,13 @@ mod tests {
             shares.iter().for_each(|it| gathered.add(&busy(*it)));
             gathered.fits()
         };
-        // The typical one counts, neither the luckiest nor those that something else limited.
+        // The median counts, neither the highest value nor runs with another bottleneck.
         let found = fits(&[0.2, 0.3, 0.7, 0.75, 0.95]);
         let busiest = found.busiest.unwrap();
         assert!((busiest - 0.75).abs() < 1e-6, "{busiest}");
         let again = RecordFits::of_text(&found.to_json().to_string()).unwrap();
         assert_eq!(again.busiest, found.busiest);
-        // None of these was limited by cores.
+        // Cores did not limit any of these runs.
         assert_eq!(fits(&[0.1, 0.2, 0.3]).busiest, None);
         let mut full = busy(0.9);
         full.path.capacity = "110mbit".parse().unwrap();
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_with_a_codec_say_nothing_of_the_layers() {
+    fn runs_with_a_codec_are_ignored() {
         let mut record = record(1_000_000_000, 10);
         let codec = Knob::Word("zstd:3".to_owned());
         record.knobs.insert("compress".to_owned(), codec);
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn records_give_costs_and_back() {
+    fn fitted_costs_are_written_and_read_back() {
         let mut gathered = Gathered::default();
         for (bytes, files) in [
             (10_000_000_000, 10),

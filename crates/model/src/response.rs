@@ -1,24 +1,24 @@
-//! Response functions: the mean window of one stream on a path that loses
-//! segments at random, by its congestion control.
+//! Response functions: the mean window of one stream on a path with random loss, by its congestion
+//! control.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What governs a stream's window.
+/// The congestion control of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// RFC 5681: halves at each loss, grows by a segment a round trip.
+    /// RFC 5681: halves the window at each loss, and grows by a segment per round trip.
     Reno,
     /// RFC 9438: the default of Linux.
     Cubic,
-    /// Follows the rate it measures, and loss only where it is heavy.
+    /// Follows the measured rate, and reacts only to heavy loss.
     Bbr,
-    /// Another one of the kernel's, by its name there.
+    /// Another congestion control, by its kernel name.
     Other(String),
 }
 
 impl Congestion {
-    /// The one that the kernel calls so.
+    /// Returns the congestion control with this kernel name.
     pub fn of_name(name: &str) -> Congestion {
         match name {
             "reno" => Congestion::Reno,
@@ -28,7 +28,7 @@ impl Congestion {
         }
     }
 
-    /// Its name in the kernel.
+    /// Returns the kernel name.
     pub fn name(&self) -> &str {
         match self {
             Congestion::Reno => "reno",
@@ -38,8 +38,7 @@ impl Congestion {
         }
     }
 
-    /// Whether it takes any lost segment for congestion, so that random loss
-    /// keeps its window small.
+    /// True if any lost segment counts as congestion, so that random loss keeps the window small.
     pub fn takes_loss_for_congestion(&self) -> bool {
         *self != Congestion::Bbr
     }
@@ -54,15 +53,15 @@ impl fmt::Display for Congestion {
 /// CUBIC's constant C in segments per second cubed (RFC 9438, section 5).
 pub const CUBIC_C: f64 = 0.4;
 
-/// What CUBIC keeps of its window at a loss (RFC 9438, section 4.6).
+/// Factor by which CUBIC reduces its window after a loss (RFC 9438, section 4.6).
 pub const CUBIC_BETA: f64 = 0.7;
 
-/// Mean window in segments of one stream at a round trip of `rtt`, if each segment is lost with
-/// probability `loss`, 0 to 1; `None` if loss does not bound it. Reno is after Mathis et al., "The
-/// macroscopic behavior of the TCP congestion avoidance algorithm" (1997), equation 3 with an
-/// acknowledgement for each segment, as Linux counts bytes. CUBIC is after RFC 9438, equation 5
-/// with C and β of its section 5, and never less than Reno (section 4.3). Unknown ones count as
-/// Reno, the least of them.
+/// Returns the mean window of one stream in segments, if each segment is lost with probability
+/// `loss` (0 to 1) and the round-trip time is `rtt`. Returns `None` if loss does not limit the
+/// window. Reno: Mathis et al., "The macroscopic behavior of the TCP congestion avoidance
+/// algorithm" (1997), equation 3, with an acknowledgement for each segment, because Linux counts
+/// bytes. CUBIC: RFC 9438, equation 5, with C and β of its section 5, and at least Reno's window
+/// (section 4.3). Unknown congestion controls count as Reno, which has the smallest window.
 pub fn mean_window(congestion: &Congestion, loss: f64, rtt: Duration) -> Option<f64> {
     if loss <= 0.0 || *congestion == Congestion::Bbr {
         return None;
@@ -75,8 +74,8 @@ pub fn mean_window(congestion: &Congestion, loss: f64, rtt: Duration) -> Option<
     })
 }
 
-/// Streams that together carry `segments_per_second` on such a path; 1 where
-/// loss does not bound them.
+/// Returns the number of streams that together carry `segments_per_second` on such a path, or 1 if
+/// loss does not limit them.
 pub fn streams_for_loss(
     congestion: &Congestion,
     loss: f64,
@@ -93,13 +92,13 @@ mod tests {
     use super::*;
 
     const TENTH: Duration = Duration::from_millis(100);
-    /// 1 Gbit/s at MTU 1500: 0.9415 of it in segments of 1448 bytes.
+    /// Segments of 1448 bytes per second on a line of 1 Gbit/s at an MTU of 1500.
     const GIGABIT: f64 = 0.9415e9 / 8.0 / 1448.0;
 
     #[test]
-    fn agrees_with_the_published_tables() {
-        // RFC 9438, tables 1 and 2 (C = 0.4, in segments): CUBIC at 0.1 s and
-        // 0.01 s, loss 1e-4 and 1e-6; Reno's column is 1.2 / sqrt(p).
+    fn windows_agree_with_the_published_tables() {
+        // RFC 9438, tables 1 and 2 (C = 0.4, in segments): CUBIC at 0.1 s and 0.01 s with a loss of
+        // 1e-4 and 1e-6. Reno's column is 1.2 / sqrt(p).
         for (loss, milliseconds, window) in [
             (1e-4, 100, 187.0),
             (1e-6, 100, 5_926.0),
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gigabit_with_loss_takes_tens_of_streams() {
+    fn a_gigabit_with_loss_needs_tens_of_streams() {
         let cubic = |loss| streams_for_loss(&Congestion::Cubic, loss, TENTH, GIGABIT);
         assert_eq!(cubic(0.0), 1);
         assert!((40..50).contains(&cubic(1e-4)), "{}", cubic(1e-4));
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_kernels() {
+    fn names_are_those_of_the_kernel() {
         for name in ["reno", "cubic", "bbr", "htcp"] {
             assert_eq!(Congestion::of_name(name).name(), name);
         }

@@ -1,5 +1,6 @@
-//! The graph of one of longhaul's own transfers: storage, sealing, path, opening, storage, with
-//! what is known of the hosts and the path; what is not known is taken wide, and is a doubt.
+//! Builds the graph of one of longhaul's own transfers from known facts about hosts and path:
+//! storage, sealing, path, opening, storage. Unknown capacities get a wide uncertainty and raise a
+//! doubt.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,49 +12,49 @@ use crate::host::HostModel;
 use crate::limit::Limit;
 use crate::response::Congestion;
 
-/// Flows that a layer may have: what the mover's own flags allow for readers and writers.
+/// Maximum number of flows of a layer: the limit of the mover's options for readers and writers.
 const MOST_FLOWS: u32 = 64;
 
-/// Flows of storage of which nothing is known: what the mover gives it at most by itself.
+/// Number of flows of unknown storage: the maximum that the mover chooses automatically.
 const USUAL_FLOWS: u32 = 8;
 
-/// Streams that a transfer may have.
+/// Maximum number of streams of a transfer.
 const MOST_STREAMS: u32 = 512;
 
-/// CPU seconds for each byte at either end where nothing is measured: 0.3 for each gigabyte, half
-/// of what a copy over TLS took on the hosts measured so far (`bench/runs/2026-11-25-pieces.md`).
+/// CPU seconds per byte at either end if nothing was measured: 0.3 per gigabyte, half of the CPU
+/// time of a copy over TLS on the hosts measured so far (`bench/runs/2026-11-25-pieces.md`).
 const USUAL_CPU: f64 = 0.3e-9;
 
-/// Storage of which nothing is known: bytes per second, and how wrong that may be. A bare guess, so
-/// that the prediction says how little it knows.
+/// Assumed rate of unknown storage in bytes per second, and its uncertainty. This is a guess, so
+/// the uncertainty is wide.
 const UNKNOWN_STORAGE: f64 = 1e9;
 const UNKNOWN: f64 = 0.9;
 
-/// Seconds of a flow for each file where nothing is measured.
+/// Seconds of a flow per file if nothing was measured.
 const USUAL_FILE_SECONDS: f64 = 0.5e-3;
 
-/// Round trips from the command to the first byte and from the last byte to success, over a daemon
-/// (docs/architecture has the number), and the seconds of a start.
+/// Number of round trips from the command to the first byte and from the last byte to success, with
+/// a daemon (see docs/architecture), and the seconds of a start.
 const DAEMON_ROUND_TRIPS: f64 = 6.0;
 const START_SECONDS: f64 = 0.05;
 
-/// What is known of one end.
+/// The known facts of one end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct End {
-    /// Its name, as results show it.
+    /// Name of the end, as displayed.
     pub name: String,
-    /// Its cores; `None` if they are not known.
+    /// Number of cores, if known.
     pub cores: Option<f64>,
-    /// What its profile says; none without one.
+    /// Capacities from the host's profile, if there is one.
     pub model: Option<HostModel>,
-    /// What its layers took in earlier transfers, where that is remembered.
+    /// Costs of its layers in earlier transfers, if known.
     pub seen: BTreeMap<Limit, LayerCost>,
-    /// CPU seconds of all of it for each byte and for each file, likewise.
+    /// Total CPU seconds per byte and per file in earlier transfers, if known.
     pub cpu: Option<(f64, f64)>,
 }
 
 impl End {
-    /// Whether anything was measured of a layer of its storage: what is taken instead is a guess.
+    /// True if a layer of its storage was measured. If not, its capacity is a guess.
     pub fn knows(&self, layer: Limit) -> bool {
         let of_model = |model: &HostModel| match layer {
             Limit::Read => model.read.is_some(),
@@ -65,67 +66,67 @@ impl End {
     }
 }
 
-/// What a layer's flows take, as earlier transfers had it.
+/// The cost of a layer's flows in earlier transfers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerCost {
-    /// Seconds of a flow for each byte, 0 or more.
+    /// Seconds of a flow per byte, at least 0.
     pub seconds_per_byte: f64,
-    /// Seconds of a flow for each file, 0 or more.
+    /// Seconds of a flow per file, at least 0.
     pub seconds_per_file: f64,
-    /// Flows that the layer had: what more of them carry is not known.
+    /// Number of flows that the layer had. The rate of more flows is unknown.
     pub flows: u32,
-    /// How wrong that may be, as a share of it, 0 to 1.
+    /// Relative uncertainty of the cost, 0 to 1.
     pub uncertainty: f64,
 }
 
-/// What is known of a path.
+/// The known facts of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathFacts {
-    /// What TCP payload can carry, in bytes per second; `None` if it is not known.
+    /// Rate of TCP payload in bytes per second, if known.
     pub payload: Option<f64>,
-    /// The least round trip.
+    /// Least round-trip time.
     pub rtt: Duration,
-    /// The share of segments that is lost at random, 0 to 1.
+    /// Share of segments lost at random, 0 to 1.
     pub loss: f64,
-    /// Bytes that a stream has in flight at most; `None` if it is not known.
+    /// Window of a stream in bytes in flight, if known.
     pub window: Option<Window>,
-    /// Bytes of payload in a segment.
+    /// Payload of a segment in bytes.
     pub segment: f64,
-    /// What governs the windows.
+    /// Congestion control of the streams.
     pub congestion: Congestion,
-    /// How wrong the payload may be, as a share of it.
+    /// Relative uncertainty of the payload rate.
     pub uncertainty: f64,
 }
 
-/// A command that all files go through.
+/// A command that all files pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Filter {
-    /// It runs at the source, before anything is sent; else at the destination.
+    /// True if the command runs at the source before sending, false if at the destination.
     pub at_source: bool,
-    /// Commands that run at a time, 1 or more.
+    /// Number of commands that run at the same time, at least 1.
     pub flows: u32,
-    /// Bytes per second that one of them reads; `None` if nobody measured it.
+    /// Rate at which one command reads, in bytes per second. `None` if not measured.
     pub rate: Option<f64>,
 }
 
-/// A graph and what is not known of it.
+/// A graph and its doubts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransferGraph {
     /// The graph.
     pub graph: Graph,
-    /// What it was guessed from.
+    /// Assumptions that the graph contains.
     pub doubts: Vec<String>,
 }
 
-/// The window of a stream whose kernels are not known: Linux's own limit of 4 MiB for what is sent,
-/// of which 0.69 to 0.88 is payload (`kernel`).
+/// Window of a stream if the kernels' limits are unknown: Linux's default send limit of 4 MiB, of
+/// which 0.69 to 0.88 is payload (see `kernel`).
 const USUAL_WINDOW: Window = Window {
     likely: 3.69e6,
     least: 2.9e6,
 };
 
-/// The graph of a transfer of `parts` from one end to another, within a host where there is no
-/// `path`. `is_one_host` says that both ends share their cores.
+/// Builds the graph of a transfer of `parts` from one end to another, or within a host if there is
+/// no `path`. `is_one_host` is true if both ends share their cores.
 pub fn transfer_graph(
     source: &End,
     destination: &End,
@@ -176,8 +177,8 @@ pub fn transfer_graph(
 }
 
 impl TransferGraph {
-    /// Has all files go through a command: behind the source's storage, or before the
-    /// destination's. Its output is taken to be as large as its input.
+    /// Adds a command that all files pass: behind the source's storage, or before the
+    /// destination's. Its output is assumed to be as large as its input.
     pub fn add_filter(&mut self, filter: Filter) {
         let graph = &mut self.graph;
         let of_name = |name: &str| graph.nodes.iter().position(|node| node.name == name);
@@ -194,7 +195,8 @@ impl TransferGraph {
             graph.hosts.len().checked_sub(1)
         };
         node.most_flows = filter.flows.max(1);
-        let mut doubts = vec!["the filter is taken to write as many bytes as it reads".to_owned()];
+        let mut doubts =
+            vec!["the filter is assumed to write as many bytes as it reads".to_owned()];
         match filter.rate {
             Some(rate) => {
                 node.capacity = Capacity::Flows(FlowCapacity::Linear {
@@ -204,8 +206,8 @@ impl TransferGraph {
                 });
             }
             None => doubts.push(
-                "nothing is known of the filter's speed: `longhaul plan --filter-rate` takes what one \
-                 command reads"
+                "the filter's speed is unknown: give the rate of one command with `longhaul plan \
+                --filter-rate`"
                     .to_owned(),
             ),
         }
@@ -232,13 +234,13 @@ fn cores(end: &End) -> Option<f64> {
     end.cores.or(measured)
 }
 
-/// Threads for computation: as many as cores.
+/// Returns the maximum number of threads for computation: the number of cores.
 fn most_threads(end: &End) -> u32 {
-    // A count of cores.
+    // The number of cores is small, so the conversion is lossless.
     cores(end).map_or(MOST_FLOWS, |cores| (cores.ceil() as u32).clamp(1, 4096))
 }
 
-/// A layer as earlier transfers had it.
+/// Creates a layer with the costs of earlier transfers.
 fn seen(name: &str, kind: NodeKind, at: usize, cost: &LayerCost) -> Node {
     let mut node = Node::new(name, kind, unlimited());
     node.host = Some(at);
@@ -255,7 +257,7 @@ fn seen(name: &str, kind: NodeKind, at: usize, cost: &LayerCost) -> Node {
     node
 }
 
-/// Making files durable and giving them names.
+/// Creates the layer that makes files durable and names them.
 fn committing(end: &End, at: usize) -> Node {
     if let Some(cost) = end.seen.get(&Limit::Commit) {
         return seen("commit", NodeKind::Computation, at, cost);
@@ -298,10 +300,10 @@ fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
                 rate: UNKNOWN_STORAGE,
             });
             node.uncertainty = UNKNOWN;
-            // More would only share out what is not known.
+            // More flows would only divide the unknown rate.
             node.most_flows = USUAL_FLOWS;
             doubts.push(format!(
-                "nothing is known of the storage of {} ({name}): measure it with `bench disk`",
+                "the rate of the storage of {} ({name}) is unknown: measure it with `bench disk`",
                 end.name
             ));
         }
@@ -313,7 +315,7 @@ fn storage(name: &str, end: &End, at: usize, doubts: &mut Vec<String>) -> Node {
     node
 }
 
-/// Sealing or opening with TLS, hashing and copying.
+/// Creates the layer that seals or opens with TLS, hashes and copies.
 fn sealing(name: &str, end: &End, at: usize) -> Node {
     let model = end.model.as_ref();
     let mut node = Node::new(name, NodeKind::Computation, unlimited());
@@ -340,12 +342,12 @@ fn coding(name: &str, kind: NodeKind, end: &End, at: usize) -> Node {
 fn streams(path: &PathFacts, doubts: &mut Vec<String>) -> Node {
     if path.payload.is_none() {
         doubts.push(
-            "the path's rate is not known: give --rate, or measure it with `longhaul probe`"
+            "the path's rate is unknown: give --rate, or measure it with `longhaul probe`"
                 .to_owned(),
         );
     }
     if path.window.is_none() {
-        doubts.push("the kernels' windows are not known: 4 MiB of tcp_wmem are assumed".to_owned());
+        doubts.push("the kernels' windows are unknown: 4 MiB of tcp_wmem are assumed".to_owned());
     }
     let capacity = PathCapacity {
         path: path.payload.unwrap_or(UNKNOWN_STORAGE),
@@ -366,8 +368,8 @@ fn streams(path: &PathFacts, doubts: &mut Vec<String>) -> Node {
     node
 }
 
-/// The source's codecs with the destination's speed of decompression, where both were measured; the
-/// source's own for both where the destination has no profile.
+/// Adds the source's codecs to the parts. The speed of decompression is the destination's if its
+/// profile has the codec, else the source's.
 fn with_codecs(mut parts: Vec<Part>, source: &End, destination: &End) -> Vec<Part> {
     let Some(model) = &source.model else {
         return parts;
@@ -427,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_a_layer_of_its_own_at_either_end() {
+    fn a_filter_is_a_separate_layer_at_either_end() {
         let (names, rate, _) = rate_with(None);
         assert!((rate / 1e8 - 1.0).abs() < 0.01, "{rate:.3e}");
         assert!(!names.contains(&"filter".to_owned()));

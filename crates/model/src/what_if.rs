@@ -1,4 +1,4 @@
-//! A graph with other hardware: `nic=40gbit,cores=16,disks=2,rtt=20ms,loss=0`.
+//! Changes the hardware of a graph: `nic=40gbit,cores=16,disks=2,rtt=20ms,loss=0`.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use longhaul_units::{BitRate, ByteCount, parse_share, parse_span};
 use crate::capacity::{Capacity, FlowCapacity, Window};
 use crate::graph::{Graph, NodeKind};
 
-/// A change that cannot be made.
+/// A change that is not possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhatIfError {
-    /// The change as it was written.
+    /// Text of the change.
     pub change: String,
-    /// The cause and the remedy.
+    /// Cause and remedy.
     pub text: String,
 }
 
@@ -24,18 +24,18 @@ impl fmt::Display for WhatIfError {
 
 impl std::error::Error for WhatIfError {}
 
-/// What can be changed, for help and errors.
+/// Supported changes, for help and errors.
 pub const KEYS: &str = "nic, rate, rtt, loss, window, cores, memory, disks, nics, and one host or \
                         node as cores.HOST, memory.HOST, members.NODE, flows.NODE";
 
-/// Components and flows at most, as in a file.
+/// Maximum number of components and flows, as in a file.
 const MOST_COUNT: u32 = 100_000;
 
-/// The graph with changes, separated by commas.
+/// Returns the graph with changes, which are separated by commas.
 ///
 /// # Errors
 ///
-/// Where a change is not understood, or nothing in the graph has what it changes.
+/// If a change is invalid, or no component of the graph has the changed property.
 pub fn what_if(graph: &Graph, changes: &str) -> Result<Graph, WhatIfError> {
     let mut graph = graph.clone();
     for change in changes
@@ -52,13 +52,13 @@ pub fn what_if(graph: &Graph, changes: &str) -> Result<Graph, WhatIfError> {
             .ok_or_else(|| failed(format!("write NAME=VALUE, where NAME is {KEYS}")))?;
         let changed = apply(&mut graph, key.trim(), value.trim()).map_err(failed)?;
         if changed == 0 {
-            return Err(failed("nothing in the graph has this".to_owned()));
+            return Err(failed("the graph has no such component".to_owned()));
         }
     }
     Ok(graph)
 }
 
-/// How many components were changed.
+/// Applies a change. Returns the number of components changed.
 fn apply(graph: &mut Graph, key: &str, value: &str) -> Result<usize, String> {
     let (what, name) = match key.split_once('.') {
         Some((what, name)) => (what, Some(name)),
@@ -110,7 +110,7 @@ fn of_hosts(
         "cores" => {
             let cores: Option<f64> = value.parse().ok();
             let positive = cores.filter(|cores| cores.is_finite() && *cores > 0.0);
-            positive.ok_or("cores are a number greater than zero")?
+            positive.ok_or("cores must be a number greater than zero")?
         }
         _ => {
             let size: ByteCount = value.parse().map_err(|error| format!("{error}"))?;
@@ -131,7 +131,7 @@ fn of_hosts(
     }
 }
 
-/// What TCP payload carries of a line at an MTU of 1500 (1448 of 1538 bytes).
+/// Share of TCP payload on a line at an MTU of 1500 (1448 of 1538 bytes).
 const PAYLOAD: f64 = 1448.0 / 1538.0;
 
 fn of_network(graph: &mut Graph, what: &str, value: &str) -> Result<usize, String> {
@@ -140,7 +140,7 @@ fn of_network(graph: &mut Graph, what: &str, value: &str) -> Result<usize, Strin
         let payload = rate.bits_per_second() / 8.0 * PAYLOAD;
         (payload > 0.0)
             .then_some(payload)
-            .ok_or("a rate is greater than zero".to_owned())
+            .ok_or("a rate must be greater than zero".to_owned())
     };
     let mut changed = 0;
     for node in &mut graph.nodes {

@@ -31,7 +31,7 @@ fn a_forecast_stands_before_and_the_outcome_beside_it() {
     run(command.arg(daemon.url("pushed"))).expect(0).says(&[
         "plan: 2.00 MB in ",
         "plan: limited by ",
-        "plan: doubt: nothing is known of the storage",
+        "plan: doubt: the rate of the storage",
         "predicted",
         "limited by",
         "commit",
@@ -302,7 +302,7 @@ fn profiles_of_hosts_are_found_where_they_are_kept() {
     let printed = planned(&path);
     for part in [
         "Profile of 127.0.0.1: ",
-        "What limits it is write",
+        "The bottleneck is write",
         "kernel 2.4.0",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");

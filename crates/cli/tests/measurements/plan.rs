@@ -49,7 +49,7 @@ fn a_limit_that_nobody_measured_is_called_a_guess() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
     assert!(
-        printed.contains("(a guess, as nothing is measured)"),
+        printed.contains("(a guess, because it was not measured)"),
         "{printed}"
     );
 }
@@ -62,7 +62,7 @@ fn a_graph_is_planned_and_explained() {
     let printed = text(&output.stdout);
     for part in [
         "40.0 TB take",
-        "What limits it is",
+        "The bottleneck is",
         "decompress",
         "next best",
     ] {
@@ -166,7 +166,7 @@ fn a_copy_is_planned_without_moving_anything() {
     for part in [
         "1.00 MB in 20 files",
         "Path: 91.6 ms",
-        "Doubt: nothing is known of the storage",
+        "Doubt: the rate of the storage",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");
     }

@@ -1,70 +1,71 @@
-//! Capacity as a function of the number of flows alone.
+//! Capacity as a function of the number of flows.
 
-/// Bytes per second of a number of flows, by one of the published forms.
+/// The rate of a number of flows in bytes per second, by one of the published functions.
 ///
-/// Paper 004 has the first and the third and says of parallel file systems that "linear or
-/// quadratic regression" is used (its section 6.2.1); SSDs and parallel file systems need the
-/// others.
+/// Paper 004 has the first and the third, and says of parallel file systems that "linear or
+/// quadratic regression" is used (section 6.2.1). SSDs and parallel file systems need the others.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowCapacity {
-    /// Nothing limits it: a logical node.
+    /// No limit: a logical node.
     Unlimited,
-    /// The same for any number of flows from one on: a link, a NIC.
+    /// The same rate for any number of flows greater than zero: a link, a NIC.
     Constant {
-        /// Bytes per second.
+        /// Rate in bytes per second.
         rate: f64,
     },
-    /// α / (L + γ): paper 004, Eq. 3. It falls with each further flow: a disk with an arm. Valid
-    /// for L ≥ 1 and γ > -1.
+    /// α / (L + γ): paper 004, Eq. 3. The rate falls with each further flow: a disk with a moving
+    /// arm. Valid for L ≥ 1 and γ > -1.
     Falling {
-        /// Bytes per second times flows.
+        /// α, in bytes per second times flows.
         alpha: f64,
-        /// Flows.
+        /// γ, in flows.
         gamma: f64,
     },
-    /// α·L / (L + γ): rises towards α: an SSD, a disk array with a queue. γ ≥ 0.
+    /// α·L / (L + γ): the rate rises towards α: an SSD, or a disk array with a queue. γ ≥ 0.
     Saturating {
-        /// Bytes per second that it approaches.
+        /// Limit of the rate in bytes per second.
         alpha: f64,
-        /// Flows with which it carries half of that.
+        /// Number of flows that reach half of the limit.
         gamma: f64,
     },
-    /// α·n + γ: paper 004, Eq. 4, up to a number of flows and constant from there on: computation.
+    /// α·n + γ up to a maximum number of flows, then constant: paper 004, Eq. 4, for computation.
     Linear {
-        /// Bytes per second of each flow.
+        /// Rate of each flow in bytes per second.
         alpha: f64,
-        /// Bytes per second that come on top; may be negative.
+        /// Constant term in bytes per second; may be negative.
         gamma: f64,
-        /// Flows that still add something, 1 or more; paper 004 sets it where measurements fall.
+        /// Number of flows up to which the rate rises, at least 1. Paper 004 chooses the number at
+        /// which measured rates fall.
         most: u32,
     },
-    /// a + b·n + c·n²: paper 004, section 6.2.1, for parallel file systems. Never below zero.
+    /// a + b·n + c·n²: paper 004, section 6.2.1, for parallel file systems. Negative values count
+    /// as zero.
     Quadratic {
-        /// Bytes per second.
+        /// Constant term in bytes per second.
         a: f64,
-        /// Bytes per second of each flow.
+        /// Coefficient of n, in bytes per second.
         b: f64,
-        /// Bytes per second of each flow squared; negative where flows disturb each other.
+        /// Coefficient of n², in bytes per second. Negative if flows disturb each other.
         c: f64,
     },
-    /// λ·n / (1 + σ·(n-1) + κ·n·(n-1)): Gunther's universal scalability law (2007). It rises, and
-    /// with κ > 0 falls after √((1-σ)/κ) flows.
+    /// λ·n / (1 + σ·(n-1) + κ·n·(n-1)): Gunther's universal scalability law (2007). For κ > 0 the
+    /// rate falls beyond √((1-σ)/κ) flows.
     Scalability {
-        /// Bytes per second of one flow.
+        /// Rate of one flow in bytes per second.
         lambda: f64,
-        /// The share that is done in turn, 0 to 1.
+        /// Serial share of the work, 0 to 1.
         sigma: f64,
-        /// What each pair of flows costs for agreeing, 0 or more.
+        /// Cost of coordination for each pair of flows, at least 0.
         kappa: f64,
     },
-    /// As measured: entry `n - 1` is the rate of n flows; more flows than entries carry as much as
-    /// the last one.
+    /// Measured rates in bytes per second: entry `n - 1` is the rate of n flows. More flows than
+    /// entries have the rate of the last entry.
     Tabulated(Vec<f64>),
 }
 
 impl FlowCapacity {
-    /// Bytes per second of `flows` flows; zero of none, never negative, infinite where nothing
-    /// limits.
+    /// Returns the rate of `flows` flows in bytes per second. Zero for zero flows, never negative,
+    /// infinite if there is no limit.
     pub fn at(&self, flows: u32) -> f64 {
         if flows == 0 {
             return 0.0;
@@ -92,7 +93,7 @@ impl FlowCapacity {
         rate.max(0.0)
     }
 
-    /// The same form with all of its rates times a factor, greater than zero.
+    /// Returns the same function with all rates multiplied by a factor greater than zero.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> FlowCapacity {
         let mut scaled = self.clone();
@@ -117,11 +118,11 @@ impl FlowCapacity {
         scaled
     }
 
-    /// Whether the parameters are numbers in their ranges; says which one is not.
+    /// Checks that the parameters are numbers in their ranges.
     ///
     /// # Errors
     ///
-    /// The name of the parameter and its range.
+    /// The name of the first invalid parameter and its range.
     pub fn check(&self) -> Result<(), &'static str> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let is_right = match self {
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flows_carry_nothing_and_nothing_is_negative() {
+    fn zero_flows_have_zero_capacity_and_rates_are_not_negative() {
         for form in all() {
             assert_eq!(form.at(0), 0.0, "{form:?}");
             assert_eq!(form.check(), Ok(()));
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_the_published_ones() {
+    fn rates_equal_those_of_the_published_formulas() {
         let [
             _,
             _,
@@ -243,14 +244,14 @@ mod tests {
             (80.0, 780.0, 780.0)
         );
         assert_eq!((quadratic.at(1), quadratic.at(30)), (105.0, 0.0));
-        // Gunther: the peak is at √((1 - 0.1) / 0.01) = 9.49 flows.
+        // Gunther: the maximum is at √((1 - 0.1) / 0.01) = 9.49 flows.
         assert_eq!(scalability.at(1), 100.0);
         assert!(scalability.at(9) > scalability.at(8) && scalability.at(10) > scalability.at(11));
         assert_eq!((table.at(2), table.at(5)), (3.0, 3.0));
     }
 
     #[test]
-    fn parameters_out_of_range_are_named() {
+    fn errors_name_parameters_out_of_range() {
         let wrong = FlowCapacity::Falling {
             alpha: 1.0,
             gamma: -1.0,

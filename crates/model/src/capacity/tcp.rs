@@ -1,25 +1,25 @@
-//! TCP streams on a path: what window, loss and NIC allow, and what a finite transfer makes of it.
+//! Rates of TCP streams on a path, limited by window, loss and NIC, and the duration of a finite
+//! transfer.
 
 use std::time::Duration;
 
 use super::finite::{self, Stream};
 use crate::response::{Congestion, mean_window};
 
-/// Bytes in flight that one stream's window reaches, as its kernel lets it; infinite where nothing
-/// bounds it.
+/// Bytes in flight that the kernels allow one stream. Infinite if there is no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// What it is likely to reach: by this it is predicted what streams carry.
+    /// Expected window, used to predict rates.
     pub likely: f64,
-    /// What it reaches at least, no more than `likely`: by this a number of streams is chosen.
+    /// Guaranteed window, used to choose the number of streams. Not greater than `likely`.
     pub least: f64,
 }
 
 impl Window {
-    /// One that nothing bounds.
+    /// A window without limit.
     pub const UNBOUNDED: Window = Window::of(f64::INFINITY);
 
-    /// One that is known.
+    /// Creates a window whose size is known exactly.
     pub const fn of(bytes: f64) -> Window {
         Window {
             likely: bytes,
@@ -27,7 +27,7 @@ impl Window {
         }
     }
 
-    /// Both times a factor, greater than zero.
+    /// Multiplies both values by a factor greater than zero.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Window {
         Window {
@@ -37,44 +37,47 @@ impl Window {
     }
 }
 
-/// What TCP streams of one congestion control carry over one path.
+/// The capacity of TCP streams with one congestion control over one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathCapacity {
-    /// Bytes of TCP payload per second that the path carries: 0.9415 of the line's rate at MTU
-    /// 1500.
+    /// Rate of TCP payload that the path carries, in bytes per second: 0.9415 of the line rate at
+    /// an MTU of 1500.
     pub path: f64,
-    /// The same of the NIC in front of it; infinite where another node stands for it.
+    /// Rate of TCP payload that the NIC carries, in bytes per second. Infinite if another node
+    /// represents the NIC.
     pub nic: f64,
-    /// The least round trip.
+    /// Least round-trip time.
     pub rtt: Duration,
-    /// Bytes in flight of one stream.
+    /// Window of one stream.
     pub window: Window,
-    /// The share of segments that is lost whatever is sent, 0 to 1.
+    /// Share of segments lost independently of the rate, 0 to 1.
     pub loss: f64,
-    /// Bytes of payload in a segment.
+    /// Payload of a segment in bytes.
     pub segment: f64,
-    /// What governs the windows.
+    /// Congestion control of the streams.
     pub congestion: Congestion,
 }
 
-/// The loss up to which BBR carries the capacity. Its second version takes more than 2 % for
-/// congestion. The first one ignores loss, and loses about what it sends twice (Cardwell et al.,
-/// "BBR congestion-based congestion control", 2016; draft-ietf-ccwg-bbr, section 2.7).
+/// Maximum loss at which BBR reaches the capacity. BBR's second version treats a loss above 2 % as
+/// congestion. The first version ignores loss, and retransmits about as much as is lost (Cardwell
+/// et al., "BBR congestion-based congestion control", 2016; draft-ietf-ccwg-bbr, section 2.7).
 pub const BBR_LOSS_LIMIT: f64 = 0.02;
 
-/// H-TCP grows linearly at first, for this long after a loss (Leith and Shorten, "H-TCP", 2004).
+/// Duration of H-TCP's linear growth after a loss, in seconds (Leith and Shorten, "H-TCP", 2004).
 const HTCP_LINEAR_SECONDS: f64 = 1.0;
 
-/// Scalable TCP adds this share of its window in a round trip, and keeps 7/8 at a loss (Kelly,
-/// "Scalable TCP", 2003): its mean window is 0.08 / p.
+/// Product of Scalable TCP's mean window in segments and the loss p. Scalable TCP adds a fixed
+/// share of its window per round trip and keeps 7/8 after a loss (Kelly, "Scalable TCP", 2003): its
+/// mean window is 0.08 / p.
 const SCALABLE_WINDOW: f64 = 0.08;
 
 impl PathCapacity {
-    /// Bytes per second of `streams` streams: paper 000, Eq. 1 (windows instead of buffers), and
-    /// paper 004, Eq. 6, with the loss law of the congestion control in use. Zero of none.
+    /// Returns the rate of `streams` streams in bytes per second: paper 000, Eq. 1 (with windows
+    /// instead of buffers), and paper 004, Eq. 6, with the law of loss of the congestion control.
+    /// Zero for zero streams.
     ///
-    /// Valid for random loss and for streams that share the path evenly. Loss that the streams
-    /// cause themselves is no part of it.
+    /// Valid for random loss, and for streams that share the path evenly. Does not include loss
+    /// that the streams cause themselves.
     pub fn at(&self, streams: u32) -> f64 {
         if streams == 0 {
             return 0.0;
@@ -83,7 +86,7 @@ impl PathCapacity {
         self.most().min(f64::from(streams) * one)
     }
 
-    /// The same with the least windows.
+    /// Returns the path with the guaranteed windows as expected windows.
     pub fn surely(&self) -> PathCapacity {
         PathCapacity {
             window: Window::of(self.window.least),
@@ -91,12 +94,14 @@ impl PathCapacity {
         }
     }
 
-    /// What any number of streams carries: path and NIC, less what loss makes them send twice.
+    /// Returns the rate of any number of streams in bytes per second: the limit of path and NIC,
+    /// minus retransmissions.
     pub fn most(&self) -> f64 {
         self.path.min(self.nic) * (1.0 - self.loss).max(0.0)
     }
 
-    /// What the windows of one stream allow, whatever the path carries.
+    /// Returns the rate in bytes per second that the window of one stream allows, independent of
+    /// the path's rate.
     pub fn of_one_stream(&self) -> f64 {
         let seconds = self.rtt.as_secs_f64();
         if seconds <= 0.0 {
@@ -108,7 +113,8 @@ impl PathCapacity {
         self.window.likely.min(lossy) / seconds
     }
 
-    /// The mean window that loss leaves, in segments; `None` if loss does not bound it.
+    /// Returns the mean window under loss, in segments. Returns `None` if loss does not limit the
+    /// window.
     fn lossy_window(&self) -> Option<f64> {
         if self.loss <= 0.0 {
             return None;
@@ -116,7 +122,7 @@ impl PathCapacity {
         let name = self.congestion.name().to_owned();
         match name.as_str() {
             "bbr" if self.loss <= BBR_LOSS_LIMIT => None,
-            // Beyond the limit nothing is published for it: the least of the laws.
+            // There is no published law for BBR above the limit, so the least of the laws is used.
             "bbr" => mean_window(&Congestion::Reno, self.loss, self.rtt),
             "htcp" => Some(htcp_window(self.loss, self.rtt.as_secs_f64())),
             "scalable" => Some(SCALABLE_WINDOW / self.loss),
@@ -124,7 +130,7 @@ impl PathCapacity {
         }
     }
 
-    /// Streams of which `most` is carried; 1 where one does.
+    /// Returns the number of streams that reach `rate`, at least 1.
     pub fn streams_for(&self, rate: f64) -> u32 {
         let one = self.of_one_stream();
         if one >= rate || one <= 0.0 {
@@ -133,10 +139,10 @@ impl PathCapacity {
         (rate / one).ceil().min(f64::from(u32::MAX)) as u32
     }
 
-    /// Seconds that a transfer of `bytes` takes once its first byte leaves: slow start from
-    /// `first_window` bytes for each stream, doubling each round trip, then the full rate. What
-    /// paper 000's section 5 leaves open; the ramp after Padhye et al. (1998), section on short
-    /// flows, without loss.
+    /// Returns the time in seconds from a transfer's first byte on: slow start from `first_window`
+    /// bytes for each stream, doubling every round trip, then the full rate. Paper 000's section 5
+    /// leaves this open. The ramp follows Padhye et al. (1998), section on short flows, without
+    /// loss.
     pub fn seconds_for(&self, bytes: f64, streams: u32, first_window: f64) -> f64 {
         let rate = self.at(streams);
         if rate <= 0.0 {
@@ -145,7 +151,8 @@ impl PathCapacity {
         bytes / rate + self.ramp_seconds(rate, bytes, first_window * f64::from(streams))
     }
 
-    /// Whether loss, rather than the path or a kernel's window, limits this number of streams.
+    /// True if loss limits the rate of this number of streams, and neither the path nor the
+    /// kernels' windows do.
     pub fn is_limited_by_loss(&self, streams: u32) -> bool {
         let one = self.of_one_stream();
         let windows = f64::from(streams) * one;
@@ -153,10 +160,10 @@ impl PathCapacity {
         is_lossy && one < self.window.likely / self.rtt.as_secs_f64() && windows < self.most()
     }
 
-    /// Seconds that a transfer of `bytes` takes once its first byte leaves, where loss limits it
-    /// and nothing else carries more than `most` bytes per second: windows begin above what loss
-    /// leaves of them in the long run. `None` if that is not known of the congestion control, or
-    /// another thing limits.
+    /// Returns the time in seconds from a transfer's first byte on if loss limits it and other
+    /// limits allow at most `most` bytes per second. At the start, windows are larger than loss
+    /// allows in the long run. Returns `None` if another limit applies or the congestion control
+    /// cannot be simulated.
     pub fn lossy_seconds(
         &self,
         bytes: f64,
@@ -180,16 +187,16 @@ impl PathCapacity {
         Some(finite::seconds_for(&stream, bytes / flows / self.segment))
     }
 
-    /// Seconds by which slow start is behind `rate`, bytes per second that something else or the
-    /// path itself limits, in a transfer of `bytes`. It begins with `first_window` bytes of all
-    /// streams together and doubles each round trip.
+    /// Returns the time in seconds that slow start loses in a transfer of `bytes`, compared with a
+    /// constant `rate` in bytes per second. Slow start begins with `first_window` bytes of all
+    /// streams together and doubles every round trip.
     pub fn ramp_seconds(&self, rate: f64, bytes: f64, first_window: f64) -> f64 {
         let seconds = self.rtt.as_secs_f64();
         let (mut left, mut spent, mut window) = (bytes, 0.0, first_window);
         if rate <= 0.0 || !rate.is_finite() || window <= 0.0 {
             return 0.0;
         }
-        // Each round trip carries one window, until the windows carry the rate.
+        // Each round trip carries one window, until the windows reach the rate.
         while seconds > 0.0 && window < rate * seconds && left > window {
             left -= window;
             spent += seconds;
@@ -199,23 +206,24 @@ impl PathCapacity {
     }
 }
 
-/// Mean window of H-TCP in segments at a random loss. Its increase, Δ seconds after a loss, is
-/// 1 + 10(Δ-1) + (Δ-1)²/4 segments a round trip (draft-leith-tcp-htcp-06, section 3), and it keeps
-/// half of its window at a loss. This integrates the increase over the time between two losses.
-/// Untested: the kernels tried so far have no H-TCP.
+/// Returns the mean window of H-TCP in segments at a random loss. A time Δ in seconds after a loss,
+/// the window grows by 1 + 10(Δ-1) + (Δ-1)²/4 segments per round trip (draft-leith-tcp-htcp-06,
+/// section 3), and a loss halves it. This integrates the growth over the time between two losses.
+/// Not tested against a kernel: no kernel tried so far has H-TCP.
 fn htcp_window(loss: f64, rtt: f64) -> f64 {
     let reno = (1.5 / loss).sqrt();
     if rtt <= 0.0 {
         return reno;
     }
-    // Segments between two losses, for a sawtooth from w/2 to w over `span` seconds.
+    // Number of segments between two losses, for a sawtooth from w/2 to w over `span` seconds.
     let sent = |window: f64, span: f64| 0.75 * window * span / rtt;
     let growth = |span: f64| {
         let beyond = (span - HTCP_LINEAR_SECONDS).max(0.0);
         let linear = span / rtt;
         linear + (5.0 * beyond.powi(2) + beyond.powi(3) / 12.0) / rtt
     };
-    // The span in which the window grows by half of what it becomes, and 1/p segments are sent.
+    // Finds the time in which the window grows by half of its final size while 1/p segments are
+    // sent.
     let (mut low, mut high) = (rtt, 1e6);
     for _ in 0..80 {
         let middle = f64::midpoint(low, high);
@@ -245,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_bind_until_there_are_streams_enough() {
+    fn windows_limit_the_rate_of_few_streams() {
         let path = path();
         assert!((path.at(1) - 29e6).abs() < 1.0);
         assert!((path.at(4) - 116e6).abs() < 1.0);
@@ -255,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_binds_by_the_congestion_control() {
+    fn the_limit_by_loss_depends_on_the_congestion_control() {
         let with = |name: &str| PathCapacity {
             loss: 1e-4,
             congestion: Congestion::of_name(name),
@@ -269,7 +277,7 @@ mod tests {
             5,
             "the window alone binds"
         );
-        // Scalable TCP: 0.08 / 1e-4 = 800 segments.
+        // Scalable TCP: the window is 0.08 / 1e-4 = 800 segments.
         assert!((with("scalable").at(1) / 11.58e6 - 1.0).abs() < 0.01);
         let htcp = with("htcp").at(1);
         assert!(
@@ -289,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn a_short_transfer_is_all_ramp() {
+    fn slow_start_dominates_a_short_transfer() {
         let path = path();
         let first = 10.0 * 1448.0;
-        // One window: one round trip's worth at the rate.
+        // One window needs less than a round trip at the full rate.
         assert!(path.seconds_for(first, 1, first) < 0.1);
-        // 11.8 MB are on the way at once: nine doublings of four streams' first windows.
+        // 11.8 MB are in flight: nine doublings of the first windows of the streams.
         let long = path.seconds_for(10e9, 5, first);
         let ideal = 10e9 / path.most();
         assert!(long > ideal && long < ideal + 1.0, "{long} {ideal}");

@@ -1,4 +1,4 @@
-//! What a run fixed by its options: numbers of flows, and a codec for everything.
+//! Applies the settings that a run fixed: numbers of flows, and a codec for all data.
 
 use longhaul_measure::record::{Knob, RunRecord};
 
@@ -7,20 +7,20 @@ use crate::capacity::{Capacity, FlowCapacity};
 use crate::graph::{Graph, Node, NodeKind};
 use crate::host::{CodecModel, HostModel};
 
-/// The mover sends a block plain if a codec makes less of it than this.
+/// Minimum compression ratio. The mover sends a block uncompressed if the ratio is less.
 const LEAST_RATIO: f64 = 1.03;
 
-/// Flows that a run may fix.
+/// Maximum number of flows that a run may fix.
 const MOST_FLOWS: u64 = 10_000;
 
-/// Knobs of `cp` with the nodes whose flows they fix.
+/// Knobs of `cp`, and the nodes whose flows they fix.
 const FLOWS: [(&str, &str); 3] = [
     ("streams", "path"),
     ("readers", "read"),
     ("writers", "write"),
 ];
 
-/// The codec that a run fixed for everything.
+/// Returns the codec that a run fixed for all data.
 pub(super) fn codec_of(record: &RunRecord) -> Option<&str> {
     match record.knobs.get("compress") {
         Some(Knob::Word(codec)) if codec != "off" && codec != "auto" => Some(codec),
@@ -28,11 +28,11 @@ pub(super) fn codec_of(record: &RunRecord) -> Option<&str> {
     }
 }
 
-/// Fixes in the graph of a run what the run fixed.
+/// Applies the settings that a run fixed to its graph.
 ///
 /// # Errors
 ///
-/// If it fixed a codec that the source's profile does not have.
+/// If the run fixed a codec that the source's profile does not have.
 pub(super) fn apply(
     record: &RunRecord,
     source: Option<&HostModel>,
@@ -42,13 +42,13 @@ pub(super) fn apply(
         let Some(Knob::Count(flows)) = record.knobs.get(knob) else {
             continue;
         };
-        // At most 10,000.
+        // At most 10,000, so the conversion is lossless.
         let flows = (*flows).clamp(1, MOST_FLOWS) as u32;
         for node in graph.nodes.iter_mut().filter(|node| node.name == name) {
             (node.least_flows, node.most_flows) = (flows, flows);
         }
     }
-    // Data are plain, or all of them pass the one codec.
+    // All data are sent uncompressed, or all pass the one codec.
     graph.parts.iter_mut().for_each(|part| part.codecs.clear());
     let Some(name) = codec_of(record) else {
         return Ok(());
@@ -59,8 +59,8 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Has all data pass the codec: a layer before the path and one after it, between which the data
-/// are smaller. Data that do not get smaller pass the first one alone.
+/// Adds the codec to the graph: a layer before the path and a layer after it, with less data
+/// between them. If the codec does not reduce the data, only the first layer is added.
 fn compress_all(codec: &CodecModel, graph: &mut Graph) {
     let is_smaller = codec.ratio >= LEAST_RATIO;
     let old = std::mem::take(&mut graph.nodes);

@@ -1,4 +1,4 @@
-//! Runs that the model does not predict, and why.
+//! Reasons why the model does not predict a run.
 
 use std::fmt;
 
@@ -6,40 +6,40 @@ use longhaul_measure::record::{Ended, Knob, Measures, RunRecord};
 
 use super::{Known, fixed};
 
-/// Why a run has no prediction.
+/// Reasons why a run has no prediction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unpredicted {
-    /// It was no transfer from files to files.
+    /// The run was not a transfer from files to files.
     NoTransfer,
     /// Another tool moved the data.
     OtherTool(String),
-    /// It did not end well, or moved nothing.
+    /// The run failed, or moved no data.
     Unfinished,
-    /// It warmed something up.
+    /// The run was a warm-up.
     WarmUp,
-    /// Others used the path meanwhile.
+    /// Other transfers used the path during the run.
     Beside,
-    /// What happens to the path, by the name of the setting: the model's path is a steady one.
+    /// The path was disturbed, by the name of the setting. The model requires a steady path.
     Accident(&'static str),
-    /// A kernel setting that the model does not have, by name.
+    /// A kernel setting that the model does not support, by name.
     Setting(&'static str),
-    /// Data were compressed, and the record does not say how well and how fast each kind was.
+    /// The data were compressed, and the record has no ratios and speeds for the kinds of data.
     Compressed,
-    /// One codec, which the source's profile lacks, took all data.
+    /// One codec was fixed for all data, and the source's profile lacks this codec.
     Codec(String),
-    /// It gave way to others on purpose.
+    /// The run yielded to other traffic (`--nice`).
     Nice,
-    /// SSH carried the data: no port was open.
+    /// The data were sent over SSH, because no port was open.
     OverSsh,
-    /// It wrote to storage of its own, by name, and there is no profile of it.
+    /// The run wrote to a named storage without a profile.
     Storage(String),
-    /// Storage limits it, and nothing is known of that: a prediction would be a guess.
+    /// Storage is the bottleneck, and its rate is unknown. A prediction would be a guess.
     Guess,
-    /// The graph has no solution, with the reason.
+    /// The graph has no solution, for this reason.
     Unsolved(String),
 }
 
-/// Cuts, changes, cross traffic, damage, by the names of knobs.
+/// Knobs for disturbances of the path: cuts, changes, cross traffic, corruption.
 const ACCIDENTS: [&str; 9] = [
     "cut",
     "change",
@@ -52,17 +52,18 @@ const ACCIDENTS: [&str; 9] = [
     "loss-model",
 ];
 
-/// Kernel settings that are on where the model holds.
+/// Kernel settings that the model requires to be on.
 const SETTINGS: [&str; 3] = [
     "net.ipv4.tcp_sack",
     "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_moderate_rcvbuf",
 ];
 
-/// On the wire there is no less than this share of what moved, unless it was compressed.
+/// Minimum ratio of wire bytes to moved bytes without compression.
 const PLAIN: f64 = 0.98;
 
-/// Why the model says nothing of a run, as far as its record tells and with what is known.
+/// Returns the reason why the model does not predict a run, as far as the record and `known` show
+/// it.
 pub fn reason(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
     let is_done = record.outcome.ended == Ended::Done && record.outcome.moved.0 > 0;
     let reasons = [
@@ -103,7 +104,7 @@ pub fn reason(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
     reason.or_else(|| storage_of_its_own(record, known))
 }
 
-/// The storage that a run was given by name, if there is no profile of it: fits are of other runs.
+/// Returns the run's named storage if it has no profile. Fitted costs are those of other storage.
 fn storage_of_its_own(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
     let Some(Knob::Word(name)) = record.knobs.get("storage") else {
         return None;
@@ -128,35 +129,36 @@ fn is_off(record: &RunRecord, setting: &str) -> bool {
 impl fmt::Display for Unpredicted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unpredicted::NoTransfer => f.write_str("no transfer from files to files"),
+            Unpredicted::NoTransfer => f.write_str("not a transfer from files to files"),
             Unpredicted::OtherTool(name) => write!(f, "{name} moved the data, not longhaul"),
-            Unpredicted::Unfinished => f.write_str("did not end well"),
-            Unpredicted::WarmUp => f.write_str("warmed up"),
-            Unpredicted::Beside => f.write_str("others used the path meanwhile"),
+            Unpredicted::Unfinished => f.write_str("failed, or moved no data"),
+            Unpredicted::WarmUp => f.write_str("a warm-up"),
+            Unpredicted::Beside => f.write_str("other transfers used the path at the same time"),
             Unpredicted::Accident(name) => {
-                write!(f, "the path was not steady ({name}), and the model's is")
+                write!(f, "the path was disturbed ({name}), but the model assumes a steady path")
             }
             Unpredicted::Setting(name) => {
-                write!(f, "{name} was off, which the model does not have")
+                write!(f, "{name} was off, which the model does not support")
             }
             Unpredicted::Compressed => f.write_str(
-                "data were compressed, and records do not say how well and how fast each kind was",
+                "data were compressed, but the record has no ratios and speeds for the kinds of data",
             ),
             Unpredicted::Codec(name) => write!(
                 f,
-                "{name} was fixed, and the source's profile lacks it: `bench codec` measures it"
+                "the codec {name} was fixed, but the source's profile lacks this codec: measure it \
+                with `bench codec`"
             ),
-            Unpredicted::Nice => f.write_str("gave way on purpose (--nice)"),
+            Unpredicted::Nice => f.write_str("yielded to other traffic (--nice)"),
             Unpredicted::OverSsh => {
-                f.write_str("SSH carried the data, and its windows are not in the model")
+                f.write_str("the data were sent over SSH, whose windows are not in the model")
             }
             Unpredicted::Storage(name) => write!(
                 f,
-                "it wrote to storage of its own ({name}): measure it with `bench disk`, and give \
+                "it wrote to the storage {name}, which has no profile: measure it with `bench disk`, and give \
                  --destination-profile"
             ),
             Unpredicted::Guess => f.write_str(
-                "storage limits them by the model, and nothing is known of it: give --fits, or \
+                "by the model, storage is the bottleneck, but its rate is unknown: give --fits, or \
                  --source-profile and --destination-profile",
             ),
             Unpredicted::Unsolved(error) => write!(f, "no solution: {error}"),
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_predicted_is_named() {
+    fn runs_without_a_prediction_have_a_reason() {
         let mut checks = Checks::default();
         let mut add = |change: fn(&mut RunRecord)| {
             let mut record = record();
@@ -204,10 +206,10 @@ mod tests {
             let closed = Knob::Word("b:5000-5009".to_owned());
             it.knobs.insert("block".to_owned(), closed);
         });
-        // Nothing but storage limits this one.
+        // Only storage limits this run.
         let guessed = add(|it| it.path.capacity = "400gbit".parse().unwrap());
         let why = guessed["unpredicted"].as_str().unwrap();
-        assert!(why.contains("nothing is known of it"), "{why}");
+        assert!(why.contains("its rate is unknown"), "{why}");
         add(|it| it.run.warm_up = true);
         add(|it| it.outcome.ended = Ended::Capped);
         for _ in 0..2 {
@@ -229,11 +231,11 @@ mod tests {
         for part in [
             "median error",
             "3 runs: another tool moved the data (rsync 1, scp 2)",
-            "1 run: it wrote to storage of its own (write-20MBps)",
-            "1 run: SSH carried the data",
+            "1 run: it wrote to the storage write-20MBps",
+            "1 run: the data were sent over SSH",
             "a in some.jsonl: predicted",
-            "2 runs: the path was not steady (cut)",
-            "1 run: did not end well",
+            "2 runs: the path was disturbed (cut)",
+            "1 run: failed, or moved no data",
             "1 run: net.ipv4.tcp_sack was off",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -1,42 +1,42 @@
-//! What a codec makes of one part of the data, as it was seen so far.
+//! Ratio and CPU time of a codec for one part of the data.
 
-/// Bytes after which what was seen counts half: data of one kind differ from file to file, and
-/// a host's speed changes with what else it does.
+/// Number of bytes after which earlier observations count half. Data of one kind differ between
+/// files, and the speed of a host depends on its load.
 const MEMORY_BYTES: f64 = 6.4e7;
 
-/// The weight of a new observation of the decompressing end, which tells means of many blocks.
+/// Weight of a new observation from the receiver, which is a mean over many blocks.
 const DECODED_WEIGHT: f64 = 0.3;
 
-/// The most that seconds of a core for a byte, and bytes before over bytes after, are taken for: a
-/// peer may tell anything, and the plan's numbers must stay near each other.
+/// Maximum CPU seconds per byte, and maximum ratio. A peer may send any values, and the plan's
+/// numbers must be of similar size.
 const MOST_SECONDS: f64 = 1e-4;
 const MOST_RATIO: f64 = 1e4;
 
-/// What became of some data at the sender.
+/// The result of compressing some data at the sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observed {
-    /// Bytes before.
+    /// Number of bytes before compression.
     pub bytes: u64,
-    /// Bytes after; as many as before where it got no smaller.
+    /// Number of bytes after compression. Equal to `bytes` if the data did not shrink.
     pub encoded: u64,
-    /// Seconds of a core that it took.
+    /// CPU seconds that the compression took.
     pub seconds: f64,
 }
 
-/// Sums that forget.
+/// Sums with exponential decay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
     bytes: f64,
     encoded: f64,
     seconds: f64,
-    /// Seconds of a core for a byte of the source, at the sender.
+    /// CPU seconds per source byte at the sender.
     pub encode_seconds: f64,
-    /// The same at the receiver.
+    /// CPU seconds per source byte at the receiver.
     pub decode_seconds: f64,
 }
 
 impl Figures {
-    /// No figures yet, except the guess of what the receiver takes.
+    /// Creates figures without observations, except for an estimate of the receiver's time.
     pub fn new(decode_seconds: f64) -> Figures {
         Figures {
             bytes: 0.0,
@@ -47,24 +47,24 @@ impl Figures {
         }
     }
 
-    /// Whether nothing was seen.
+    /// True if there are no observations.
     pub fn is_empty(&self) -> bool {
         self.bytes <= 0.0
     }
 
-    /// Adds what a trial saw. A codec is tried where it was not used for long: what was seen of it
-    /// before counts no more than the trial.
+    /// Adds the result of a trial. A codec is tried if it was not used for long, so earlier
+    /// observations are reduced to the weight of the trial.
     pub fn add_trial(&mut self, observed: Observed) {
         self.keep(observed.bytes as f64);
         self.add_encoded(observed);
     }
 
-    /// What was seen so far counts for next to nothing from now on.
+    /// Reduces the weight of all observations to nearly zero.
     pub fn forget(&mut self) {
         self.keep(1.0);
     }
 
-    /// What was seen counts as this many bytes at most.
+    /// Reduces the weight of the observations to at most this number of bytes.
     fn keep(&mut self, bytes: f64) {
         if self.bytes > bytes {
             let kept = bytes / self.bytes;
@@ -73,7 +73,7 @@ impl Figures {
         }
     }
 
-    /// Adds what was seen.
+    /// Adds the result for a compressed block.
     pub fn add_encoded(&mut self, observed: Observed) {
         let bytes = observed.bytes as f64;
         if bytes <= 0.0 || !observed.seconds.is_finite() {
@@ -86,7 +86,7 @@ impl Figures {
         self.encode_seconds = (self.seconds / self.bytes).min(MOST_SECONDS);
     }
 
-    /// Adds what the receiver tells.
+    /// Adds an observation of the receiver.
     pub fn add_decoded(&mut self, seconds: f64) {
         if !seconds.is_nan() {
             let seconds = seconds.clamp(0.0, MOST_SECONDS);
@@ -94,7 +94,7 @@ impl Figures {
         }
     }
 
-    /// Bytes before over bytes after, at least 1; 1 where nothing was seen.
+    /// Returns the compression ratio, at least 1. Returns 1 without observations.
     pub fn ratio(&self) -> f64 {
         if self.encoded > 0.0 {
             (self.bytes / self.encoded).clamp(1.0, MOST_RATIO)

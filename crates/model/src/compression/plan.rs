@@ -1,62 +1,64 @@
-//! What share of each part's blocks gets which codec, so that the transfer takes the least time.
+//! Computes for each part the share of blocks for each codec that minimises the transfer time.
 //!
-//! Let x(p, k) be the share of all bytes that are of part p and get codec k, r its ratio, c and d
-//! the seconds of a core that a byte takes at both ends. A byte of the source takes
+//! Let x(p, k) be the share of all bytes that belong to part p and get codec k, r its ratio, and c
+//! and d the CPU seconds per byte at the two ends. The time per source byte is
 //!
 //! t = max( Σ x / (r W), Σ x c / C, Σ x d / D, 1 / S )
 //!
-//! where W is the path's rate, C and D the cores that codecs can have at both ends, and S the rate
-//! of the source. That is paper 004's model (section 4: capacities of layers over the ratio, the
-//! processor as a budget over layers), with the flows relaxed to shares. The plan makes
-//! t + e (Σ x c / C + Σ x d / D) least: the second term keeps codecs from work that gains nothing.
+//! where W is the rate of the path, C and D the cores available to codecs at the two ends, and S
+//! the rate of the source. This is paper 004's model (section 4: capacities of layers divided by
+//! the ratio, and the processor as a budget over layers), with flows relaxed to shares. The plan
+//! minimises t + e (Σ x c / C + Σ x d / D). The second term prevents codecs from work without a
+//! gain.
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 
 use super::figures::Figures;
 
-/// What a gain must be worth: a codec that takes all cores all the time is used only where it
-/// makes the transfer shorter by this share.
+/// Minimum gain for full use of the cores: a codec that uses all cores all the time must shorten
+/// the transfer by this share.
 const EFFORT: f64 = 0.03;
 
-/// A choice for so much of a part is one for all of it: the few blocks of another kind would come
-/// in lumps that gain less than they disturb.
+/// A share above this is rounded up to the whole part. The few other blocks would come in bursts,
+/// which disturb more than they gain.
 const NEARLY_ALL: f64 = 0.95;
 
-/// A share that is sent as it is, and is less than this, is compressed too where it would take more
-/// of the path than all the rest: each such block holds up many that are compressed.
+/// An uncompressed share below this is also compressed if it would use more of the path than all
+/// compressed blocks. Each such block delays many compressed ones.
 const LEAST_PLAIN: f64 = 0.15;
 
-/// Cores that are there at least: a busy host still runs what it must.
+/// Minimum number of cores assumed. Even a busy host runs necessary work.
 const LEAST_CORES: f64 = 0.02;
 
-/// And at most.
+/// Maximum number of cores assumed.
 const MOST_CORES: f64 = 1e5;
 
-/// Times are computed in nanoseconds, so that the solver's numbers are near 1.
+/// Conversion to nanoseconds, so that the solver's numbers are near 1.
 const NANOSECONDS: f64 = 1e9;
 
-/// Seconds of a core for a byte that codecs take at most while the path's rate changes: 50 ms for a
-/// block of 4 MiB, a round trip of a long path.
+/// Maximum CPU seconds per byte of a codec while the path's rate is unsteady: 50 ms for a block of
+/// 4 MiB, about a round trip of a long path.
 const QUICK: f64 = 1.2e-8;
 
-/// Rates in bytes per second are taken for this at least and at most: anything else is no
-/// measurement, and would leave the solver no digits.
+/// Bounds of rates in bytes per second. Values outside are not valid measurements, and would exceed
+/// the solver's precision.
 const SLOWEST: f64 = 1e3;
 const FASTEST: f64 = 1e13;
 
-/// What a transfer has, of which codecs take their part.
+/// The resources of a transfer that codecs can use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resources {
-    /// Bytes per second that the path carries, after compression; 0 where it is not known yet.
+    /// Rate of the path in compressed bytes per second. 0 if unknown.
     pub wire_rate: f64,
-    /// Bytes per second that the source supplies at most; infinite where the path is slower, so
-    /// that it was never seen.
+    /// Maximum rate of the source in bytes per second. Infinite if it was never observed, because
+    /// the path is slower.
     pub supply_rate: f64,
-    /// Cores at the sender that codecs have or could have: those they use, and those that idle.
+    /// Cores at the sender that codecs use or could use: those in use and those that are idle.
     pub sender_cores: f64,
-    /// The same at the receiver.
+    /// Cores at the receiver that codecs use or could use.
     pub receiver_cores: f64,
-    /// The path's rate changes, as in its beginning: a block that takes long may be too late.
+    /// True if the rate of the path is changing, as at the start. A block that takes long to
+    /// compress could then be too late.
     pub is_unsteady: bool,
 }
 
@@ -73,7 +75,7 @@ impl Default for Resources {
 }
 
 impl Resources {
-    /// Without what makes no sense.
+    /// Replaces invalid values.
     pub(super) fn bounded(self) -> Resources {
         let usual = Resources::default();
         let or = |value: f64, other: f64| if value.is_nan() { other } else { value };
@@ -90,8 +92,8 @@ impl Resources {
         }
     }
 
-    /// Whether a codec that takes `seconds` per byte could gain anything: the path is slower
-    /// than the source, and the cores carry it for a twentieth of the blocks at least.
+    /// True if a codec that needs `seconds` per byte can be useful: the path is slower than the
+    /// source, and the cores suffice for at least a twentieth of the blocks.
     pub(super) fn may_use(&self, seconds: f64) -> bool {
         let carried = self.sender_cores / seconds.max(1e-12);
         self.wire_rate > 0.0
@@ -100,21 +102,21 @@ impl Resources {
     }
 }
 
-/// A plan as it is made.
+/// A plan under construction.
 pub(super) struct Plan<'a> {
     resources: Resources,
-    /// Of each candidate, whether it is quick by what was thought of it: its first trials are cold,
-    /// and tell too much.
+    /// For each candidate, true if it is fast according to its estimate. First trials run with cold
+    /// caches and overestimate the time.
     quick: Vec<bool>,
-    /// Share of all bytes, and figures by candidate.
+    /// Share of all bytes, and figures by candidate, for each part.
     parts: Vec<(f64, &'a [Option<Figures>])>,
 }
 
-/// What came of it.
+/// The solution of a plan.
 pub(super) struct Solved {
-    /// Bytes of the source per second.
+    /// Rate in source bytes per second.
     pub rate: f64,
-    /// Of each part, the share of its blocks that gets each candidate.
+    /// For each part, the share of its blocks for each candidate.
     pub shares: Vec<Vec<f64>>,
 }
 
@@ -131,12 +133,13 @@ impl<'a> Plan<'a> {
         self.parts.push((share, figures));
     }
 
-    /// What the transfer carries without codecs.
+    /// Returns the rate without codecs.
     pub fn plain_rate(&self) -> f64 {
         self.resources.wire_rate.min(self.resources.supply_rate)
     }
 
-    /// None if the solver fails. No plan is known to make it fail. The last plan then holds.
+    /// Returns `None` if the solver fails; the last plan then remains in use. No input is known to
+    /// cause this.
     pub fn solve(&self) -> Option<Solved> {
         let Resources {
             wire_rate,
@@ -194,7 +197,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Makes nearly all of a part all of it.
+/// Rounds shares that are nearly the whole part.
 fn round(shares: &mut [f64], figures: &[Option<Figures>]) {
     let coded: f64 = shares.iter().sum();
     let plain = 1.0 - coded;
@@ -234,11 +237,11 @@ mod tests {
     }
 
     #[test]
-    fn few_plain_blocks_do_not_hold_up_many_small_ones() {
+    fn few_plain_blocks_do_not_delay_many_small_ones() {
         assert_eq!(rounded([0.5, 0.4], [50.0, 80.0]), [0.5 / 0.9, 0.4 / 0.9]);
-        // They have the smaller part of the path.
+        // The plain blocks use the smaller part of the path.
         assert_eq!(rounded([0.5, 0.4], [3.0, 3.0]), [0.5, 0.4]);
-        // They are many.
+        // The plain blocks are too many to round.
         assert_eq!(rounded([0.5, 0.3], [50.0, 80.0]), [0.5, 0.3]);
         assert_eq!(rounded([0.01, 0.0], [50.0, 80.0]), [0.0, 0.0]);
         assert_eq!(rounded([0.0, 0.96], [3.0, 3.0]), [0.0, 1.0]);

@@ -1,145 +1,149 @@
-//! What a transfer has, found from what is seen of it: the path's rate, the source's, and the
-//! cores that codecs can have at both ends.
+//! Estimates the resources of a transfer from observations: the rates of path and source, and the
+//! cores available to codecs at both ends.
 //!
-//! A path shows its rate only while it is full. While it is not, it could carry more than it does,
-//! by how much is unknown: its rate is then taken for more and more, so that less is compressed,
-//! until it is full again. Of a path that was full for a while the rate is known: codecs leave it
-//! room, and each look for more sends blocks as they are, which take a slow path many times as
-//! long. It is taken for more slowly at first, and sooner and sooner. What it carries is believed
-//! at once.
+//! A path shows its rate only while it is full. A path that is not full could carry an unknown
+//! amount more. So its estimated rate is increased, which reduces compression, until the path is
+//! full again. If the path was full for some time, its rate is known: codecs then leave room on it,
+//! and each probe for a higher rate sends uncompressed blocks, which take many times as long on a
+//! slow path. In this case the estimate grows slowly at first, then faster. A higher observed rate
+//! is accepted at once.
 
 use super::plan::Resources;
 
-/// The weight of a new look at the path's rate.
+/// Weight of a new sample of the path's rate.
 const RATE_WEIGHT: f64 = 0.3;
 
-/// The weight of a new look at whether the path is full.
+/// Weight of a new sample of the path being full.
 const FULL_WEIGHT: f64 = 0.4;
 
-/// The path is full if it was in this share of the last looks.
+/// Share of recent samples with a full path above which the path counts as full.
 const FULL: f64 = 0.5;
 
-/// What a path's rate grows by with the first look, of ten in a second, at which the path is not
-/// full; with each further one it grows by the square, up to the most: a path that became ten times
-/// as fast is believed to be so after about half a second.
+/// Growth factor of the path's estimated rate for the first sample, of ten per second, in which the
+/// path is not full. It is squared for each further sample, up to the maximum. An increase of the
+/// rate by ten is accepted after about half a second.
 const GROWTH: f64 = 1.1;
 const MOST_GROWTH: f64 = 2.0;
 
-/// A path whose rate was known t seconds ago is taken for exp(KNOWN_GROWTH t²) times as fast as
-/// it was: twice after 8 seconds, ten times after 15.
+/// Growth of the estimate of a path whose rate was known t seconds ago: the factor is
+/// exp(KNOWN_GROWTH t²), which is 2 after 8 seconds and 10 after 15.
 const KNOWN_GROWTH: f64 = 0.01;
 
-/// What the path's rate grows by with a look at which the receiver had no room: it tells nothing of
-/// the path.
+/// Growth factor of the path's estimated rate for a sample in which the receiver had no room. Such
+/// a sample has no information about the path.
 const UNSEEN_GROWTH: f64 = 1.02;
 
-/// A path's rate is known once it was full for so long, in seconds, and carried no more in the end
-/// than this multiple of what it carried in all of that time.
+/// A path's rate is known after the path was full for this time in seconds, if its last rate was at
+/// most `GROWING` times the mean rate during this time.
 const KNOWN_SECONDS: f64 = 0.45;
 const GROWING: f64 = 1.5;
 
-/// One that carries more than this multiple of its rate without being full has become faster.
+/// Ratio of a path's observed rate to its known rate above which the path has become faster.
 const FASTER: f64 = 1.1;
 
-/// A path's rate falls at once to this multiple of what is seen of a full path, and rises at once
-/// to that part of it: what is acknowledged comes in lumps.
+/// Limits of the ratio of a path's estimated rate to a sample of a full path. An estimate outside
+/// the limits is corrected at once. Within them it is smoothed, because acknowledgements come in
+/// bursts.
 const MOST_ABOVE: f64 = 1.25;
 const LEAST_BELOW: f64 = 0.5;
 
-/// Cores that idle are left to others up to this share of all: the way without codecs takes its
-/// turns unevenly, and what idles between them is not free. Where fewer idle, somebody else wants
-/// them, and codecs give way by what is missing, look by look.
+/// Share of all cores that is kept idle for others, because the work without codecs is uneven and
+/// needs the idle time. If fewer cores are idle, other work needs them, and codecs yield the
+/// difference with each sample.
 const RESERVED_SHARE: f64 = 0.1;
 
-/// Cores that codecs may have where none idles, on a path that is as slow as that, in bytes per
-/// second: any process gets as much of a busy host, and it is enough for the blocks of such a path.
+/// Minimum number of cores for codecs on a host without idle cores, if the path is slower than
+/// `SLOW` bytes per second. Any process gets this much on a busy host, and it suffices for the
+/// blocks of such a path.
 const LEAST_CORES: f64 = 0.25;
 const SLOW: f64 = 2.5e7;
 
-/// On such a path codecs give way by one part in e in this time, in seconds, and no sooner: what
-/// keeps the cores busy is most often this copy itself, which reads and writes many times what the
-/// path carries.
+/// On such a path, codecs yield cores with this time constant in seconds, and not faster. The work
+/// that keeps the cores busy is mostly this copy itself, which reads and writes many times the
+/// path's rate.
 const GIVES_WAY_SECONDS: f64 = 5.0;
 
-/// Of the other end's cores before it told.
+/// Cores assumed at the other end until it reports.
 const UNTOLD_CORES: f64 = 0.5;
 
-/// The weight of a new look at the cores.
+/// Weight of a new sample of the cores.
 const CORES_WEIGHT: f64 = 0.3;
 
-/// A receiver holds the transfer up if it had no room for more than this share of the time, lately,
-/// until that is less than the second. Any receiver stands still for a moment, and one that is a
-/// tenth slower than the path has no room for a tenth of the time. While it has room, a full path
-/// shows its rate nevertheless.
+/// A receiver is slow if it recently had no room for more than `SLOW_SHARE` of the time, until this
+/// falls below `QUICK_SHARE`. Any receiver pauses briefly, and a receiver that is a tenth slower
+/// than the path has no room for a tenth of the time. While the receiver has room, a full path
+/// still shows its rate.
 const SLOW_SHARE: f64 = 0.1;
 const QUICK_SHARE: f64 = 0.05;
 
-/// How long the receiver's lack of room counts, in seconds.
+/// Time constant in seconds of the receiver's lack of room.
 const ROOM_SECONDS: f64 = 2.0;
 
-/// After this time, in which it had room throughout and the path was full, that is forgotten.
+/// Time in seconds with room at the receiver and a full path after which the lack of room is reset.
 const QUICK_SECONDS: f64 = 1.0;
 
-/// Looks at the source tell its rate over at least this many seconds: it gives blocks, in lumps.
+/// Minimum time in seconds for a sample of the source's rate, because blocks come in bursts.
 const SUPPLY_SECONDS: f64 = 0.5;
 
-/// A faster path, in bytes per second, is none that a codec could gain on.
+/// Maximum rate of a path in bytes per second. Codecs cannot gain on a faster path.
 const FASTEST: f64 = 1e11;
 
-/// Looks closer to each other tell nothing, in seconds.
+/// Minimum time between two samples, in seconds.
 const LEAST_SPAN: f64 = 0.02;
 
-/// A path is steady after [`STEADY_LOOKS`] looks in succession at which it carried no more than
-/// this multiple of what it was believed to: as its windows grow, it carries more with each look.
+/// A path is steady after [`STEADY_LOOKS`] consecutive samples whose rate was at most this multiple
+/// of the estimate. While windows grow, each sample has a higher rate.
 const STEADY: f64 = 1.25;
 const STEADY_LOOKS: u32 = 5;
 
-/// More cores, and more seconds of them, than any host has.
+/// Maximum number of cores, and of CPU seconds. No host has more.
 const MOST_CORES: f64 = 1e5;
 const MOST_SECONDS: f64 = 1e12;
 
-/// What is seen of an end's cores.
+/// A sample of the cores at one end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
-    /// When that end looked, in seconds since it began: it may tell more rarely than is looked.
+    /// Time of the sample at this end, in seconds since its start. An end may report less often
+    /// than samples are taken.
     pub at: f64,
-    /// Cores that the process may use.
+    /// Number of cores that the process may use.
     pub all: f64,
-    /// Of these, cores that idled lately.
+    /// Number of these cores that were recently idle.
     pub idle: f64,
-    /// Cores that codecs can use at once, by their flows and the buffers for blocks.
+    /// Number of cores that codecs can use at once, limited by their flows and by buffers for
+    /// blocks.
     pub usable: f64,
-    /// Seconds of a core that codecs took so far.
+    /// CPU seconds that codecs have used so far.
     pub codec_seconds: f64,
 }
 
-/// A look at a transfer, from the end that sends. Counts are since the transfer began.
+/// A sample of a transfer, taken by the sender. Counters start at the beginning of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// When, in seconds.
+    /// Time in seconds.
     pub at: f64,
-    /// Bytes that the path took.
+    /// Number of bytes that the path has accepted.
     pub carried: f64,
-    /// Bytes of the source that were read.
+    /// Number of source bytes that were read.
     pub supplied: f64,
-    /// More waits for the path than it takes.
+    /// True if more data are waiting than the path accepts.
     pub is_full: bool,
-    /// The receiver had room for blocks all the time since the last look.
+    /// True if the receiver had room for blocks throughout the time since the last sample.
     pub had_room: bool,
-    /// Bytes per second that windows allow, which a new path shows before it carried anything; 0
-    /// where it is not known.
+    /// Rate in bytes per second that the windows allow, which is known before a new path has
+    /// carried data. 0 if unknown.
     pub window_rate: f64,
-    /// Bytes per second that the transfer may have at most; infinite without a bound.
+    /// Maximum permitted rate of the transfer in bytes per second. Infinite without a limit.
     pub most_rate: f64,
-    /// Blocks wait for a codec, or are with one.
+    /// True if blocks are waiting for a codec or being compressed.
     pub waits_for_codec: bool,
-    /// This end.
+    /// Cores of this end.
     pub sender: Cores,
-    /// The other end, where it told.
+    /// Cores of the other end, if it has reported.
     pub receiver: Option<Cores>,
 }
 
-/// An end's cores over time.
+/// The estimate of the cores available to codecs at one end.
 #[derive(Clone, Copy, Debug)]
 struct Free {
     cores: Option<f64>,
@@ -147,15 +151,15 @@ struct Free {
     codec_seconds: f64,
 }
 
-/// Bytes per second that the path carried since the last look, and since the one before: what is
-/// acknowledged comes in lumps, and more is believed at once.
+/// Rates of the path in bytes per second since the last sample, and since the one before. Both are
+/// needed because acknowledgements come in bursts and a higher rate is accepted at once.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     last: f64,
     of_two: f64,
 }
 
-/// A number within bounds; what is none is 0.
+/// Clamps a number to 0 to `most`. Converts NaN to 0.
 fn bounded(value: f64, most: f64) -> f64 {
     if value.is_nan() {
         0.0
@@ -171,8 +175,8 @@ impl Free {
         codec_seconds: 0.0,
     };
 
-    /// Those that codecs use, and those that idle, less what is left to others. A look that was
-    /// seen before tells nothing.
+    /// Updates the estimate: the cores that codecs use plus the idle cores, minus those kept for
+    /// others. Ignores a sample that was already seen.
     fn handle_look(&mut self, cores: Cores, is_slow: bool) -> f64 {
         let span = bounded(cores.at, MOST_SECONDS) - self.at;
         if span < LEAST_SPAN {
@@ -197,32 +201,35 @@ impl Free {
     }
 }
 
-/// Finds what a transfer has, look by look.
+/// Estimates the resources of a transfer from samples.
 #[derive(Clone, Debug)]
 pub struct Sense {
     last: Option<Look>,
-    /// When the look before that was, and what the path had taken then.
+    /// Time of the sample before the last, and the bytes that the path had accepted then.
     before: (f64, f64),
-    /// Bytes per second; 0 before it is known.
+    /// Estimated rate of the path in bytes per second. 0 if unknown.
     wire_rate: f64,
-    /// Bytes per second; infinite where the source is not what holds the transfer up.
+    /// Estimated rate of the source in bytes per second. Infinite if the source is not the
+    /// bottleneck.
     supply_rate: f64,
-    /// Bytes and seconds since the source alone has held the transfer up.
+    /// Bytes and seconds since only the source has been the bottleneck.
     supplied: (f64, f64),
-    /// The share of looks with a full path, lately.
+    /// Share of recent samples with a full path.
     full: f64,
-    /// The share of time that the receiver had no room, lately, and whether it is taken for slow.
+    /// Share of the recent time that the receiver had no room. `is_receiver_slow` is true if it
+    /// counts as slow.
     without_room: f64,
     is_receiver_slow: bool,
-    /// Seconds for which the path has been full, and the receiver had room.
+    /// Time in seconds for which the path has been full and the receiver had room.
     full_seconds: f64,
-    /// What the path's rate grows by next.
+    /// Next growth factor of the path's rate.
     growth: f64,
-    /// When the path became full, and what it had carried then, as long as it is full.
+    /// Time when the path became full, and the bytes carried until then. `None` while it is not
+    /// full.
     filled: Option<(f64, f64)>,
-    /// When the path's rate was known last, and the rate.
+    /// Time when the path's rate was last known, and the rate.
     known: Option<(f64, f64)>,
-    /// Looks in succession at which the path carried about what it was believed to.
+    /// Number of consecutive samples with a steady rate.
     steady_looks: u32,
     sender: Free,
     receiver: Free,
@@ -251,8 +258,8 @@ impl Default for Sense {
 }
 
 impl Sense {
-    /// Takes a look, about ten times a second; gives what the transfer has, where this one tells
-    /// something. The path's rate is 0 as long as it is not known.
+    /// Adds a sample; the caller takes about ten per second. Returns the resources of the transfer,
+    /// or `None` if the sample is too close to the last. The path's rate is 0 while it is unknown.
     pub fn handle_look(&mut self, look: Look) -> Option<Resources> {
         let at = bounded(look.at, MOST_SECONDS);
         let span = match self.last {
@@ -293,12 +300,12 @@ impl Sense {
         self.full += FULL_WEIGHT * (share - self.full);
         let is_full = self.full >= FULL;
         self.see_path(rates, is_full, &look);
-        // A bound is a path that has no more room than that.
+        // With a limit on the rate, the path has no room above the limit.
         if look.most_rate > 0.0 {
             self.wire_rate = self.wire_rate.min(look.most_rate);
         }
         let supplied = (look.supplied - supplied).max(0.0);
-        // What a slow receiver takes is all that the source has to supply.
+        // With a slow receiver, the source supplies as much as the receiver accepts.
         let others_hold_up = !holds_up && (is_full || look.is_full || look.waits_for_codec);
         self.see_supply(supplied, span, others_hold_up);
         Some(Resources {
@@ -310,7 +317,7 @@ impl Sense {
         })
     }
 
-    /// Whether the receiver is slower than the path, by its own word.
+    /// Updates and returns true if the receiver reports that it is slower than the path.
     fn is_receiver_slow(&mut self, span: f64, look: &Look) -> bool {
         let lacked = if look.had_room { 0.0 } else { 1.0 };
         let weight = 1.0 - (-span / ROOM_SECONDS).exp();
@@ -333,12 +340,13 @@ impl Sense {
     }
 
     fn see_path(&mut self, rates: Rates, is_full: bool, look: &Look) {
-        // A bucket lets go in lumps what a bound allows.
+        // With a limit on the rate, a token bucket releases data in bursts.
         let is_steady = rates.of_two <= STEADY * self.wire_rate || self.wire_rate >= look.most_rate;
         self.steady_looks = if is_steady { self.steady_looks + 1 } else { 0 };
         let rate = rates.last.max(rates.of_two).min(FASTEST);
         if self.wire_rate <= 0.0 {
-            // The first looks: what a new path may carry, or carried while it was full.
+            // Uses the rate that the windows allow, or the rate that was carried while the path was
+            // full.
             self.wire_rate = if is_full && rate > 0.0 {
                 rate.max(look.window_rate)
             } else {
@@ -366,7 +374,7 @@ impl Sense {
         }
     }
 
-    /// A path that is not full could carry more.
+    /// Increases the estimate of a path that is not full and could carry more.
     fn see_room(&mut self, rates: Rates, look: &Look) {
         let carried = rates.of_two;
         self.known = self.known.filter(|(_, known)| carried <= FASTER * known);
@@ -378,7 +386,7 @@ impl Sense {
         } else {
             let growth = self.growth;
             self.growth = (growth * growth).min(MOST_GROWTH);
-            // Windows may have room for more than it ever carried.
+            // The windows may allow more than the path has carried.
             (self.wire_rate.max(rates.last) * growth).max(look.window_rate)
         };
         self.wire_rate = grown.max(carried).min(FASTEST);
@@ -386,7 +394,7 @@ impl Sense {
 
     fn see_supply(&mut self, bytes: f64, span: f64, others_hold_up: bool) {
         if others_hold_up {
-            // It could give more, nobody knows how much.
+            // The source could supply an unknown amount more.
             self.supplied = (0.0, 0.0);
             self.supply_rate = if self.supply_rate > FASTEST {
                 f64::INFINITY
@@ -404,7 +412,7 @@ impl Sense {
         let rate = bytes / waited;
         let near = self.supply_rate.min(rate * 2.0);
         self.supply_rate = near + RATE_WEIGHT * (rate - near);
-        // What was long ago counts less.
+        // Reduces the weight of older samples.
         let kept = SUPPLY_SECONDS / waited;
         self.supplied = (bytes * kept, SUPPLY_SECONDS);
     }
@@ -422,7 +430,7 @@ mod tests {
         codec_seconds: 0.0,
     };
 
-    /// A look each tenth of a second at a path that carries this and is full or not.
+    /// Adds samples every tenth of a second of a path with this rate, full or not.
     fn after(sense: &mut Sense, seconds: f64, rate: f64, is_full: bool) -> Resources {
         let (began, carried) = sense
             .last
@@ -452,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_path_shows_its_rate_and_one_with_room_is_taken_for_faster() {
+    fn the_estimate_is_the_rate_of_a_full_path_and_grows_otherwise() {
         let mut sense = Sense::default();
         let full = after(&mut sense, 3.0, 1e8, true);
         assert!((full.wire_rate / 1e8 - 1.0).abs() < 0.05, "{full:?}");
@@ -466,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_was_full_for_a_moment_is_taken_for_faster_at_once() {
+    fn the_estimate_of_a_briefly_full_path_grows_at_once() {
         let mut sense = Sense::default();
         after(&mut sense, 0.4, 1e8, true);
         let room = after(&mut sense, 2.0, 5e7, false);
@@ -474,13 +482,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_a_path_that_was_never_full() {
+    fn the_rate_of_a_path_that_was_never_full_is_unknown() {
         let mut sense = Sense::default();
         assert!(after(&mut sense, 3.0, 1e9, false).wire_rate <= 0.0);
     }
 
     #[test]
-    fn a_bound_of_the_rate_has_no_more_room() {
+    fn the_estimate_does_not_exceed_a_limit_on_the_rate() {
         let mut sense = Sense::default();
         after(&mut sense, 0.5, 3e6, true);
         let mut look = sense.last.unwrap();
@@ -494,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bytes_of_a_file_are_not_its_rate() {
+    fn the_last_bytes_of_a_file_do_not_lower_the_estimate() {
         let mut sense = Sense::default();
         after(&mut sense, 2.0, 5e7, false);
         let mut look = sense.last.unwrap();
@@ -505,14 +513,14 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_without_room_now_and_then_is_what_holds_up() {
+    fn a_receiver_that_often_has_no_room_is_the_bottleneck() {
         let mut sense = Sense::default();
         after(&mut sense, 3.0, 1e7, true);
         let mut look = sense.last.unwrap();
         let mut found = None;
         for step in 0..100 {
             look.at += 0.1;
-            // Each second it has none for three looks, and then the path is full.
+            // In each second, three samples have no room and then the path is full.
             look.had_room = step % 10 > 2;
             look.is_full = look.had_room;
             if look.had_room {
@@ -523,16 +531,16 @@ mod tests {
         }
         let slow = found.unwrap();
         assert!((slow.supply_rate / 7e6 - 1.0).abs() < 0.2, "{slow:?}");
-        // A codec gains nothing.
+        // A codec cannot gain here.
         assert!(slow.wire_rate > 1.1 * slow.supply_rate, "{slow:?}");
-        // It has room again.
+        // The receiver has room again.
         let full = after(&mut sense, 14.0, 1e7, true);
         assert!((full.wire_rate / 1e7 - 1.0).abs() < 0.1, "{full:?}");
         assert!(full.supply_rate > 1e9);
     }
 
     #[test]
-    fn a_receiver_that_stands_still_for_a_moment_is_not_slow() {
+    fn a_receiver_that_pauses_briefly_is_not_slow() {
         let mut sense = Sense::default();
         after(&mut sense, 3.0, 1e7, true);
         let mut look = sense.last.unwrap();
@@ -547,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_tell_before_anything_was_carried() {
+    fn windows_give_a_rate_before_data_are_carried() {
         let mut sense = Sense::default();
         let look = Look {
             at: 0.1,
@@ -565,9 +573,9 @@ mod tests {
         assert!((found.wire_rate - 3e5).abs() < 1.0, "{found:?}");
     }
 
-    /// Codecs leave a path room that has not changed.
+    /// Codecs leave room on a path whose rate is unchanged.
     #[test]
-    fn a_path_that_was_full_is_not_taken_for_a_faster_one_at_once() {
+    fn the_estimate_of_a_path_with_a_known_rate_grows_slowly() {
         let mut sense = Sense::default();
         after(&mut sense, 3.0, 1e7, true);
         let soon = after(&mut sense, 5.0, 4e6, false);
@@ -580,9 +588,9 @@ mod tests {
         assert!(known.wire_rate < 1.5e7, "{known:?}");
     }
 
-    /// A receiver that stands still between any two looks tells nothing of the path.
+    /// A receiver that pauses between any two samples gives no information about the path.
     #[test]
-    fn a_receiver_that_is_slow_all_the_time_makes_no_path_slow() {
+    fn a_slow_receiver_does_not_lower_the_estimate_of_the_path() {
         let mut sense = Sense::default();
         after(&mut sense, 3.0, 1e8, true);
         let mut look = sense.last.unwrap();
@@ -599,9 +607,9 @@ mod tests {
         assert!(slow.wire_rate >= 1e8, "{slow:?}");
     }
 
-    /// What is read then is what the path takes, and not what a slow receiver does.
+    /// The source then supplies the path's rate, not the slow receiver's.
     #[test]
-    fn a_path_that_is_full_again_has_a_source_that_gives_more() {
+    fn the_source_estimate_rises_when_the_path_is_full_again() {
         let mut sense = Sense::default();
         after(&mut sense, 2.0, 1e7, true);
         let mut look = sense.last.unwrap();
@@ -624,13 +632,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_becomes_faster_is_believed_within_a_second() {
-        // Blocks that are not compressed fill it at once.
+    fn a_faster_path_is_detected_within_a_second() {
+        // Uncompressed blocks fill the path at once.
         let mut sense = Sense::default();
         after(&mut sense, 3.0, 1e7, true);
         let faster = after(&mut sense, 0.5, 1e8, true);
         assert!((faster.wire_rate / 1e8 - 1.0).abs() < 0.1, "{faster:?}");
-        // Codecs let no more through than before, so that it shows only that it has room.
+        // Codecs let through no more data than before, so the path shows only that it has room.
         let mut sense = Sense::default();
         after(&mut sense, 3.0, 1e7, true);
         let faster = after(&mut sense, 1.0, 1.2e7, false);
@@ -639,9 +647,9 @@ mod tests {
         assert!((full.wire_rate / 1e8 - 1.0).abs() < 0.25, "{full:?}");
     }
 
-    /// Looks for some seconds with these cores, where the receiver tells only each quarter of a
-    /// second what its codecs took.
-    fn told_rarely(sense: &mut Sense, seconds: f64, used: f64, idle: f64) -> Resources {
+    /// Adds samples for some seconds with these cores. The receiver reports the CPU time of codecs
+    /// only every quarter of a second.
+    fn with_rare_reports(sense: &mut Sense, seconds: f64, used: f64, idle: f64) -> Resources {
         let mut look = sense.last.unwrap();
         let (began, before) = (look.at, look.receiver.unwrap());
         let mut found = Resources::default();
@@ -663,29 +671,29 @@ mod tests {
     }
 
     #[test]
-    fn codecs_have_what_they_use_and_most_of_what_idles() {
+    fn codecs_have_the_cores_in_use_and_most_idle_cores() {
         let mut sense = Sense::default();
         let idle = after(&mut sense, 2.0, 1e7, true);
         assert!((idle.sender_cores - 1.8).abs() < 0.01, "{idle:?}");
-        let busy = told_rarely(&mut sense, 4.0, 1.5, 0.2);
+        let busy = with_rare_reports(&mut sense, 4.0, 1.5, 0.2);
         assert!((busy.sender_cores - 1.5).abs() < 0.02, "{busy:?}");
         assert!((busy.receiver_cores - 1.5).abs() < 0.1, "{busy:?}");
-        // Others want the cores that codecs have.
-        let wanted = told_rarely(&mut sense, 4.0, 1.5, 0.0);
+        // Other work needs the cores that codecs use.
+        let wanted = with_rare_reports(&mut sense, 4.0, 1.5, 0.0);
         assert!((wanted.sender_cores - 1.47).abs() < 0.02, "{wanted:?}");
-        let full = told_rarely(&mut sense, 8.0, 0.0, 0.0);
+        let full = with_rare_reports(&mut sense, 8.0, 0.0, 0.0);
         assert!((full.sender_cores - 0.25).abs() < 0.01, "{full:?}");
-        // A fast path leaves a busy host alone.
+        // On a fast path, codecs leave a busy host alone.
         let mut fast = Sense::default();
         after(&mut fast, 2.0, 1e9, true);
-        let wanted = told_rarely(&mut fast, 4.0, 1.5, 0.0);
+        let wanted = with_rare_reports(&mut fast, 4.0, 1.5, 0.0);
         assert!((wanted.sender_cores - 1.3).abs() < 0.02, "{wanted:?}");
-        let busy = told_rarely(&mut fast, 8.0, 0.0, 0.0);
+        let busy = with_rare_reports(&mut fast, 8.0, 0.0, 0.0);
         assert!(busy.sender_cores < 0.001, "{busy:?}");
     }
 
     #[test]
-    fn codecs_have_no_more_cores_than_flows_and_buffers() {
+    fn flows_and_buffers_limit_the_cores_of_codecs() {
         let mut sense = Sense::default();
         after(&mut sense, 2.0, 1e9, true);
         let mut look = sense.last.unwrap();
@@ -718,19 +726,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_tells_rarely_is_divided_by_the_time_that_it_covers() {
+    fn rare_reports_of_the_receiver_are_divided_by_their_interval() {
         let mut sense = Sense::default();
         after(&mut sense, 2.0, 1e7, true);
         for _ in 0..40 {
-            let found = told_rarely(&mut sense, 0.5, 0.4, 0.2);
+            let found = with_rare_reports(&mut sense, 0.5, 0.4, 0.2);
             assert!(found.receiver_cores <= 1.81, "{found:?}");
         }
-        let found = told_rarely(&mut sense, 1.0, 0.4, 0.2);
+        let found = with_rare_reports(&mut sense, 1.0, 0.4, 0.2);
         assert!((found.receiver_cores - 0.4).abs() < 0.05, "{found:?}");
     }
 
     #[test]
-    fn nonsense_breaks_nothing() {
+    fn invalid_samples_do_not_break_the_estimates() {
         let mut sense = Sense::default();
         let odds = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1.0, 0.0];
         for odd in odds {

@@ -1,31 +1,31 @@
-//! Streams that the law of loss asks for, given back and asked for again: a bound on how often.
+//! Limits how often streams are added by the law of loss after they were removed.
 //!
-//! Where streams that it added filled the path, some are given back. Either that was right, and the
-//! law is wrong, or the rate falls, and the law asks for them again. Then they come back in one
-//! step, and stay for longer each time. Anything else that it asks for waits for a pause.
+//! If added streams filled the path, some are removed. Either this was right and the law is wrong,
+//! or the rate falls and the law requires the streams again. Then they are added in one step, and
+//! stay longer each time. Other additions wait for a pause.
 
 use std::time::Duration;
 
 use longhaul_units::Moment;
 
-/// How long streams stay that were given back without need, at first and at most.
+/// Time for which streams stay after they were removed without need: the first and the longest.
 const STAY: (Duration, Duration) = (Duration::from_secs(16), Duration::from_secs(160));
 
-/// No sooner does the law add streams again, where what it added was taken away before.
+/// Minimum time before the law adds streams again after its streams were removed.
 const PAUSE: Duration = Duration::from_secs(6);
 
-/// What became of them so far.
+/// History of the streams that the law added.
 #[derive(Clone, Copy, Debug)]
 pub struct ByLaw {
-    /// Some were added since some were last taken away.
+    /// True if streams were added since the last removal.
     added: bool,
-    /// Some that were added were taken away.
+    /// True if added streams were removed.
     undone: bool,
-    /// The last change gave some back.
+    /// True if the last change removed streams because the path was full.
     given_back: bool,
-    /// No more before this, once some were taken away.
+    /// Time before which no streams are added, after a removal.
     paused: Moment,
-    /// None is given back before this.
+    /// Time before which no streams are removed.
     stays: Moment,
     stay: Duration,
 }
@@ -44,22 +44,22 @@ impl Default for ByLaw {
 }
 
 impl ByLaw {
-    /// Whether streams may be added now, if the law asks for them.
+    /// True if streams may be added now, if the law requires them.
     pub fn may_add(&self, now: Moment) -> bool {
         !self.undone || self.given_back || now >= self.paused
     }
 
-    /// Whether none were added or taken away for a while.
+    /// True if no streams were added or removed for a while.
     pub fn has_paused(&self, now: Moment) -> bool {
         now >= self.paused
     }
 
-    /// Whether all that it asks for comes in one step: it was there before.
+    /// True if all required streams are added in one step, because they existed before.
     pub fn adds_at_once(&self) -> bool {
         self.undone
     }
 
-    /// Some were added.
+    /// Records that streams were added.
     pub fn add(&mut self, now: Moment) {
         if self.given_back {
             self.stays = now + self.stay;
@@ -69,18 +69,18 @@ impl ByLaw {
         self.paused = now + PAUSE;
     }
 
-    /// Whether some may be given back where the path is always full.
+    /// True if streams may be removed when the path is always full.
     pub fn may_give_back(&self, now: Moment) -> bool {
         now >= self.stays
     }
 
-    /// Some were given back.
+    /// Records that streams were removed because the path was full.
     pub fn give_back(&mut self, now: Moment) {
         self.given_back = self.added || self.given_back;
         self.undo(now);
     }
 
-    /// Some were taken away, since they carried nothing.
+    /// Records that streams were removed because they had no effect.
     pub fn undo(&mut self, now: Moment) {
         if self.added {
             self.undone = true;
@@ -99,26 +99,26 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_before_something_was_taken_away() {
+    fn streams_are_added_without_a_pause_until_some_are_removed() {
         let mut law = ByLaw::default();
         for second in 0..5 {
             assert!(law.may_add(at(second)) && !law.adds_at_once());
             law.add(at(second));
         }
         assert!(law.may_give_back(at(5)));
-        // Others' streams are no concern of it.
+        // The removal of streams that the law did not add has no effect.
         let mut other = ByLaw::default();
         other.give_back(at(1));
         assert!(other.may_add(at(1)) && !other.adds_at_once());
     }
 
     #[test]
-    fn what_was_given_back_without_need_stays_for_longer_each_time() {
+    fn streams_removed_without_need_stay_longer_each_time() {
         let mut law = ByLaw::default();
         law.add(at(0));
         let mut changes = Vec::new();
         for second in 1..400 {
-            // The path is always full, and the law asks always.
+            // The path is always full, and the law always requires more streams.
             if law.given_back && law.may_add(at(second)) {
                 assert!(law.adds_at_once());
                 law.add(at(second));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carried_nothing_is_not_tried_again_soon() {
+    fn streams_without_effect_are_not_added_again_soon() {
         let mut law = ByLaw::default();
         law.add(at(0));
         law.undo(at(10));

@@ -1,4 +1,4 @@
-//! What the controller says, with the reason in words.
+//! Decisions of the controller, with their reasons as text.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,83 +8,82 @@ use longhaul_units::{BitRate, ByteCount};
 use super::measure::Bound;
 use crate::response::Congestion;
 
-/// What a transfer should use from now on.
+/// The settings of a transfer from now on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Streams; at least 1.
+    /// Number of streams, at least 1.
     pub streams: u32,
-    /// The congestion control of live and future streams; none leaves the
-    /// kernel's.
+    /// Congestion control of open and future streams. `None` keeps the kernel's default.
     pub congestion: Option<Congestion>,
-    /// Bytes per second that one stream may send at most; none without bound.
+    /// Maximum rate of one stream in bytes per second. `None` for no limit.
     pub pace: Option<f64>,
-    /// Bytes that a stream's kernel may hold unsent.
+    /// Maximum number of unsent bytes in a stream's kernel buffer.
     pub unsent: ByteCount,
-    /// Why.
+    /// Reason for the decision.
     pub reason: Reason,
 }
 
-/// Why something was decided.
+/// Reasons for a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// Nothing was measured yet but the handshake's round trip.
+    /// Only the handshake's round-trip time is known.
     Start {
-        /// It.
+        /// Round-trip time of the handshake.
         rtt: Duration,
     },
-    /// More streams are tried.
+    /// A trial with more streams begins.
     Try {
-        /// What binds.
+        /// Bottleneck of the last span.
         bound: Bound,
-        /// Rate so far in bytes per second.
+        /// Rate before the trial in bytes per second.
         bytes_per_second: f64,
-        /// Part of the segments lost.
+        /// Share of segments lost.
         loss: f64,
     },
-    /// More streams had helped less than they are.
+    /// A trial with more streams ended with a smaller gain than expected, and some are removed.
     Settle {
-        /// Rates before and with them in bytes per second.
+        /// Rate before the trial in bytes per second.
         before: f64,
-        /// As above.
+        /// Rate with the trial's streams in bytes per second.
         after: f64,
     },
-    /// Packets take a longer way, and new streams find sooner than old ones what it carries.
+    /// Packets take a longer route, and new streams reach its rate sooner than old ones.
     Reroute {
-        /// The round trip now.
+        /// Round-trip time of the longer route.
         rtt: Duration,
-        /// Rate so far in bytes per second.
+        /// Current rate in bytes per second.
         bytes_per_second: f64,
     },
-    /// The path is full with fewer, too.
+    /// The path is full, so some streams are removed.
     GiveBack {
-        /// Rate in bytes per second.
+        /// Current rate in bytes per second.
         bytes_per_second: f64,
     },
-    /// A slow path has room for a few streams, more or fewer than before.
+    /// The number of streams is adapted to the segments of a slow path.
     Fit {
-        /// Rate in bytes per second.
+        /// Current rate in bytes per second.
         bytes_per_second: f64,
     },
-    /// Another congestion control is tried.
+    /// A trial of another congestion control begins.
     Switch {
-        /// To which.
+        /// New congestion control.
         to: Congestion,
-        /// Part of the segments lost.
+        /// Share of segments lost.
         loss: f64,
     },
-    /// It carried less than the one before.
+    /// The new congestion control carried less than the one before, which is restored.
     SwitchBack {
-        /// To which.
+        /// Restored congestion control.
         to: Congestion,
     },
     /// Others use the path, and this transfer yields.
     Yield {
-        /// Bytes per second of all streams from now on.
+        /// Maximum rate of all streams from now on, in bytes per second.
         bytes_per_second: f64,
     },
     /// The path has room again.
     Resume {
-        /// Bytes per second of all streams from now on.
+        /// Maximum rate of all streams from now on, in bytes per second.
         bytes_per_second: f64,
     },
 }
@@ -120,7 +119,7 @@ impl fmt::Display for Reason {
                 bytes_per_second,
             } => {
                 let (rtt, rate) = (rtt.as_secs_f64() * 1e3, rate(*bytes_per_second));
-                write!(f, "the way became longer ({rtt:.1} ms) at {rate}")
+                write!(f, "the route became longer ({rtt:.1} ms) at {rate}")
             }
             Reason::GiveBack { bytes_per_second } => {
                 write!(f, "the path is always full at {}", rate(*bytes_per_second))
@@ -128,18 +127,18 @@ impl fmt::Display for Reason {
             Reason::Fit { bytes_per_second } => {
                 write!(
                     f,
-                    "as many as {} have segments for",
+                    "as many streams as there are segments at {}",
                     rate(*bytes_per_second)
                 )
             }
             Reason::Switch { to, loss } if *loss <= 0.0 => {
-                write!(
-                    f,
-                    "something was lost before a queue was seen: {to} is tried"
-                )
+                write!(f, "data were lost before a queue was seen: trying {to}")
             }
             Reason::Switch { to, loss } => {
-                write!(f, "{loss:.1e} is lost without a queue: {to} is tried")
+                write!(
+                    f,
+                    "a share of {loss:.1e} is lost without a queue: trying {to}"
+                )
             }
             Reason::SwitchBack { to } => write!(f, "{to} carried more"),
             Reason::Yield { bytes_per_second } => {
@@ -155,16 +154,16 @@ impl fmt::Display for Reason {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Bound::Silence => "nothing moves",
+            Bound::Silence => "no data move",
             Bound::Supply => "streams wait for data",
             Bound::Processor => "a host's cores are busy",
             Bound::Receiver => "the receiving end is busy",
             Bound::Path => "the path is full",
             Bound::Growth => "windows still grow",
-            Bound::ReceiveBuffer => "windows end at the receive buffer",
-            Bound::SendBuffer => "windows end at the send buffer",
+            Bound::ReceiveBuffer => "the receive buffer limits the windows",
+            Bound::SendBuffer => "the send buffer limits the windows",
             Bound::Loss => "loss keeps windows small",
-            Bound::Window => "windows are smaller than the path",
+            Bound::Window => "windows are smaller than the path requires",
         })
     }
 }

@@ -1,101 +1,101 @@
-//! Decides the numbers of flows of a transfer's layers while it runs: readers, compressors,
-//! decompressors, writers, committers. It adds where the bottleneck is, takes away what does not
-//! help, and leaves room for others.
+//! Chooses the numbers of flows of a transfer's layers while it runs: readers, compressors,
+//! decompressors, writers, committers. Adds flows at the bottleneck, removes flows that do not
+//! help, and leaves room for other transfers.
 //!
-//! A state machine without a clock: [`LayersControl::observe`] takes what was seen in a period and
-//! gives what to change. Each change is a trial: it stays only where the utility rises, the rate by
-//! a penalty for each flow, as in Falcon. So two transfers that share a disk end with the same
-//! number of flows, since the one with fewer gains more by a further one.
+//! A state machine without a clock: [`LayersControl::observe`] takes the observations of a period
+//! and returns changes. Each change is a trial, which is kept only if the utility rises. As in
+//! Falcon, the utility is the rate with a penalty for each flow. So two transfers that share a disk
+//! converge to the same number of flows, because the one with fewer gains more from a further flow.
 //!
-//! A trial that failed is not repeated for a while, each time for twice as long, so that it does
-//! not oscillate. It is tried again at once where the rate changed by itself.
+//! A failed trial is repeated only after a pause, which doubles each time, to avoid oscillation. If
+//! the rate changes by itself, it is repeated at once.
 
 use std::time::Duration;
 
-/// What was seen of one layer in a period.
+/// Observations of one layer in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerSight {
-    /// Flows that it has.
+    /// Current number of flows.
     pub flows: u32,
-    /// Flows of which none is taken away, 1 or more.
+    /// Minimum number of flows, at least 1.
     pub least: u32,
-    /// Flows that it may have, 1 or more.
+    /// Maximum number of flows, at least 1.
     pub most: u32,
-    /// The share of the period that its flows worked, 0 to 1; the rest they waited for data or for
-    /// room.
+    /// Share of the period in which the flows worked, 0 to 1. In the rest they waited for data or
+    /// for room.
     pub busy: f64,
 }
 
-/// What was seen of a transfer in a period.
+/// Observations of a transfer in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sight<'a> {
-    /// Bytes of the source per second.
+    /// Rate in source bytes per second.
     pub rate: f64,
-    /// The layers, always the same ones in the same order.
+    /// Layers, always the same in the same order.
     pub layers: &'a [LayerSight],
-    /// The round trip: what is changed here is seen there after it.
+    /// Round-trip time. The effect of a change is visible after it.
     pub rtt: Duration,
-    /// The share of both hosts' processors that is free, 0 to 1, the least of the two.
+    /// Share of free processor time, 0 to 1, the smaller of the two hosts' values.
     pub free_cpu: f64,
 }
 
-/// A layer gets another number of flows.
+/// A new number of flows for a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowChange {
-    /// Its place among the layers.
+    /// Index of the layer.
     pub layer: usize,
-    /// Flows from now on, 1 or more.
+    /// New number of flows, at least 1.
     pub flows: u32,
 }
 
-/// What a further flow must gain, as a factor. Falcon's 1.02 gives a disk that fills slowly a tenth
-/// less than it could carry; with this it is a twentieth.
+/// Minimum gain of a further flow, as a factor. With Falcon's 1.02, a disk that saturates slowly
+/// loses a tenth of its rate; with this value, a twentieth.
 const FLOW_PENALTY: f64 = 1.004;
 
-/// A layer that works for so much of its time is a bottleneck: what is left is noise.
+/// Utilisation above which a layer is a bottleneck. The rest is noise.
 const BOTTLENECK: f64 = 0.85;
 
-/// One that was a bottleneck is one until it works for less than this.
+/// Utilisation below which a layer is no longer a bottleneck.
 const NO_BOTTLENECK: f64 = 0.75;
 
-/// Flows are taken away until the layer works for so much of its time.
+/// Target utilisation when flows are removed.
 const ENOUGH: f64 = 0.75;
 
-/// Below this share of free processors no flow is added: others need them.
+/// Share of free processor time below which no flow is added, because others need the processor.
 const LEAST_FREE_CPU: f64 = 0.03;
 
-/// Periods over which more flows are measured, and the rate before.
+/// Number of periods in a trial with more flows, and in the measurement before.
 const PERIODS: usize = 3;
 
-/// Periods over which fewer flows are measured: nothing waits for it.
+/// Number of periods in a trial with fewer flows, which is not urgent.
 const PERIODS_OF_FEWER: usize = 6;
 
-/// A gain below this share, beyond the penalty, is noise.
+/// Gains below this share, after the penalty, are noise.
 const LEAST_GAIN: f64 = 0.01;
 
-/// A loss below this share, beyond the penalty, is noise: it does not keep flows that do nothing.
+/// Losses below this share, after the penalty, are noise and do not justify more flows.
 const LEAST_LOSS: f64 = 0.005;
 
-/// The first pause after a trial that failed, and the longest.
+/// Pause after a failed trial: the first and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(8);
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// Where the mean of [`PERIODS`] is so far, relative, from what it was when something was last
-/// kept, something else changed, and all may be tried again.
+/// Relative difference between the mean of [`PERIODS`] and the rate at the last kept change that
+/// shows a change of conditions. All trials may then be repeated.
 const CHANGED: f64 = 0.15;
 
-/// What is tried.
+/// The kinds of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// More flows in one layer.
     More(usize),
-    /// More in all layers that limit together.
+    /// More flows in all layers that are bottlenecks together.
     Together,
-    /// Fewer in one layer.
+    /// Fewer flows in one layer.
     Fewer(usize),
 }
 
-/// When a trial may be repeated.
+/// The time until a trial may be repeated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
     until: Duration,
@@ -109,27 +109,27 @@ impl Pause {
     }
 }
 
-/// What is under way.
+/// The state of the controller.
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Nothing: the rate is measured.
+    /// The rate is measured, and no trial is in progress.
     Steady,
-    /// A change was taken back; what is seen until then belongs to it.
+    /// A change was reverted. Observations until this time still include its effect.
     Returning(Duration),
-    /// A change is measured from then on.
+    /// A trial is measured from this time on.
     Trying(Duration, Trial),
 }
 
 #[derive(Clone, Debug)]
 struct Trial {
     kind: Kind,
-    /// What was before.
+    /// Numbers of flows before the trial.
     back: Vec<FlowChange>,
-    /// Flows that there are more than before.
+    /// Number of additional flows; negative for fewer.
     more: f64,
-    /// The rate before.
+    /// Rate before the trial.
     rate: f64,
-    /// Rates since.
+    /// Rates during the trial.
     seen: Vec<f64>,
 }
 
@@ -139,9 +139,9 @@ pub struct LayersControl {
     phase: Phase,
     /// Rates of the last steady periods, the newest last.
     recent: Vec<f64>,
-    /// The rate when something was last kept.
+    /// Rate at the last kept change.
     settled: f64,
-    /// Which layers limit.
+    /// True for each layer that is a bottleneck.
     limits: Vec<bool>,
     more: Vec<Pause>,
     fewer: Vec<Pause>,
@@ -149,7 +149,7 @@ pub struct LayersControl {
 }
 
 impl LayersControl {
-    /// For that many layers.
+    /// Creates a controller for this number of layers.
     pub fn new(layers: usize) -> LayersControl {
         LayersControl {
             phase: Phase::Steady,
@@ -162,8 +162,8 @@ impl LayersControl {
         }
     }
 
-    /// Takes what was seen in the period that ended at `now`, and says what to change, if anything.
-    /// Periods are about as long as 0.2 s.
+    /// Takes the observations of the period that ended at `now`, and returns changes. A period
+    /// should be about 0.2 s.
     pub fn observe(&mut self, now: Duration, sight: &Sight) -> Vec<FlowChange> {
         if sight.layers.len() != self.more.len() || !sight.rate.is_finite() {
             return Vec::new();
@@ -222,7 +222,7 @@ impl LayersControl {
         self.together = Pause::default();
     }
 
-    /// Where a layer limits or stops limiting, what did not help before may help now.
+    /// Updates the bottlenecks. If they change, trials that did not help before may help now.
     fn see_limits(&mut self, sight: &Sight) {
         let mut differ = false;
         for (limits, it) in self.limits.iter_mut().zip(sight.layers) {
@@ -238,8 +238,9 @@ impl LayersControl {
         }
     }
 
-    /// What to try next: more flows in the busiest layer; more in all that limit together; fewer in
-    /// a layer that limits, since it may be one that more flows slow down; fewer in the others.
+    /// Returns the next trial. In this order: more flows in the busiest bottleneck, more in all
+    /// bottlenecks together, fewer in a bottleneck (more flows may slow it down), fewer in the
+    /// other layers.
     fn next(&self, now: Duration, sight: &Sight) -> Option<(Kind, Vec<FlowChange>)> {
         let mut order: Vec<usize> = (0..sight.layers.len()).collect();
         order.sort_by(|&a, &b| sight.layers[b].busy.total_cmp(&sight.layers[a].busy));
@@ -289,7 +290,8 @@ impl LayersControl {
         let fewer = fewer.or_else(|| others.iter().rev().find(may_less));
         let &layer = fewer?;
         let it = sight.layers[layer];
-        // By what it works, a quarter at most, but half where it mostly waits.
+        // Reduces the flows according to the utilisation: at most by a quarter, or by half if the
+        // layer is mostly idle.
         let enough = (f64::from(it.flows) * it.busy / ENOUGH).ceil() as u32;
         let least = if it.busy < 0.5 {
             it.flows.div_ceil(2)
@@ -318,7 +320,7 @@ impl LayersControl {
             _ => PERIODS,
         };
         let rate = mean(&trial.seen);
-        // What is much slower need not be looked at for longer.
+        // A much lower rate ends the trial early.
         let is_slow = trial.seen.len() >= 2 && rate < trial.rate * (1.0 - CHANGED);
         if trial.seen.len() < enough && !is_slow {
             self.phase = Phase::Trying(from, trial);
@@ -342,8 +344,8 @@ impl LayersControl {
         trial.back
     }
 
-    /// A trial is kept. What it undid is not tried at once again: where nothing is missed with
-    /// fewer flows, and nothing gained with more, noise decides, and would forever.
+    /// Keeps a trial. The opposite trial is paused. Otherwise, if neither fewer nor more flows make
+    /// a difference, noise would cause endless changes.
     fn keep(&mut self, now: Duration, trial: &Trial) {
         *self.pause(trial.kind) = Pause::default();
         for change in &trial.back {
@@ -368,10 +370,10 @@ fn mean(rates: &[f64]) -> f64 {
     rates.iter().sum::<f64>() / rates.len().max(1) as f64
 }
 
-/// Flows with which a layer would carry what the next bottleneck does, whose share of work is
-/// `next`: at least one more, at most twice as many.
+/// Returns the number of flows with which a layer would match the next bottleneck, whose
+/// utilisation is `next`: at least one more, at most twice as many.
 fn wanted(layer: LayerSight, next: f64) -> u32 {
     let wanted = f64::from(layer.flows) / next.clamp(0.5, 1.0);
-    // A small count: flows are bounded.
+    // Numbers of flows are small, so the conversion is lossless.
     (wanted.ceil() as u32).max(layer.flows + 1).min(layer.most)
 }

@@ -1,4 +1,4 @@
-//! The least round trip of each path: what it takes without a queue.
+//! The least round-trip time of each path: the time without a queue.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use longhaul_units::{LeastSpan, Moment};
 
 use super::measure::RoundTrips;
 
-/// One path's.
+/// The least round-trip time of one path.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     span: LeastSpan,
-    /// The least of the way before, where packets take a longer one now: what kernels remember
-    /// is of both.
+    /// Least round-trip time of the previous route, if packets now take a longer one. The minimum
+    /// that a kernel keeps includes both routes.
     rerouted_from: Option<Duration>,
 }
 
@@ -21,7 +21,7 @@ impl Least {
         self.span.get()
     }
 
-    /// Of what is seen now what says something of the way that packets take.
+    /// Returns the round-trip time that represents the current route.
     fn seen(&self, trips: &RoundTrips) -> Duration {
         match self.rerouted_from {
             Some(_) => trips.mean,
@@ -29,7 +29,7 @@ impl Least {
         }
     }
 
-    /// Whether what is seen now is of the way before, rather than of the longer one.
+    /// True if packets take the previous route again.
     fn is_back(&self, trips: &RoundTrips) -> bool {
         let halfway = |from: Duration| (self.get() + from) / 2;
         let from = self.rerouted_from;
@@ -37,17 +37,17 @@ impl Least {
     }
 }
 
-/// Those of the paths that streams have now.
+/// The least round-trip times of the paths in use.
 #[derive(Clone, Debug)]
 pub struct LeastRoundTrips {
     paths: BTreeMap<u32, Least>,
     longest: Duration,
-    /// What was seen longer ago than once to twice this counts no more; without, all counts.
+    /// Values older than one to two times this are discarded. Without it, none are.
     lasts: Option<Duration>,
 }
 
 impl LeastRoundTrips {
-    /// Begins with the handshake's round trip.
+    /// Starts with the handshake's round-trip time.
     pub fn new(handshake: Duration, lasts: Option<Duration>) -> LeastRoundTrips {
         LeastRoundTrips {
             paths: BTreeMap::new(),
@@ -56,9 +56,9 @@ impl LeastRoundTrips {
         }
     }
 
-    /// Takes what streams on each path see now.
+    /// Adds the current round-trip times of the streams on each path.
     pub fn learn(&mut self, seen: &BTreeMap<u32, RoundTrips>, at: Moment) {
-        // Where there was one path only, what was known before is its own.
+        // If there was only one path, the time known before belongs to it.
         let known = (self.paths.is_empty() && seen.len() == 1).then_some(self.longest);
         self.paths.retain(|path, _| seen.contains_key(path));
         for (path, trips) in seen {
@@ -75,7 +75,8 @@ impl LeastRoundTrips {
         self.find_longest();
     }
 
-    /// The way of a path became longer: what was known of it was another's.
+    /// Sets the round-trip time of a path that changed to a longer route. Earlier values belong to
+    /// the old route.
     pub fn reroute(&mut self, path: u32, rtt: Duration, at: Moment) {
         let known = self.paths.get(&path);
         let first = known.map(|known| known.rerouted_from.unwrap_or(known.get()));
@@ -87,7 +88,7 @@ impl LeastRoundTrips {
         self.find_longest();
     }
 
-    /// No path's way became longer: it was a queue that did not waver.
+    /// Restores the times before all route changes, because the cause was a constant queue.
     pub fn undo_reroutes(&mut self, at: Moment) {
         for least in self.paths.values_mut() {
             if let Some(from) = least.rerouted_from.take() {
@@ -102,12 +103,12 @@ impl LeastRoundTrips {
         self.longest = longest.unwrap_or(self.longest);
     }
 
-    /// A path's; `None` if no stream on it has measured it.
+    /// Returns the time of a path, or `None` if no stream has measured it.
     pub fn get(&self, path: u32) -> Option<Duration> {
         self.paths.get(&path).map(Least::get)
     }
 
-    /// Of several paths the longest one's: how long it takes until all have shown something.
+    /// Returns the time of the longest path, after which all paths have reacted.
     pub fn longest(&self) -> Duration {
         self.longest
     }
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn on_another_way_what_kernels_remember_counts_no_more() {
+    fn on_a_new_route_the_minimum_of_the_kernel_is_ignored() {
         let ms = Duration::from_millis;
         let first = seen(&[(0, 20)]);
         let with_mean = |mean| {
@@ -145,10 +146,10 @@ mod tests {
         least.learn(&with_mean(ms(121)), at(3));
         assert_eq!(least.get(0), Some(ms(120)));
         assert_eq!(least.longest(), ms(120));
-        // Back on the first way, with a queue.
+        // Packets take the first route again, with a queue.
         least.learn(&with_mean(ms(60)), at(4));
         assert_eq!(least.get(0), Some(ms(20)));
-        // It was none.
+        // The longer route was a queue.
         least.reroute(0, ms(120), at(5));
         least.undo_reroutes(at(6));
         assert_eq!((least.get(0), least.longest()), (Some(ms(20)), ms(20)));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_long_ago_counts_no_more_where_it_shall_not() {
+    fn old_values_are_discarded_if_a_limit_is_set() {
         let handshake = Duration::from_millis(40);
         let lasts = Duration::from_secs(600);
         for (lasts, last) in [(Some(lasts), 70), (None, 40)] {

@@ -1,4 +1,4 @@
-//! From samples to what they mean: a rate over a span, and what bound it.
+//! Derives rates and bottlenecks from samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,58 +9,58 @@ use super::least::LeastRoundTrips;
 use super::sample::{Sample, StreamSample};
 use crate::response::Congestion;
 
-/// A queue stands on the path if the round trip exceeds the least one by this part of it, within
-/// these bounds. Below the lower bound, clocks and interrupts do as much. Above the upper one, it
+/// A path has a queue if the round-trip time exceeds the least one by this part of it, within these
+/// bounds. Below the lower bound, clocks and interrupts can be the cause. Above the upper bound, it
 /// is a queue even on the longest path.
 const QUEUE_PART: f64 = 0.25;
 const QUEUE_BOUNDS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
 
-/// Segments that a stream sends at once: an acknowledgement is of two. Where rates are low
-/// those of all streams take longer than the bounds say, and are no queue that stands.
+/// Number of segments that a stream sends at once, because an acknowledgement covers two. At low
+/// rates, the bursts of all streams can exceed the bounds without being a persistent queue.
 const BURST_SEGMENTS: f64 = 2.0;
 
-/// Part of their time that streams must have data for the path, and not this
-/// host, to be what is measured.
+/// Minimum share of time in which streams have data to send, so that the path is measured and not
+/// this host.
 const BUSY: f64 = 0.75;
 
-/// A layer or a host that works more than this has nothing left.
+/// Utilisation above which a layer or a host is saturated.
 const SATURATED: f64 = 0.92;
 
-/// A path that loses more than this part is overloaded, though nobody sees its queue: more
-/// streams would lose more.
+/// Loss above which a path is overloaded, even without a visible queue. More streams would lose
+/// more.
 const OVERLOADED: f64 = 0.02;
 
-/// A rate that grew by more than this within a span is still growing.
+/// Growth within a span above which a rate is still growing.
 const GROWING: f64 = 1.25;
 
-/// What bound the rate in a span.
+/// The bottleneck in a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bound {
-    /// Nothing moved at all.
+    /// No data moved.
     Silence,
-    /// Streams waited for data: reading, compressing or the CPU at the sender.
+    /// Streams waited for data: reading, compression or the CPU at the sender.
     Supply,
-    /// A host's cores.
+    /// The cores of a host are busy.
     Processor,
-    /// The receiving end works as fast as it can.
+    /// The receiver is saturated.
     Receiver,
-    /// The path is full: a queue stands on it, or the congestion control that
-    /// measures the path found its rate.
+    /// The path is full: it has a queue, or a congestion control that measures the path has found
+    /// its rate.
     Path,
-    /// Windows still grow.
+    /// Windows are still growing.
     Growth,
-    /// Windows ended at the receiver's buffer.
+    /// The receive buffer limits the windows.
     ReceiveBuffer,
-    /// Windows ended at the sender's buffer.
+    /// The send buffer limits the windows.
     SendBuffer,
-    /// Loss keeps the windows small, and no queue stands on the path.
+    /// Loss keeps the windows small, and the path has no queue.
     Loss,
-    /// Congestion windows are smaller than the path, and grow slowly.
+    /// Congestion windows are smaller than the path requires and grow slowly.
     Window,
 }
 
 impl Bound {
-    /// Whether more streams may carry more.
+    /// True if more streams could raise the rate.
     pub fn may_need_streams(self) -> bool {
         matches!(
             self,
@@ -69,80 +69,81 @@ impl Bound {
     }
 }
 
-/// A stream on a path.
+/// Number of a stream, and number of its path.
 type Place = (u32, u32);
 
-/// A span, summed over its samples.
+/// The sums over the samples of a span.
 #[derive(Clone, Debug)]
 pub struct Span {
     began: Moment,
-    /// The last sample, by stream and path.
+    /// Time of the last sample, and its streams by number and path.
     last: (Moment, BTreeMap<Place, StreamSample>),
     acknowledged: u64,
-    /// Bytes acknowledged by the end of each sample.
+    /// Number of bytes acknowledged by the end of each sample.
     steps: Vec<(Moment, u64)>,
     retransmitted: u64,
     loss_events: u32,
     segments: f64,
-    /// Stream seconds: in all, with data, held up by either window.
+    /// Sums of stream seconds: all, with data, limited by the receiver's window, limited by the
+    /// send buffer.
     lived: f64,
     busy: f64,
     window_limited: f64,
     buffer_limited: f64,
     samples: u32,
-    /// Of them, those in which a queue stood on every path that was used, and on any.
+    /// Number of samples with a queue on every used path, and on any.
     queued: (u32, u32),
-    /// The busier host's share of its cores times seconds, and those seconds.
+    /// Utilisation of the busier host's cores times seconds, and these seconds.
     processor: (f64, f64),
     receiver: Option<f64>,
 }
 
-/// What a span showed.
+/// The measurement of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measure {
-    /// Length of the span.
+    /// Length of the span in seconds.
     pub seconds: f64,
-    /// Bytes acknowledged per second.
+    /// Acknowledged bytes per second.
     pub bytes_per_second: f64,
-    /// The rate of its later half by that of the earlier one.
+    /// Rate in the second half divided by the rate in the first half.
     pub growth: f64,
-    /// Part of the segments that were sent again, 0 to 1.
+    /// Share of segments that were retransmitted, 0 to 1.
     pub loss: f64,
-    /// Times that a stream lost segments.
+    /// Number of times that a stream lost segments.
     pub loss_events: u32,
-    /// Segments acknowledged.
+    /// Number of segments acknowledged.
     pub segments: f64,
-    /// Parts of the streams' time, 0 to 1: with data; of that held up by the
-    /// receiver's window; by the send buffer.
+    /// Share of the streams' time with data to send, 0 to 1.
     pub busy: f64,
-    /// As above.
+    /// Share of the time with data that the receiver's window limited, 0 to 1.
     pub window_limited: f64,
-    /// As above.
+    /// Share of the time with data that the send buffer limited, 0 to 1.
     pub buffer_limited: f64,
-    /// Part of the samples in which a queue stood on every path, 0 to 1.
+    /// Share of samples with a queue on every used path, 0 to 1.
     pub queued: f64,
-    /// Part of them in which one stood on any path, 0 to 1.
+    /// Share of samples with a queue on any path, 0 to 1.
     pub queued_somewhere: f64,
-    /// Mean share of its cores' time that the busier host worked, 0 to 1.
+    /// Mean utilisation of the cores of the busier host, 0 to 1.
     pub processor: f64,
-    /// The receiving end's busiest layer, 0 to 1.
+    /// Utilisation of the busiest layer at the receiver, 0 to 1.
     pub receiver: f64,
 }
 
-/// Round trips of the streams on a path.
+/// The round-trip times of the streams on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrips {
-    /// The least that was seen.
+    /// Least round-trip time.
     pub least: Duration,
-    /// Mean of the smoothed ones, no less than the least.
+    /// Mean of the smoothed round-trip times, not less than `least`.
     pub mean: Duration,
-    /// Time in which what all streams send at once is sent at the rate their windows have;
-    /// zero where windows are not known.
+    /// Time needed to send the bursts of all streams at the rate of their windows. Zero if the
+    /// windows are unknown.
     pub burst: Duration,
 }
 
 impl RoundTrips {
-    /// Of streams that are on one path; `None` if no stream has measured it.
+    /// Computes the round-trip times of the streams on one path. Returns `None` if no stream has
+    /// measured it.
     fn of(streams: &[&StreamSample]) -> Option<RoundTrips> {
         let known = streams.iter().map(|stream| stream.minimum_rtt);
         let least = known.filter(|rtt| !rtt.is_zero()).min()?;
@@ -164,7 +165,7 @@ impl RoundTrips {
         Some(RoundTrips { least, mean, burst })
     }
 
-    /// Whether a queue stands, `known` being the least round trip that was ever seen.
+    /// True if the path has a queue. `known` is the least round-trip time ever seen.
     pub fn is_queued(&self, known: Duration) -> bool {
         let part = known.mul_f64(QUEUE_PART);
         let most = self.burst.max(QUEUE_BOUNDS.1);
@@ -172,7 +173,7 @@ impl RoundTrips {
     }
 }
 
-/// Round trips on each path; without those that no stream has measured.
+/// Returns the round-trip times of each path. Omits paths that no stream has measured.
 pub fn round_trips(streams: &[StreamSample]) -> BTreeMap<u32, RoundTrips> {
     let mut paths: BTreeMap<u32, Vec<&StreamSample>> = BTreeMap::new();
     for stream in streams {
@@ -191,14 +192,15 @@ fn by_place(sample: &Sample) -> BTreeMap<Place, StreamSample> {
     streams.map(|stream| (place(stream), *stream)).collect()
 }
 
-/// Whether a stream's kernel uses its other paths instead, which says nothing of this host.
+/// True if the stream was idle here because its kernel uses its other paths. This has no
+/// information about this host.
 fn is_left_idle(stream: &StreamSample, before: &StreamSample, all: &[StreamSample]) -> bool {
     let others = |other: &StreamSample| other.stream == stream.stream && other.path != stream.path;
     stream.busy == before.busy && all.iter().any(others)
 }
 
-/// Whether a queue stands on every path that is used (where one has room, more
-/// streams may fill it), and on any. Where none was used, all count.
+/// Returns two flags: true if every used path has a queue, and true if any has. If no path was
+/// used, all paths count.
 fn queued(streams: &[StreamSample], least: &LeastRoundTrips, used: &BTreeSet<u32>) -> (bool, bool) {
     let paths = round_trips(streams);
     let counted = paths
@@ -213,7 +215,7 @@ fn queued(streams: &[StreamSample], least: &LeastRoundTrips, used: &BTreeSet<u32
 }
 
 impl Span {
-    /// Begins with a sample.
+    /// Starts a span with a sample.
     pub fn new(sample: &Sample) -> Span {
         Span {
             began: sample.at,
@@ -234,9 +236,8 @@ impl Span {
         }
     }
 
-    /// Adds a sample; `least` has the least round trip of each path. What a
-    /// stream did before it was first seen, or after it was last seen, is not
-    /// counted.
+    /// Adds a sample. `least` has the least round-trip time of each path. Excludes the activity of
+    /// a stream before its first and after its last sample.
     pub fn add(&mut self, sample: &Sample, least: &LeastRoundTrips) {
         let step = (sample.at - self.last.0).as_secs_f64();
         if step <= 0.0 {
@@ -273,8 +274,8 @@ impl Span {
         self.segments += acknowledged as f64 / f64::from(stream.segment.max(1));
         let retransmitted = stream.retransmitted.saturating_sub(before.retransmitted);
         self.retransmitted += retransmitted;
-        // Segments lost together are one event, to which a window answers once
-        // (RFC 5348, section 5.2); a sample is about a round trip, or some.
+        // Segments lost together are one event, to which a window reacts once (RFC 5348, section
+        // 5.2). A sample covers one or several round trips.
         self.loss_events += u32::from(retransmitted > 0);
         let spent =
             |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64().min(step);
@@ -284,13 +285,13 @@ impl Span {
         self.buffer_limited += spent(stream.buffer_limited, before.buffer_limited);
     }
 
-    /// How long it is so far.
+    /// Returns the current length of the span.
     pub fn length(&self) -> Duration {
         self.last.0 - self.began
     }
 
-    /// The rate of its later part by that of its earlier one, as near to the
-    /// middle as samples lie; 1 where there is no such.
+    /// Returns the rate in the later part divided by the rate in the earlier part. The parts are
+    /// separated at the sample after the middle. Returns 1 if a part is empty.
     fn growth(&self) -> f64 {
         let middle = self.began + self.length() / 2;
         let Some(&(at, before)) = self.steps.iter().find(|step| step.0 >= middle) else {
@@ -304,7 +305,7 @@ impl Span {
         rate(self.acknowledged - before, late) / rate(before, early)
     }
 
-    /// What it showed; `None` if no stream lived through a part of it.
+    /// Returns the measurement, or `None` if no stream was open during the span.
     pub fn measure(&self) -> Option<Measure> {
         let seconds = self.length().as_secs_f64();
         if seconds <= 0.0 || self.lived <= 0.0 {
@@ -338,22 +339,23 @@ impl Span {
 }
 
 impl Measure {
-    /// Mean bytes of a segment, at least 1.
+    /// Returns the mean size of a segment in bytes, at least 1.
     pub fn segment_bytes(&self) -> f64 {
         (self.bytes_per_second * self.seconds / self.segments.max(1.0)).max(1.0)
     }
 
-    /// Whether a queue stood on every path, in a good part of the time.
+    /// True if there was a queue on every used path in at least half of the samples.
     pub fn is_queued(&self) -> bool {
         self.queued >= 0.5
     }
 
-    /// Whether no queue stood on any path at any time.
+    /// True if no path had a queue in any sample.
     pub fn has_no_queue(&self) -> bool {
         self.queued_somewhere <= 0.0
     }
 
-    /// What bound the rate, on paths that may lose much by chance where no queue stands, or not.
+    /// Returns the bottleneck. `may_lose` is true if high loss can be random while there is no
+    /// queue.
     pub fn bound(&self, congestion: &Congestion, may_lose: bool) -> Bound {
         if self.bytes_per_second <= 0.0 {
             return Bound::Silence;

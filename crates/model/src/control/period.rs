@@ -1,32 +1,33 @@
-//! What many spans together say.
+//! Statistics over several spans.
 
 use super::measure::{Bound, Measure};
 
-/// Later tries are judged over so long, so that a window's ups and downs do
-/// not count.
+/// Minimum time in seconds over which later trials are judged, so that the variation of windows
+/// averages out.
 pub const LATER_SECONDS: f64 = 10.0;
 
-/// What was longer ago counts for less: a path changes while it is used.
+/// Time in seconds after which older spans count less, because a path changes.
 const REMEMBERED_SECONDS: f64 = 3.0 * LATER_SECONDS;
 
-/// With fewer losses their rate is not known; beyond many, old ones are forgotten by half.
+/// Minimum number of losses for a known probability, and number above which older losses count
+/// half.
 const FEW_LOSSES: f64 = 8.0;
 const MANY_LOSSES: f64 = 64.0;
 
-/// The time since streams changed last and settled.
+/// The time since the streams last changed and settled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Period {
-    /// How long it is.
+    /// Length of the period in seconds.
     pub seconds: f64,
     bytes: f64,
-    /// Seconds of spans that asked for streams.
+    /// Seconds in spans in which more streams could have helped.
     asked: f64,
     /// Seconds in which the path was full.
     pub full: f64,
 }
 
 impl Period {
-    /// Adds a span and what bound it.
+    /// Adds a span and its bottleneck.
     pub fn add(&mut self, bound: Bound, measure: &Measure) {
         self.seconds += measure.seconds;
         self.bytes += measure.bytes_per_second * measure.seconds;
@@ -48,28 +49,28 @@ impl Period {
         }
     }
 
-    /// Whether streams were asked for in a good part of it, and it is long
-    /// enough to compare with.
+    /// True if more streams could have helped in at least 30 % of the period, and the period is
+    /// long enough to compare with.
     pub fn is_wanting(&self) -> bool {
         self.seconds >= LATER_SECONDS && self.asked >= self.seconds * 0.3
     }
 
-    /// Mean rate in bytes per second.
+    /// Returns the mean rate in bytes per second.
     pub fn rate(&self) -> f64 {
         self.bytes / self.seconds.max(1e-9)
     }
 }
 
-/// Random loss, as far as it was seen.
+/// Observations of random loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
-    /// Times that a stream lost segments.
+    /// Number of times that a stream lost segments.
     pub events: f64,
     segments: f64,
 }
 
 impl Losses {
-    /// Adds a span; what was long ago counts for less.
+    /// Adds a span. Older spans count less.
     pub fn add(&mut self, measure: &Measure) {
         self.events += f64::from(measure.loss_events);
         self.segments += measure.segments;
@@ -79,7 +80,8 @@ impl Losses {
         }
     }
 
-    /// Probability that a segment is lost, 0 to 1; `None` if too few were.
+    /// Returns the probability that a segment is lost, 0 to 1, or `None` if there were too few
+    /// losses.
     pub fn probability(&self) -> Option<f64> {
         let known = self.events >= FEW_LOSSES && self.segments > 0.0;
         known.then(|| self.events / self.segments)
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_long_ago_is_forgotten() {
+    fn old_spans_are_discarded() {
         let mut period = Period::default();
         let second = |rate| Measure {
             seconds: 1.0,

@@ -1,9 +1,8 @@
-//! Notices that packets take a longer way than before.
+//! Detects that packets take a longer route than before.
 //!
-//! A round trip that has become longer looks like a queue, and a path that has a queue gets no
-//! more streams. What tells them apart: a queue wavers, and is no longer than what the path's
-//! own transfers have filled before; a way does not waver, and less is carried over it until
-//! windows have grown.
+//! A longer round-trip time looks like a queue, and a path with a queue gets no more streams. The
+//! differences: the length of a queue varies, and it does not exceed the queues that this transfer
+//! filled before. A route has a constant delay, and carries less until the windows have grown.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,40 +12,42 @@ use longhaul_units::Moment;
 use super::least::LeastRoundTrips;
 use super::measure::{Measure, RoundTrips};
 
-/// The round trip stays between two bounds for this time, or this many of its own.
+/// Minimum time, and minimum number of round trips, for which the round-trip time of a new route
+/// must be constant.
 const STEADY: Duration = Duration::from_secs(4);
 const STEADY_ROUND_TRIPS: u32 = 8;
 
-/// And these are no further from each other than this part of what it has become longer by.
+/// Maximum variation of the round-trip time of a new route: its increase divided by this.
 const WAVERS: u32 = 8;
 
-/// What was seen so long ago, and no longer than that, was on the way before. A longer way shows
-/// itself within the first time or not at all: what fills later may be a queue.
+/// Age of samples that represent the old route: minimum and maximum. A longer route is visible
+/// within the minimum age or not at all. A later increase can be a queue.
 const BEFORE: (Duration, Duration) = (Duration::from_secs(12), Duration::from_secs(72));
 
-/// Of what is seen within this only the highest is remembered.
+/// Interval of which only the highest sample is kept.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// By less than this nobody's windows are too small.
+/// Minimum increase of a longer route. A smaller increase does not make windows too small.
 const LEAST_EXCESS: Duration = Duration::from_millis(5);
 
-/// Less than this part of what was carried is carried.
+/// Ratio of the rate to the highest recent rate below which the rate has fallen.
 const FALLEN: f64 = 0.8;
 
-/// What was carried counts for half after this.
+/// Half-life of the highest recent rate in seconds.
 const HALF_LIFE_SECONDS: f64 = 60.0;
 
-/// The full queue of few streams, which would not waver either, loses more than this part.
+/// Maximum loss on a longer route. A full queue of few streams, whose length would also be
+/// constant, loses more.
 const MOST_LOSS: f64 = 0.005;
 
-/// One path's smoothed round trip.
+/// The smoothed round-trip time of one path over time.
 #[derive(Clone, Debug)]
 struct Trend {
-    /// Since when it is between the two.
+    /// Time since when the round-trip time is between `low` and `high`.
     since: Moment,
     low: Duration,
     high: Duration,
-    /// The highest of each moment.
+    /// Highest value in each interval.
     highest: VecDeque<(Moment, Duration)>,
 }
 
@@ -80,13 +81,13 @@ impl Trend {
         }
     }
 
-    /// The highest on the way before; `None` if nothing was seen for so long.
+    /// Returns the highest value on the old route, or `None` if there are no samples of that age.
     fn highest_before(&self, at: Moment) -> Option<Duration> {
         let before = self.highest.iter().filter(|seen| at - seen.0 > BEFORE.0);
         before.map(|seen| seen.1).max()
     }
 
-    /// The round trip of the longer way, where it is one.
+    /// Returns the round-trip time of the longer route, if there is one.
     fn longer(&self, known: Duration, at: Moment) -> Option<Duration> {
         let steady = STEADY.max(self.low * STEADY_ROUND_TRIPS);
         let is_steady = at - self.since >= steady && self.low >= known + LEAST_EXCESS;
@@ -98,16 +99,16 @@ impl Trend {
     }
 }
 
-/// The ways of all paths.
+/// The routes of all paths.
 #[derive(Clone, Debug, Default)]
 pub struct Reroutes {
     paths: BTreeMap<u32, Trend>,
-    /// The most that was carried of late, in bytes per second.
+    /// Highest recent rate in bytes per second.
     carried: f64,
 }
 
 impl Reroutes {
-    /// Takes what streams on each path see now, whose `least` round trips are known.
+    /// Adds the current round-trip times of the streams on each path. `least` has the least ones.
     pub fn look(&mut self, seen: &BTreeMap<u32, RoundTrips>, least: &LeastRoundTrips, at: Moment) {
         self.paths.retain(|path, _| seen.contains_key(path));
         for (path, trips) in seen {
@@ -118,19 +119,19 @@ impl Reroutes {
         }
     }
 
-    /// Takes what a span carried.
+    /// Adds the rate of a span.
     pub fn carry(&mut self, measure: &Measure) {
         let kept = 0.5_f64.powf(measure.seconds / HALF_LIFE_SECONDS);
         self.carried = (self.carried * kept).max(measure.bytes_per_second);
     }
 
-    /// Whether a span carried less than others of late.
+    /// True if the rate of a span is below the recent rates.
     pub fn has_fallen(&self, measure: &Measure) -> bool {
         measure.bytes_per_second < self.carried * FALLEN
     }
 
-    /// Paths that are longer now, with their round trips, at the end of a span in which a queue
-    /// seemed to stand.
+    /// Returns paths with a longer route and their round-trip times. The caller calls this at the
+    /// end of a span with an apparent queue.
     pub fn find(
         &self,
         measure: &Measure,
@@ -147,12 +148,12 @@ impl Reroutes {
         self.paths.iter().filter_map(longer).collect()
     }
 
-    /// What was seen of a path was of the way before.
+    /// Discards the samples of a path, which belong to the old route.
     pub fn forget(&mut self, path: u32) {
         self.paths.remove(&path);
     }
 
-    /// The most that was carried of late, in bytes per second.
+    /// Returns the highest recent rate in bytes per second.
     pub fn carried(&self) -> f64 {
         self.carried
     }

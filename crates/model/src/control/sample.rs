@@ -1,4 +1,4 @@
-//! What the controller receives.
+//! The input of the controller.
 
 use std::time::Duration;
 
@@ -6,53 +6,52 @@ use longhaul_units::{ByteCount, Moment};
 
 use crate::response::Congestion;
 
-/// A stream as the sending end's kernel sees it (`TCP_INFO`), on one of its
-/// paths. Counts are since it began there and never fall.
+/// The state of a stream on one of its paths, as the sending kernel reports it (`TCP_INFO`).
+/// Counters start when the stream opens on the path, and never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamSample {
-    /// Its number in the session.
+    /// Number of the stream in the session.
     pub stream: u32,
-    /// Its path: streams of one share a round trip and a queue. A stream that
-    /// has several is there once for each.
+    /// Number of the path. Streams on one path share a round-trip time and a queue. A stream with
+    /// several paths has one sample for each path.
     pub path: u32,
-    /// Smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The least round trip seen.
+    /// Least round-trip time.
     pub minimum_rtt: Duration,
-    /// Bytes in a segment.
+    /// Size of a segment in bytes.
     pub segment: u32,
     /// Congestion window in bytes.
     pub congestion_window: u64,
-    /// The other end's receive window in bytes; `None` if the kernel is too old to tell.
+    /// Receive window of the other end in bytes. `None` if the kernel is too old to report it.
     pub send_window: Option<u64>,
-    /// Bytes acknowledged.
+    /// Number of bytes acknowledged.
     pub acknowledged: u64,
-    /// Segments sent again.
+    /// Number of segments retransmitted.
     pub retransmitted: u64,
     /// Time with data to send.
     pub busy: Duration,
-    /// Of that, held up by the other end's window.
+    /// Part of `busy` that the other end's window limited.
     pub window_limited: Duration,
-    /// Of that, held up by this end's send buffer.
+    /// Part of `busy` that this end's send buffer limited.
     pub buffer_limited: Duration,
 }
 
-/// Everything that is seen at one moment.
+/// All observations at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Moment,
-    /// Streams that are open.
+    /// Open streams.
     pub streams: Vec<StreamSample>,
-    /// What governs the streams' windows; `None` if it is not known.
+    /// Congestion control of the streams. `None` if unknown.
     pub congestion: Option<Congestion>,
-    /// Bytes still to be acknowledged; `None` if it is not known, as while the sources are still
-    /// being walked.
+    /// Number of bytes not yet acknowledged. `None` if unknown, for example while the sources are
+    /// still being listed.
     pub remaining: Option<ByteCount>,
-    /// Part of its cores' time that the busier host worked since the last sample, 0 to 1; `None`
-    /// if it is not known.
+    /// Utilisation of the cores of the busier host since the last sample, 0 to 1. `None` if
+    /// unknown.
     pub processor: Option<f64>,
-    /// Part of its flows' time that the busiest layer of the receiving end worked, 0 to 1; `None`
-    /// if it is not known.
+    /// Utilisation of the busiest layer at the receiver, 0 to 1. `None` if unknown.
     pub receiver: Option<f64>,
 }

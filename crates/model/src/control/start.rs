@@ -1,5 +1,5 @@
-//! How many streams a transfer begins with, before anything but a round trip
-//! is known.
+//! Chooses the initial number of streams and the block size, when only the round-trip time is
+//! known.
 
 use std::time::Duration;
 
@@ -7,27 +7,26 @@ use longhaul_units::ByteCount;
 
 use crate::response::Congestion;
 
-/// A host that has everything to do itself gains nothing from more; one
-/// connection each for reading, writing, enciphering at both ends.
+/// Minimum initial number of streams: one connection each for reading, writing, and encryption at
+/// both ends. On a single host more do not help.
 const FEWEST: u32 = 4;
 
-/// More do not start faster by much: each doubling saves one round trip of the
-/// ten or so that a slow start takes, and joins the others three later.
+/// Maximum initial number of streams. More are not much faster: each doubling saves one of about
+/// ten round trips of slow start, and the new streams join three round trips later.
 const MOST: u32 = 16;
 
-/// A stream for so much of the round trip: 16 from 90 ms on.
+/// One stream is used for each of these parts of the round-trip time: 16 streams from 90 ms on.
 const EACH: Duration = Duration::from_millis(6);
 
-/// What the first stream carries in the three round trips that the others take
-/// to open, from ten segments doubling, and again as much: with less to send
-/// another stream comes too late.
+/// Minimum number of bytes for each further stream: twice the bytes that the first stream carries
+/// in the three round trips until the others are open, doubling from ten segments. With less data a
+/// further stream opens too late.
 const WORTH_A_STREAM: u64 = 256 << 10;
 
-/// Streams at the start: the longer the round trip, the longer one stream's
-/// slow start, and n streams begin n times as high. BBR's start is steeper and
-/// each of its streams keeps a product in the queue, so that many only lose:
-/// 16 of them sent a seventh of everything twice. `bytes` is what there is to
-/// send, where that is known. 1 to 16.
+/// Returns the initial number of streams, 1 to 16. A longer round trip makes slow start longer, and
+/// n streams begin with n times the window. BBR's start is steeper, and each of its streams keeps a
+/// bandwidth-delay product in the queue. So a large number of streams only causes loss: 16 streams
+/// retransmitted a seventh of the data. `bytes` is the size of the data, if known.
 pub fn initial_streams(
     rtt: Duration,
     bytes: Option<ByteCount>,
@@ -42,50 +41,48 @@ pub fn initial_streams(
     by_path.min(u32::try_from(worth).unwrap_or(MOST)).max(1)
 }
 
-/// Round trips from which a path takes many streams.
+/// Round-trip time above which a path needs many streams.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Round trips below which both ends are in one building.
+/// Round-trip time below which both ends are in one building.
 const NEAR: Duration = Duration::from_millis(1);
 
-/// Bytes of the largest block that a path gets by itself. On two cores each block
-/// costs some 75 us of them, in wakes, messages and requests to the disk, which is
-/// as much as hashing 400 KiB: of 1 MiB a copy took a fifth to a third more time of
-/// the processors than of 4 MiB, of 8 and 16 MiB no less.
+/// Size in bytes of the largest automatically chosen block. On two cores each block costs about 75
+/// us for wake-ups, messages and disk requests, as much as hashing 400 KiB. A copy with blocks of 1
+/// MiB needed 20 to 33 % more CPU time than with 4 MiB; with 8 and 16 MiB it needed no less.
 pub const LARGEST_BLOCK_BYTES: u32 = 4 << 20;
 
-/// And of the smallest.
+/// Size in bytes of the smallest automatically chosen block.
 const SMALLEST_BLOCK_BYTES: u32 = 64 << 10;
 
-/// Blocks of this many bytes or more are for short paths, and half of the memory is used for them.
-/// All of it would be for many streams, and to touch it for the first time costs more than it
-/// gains.
+/// Size in bytes from which blocks are for short paths and use half of the memory. All of the
+/// memory would allow many streams, and first access to it costs more than it gains.
 const SHORT_PATHS_BLOCK: u32 = 1 << 20;
 
-/// Blocks that an end's memory should hold on a short path, in the half of it that is used, and on
-/// a long one: three quarters of these are as many streams as a law of loss asks for.
+/// Minimum number of blocks that an end's memory should hold: on a short path in the used half, and
+/// on a long path. Three quarters of the latter are as many streams as a law of loss requires.
 const BLOCKS_IN_MEMORY: (u64, u64) = (16, 256);
 
-/// Bytes of a block on a long path: at least, and at most.
+/// Size in bytes of a block on a long path: minimum and maximum.
 const LONG_PATHS_BLOCKS: (u32, u32) = (256 << 10, 512 << 10);
 
-/// How many bytes a block has.
+/// The size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSize {
-    /// This many.
+    /// A fixed size in bytes.
     Fixed(u32),
-    /// As many as the path wants and this end's memory for blocks bears.
+    /// A size that suits the path and this end's memory for blocks.
     Free {
-        /// That memory, in bytes.
+        /// Memory for blocks, in bytes.
         memory: ByteCount,
-        /// And no more bytes than this, a power of two, whatever the path.
+        /// Maximum size in bytes, a power of two.
         most: u32,
     },
 }
 
 impl BlockSize {
-    /// Bytes on a path of this round trip; where free a power of two, 64 KiB (or the
-    /// most, if that is less) to 4 MiB.
+    /// Returns the size in bytes for a path with this round-trip time. If not fixed, it is a power
+    /// of two from 64 KiB (or `most`, if less) to 4 MiB.
     pub fn on(self, rtt: Duration) -> u32 {
         match self {
             BlockSize::Fixed(bytes) => bytes,
@@ -102,9 +99,9 @@ impl BlockSize {
     }
 }
 
-/// Bytes of a block on a path of this round trip, a power of two. Each stream holds a block at
-/// either end while it moves. Blocks are smaller on a path that needs many streams, to save
-/// memory. On short paths fewer blocks cost less.
+/// Returns the preferred size of a block for this round-trip time, a power of two in bytes. Each
+/// stream holds a block at either end during the transfer. Blocks are smaller on a path that needs
+/// many streams, to save memory. On short paths, fewer blocks need less CPU time.
 fn block_bytes(rtt: Duration) -> u32 {
     match rtt {
         _ if rtt < NEAR => LARGEST_BLOCK_BYTES,
@@ -113,7 +110,7 @@ fn block_bytes(rtt: Duration) -> u32 {
     }
 }
 
-/// Of an end's memory for blocks what is used for those of `block` bytes.
+/// Returns the part of an end's memory that blocks of `block` bytes use.
 pub fn used_memory(memory: ByteCount, block: u32) -> ByteCount {
     if block >= SHORT_PATHS_BLOCK {
         ByteCount(memory.0 / 2)
@@ -122,8 +119,8 @@ pub fn used_memory(memory: ByteCount, block: u32) -> ByteCount {
     }
 }
 
-/// Most streams of blocks of `block` bytes in `memory` bytes: a quarter of what is used of it
-/// stays for blocks that are read ahead and written behind. At least 1.
+/// Returns the maximum number of streams (at least 1) with blocks of `block` bytes in `memory`
+/// bytes. A quarter of the used memory is kept for blocks that are read ahead or written behind.
 pub fn most_streams(memory: ByteCount, block: u32) -> u32 {
     let blocks = used_memory(memory, block).0 / u64::from(block.max(1));
     u32::try_from(blocks - blocks / 4)
@@ -136,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_longer_path_begins_with_more() {
+    fn a_longer_path_starts_with_more_streams() {
         let streams =
             |microseconds| initial_streams(Duration::from_micros(microseconds), None, None);
         assert_eq!(
@@ -146,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn many_streams_fit_into_little_memory() {
+    fn little_memory_allows_many_streams() {
         let memory = ByteCount(128 << 20);
         let free = BlockSize::Free {
             memory,
@@ -159,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_as_large_as_path_and_memory_have_them() {
+    fn block_sizes_depend_on_path_and_memory() {
         let on = |mebibytes: u64, microseconds| {
             let memory = ByteCount(mebibytes << 20);
             let most = LARGEST_BLOCK_BYTES;
@@ -189,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn little_data_takes_few() {
+    fn little_data_needs_few_streams() {
         let long = Duration::from_millis(366);
         let streams = |bytes| initial_streams(long, Some(ByteCount(bytes)), None);
         assert_eq!([0, 1000, 1 << 20, 1 << 30].map(streams), [1, 1, 4, 16]);

@@ -1,40 +1,38 @@
-//! `--nice`: a bound on the rate that gives way as soon as a queue stands on
-//! the path, as LEDBAT does (RFC 6817), by the pace of sockets instead of
-//! their windows.
+//! `--nice`: limits the rate and reduces it as soon as the path has a queue, like LEDBAT (RFC
+//! 6817), but by pacing sockets instead of their windows.
 
-/// Kept of the rate when a queue stands.
+/// Factor on the rate when the path has a queue.
 const DECREASE: f64 = 0.7;
 
-/// Below this part of the rate at which a queue stood last there was room.
+/// Part of the rate at the last queue below which the path had room.
 const ROOM: f64 = 0.85;
 
-/// By how much the bound grows there.
+/// Growth factor of the limit below this part.
 const RETURN: f64 = 1.25;
 
-/// By how much more it goes beyond in the first span; twice that in the next, and so on. The
-/// traffic that filled the path may have ended.
+/// Growth of the limit above this part in the first span, as a share. It doubles with each span,
+/// because the traffic that filled the path may have ended.
 const FIRST_STEP: f64 = 0.04;
 
-/// By how much more it is at most: what is too much stands in a queue for a
-/// span.
+/// Maximum growth of the limit in a span, as a share. The excess stays in a queue for one span.
 const LARGEST_STEP: f64 = 0.5;
 
-/// Never less than this in bytes per second, so that it ends one day.
+/// Minimum limit in bytes per second, so that the transfer always ends.
 const LEAST: f64 = 125_000.0;
 
-/// The bound so far.
+/// The current limit and its history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Yielding {
     bytes_per_second: Option<f64>,
-    /// The rate at which a queue stood last.
+    /// Rate at the last queue in bytes per second.
     ceiling: f64,
-    /// By how much more the next step beyond that is.
+    /// Growth in the next span above that rate, as a share.
     step: f64,
 }
 
 impl Yielding {
-    /// Takes what a span showed: the rate in bytes per second, and the part of
-    /// it in which a queue stood. Returns the bound where it changed.
+    /// Adds a span: its rate in bytes per second, and its share of samples with a queue. Returns
+    /// the new limit if it changed.
     pub fn handle(&mut self, rate: f64, queued: f64) -> Option<f64> {
         let next = match self.bytes_per_second {
             _ if queued >= 0.5 => {
@@ -42,7 +40,7 @@ impl Yielding {
                 self.ceiling = self.bytes_per_second.unwrap_or(rate).min(rate.max(LEAST));
                 (self.ceiling * DECREASE).max(LEAST)
             }
-            // A bound that is not used says nothing about the path.
+            // A limit that is not reached gives no information about the path.
             Some(bound) if rate >= bound * 0.8 => bound * self.growth(bound),
             _ => return None,
         };
@@ -58,7 +56,7 @@ impl Yielding {
         1.0 + step
     }
 
-    /// The bound.
+    /// Returns the limit in bytes per second, or `None` if there is no limit yet.
     pub fn bytes_per_second(&self) -> Option<f64> {
         self.bytes_per_second
     }
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_gives_way_and_comes_back() {
+    fn the_limit_falls_with_a_queue_and_rises_without() {
         let mut yielding = Yielding::default();
         assert_eq!(yielding.handle(1e8, 0.0), None);
         let low = yielding.handle(1e8, 1.0).unwrap();
@@ -81,9 +79,9 @@ mod tests {
         assert_eq!(yielding.bytes_per_second(), Some(LEAST));
     }
 
-    /// Spans until all of a path is used that others have left.
+    /// Returns the number of spans until the whole path is used after other traffic has ended.
     #[test]
-    fn what_others_left_is_taken_soon() {
+    fn freed_capacity_is_soon_used() {
         let (mut yielding, capacity) = (Yielding::default(), 117e6);
         for _ in 0..30 {
             let rate = yielding.bytes_per_second().unwrap_or(capacity);

@@ -1,78 +1,78 @@
-//! The next best choices. Any other choice differs from the optimum in at least one node or codec,
-//! so that the best of those that differ in a given one, for each of them, has the runner-up among
-//! them; where a node has several members, the ones with other largest or least numbers of flows,
-//! or fewer members, are looked at.
+//! Finds the next best choices. Any other choice differs from the optimum in at least one node or
+//! codec. So the runner-up is among the best choices that differ in one given node or codec. For a
+//! node with several members, choices with other largest or smallest numbers of flows, or with
+//! fewer members, are considered.
 
 use crate::graph::Graph;
 use crate::optimise::prices::{Constraint, binding};
 use crate::optimise::{Bound, Optimum, best_rate_near, solve, with_least_windows};
 
-/// In what a choice differs from the optimum.
+/// The difference between a choice and the optimum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
-    /// Each member of a node has at most that many flows.
+    /// Each member of a node has at most this number of flows.
     FewerFlows {
-        /// Its place in [`Graph::nodes`].
+        /// Index in [`Graph::nodes`].
         node: usize,
-        /// Flows.
+        /// Maximum number of flows.
         most: u32,
     },
-    /// Each member of a node that is used has at least that many flows.
+    /// Each used member of a node has at least this number of flows.
     MoreFlows {
-        /// Its place in [`Graph::nodes`].
+        /// Index in [`Graph::nodes`].
         node: usize,
-        /// Flows.
+        /// Minimum number of flows.
         least: u32,
     },
-    /// That many members of a node at most are used.
+    /// At most this number of members of a node are used.
     FewerMembers {
-        /// Its place in [`Graph::nodes`].
+        /// Index in [`Graph::nodes`].
         node: usize,
-        /// Members.
+        /// Maximum number of members.
         most: u32,
     },
     /// A part is moved without a codec that the optimum uses.
     WithoutCodec {
-        /// Its place in [`Graph::parts`].
+        /// Index in [`Graph::parts`].
         part: usize,
-        /// The codec's name.
+        /// Name of the codec.
         codec: String,
     },
 }
 
-/// A choice that is not the best.
+/// A choice other than the optimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
-    /// In what it differs.
+    /// Difference from the optimum.
     pub difference: Difference,
-    /// Bytes of the source per second.
+    /// Rate in source bytes per second.
     pub rate: f64,
-    /// CPU seconds per second; `None` if the rate alone decides.
+    /// CPU seconds per second. `None` if the rate alone decides.
     pub cpu: Option<f64>,
-    /// Flows in all nodes together; none likewise.
+    /// Total number of flows in all nodes. `None` if the rate alone decides.
     pub flows: Option<u64>,
-    /// What limits it, for the first of a list; empty for the others.
+    /// Bottlenecks. Only computed for the first alternative of a list, else empty.
     pub binding: Vec<Vec<Constraint>>,
 }
 
-/// Rates that differ by less, relative, are the same.
+/// Relative difference below which two rates are equal.
 const SAME_RATE: f64 = 1e-5;
 
-/// CPU that differs by less, relative, is the same.
+/// Relative difference below which two CPU times are equal.
 const SAME_CPU: f64 = 2e-3;
 
-/// Nodes of branch and bound for one of them: it need not be the exact optimum of what is left, and
-/// there are many.
+/// Maximum number of nodes of branch and bound for one alternative. It need not be exactly optimal,
+/// and there are many alternatives.
 const NODES: u64 = 200;
 
-/// All of them, the best first. What cannot be solved is left out. CPU and flows are those of the
-/// best ones alone; the others lose by their rate.
+/// Returns all alternatives, the best first. Omits those that cannot be solved. CPU and flows are
+/// computed only for the best; the others lose by their rate.
 pub fn alternatives(graph: &Graph, optimum: &Optimum, bound: Bound) -> Vec<Alternative> {
     let bound = Bound {
         nodes: bound.nodes.min(NODES),
         ..bound
     };
-    // Streams were chosen by these.
+    // The streams were chosen by the least windows.
     let graph = &with_least_windows(graph, optimum);
     let mut rates: Vec<(f64, Difference)> = differences(graph, optimum)
         .into_iter()
@@ -115,8 +115,8 @@ pub fn alternatives(graph: &Graph, optimum: &Optimum, bound: Bound) -> Vec<Alter
     found
 }
 
-/// The fastest first, then the one with the least CPU, then the one with the fewest flows. By
-/// steps, so that it is an order: what rounds to the same is the same.
+/// Orders alternatives by rate, then by CPU, then by number of flows. Values are rounded to steps
+/// so that the order is transitive.
 fn order(a: &Alternative, b: &Alternative) -> std::cmp::Ordering {
     let step = |value: f64, share: f64| (value.max(f64::MIN_POSITIVE).ln() / share).round();
     let cpu = |it: &Alternative| it.cpu.map_or(f64::INFINITY, |cpu| step(cpu, SAME_CPU));
@@ -167,7 +167,7 @@ fn differences(graph: &Graph, optimum: &Optimum) -> Vec<Difference> {
     all
 }
 
-/// The graph in which only choices with a difference are possible.
+/// Returns the graph restricted to choices with a difference.
 fn restricted(graph: &Graph, difference: &Difference) -> Graph {
     let mut graph = graph.clone();
     match difference {

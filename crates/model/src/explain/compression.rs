@@ -1,18 +1,18 @@
-//! What compression gives an optimum.
+//! The gain of an optimum by compression.
 
 use crate::graph::Graph;
 use crate::optimise::{Bound, Optimum, best_rate_near};
 
-/// What codecs do for a transfer.
+/// The effect of codecs on a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompressionGain {
-    /// Bytes of the source by bytes on the path, 1 or more as a rule.
+    /// Source bytes divided by bytes on the path, usually at least 1.
     pub ratio: f64,
-    /// Bytes of the source per second that would move without any codec.
+    /// Rate without any codec, in source bytes per second.
     pub plain_rate: f64,
 }
 
-/// What the codecs of an optimum give; none if it uses none.
+/// Returns the gain by the codecs of an optimum, or `None` if it uses no codec.
 pub(crate) fn gain_of(graph: &Graph, optimum: &Optimum, bound: Bound) -> Option<CompressionGain> {
     let coded = |&(it, rate): &(_, f64)| Some((graph.codec_of(it)?, rate));
     optimum.codecs.iter().find_map(coded)?;

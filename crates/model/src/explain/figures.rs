@@ -1,4 +1,5 @@
-//! An explanation as figures: the graph, throughput by the flows of each layer, the prices.
+//! Draws an explanation: the graph, throughput by the number of flows of each layer, and the
+//! prices.
 
 use longhaul_measure::plot::{
     self, LayerBox, LayerEdge, LinePlot, MOST_SERIES, Plot, PlotPoint, Series, Share, StackedBar,
@@ -11,17 +12,17 @@ use crate::graph::Graph;
 use crate::optimise::prices::Constraint;
 use crate::optimise::{Bound, best_rate_near};
 
-/// Numbers of flows that are looked at in each layer: no more than four times the best one.
+/// Numbers of flows that are drawn for each layer, up to four times the best one.
 const COUNTS: [u32; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 
-/// Prices that are drawn.
+/// Maximum number of prices that are drawn.
 const MOST_PRICES: usize = 12;
 
-/// A gain that is shown as 0.0 % is none.
+/// Minimum gain that is drawn. A smaller gain would be shown as 0.0 %.
 const LEAST_GAIN: f64 = 0.0005;
 
 impl Explanation {
-    /// All figures.
+    /// Draws all figures.
     pub fn figures(&self, graph: &Graph, bound: Bound) -> Vec<Plot> {
         vec![
             self.picture(graph),
@@ -86,9 +87,8 @@ impl Explanation {
             name: "plan-graph".to_owned(),
             svg: layers(&title, &boxes, &edges),
             title,
-            caption: "What each component does in the best plan; bytes are those of the source."
-                .to_owned(),
-            table: table(3, &["component", "what it does", "limits"], rows.collect()),
+            caption: "The work of each component in the best plan, in source bytes.".to_owned(),
+            table: table(3, &["component", "work", "limits"], rows.collect()),
         }
     }
 
@@ -160,7 +160,7 @@ impl Explanation {
             let names: Vec<String> = joint.changes.iter().map(|it| it.name(graph)).collect();
             priced.insert(0, (names.join(" and "), joint.gain));
         }
-        // What gives nothing takes no row: it is named below.
+        // Changes without a gain are listed in the caption.
         let (mut priced, idle): (Vec<_>, Vec<_>) =
             priced.into_iter().partition(|it| it.1 >= rate * LEAST_GAIN);
         priced.truncate(MOST_PRICES);
@@ -170,7 +170,7 @@ impl Explanation {
             caption.to_owned()
         } else {
             format!(
-                "{caption} These give nothing by themselves: {}.",
+                "{caption} These changes have no gain by themselves: {}.",
                 idle.join(", ")
             )
         };
@@ -179,7 +179,7 @@ impl Explanation {
             if gain.is_finite() {
                 format!("+{} ({:.1} %)", rate_text(gain), share(gain))
             } else {
-                "no limit any more".to_owned()
+                "no limit".to_owned()
             }
         };
         let bars: Vec<StackedBar> = priced
@@ -194,7 +194,7 @@ impl Explanation {
                 value: value(*gain),
             })
             .collect();
-        let title = "What more of one thing would give".to_owned();
+        let title = "Gain of a single change".to_owned();
         let rows = priced
             .iter()
             .map(|(name, gain)| vec![name.clone(), precise_number(gain / 1e6)]);
@@ -208,8 +208,8 @@ impl Explanation {
     }
 }
 
-/// All figures as one HTML page, which needs nothing else: the explanation, then each figure with
-/// its numbers.
+/// Formats all figures as one self-contained HTML page: the explanation, then each figure with its
+/// numbers.
 pub fn page(explanation: &str, figures: &[Plot]) -> String {
     let mut page = String::from(PAGE_BEGINS);
     page += &format!("<p>{}</p>\n", escape(explanation));
@@ -243,7 +243,7 @@ fn numbers(table: &Table) -> String {
     format!("<table>{}{rows}</table>", row("th", &table.columns))
 }
 
-/// All figures in one.
+/// Combines all figures into one.
 pub fn one_figure(figures: &[Plot]) -> String {
     plot::below_each_other("Plan of a transfer", figures)
 }
@@ -256,7 +256,7 @@ fn table(words: usize, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
     }
 }
 
-/// The longest way from the start to each node.
+/// Returns the column of each node: the length of the longest path from the start.
 fn columns(graph: &Graph) -> Vec<usize> {
     let mut columns = vec![0; graph.nodes.len()];
     for node in graph.in_order().unwrap_or_default() {

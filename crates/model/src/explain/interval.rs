@@ -1,13 +1,13 @@
-//! How sure a rate is, from how sure the capacities are.
+//! Computes the uncertainty of a rate from that of the capacities.
 
 use super::Range;
 use crate::graph::{Graph, NodeKind};
 use crate::optimise::{Bound, Optimum, best_rate_near};
 
-/// The range of the best rate where each capacity lies within its own interval, independently of
-/// the others: what each one alone does, at either end of its interval, as the root of the sum of
-/// squares. Each end is an exact optimum, so that a capacity that does not limit adds nothing, and
-/// one that begins to limit at its lower end does.
+/// Returns the range of the best rate if each capacity lies in its own interval, independently of
+/// the others: the root of the sum of squares of the individual effects at either end. Each effect
+/// is the difference of two exact optima. So a capacity that is not a bottleneck adds nothing, and
+/// a capacity that becomes a bottleneck at its lower end is included.
 pub fn of_rate(graph: &Graph, optimum: &Optimum, bound: Bound) -> Range {
     let rate = optimum.rate;
     let (mut below, mut above) = (0.0, 0.0);
@@ -29,10 +29,10 @@ pub fn of_rate(graph: &Graph, optimum: &Optimum, bound: Bound) -> Range {
     }
 }
 
-/// A lower end below this share of the rate says nothing.
+/// Minimum lower end, as a share of the rate. A smaller one would have no meaning.
 const LEAST_SHARE: f64 = 0.01;
 
-/// The graph with one node's capacity times a factor.
+/// Returns the graph with one node's capacity multiplied by a factor.
 fn scaled(graph: &Graph, at: usize, factor: f64) -> Graph {
     let mut graph = graph.clone();
     let kind = graph.nodes[at].kind;

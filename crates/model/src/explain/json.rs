@@ -1,5 +1,5 @@
 //! An explanation as JSON: quantities in bytes, seconds and bytes per second, nodes and hosts by
-//! name. `docs/model.md` has the fields.
+//! name. `docs/model.md` lists the fields.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use super::{CompressionGain, Difference, Explanation, Range};
 use crate::graph::Graph;
 use crate::optimise::prices::{Change, Constraint};
 
-/// The version of the document.
+/// Schema version of the document.
 const SCHEMA: u64 = 1;
 
 impl Explanation {
-    /// As a value.
+    /// Converts the explanation to JSON.
     pub fn to_json(&self, graph: &Graph) -> Value {
         let sets = |sets: &[Vec<Constraint>]| -> Value {
             let names = |set: &Vec<Constraint>| -> Value {
@@ -95,7 +95,7 @@ impl Explanation {
 }
 
 impl CompressionGain {
-    /// As a value.
+    /// Converts the gain to JSON.
     pub fn to_json(self) -> Value {
         json!({
             "ratio": self.ratio,

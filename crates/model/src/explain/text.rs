@@ -1,4 +1,4 @@
-//! An explanation as a paragraph.
+//! An explanation as a paragraph of text.
 
 use longhaul_units::{ByteCount, ByteRate, counted};
 
@@ -8,14 +8,15 @@ use crate::optimise::prices::{Change, Constraint};
 use crate::optimise::{NodeUse, Optimum, SolveError};
 use crate::policy::Policy;
 
-/// A capacity that may be wrong by this share is a guess.
+/// Uncertainty above which a capacity is called a guess.
 const GUESSED: f64 = 0.9;
 
-/// Gains below this share are not worth a sentence.
+/// Minimum gain, as a share of the rate, that is mentioned.
 const NOTABLE_GAIN: f64 = 0.005;
 
 impl Explanation {
-    /// The dataset, the prediction, what limits it, what helps most, the runner-up, in sentences.
+    /// Describes the prediction, the bottleneck, the most helpful change, the flows and the
+    /// runner-up in sentences.
     pub fn text(&self, graph: &Graph) -> String {
         let sentences = [
             Some(self.predicted(graph)),
@@ -30,7 +31,7 @@ impl Explanation {
         text.join(" ")
     }
 
-    /// The layers as a table: flows, what they carry, how busy they are, their CPU.
+    /// Formats the layers as a table: flows, rate, utilisation and CPU.
     pub fn layers(&self, graph: &Graph) -> String {
         let nodes = || graph.nodes.iter().zip(&self.optimum.nodes);
         let shown = || nodes().filter(|(node, _)| !node.is_logical());
@@ -80,15 +81,15 @@ impl Explanation {
         };
         match self.binding.as_slice() {
             [] => None,
-            [one] if one.len() == 1 => Some(format!("What limits it is {}.", names(one))),
+            [one] if one.len() == 1 => Some(format!("The bottleneck is {}.", names(one))),
             [together] => Some(format!(
-                "What limits it is {} together: more of one alone gives nothing.",
+                "The bottlenecks are {} together: more of only one does not help.",
                 names(together)
             )),
             several => {
                 let each: Vec<String> = several.iter().map(names).collect();
                 Some(format!(
-                    "What limits it is {}, each in part.",
+                    "The bottlenecks are {}, each in part.",
                     listed(&each, "and")
                 ))
             }
@@ -100,13 +101,13 @@ impl Explanation {
             if gain.is_finite() {
                 format!("{:.0} % more", gain / self.optimum.rate * 100.0)
             } else {
-                "as much as anyone asks for".to_owned()
+                "the rate is then unlimited".to_owned()
             }
         };
         let best = self.prices.first()?;
         if best.gain >= self.optimum.rate * NOTABLE_GAIN {
             return Some(format!(
-                "What would help most is {}: {}.",
+                "The most helpful change is {}: {}.",
                 best.change.name(graph),
                 share(best.gain)
             ));
@@ -116,11 +117,11 @@ impl Explanation {
         let what = listed(&names, "and");
         Some(if joint.gain >= self.optimum.rate * NOTABLE_GAIN {
             format!(
-                "No single thing would help; {what} would, together: {}.",
+                "No single change would help, but {what} would together: {}.",
                 share(joint.gain)
             )
         } else {
-            format!("Not even {what} together would help by themselves.")
+            format!("Even {what} together would not help.")
         })
     }
 
@@ -137,7 +138,7 @@ impl Explanation {
             let by = if limits.is_empty() {
                 String::new()
             } else {
-                format!(", since {} would limit it", listed(&limits, "and"))
+                format!(", because {} would limit it", listed(&limits, "and"))
             };
             format!("is {:.1} % slower{by}", lost * 100.0)
         } else if let Some(cpu) = other.cpu.filter(|cpu| *cpu > self.optimum.cpu * 1.002) {
@@ -147,7 +148,7 @@ impl Explanation {
             )
         } else if let Some(flows) = other.flows.filter(|flows| *flows < self.optimum.flows) {
             format!(
-                "is as fast, with {}: the search for the fewest ended with {}",
+                "is as fast, with {}: the search for the fewest flows ended with {}",
                 counted(flows, "flow"),
                 self.optimum.flows
             )
@@ -166,10 +167,10 @@ impl Explanation {
 }
 
 impl CompressionGain {
-    /// In a sentence.
+    /// Describes the gain in a sentence.
     pub fn text(self) -> String {
         format!(
-            "Codecs make it {:.2} times smaller on the path; without them it would move at {}.",
+            "Codecs make the data {:.2} times smaller on the path; without codecs the rate would be {}.",
             self.ratio,
             rate_text(self.plain_rate)
         )
@@ -192,7 +193,7 @@ fn difference(graph: &Graph, other: &Alternative) -> String {
     }
 }
 
-/// The chosen flows and codecs.
+/// Describes the chosen flows and codecs.
 fn flows(graph: &Graph, optimum: &Optimum) -> String {
     let of_node = |(node, used): (&Node, &NodeUse)| {
         if node.is_logical() || used.members.is_empty() || !node.flows_of.is_empty() {
@@ -222,7 +223,7 @@ fn flows(graph: &Graph, optimum: &Optimum) -> String {
     format!("Flows: {}{codecs}.", flows.join(", "))
 }
 
-/// Flows of each member that is used: `8`, or `2 × 3 + 1 × 4` where there are several.
+/// Formats the flows of the used members: `8`, or `2 × 3 + 1 × 4` if there are several members.
 pub(super) fn members_text(node: &Node, used: &NodeUse) -> String {
     let members: Vec<String> = used
         .members
@@ -239,14 +240,15 @@ pub(super) fn members_text(node: &Node, used: &NodeUse) -> String {
     }
 }
 
-/// The same in words: `1 flow`, `8 flows`, `2 × 3 + 1 × 4 flows`.
+/// Formats the flows with a noun: `1 flow`, `8 flows`, `2 × 3 + 1 × 4 flows`.
 pub(super) fn flows_text(node: &Node, used: &NodeUse) -> String {
     let one = used.members.iter().all(|&(flows, _)| flows == 1) && !used.members.is_empty();
     let word = if one { "flow" } else { "flows" };
     format!("{} {word}", members_text(node, used))
 }
 
-/// Optima by policy as a table: the rate, beside the best of them, CPU and flows.
+/// Formats the optima of several policies as a table: rate, rate relative to the best, time, CPU
+/// and flows.
 pub fn comparison(outcomes: &[(Policy, Result<Optimum, SolveError>)]) -> String {
     let rates = outcomes.iter().filter_map(|(_, it)| it.as_ref().ok());
     let best = rates.map(|it| it.rate).fold(0.0, f64::max);
@@ -272,7 +274,7 @@ pub fn comparison(outcomes: &[(Policy, Result<Optimum, SolveError>)]) -> String 
 }
 
 impl Constraint {
-    /// Its name, as a person reads it.
+    /// Returns the name of the constraint for display.
     pub fn name(self, graph: &Graph) -> String {
         match self {
             Constraint::Node(node) => graph.nodes[node].name.clone(),
@@ -283,7 +285,7 @@ impl Constraint {
 }
 
 impl Change {
-    /// What it is, as a person reads it.
+    /// Returns a description of the change for display.
     pub fn name(self, graph: &Graph) -> String {
         let node = |at: usize| &graph.nodes[at].name;
         let host = |at: usize| &graph.hosts[at].name;
@@ -299,18 +301,18 @@ impl Change {
     }
 }
 
-/// A constraint's name, and whether its capacity is a guess.
+/// Returns the name of a constraint, with a note if its capacity is a guess.
 fn named(constraint: Constraint, graph: &Graph) -> String {
     let name = constraint.name(graph);
     match constraint {
         Constraint::Node(node) if graph.nodes[node].uncertainty >= GUESSED => {
-            format!("{name} (a guess, as nothing is measured)")
+            format!("{name} (a guess, because it was not measured)")
         }
         _ => name,
     }
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins names: `a`, `a and b`, `a, b and c`.
 fn listed(names: &[String], word: &str) -> String {
     match names {
         [] => String::new(),
@@ -319,7 +321,7 @@ fn listed(names: &[String], word: &str) -> String {
     }
 }
 
-/// Bytes per second as a person reads them, `1.05 GB/s`.
+/// Formats bytes per second: `1.05 GB/s`.
 pub fn rate_text(rate: f64) -> String {
     match ByteRate::new(rate) {
         Some(rate) => rate.to_string(),
@@ -327,7 +329,7 @@ pub fn rate_text(rate: f64) -> String {
     }
 }
 
-/// Seconds as a person reads them: `0.85 s`, `12 s`, `3 min 20 s`, `10 h 35 min`, `2 d 4 h`.
+/// Formats seconds: `0.85 s`, `12 s`, `3 min 20 s`, `10 h 35 min`, `2 d 4 h`.
 pub fn span_text(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "no time".to_owned();
@@ -335,7 +337,7 @@ pub fn span_text(seconds: f64) -> String {
     if seconds < 9.95 {
         return format!("{seconds:.2} s");
     }
-    // Below a thousand years: far below the bound of the type.
+    // Limited to about a thousand years, far below the maximum of u64.
     let whole = seconds.round().min(3e10) as u64;
     let two = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
         0 => format!("{large} {unit}"),
@@ -354,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_short() {
+    fn spans_have_two_units_at_most() {
         for (seconds, text) in [
             (0.846, "0.85 s"),
             (12.2, "12 s"),

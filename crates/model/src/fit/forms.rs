@@ -13,9 +13,9 @@ pub enum Form {
     Falling,
     /// [`FlowCapacity::Saturating`].
     Saturating,
-    /// [`FlowCapacity::Linear`], through the origin.
+    /// [`FlowCapacity::Linear`] with γ = 0.
     Proportional,
-    /// [`FlowCapacity::Linear`], up to a number of flows.
+    /// [`FlowCapacity::Linear`] with both parameters.
     Linear,
     /// [`FlowCapacity::Quadratic`].
     Quadratic,
@@ -23,7 +23,7 @@ pub enum Form {
     Scalability,
 }
 
-/// All of them, those with few parameters first.
+/// All forms, those with few parameters first.
 pub const FORMS: [Form; 7] = [
     Form::Constant,
     Form::Proportional,
@@ -35,8 +35,8 @@ pub const FORMS: [Form; 7] = [
 ];
 
 impl Form {
-    /// Its parameters that are fitted. Of a straight line the number of flows up to which it holds
-    /// is one.
+    /// Returns the number of fitted parameters. For a line, it includes the number of flows up to
+    /// which the line holds.
     pub fn parameters(self) -> usize {
         match self {
             Form::Constant => 1,
@@ -45,8 +45,8 @@ impl Form {
         }
     }
 
-    /// The parameters that suit the observations best, with the cost of what is left over. `None`
-    /// if they lie outside of the form's range.
+    /// Fits the parameters to the observations. Returns the capacity and the remaining cost, or
+    /// `None` if the parameters are out of range.
     pub fn solve(
         self,
         observations: &[Observation],
@@ -80,7 +80,7 @@ impl Form {
         capacity.check().is_ok().then_some((capacity, cost))
     }
 
-    /// A line up to the number of flows with which it suits best.
+    /// Fits a line up to a number of flows. Tries each measured number and returns the best line.
     fn broken_line(
         self,
         observations: &[Observation],
@@ -102,8 +102,8 @@ impl Form {
     }
 }
 
-/// λ is one over the first unknown, σ and κ the others by it. Where one would be negative, it is
-/// zero.
+/// Fits the universal scalability law. λ is the reciprocal of the first unknown, and σ and κ are
+/// the others divided by the first. A negative σ or κ is replaced by zero.
 fn scalability(observations: &[Observation], spread: Option<f64>) -> Option<(FlowCapacity, f64)> {
     let with = |contention: bool, coherency: bool| {
         let columns = |n: f64| match (contention, coherency) {
@@ -137,8 +137,8 @@ fn scalability(observations: &[Observation], spread: Option<f64>) -> Option<(Flo
     })
 }
 
-/// Solves `terms · unknowns = right`, given by flows and rate, with residuals relative to the right
-/// side.
+/// Solves `terms · unknowns = right` with residuals relative to the right side. `equation` returns
+/// both sides for a number of flows and a rate.
 fn by(
     observations: &[Observation],
     spread: Option<f64>,
@@ -158,7 +158,7 @@ fn by(
     robust(&rows, unknowns, spread)
 }
 
-/// The parameters of a form, by name.
+/// Returns the parameters of a form by name.
 pub fn named(capacity: &FlowCapacity) -> Vec<(&'static str, f64)> {
     match capacity {
         FlowCapacity::Unlimited | FlowCapacity::Tabulated(_) => Vec::new(),
@@ -182,7 +182,7 @@ pub fn named(capacity: &FlowCapacity) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// The name of a form, as in a graph's file.
+/// Returns the name of a form, as in a graph's file.
 pub fn name(capacity: &FlowCapacity) -> &'static str {
     match capacity {
         FlowCapacity::Unlimited => "unlimited",

@@ -1,25 +1,26 @@
 //! Weighted least squares with up to three unknowns.
 
-/// Σ terms · unknowns = right; the residual is relative where the row was divided by what was
-/// measured.
+/// The equation Σ terms · unknowns = right. If both sides were divided by the measured value, the
+/// residual is relative.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Factors of the unknowns.
+    /// Coefficients of the unknowns.
     pub terms: [f64; 3],
-    /// What they should add up to.
+    /// Right side.
     pub right: f64,
 }
 
-/// Residuals beyond this number of deviations count linearly: 95 % as sure as least squares where
-/// there are no outliers (Huber, 1964).
+/// Number of standard deviations above which residuals count linearly instead of quadratically.
+/// With this value the efficiency is 95 % of least squares without outliers (Huber, 1964).
 const HUBER: f64 = 1.345;
 
-/// Rounds of new weights.
+/// Maximum number of iterations of the weights.
 const ROUNDS: usize = 30;
 
-/// The unknowns, the first `unknowns` of three, and the cost: the sum of Huber's loss, which is
-/// the sum of squares where nothing is an outlier. `spread` is the deviation of a residual; where
-/// it is not known it is estimated from the residuals. `None` if the rows do not determine them.
+/// Returns the first `unknowns` of three unknowns, and the cost: the sum of Huber's loss, which is
+/// the sum of squares without outliers. `spread` is the standard deviation of a residual; if
+/// `None`, it is estimated from the residuals. Returns `None` if the rows do not determine the
+/// unknowns.
 pub fn robust(rows: &[Row], unknowns: usize, spread: Option<f64>) -> Option<([f64; 3], f64)> {
     let mut weights = vec![1.0; rows.len()];
     let mut found = solve(rows, &weights, unknowns)?;
@@ -49,17 +50,17 @@ pub fn robust(rows: &[Row], unknowns: usize, spread: Option<f64>) -> Option<([f6
     Some((found, cost))
 }
 
-/// The median of what is left over, as a deviation.
+/// Estimates the standard deviation from the median of the residuals.
 fn deviation(residuals: &[f64], unknowns: usize) -> f64 {
     let mut sizes: Vec<f64> = residuals.iter().map(|it| it.abs()).collect();
     sizes.sort_by(f64::total_cmp);
-    // The smallest ones are zero by the fit, as many as there are unknowns.
+    // As many residuals as unknowns are zero because of the fit, so the smallest ones are omitted.
     let left = sizes.get(unknowns..).unwrap_or_default();
     let middle = left.get(left.len() / 2).copied().unwrap_or(0.0);
     (middle / 0.6745).max(1e-9)
 }
 
-/// Huber's loss, twice, so that it is the square within the bound.
+/// Returns twice Huber's loss, which equals the square within the bound.
 fn loss(residual: f64, scale: f64) -> f64 {
     let bound = HUBER * scale;
     if residual.abs() <= bound {
@@ -74,7 +75,7 @@ fn residual(row: &Row, found: &[f64; 3]) -> f64 {
     sum - row.right
 }
 
-/// The normal equations, with columns brought to one size first, by elimination with pivots.
+/// Solves the normal equations by elimination with pivots, after scaling the columns to one size.
 fn solve(rows: &[Row], weights: &[f64], unknowns: usize) -> Option<[f64; 3]> {
     let mut sizes = [0.0; 3];
     for (column, size) in sizes.iter_mut().enumerate().take(unknowns) {
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parabola_is_found_and_an_outlier_left_aside() {
+    fn a_parabola_is_fitted_despite_an_outlier() {
         let value = |x: f64| 1.0 + 2.0 * x - 0.5 * x * x;
         let mut rows: Vec<Row> = (0..8)
             .map(f64::from)
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_rows_determine_nothing() {
+    fn too_few_rows_have_no_solution() {
         let rows = [row([1.0, 2.0, 0.0], 3.0), row([1.0, 2.0, 0.0], 3.0)];
         assert!(robust(&rows, 2, None).is_none());
     }

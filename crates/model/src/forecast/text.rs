@@ -1,4 +1,4 @@
-//! A forecast, and an outcome next to it, as lines and as JSON.
+//! A forecast, alone or beside an outcome, as lines of text and as JSON.
 
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::explain::{CompressionGain, Range, rate_text, span_text};
 use crate::limit::Limit;
 
 impl Forecast {
-    /// The plan in a few lines: time, goodput, what limits, flows, doubts.
+    /// Formats the plan in a few lines: time, goodput, bottleneck, flows, doubts.
     pub fn lines(&self) -> Vec<String> {
         let bytes: f64 = self.graph.parts.iter().map(|part| part.bytes).sum();
         let (seconds, goodput) = (self.prediction.seconds, self.prediction.goodput);
@@ -47,7 +47,7 @@ impl Forecast {
         lines
     }
 
-    /// Which part gets which codec, and what that gives, in two lines; none without codecs.
+    /// Formats the codec of each part and their gain in two lines. Empty without codecs.
     fn codecs(&self) -> Vec<String> {
         let Some(gain) = self.compression else {
             return Vec::new();
@@ -68,7 +68,7 @@ impl Forecast {
         ]
     }
 
-    /// What was predicted next to what came of it, layer by layer.
+    /// Formats a table of the prediction and the outcome, layer by layer.
     pub fn beside(&self, outcome: &Outcome) -> Vec<String> {
         let off = |predicted: f64, measured: f64| {
             if predicted > 0.0 {
@@ -102,11 +102,11 @@ impl Forecast {
         for (layer, predicted, measured) in self.each(outcome) {
             lines.push(row(layer.name(), &cell(predicted), &cell(measured), ""));
         }
-        lines.push("a layer: flows, how busy they were, what they could carry".to_owned());
+        lines.push("each layer: flows, utilisation, rate at full utilisation".to_owned());
         lines
     }
 
-    /// As a value, in bytes, seconds and bytes per second.
+    /// Converts the forecast to JSON, in bytes, seconds and bytes per second.
     pub fn to_json(&self) -> Value {
         let range = |it: Range| json!({ "low": it.low, "likely": it.likely, "high": it.high });
         let known = |value: Value| {
@@ -134,7 +134,7 @@ impl Forecast {
         })
     }
 
-    /// The same with the outcome.
+    /// Converts the forecast and the outcome to JSON.
     pub fn beside_json(&self, outcome: &Outcome) -> Value {
         let layers: Value = self
             .each(outcome)
@@ -156,7 +156,7 @@ impl Forecast {
         value
     }
 
-    /// Each layer that is in either.
+    /// Returns the figures of each layer that is in the forecast or in the outcome.
     fn each(&self, outcome: &Outcome) -> Vec<(Limit, Option<LayerFigures>, Option<LayerFigures>)> {
         let predicted = self.layers();
         let of = |all: &[(Limit, LayerFigures)], layer: Limit| {
@@ -171,7 +171,7 @@ impl Forecast {
 }
 
 impl Outcome {
-    /// Bytes per second of all of the time.
+    /// Returns the bytes divided by the total time, in bytes per second.
     pub fn goodput(&self) -> f64 {
         self.bytes / self.seconds.max(1e-9)
     }

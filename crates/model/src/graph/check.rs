@@ -1,4 +1,4 @@
-//! What makes a graph one that can be solved.
+//! Checks that a graph can be solved.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,49 +6,49 @@ use std::fmt;
 use super::{Graph, Node, NodeKind, Part};
 use crate::capacity::Capacity;
 
-/// Why a graph cannot be solved.
+/// Reasons why a graph cannot be solved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GraphError {
-    /// Edges lead in a circle.
+    /// The edges form a cycle.
     Cycle {
-        /// A node of it.
+        /// A node of the cycle.
         node: String,
     },
-    /// An edge, a host or a group names what is not there.
+    /// An edge, a host or a group refers to an unknown node or host.
     Unknown {
-        /// What names it.
+        /// Description of the reference.
         by: String,
     },
-    /// Two nodes, hosts or parts have one name.
+    /// Two nodes, hosts or parts have the same name.
     Twice {
-        /// The name.
+        /// The duplicate name.
         name: String,
     },
-    /// There is no start or no end, or more than one.
+    /// The number of starts or ends is not one.
     Ends {
-        /// Which.
+        /// Kind of the node: start or end.
         kind: NodeKind,
-        /// How many there are.
+        /// Number of such nodes.
         count: usize,
     },
-    /// Data cannot get from the start to this node, or from it to the end.
+    /// No path leads from the start to this node, or from this node to the end.
     Apart {
-        /// The node.
+        /// Name of the node.
         node: String,
     },
-    /// Some ways through the graph pass a compressing node and others do not.
+    /// Some paths through the graph pass a compressing node and others do not.
     Mixed {
-        /// The node where they meet.
+        /// Name of the node where the paths meet.
         node: String,
     },
-    /// A quantity is negative, absent or no number.
+    /// A quantity is negative, missing or not a number.
     Quantity {
-        /// The node, host or part.
+        /// Name of the node, host or part.
         of: String,
         /// The quantity and its range.
         what: String,
     },
-    /// Nothing is to be moved.
+    /// The graph has no parts to move.
     Empty,
 }
 
@@ -57,35 +57,32 @@ impl fmt::Display for GraphError {
         match self {
             GraphError::Cycle { node } => write!(
                 f,
-                "edges lead in a circle through node \"{node}\": remove one of them, data go one way"
+                "the edges form a cycle through node \"{node}\": remove one of them"
             ),
             GraphError::Unknown { by } => {
                 write!(
                     f,
-                    "{by} names something that is not there: define it, or correct the name"
+                    "{by} refers to an unknown name: define it, or correct the name"
                 )
             }
             GraphError::Twice { name } => {
-                write!(
-                    f,
-                    "\"{name}\" is there twice: rename one, names tell things apart"
-                )
+                write!(f, "\"{name}\" is defined twice: rename one")
             }
             GraphError::Ends { kind, count } => {
                 write!(
                     f,
-                    "there are {count} nodes of kind {kind:?}: there must be one"
+                    "there are {count} nodes of kind {kind:?}: there must be exactly one"
                 )
             }
             GraphError::Apart { node } => write!(
                 f,
-                "node \"{node}\" is not on a way from the start to the end: join it by edges, or \
-                 remove it"
+                "node \"{node}\" is not on a path from the start to the end: connect it with edges, \
+                or remove it"
             ),
             GraphError::Mixed { node } => write!(
                 f,
-                "compressed and plain ways meet at node \"{node}\": lead all of them through the \
-                 compressing node, where data may stay plain"
+                "compressed and uncompressed paths meet at node \"{node}\": lead all of them through \
+                the compressing node, which can pass data uncompressed"
             ),
             GraphError::Quantity { of, what } => write!(f, "\"{of}\": {what}"),
             GraphError::Empty => f.write_str("there is no part to move: add one with its bytes"),
@@ -96,11 +93,11 @@ impl fmt::Display for GraphError {
 impl std::error::Error for GraphError {}
 
 impl Graph {
-    /// Whether the graph can be solved.
+    /// Checks that the graph can be solved.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what to do.
+    /// The first fault found, with its remedy.
     pub fn check(&self) -> Result<(), GraphError> {
         self.check_places()?;
         self.check_names()?;
@@ -159,7 +156,7 @@ impl Graph {
             let one = node.flows_of.is_empty() || node.members == 1;
             quantity(
                 &node.name,
-                "with flows of other nodes there can be one only",
+                "a node with the flows of other nodes must have one member",
                 one,
             )?;
         }
@@ -213,7 +210,8 @@ impl Graph {
         self.check_codecs(&order)
     }
 
-    /// All ways to a node are compressed, or none, and none at the end.
+    /// Checks that all paths to a node are compressed or all are not, and that they are not at the
+    /// end.
     fn check_codecs(&self, order: &[usize]) -> Result<(), GraphError> {
         let compressed = self.compressed_nodes();
         for &node in order {
@@ -240,7 +238,7 @@ impl Graph {
         Ok(())
     }
 
-    /// A node that is never free of entering edges; the caller knows that there is one.
+    /// Returns a node that always has entering edges. The caller has found that there is a cycle.
     fn node_on_a_cycle(&self) -> String {
         let mut left: BTreeSet<usize> = (0..self.nodes.len()).collect();
         loop {
@@ -272,7 +270,7 @@ fn check_node(node: &Node) -> Result<(), GraphError> {
     let name = &node.name;
     quantity(
         name,
-        "the count of equal ones must be 1 or more",
+        "the number of members must be 1 or more",
         node.members >= 1,
     )?;
     quantity(

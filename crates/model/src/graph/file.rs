@@ -1,11 +1,11 @@
-//! A graph as a file: TOML, which people write and edit, and JSON of the same shape.
-//! `docs/graph.md` describes it.
+//! A graph as a file: TOML for editing by people, and JSON of the same structure. `docs/graph.md`
+//! describes it.
 //!
-//! - `quantity`: numbers with their units
-//! - `written`: what a file has
-//! - `convert`: from there to a [`Graph`], and back
+//! - `quantity`: numbers with units
+//! - `written`: the contents of a file
+//! - `convert`: conversion between the contents and a [`Graph`]
 //!
-//! Errors name the line where that is known, the cause and the remedy.
+//! Errors state the line if it is known, the cause and the remedy.
 
 mod convert;
 mod quantity;
@@ -16,15 +16,15 @@ use std::fmt;
 use self::written::GraphFile;
 use super::Graph;
 
-/// More bytes than any graph has: another file was named.
+/// Maximum size of a file in bytes. No graph is larger.
 pub const MOST_BYTES: usize = 4 << 20;
 
-/// A file that is no graph.
+/// The file is not a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphFileError {
-    /// The line, from 1; `None` if the fault is in no one line.
+    /// Line number, from 1. `None` if the fault is not in a single line.
     pub line: Option<usize>,
-    /// The cause and the remedy.
+    /// Cause and remedy.
     pub text: String,
 }
 
@@ -40,16 +40,18 @@ impl fmt::Display for GraphFileError {
 impl std::error::Error for GraphFileError {}
 
 impl Graph {
-    /// Reads a graph from TOML, or from JSON where the text begins with a brace, and checks it.
+    /// Parses and checks a graph in TOML, or in JSON if the text begins with a brace.
     ///
     /// # Errors
     ///
-    /// The line, the cause and the remedy.
+    /// The first fault, with its line, cause and remedy.
     pub fn from_text(text: &str) -> Result<Graph, GraphFileError> {
         if text.len() > MOST_BYTES {
             return Err(GraphFileError {
                 line: None,
-                text: format!("it has more than {MOST_BYTES} bytes: no graph has, name another"),
+                text: format!(
+                    "it has more than {MOST_BYTES} bytes, which no graph has: check the file's name"
+                ),
             });
         }
         let file = if text.trim_start().starts_with('{') {
@@ -71,20 +73,20 @@ impl Graph {
         Ok(graph)
     }
 
-    /// As TOML that [`Graph::from_text`] reads as the same graph.
+    /// Formats the graph as TOML. [`Graph::from_text`] parses it to the same graph.
     ///
     /// # Errors
     ///
-    /// Where a name or number cannot be written.
+    /// If a name or number cannot be represented.
     pub fn to_toml(&self) -> Result<String, GraphFileError> {
         toml::to_string(&convert::file(self)).map_err(|error| unwritten(&error))
     }
 
-    /// As JSON of the same shape.
+    /// Formats the graph as JSON of the same structure.
     ///
     /// # Errors
     ///
-    /// Where a number cannot be written.
+    /// If a number cannot be represented.
     pub fn to_json(&self) -> Result<String, GraphFileError> {
         serde_json::to_string_pretty(&convert::file(self)).map_err(|error| unwritten(&error))
     }
@@ -115,13 +117,14 @@ fn of_json(text: &str) -> Result<GraphFile, GraphFileError> {
     })
 }
 
-/// The line of a byte, from 1.
+/// Returns the number of the line that contains a byte, from 1.
 fn line_at(text: &str, at: usize) -> usize {
     let before = text.as_bytes().iter().take(at);
     before.filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The first line that gives one of these keys this name; else the first that has the name.
+/// Returns the first line that assigns this name to one of these keys, else the first that contains
+/// the name.
 fn line_of(text: &str, keys: &[&str], name: &str) -> Option<usize> {
     let quoted = [format!("\"{name}\""), format!("'{name}'")];
     let has_name = |line: &str| quoted.iter().any(|quoted| line.contains(quoted.as_str()));

@@ -1,4 +1,4 @@
-//! A host's fits for people and programs.
+//! The fitted capacities of a host as text and JSON.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::HostModel;
 use crate::fit::{Fit, Fitted};
 
 impl HostModel {
-    /// Its components with their fits; `None` stands for what was not measured.
+    /// Returns the components with their fits. `None` if a component was not measured.
     fn components(&self) -> Vec<(String, Option<&Fitted>)> {
         let mut all = vec![
             ("read".to_owned(), self.read.as_ref()),
@@ -26,7 +26,7 @@ impl HostModel {
         all
     }
 
-    /// A line for each component, and its doubts below it.
+    /// Formats one line for each component, with its doubts below.
     pub fn text(&self) -> String {
         let mut text = format!(
             "{}: {}, kernel {}\n",
@@ -34,7 +34,7 @@ impl HostModel {
             counted(self.cores, "core"),
             self.kernel
         );
-        // Writing to a string does not fail.
+        // Writing to a String cannot fail.
         for (name, fitted) in self.components() {
             let Some(fitted) = fitted else {
                 let _ = writeln!(text, "  {name}: not measured");
@@ -60,7 +60,7 @@ impl HostModel {
         text
     }
 
-    /// The same as a value.
+    /// Converts the capacities to JSON.
     pub fn to_json(&self) -> Value {
         let components: serde_json::Map<String, Value> = self
             .components()
@@ -108,7 +108,7 @@ fn fitted_json(fitted: &Fitted) -> Value {
 }
 
 impl Fit {
-    /// The form with its parameters and their intervals, in bytes per second and flows.
+    /// Formats the form with its parameters and their intervals, in bytes per second and flows.
     fn formula(&self) -> String {
         let parameters: Vec<String> = self
             .parameters
@@ -128,7 +128,7 @@ impl Fit {
     }
 }
 
-/// Three digits, with a prefix for what is large.
+/// Formats a number with about three digits and a prefix for large values.
 fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 1e9 => format!("{:.3} G", value / 1e9),

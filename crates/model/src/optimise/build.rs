@@ -1,9 +1,9 @@
-//! From a graph to its program.
+//! Converts a graph to its program.
 //!
 //! Variables: the flow of each commodity on each edge; for each node and number of flows `n`, the
-//! number `z` of members with `n` flows, a whole number; and `x`, how much of a commodity goes
-//! through them. Members are shared by time: Σ x · seconds(n) ≤ z. Flows of a node are bound by
-//! their cores, Σ x · CPU ≤ n · z (paper 004, Eq. 23, for each layer), hosts by theirs.
+//! integer number `z` of members with `n` flows; and the flow `x` of a commodity through them.
+//! Commodities share the time of members: Σ x · seconds(n) ≤ z. A node's flows are limited by their
+//! cores, Σ x · CPU ≤ n · z (paper 004, Eq. 23, for each layer), and hosts by theirs.
 
 use std::collections::BTreeMap;
 
@@ -13,51 +13,52 @@ use crate::graph::{Commodity, Demand, Graph, Node, NodeKind};
 
 // tidy: long file because variables and constraints of one problem are built from one graph.
 
-/// What the solver holds a row to, and room for it.
+/// Tolerance of the solver for a row, with a margin.
 const TOLERANCE: f64 = 1e-6;
 
-/// Rates in a program are at most this many times its scale.
+/// Maximum rate in a program, as a multiple of its scale.
 pub const MOST: f64 = 1e4;
 
-/// Which numbers of flows stand in a program.
+/// The numbers of flows in a program.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Counts {
-    /// Those that some optimum of rate or CPU has: where more flows carry everything at least as
-    /// fast and nothing counts flows, fewer are left out. CPU goes by bytes, not by flows.
+    /// The numbers that an optimum of rate or CPU may use. If more flows carry everything at least
+    /// as fast and the number of flows has no cost, smaller numbers are omitted. CPU depends on
+    /// bytes, not on flows.
     Fastest,
-    /// For each node those from a least to a greatest one.
+    /// For each node, the numbers in a range (least, greatest).
     Within(Vec<(u32, u32)>),
 }
 
-/// The program of a graph, and which of its variables mean what.
+/// The program of a graph, and the meaning of its variables.
 pub struct Built<'a> {
     graph: &'a Graph,
     choice: Counts,
     commodities: Vec<Commodity>,
-    /// Bytes per second that one stands for.
+    /// Rate in bytes per second that the value 1 represents.
     scale: f64,
     program: Program,
-    /// The rate of the whole dataset.
+    /// Rate of the whole dataset.
     rate: Var,
-    /// By edge and commodity.
+    /// Flows by edge and commodity.
     edges: Vec<Vec<Var>>,
-    /// By node; empty for logical ones.
+    /// Counts by node. Empty for logical nodes.
     nodes: Vec<Vec<Count>>,
 }
 
-/// Members of a node that have one number of flows.
+/// The members of a node with one number of flows.
 struct Count {
     flows: u32,
     members: Var,
-    /// What goes through them, by commodity, and what that asks for.
+    /// Flow through these members and its demand, by commodity.
     through: Vec<(Var, Demand)>,
 }
 
-/// A first guess of the rate, at least as large as the optimum where the graph says so.
+/// Returns a first estimate of the rate, usually at least as large as the optimum.
 ///
 /// # Errors
 ///
-/// Where nothing limits the rate.
+/// If nothing limits the rate.
 pub fn first_scale(graph: &Graph) -> Result<f64, SolveError> {
     let mut least = f64::INFINITY;
     let compressed = graph.compressed_nodes();
@@ -74,8 +75,8 @@ pub fn first_scale(graph: &Graph) -> Result<f64, SolveError> {
             .fold(f64::INFINITY, f64::min);
         if most > 0.0 && most.is_finite() {
             let rate = f64::from(node.members) / most;
-            // A disk of several beside each other may carry less than all: the guess is one of
-            // the scale, no bound.
+            // Members together may carry less than their sum. This is only an estimate of the
+            // scale, not a bound.
             least = least.min(rate);
         }
     }
@@ -106,7 +107,7 @@ fn commodities_of(graph: &Graph) -> impl Iterator<Item = Commodity> {
     graph.commodities().into_iter()
 }
 
-/// Flows that a member can have at most.
+/// Returns the maximum number of flows of a member.
 fn flows_at_most(graph: &Graph, node: usize) -> u32 {
     let node = &graph.nodes[node];
     if node.flows_of.is_empty() {
@@ -118,8 +119,7 @@ fn flows_at_most(graph: &Graph, node: usize) -> u32 {
 }
 
 impl<'a> Built<'a> {
-    /// The program of a graph that was checked, in which rates are counted in `scale` bytes per
-    /// second.
+    /// Creates the program of a checked graph. Rates are in units of `scale` bytes per second.
     pub fn new(graph: &'a Graph, scale: f64, choice: Counts) -> Built<'a> {
         let mut program = Program::default();
         let commodities = graph.commodities();
@@ -151,7 +151,7 @@ impl<'a> Built<'a> {
         built
     }
 
-    /// What enters a node leaves it; each part starts at its share of the rate.
+    /// Adds the conservation of flow at each node. Each part starts at its share of the rate.
     fn conserve(&mut self) {
         let graph = self.graph;
         for (node, it) in graph.nodes.iter().enumerate() {
@@ -201,7 +201,7 @@ impl<'a> Built<'a> {
             .collect()
     }
 
-    /// The numbers of flows that a node's members may have, with what goes through them.
+    /// Adds the variables for the numbers of flows of a node's members, and the flow through them.
     fn counts(&mut self, node: usize, compressed: bool) -> Vec<Count> {
         let it = &self.graph.nodes[node];
         if it.is_logical() {
@@ -221,7 +221,7 @@ impl<'a> Built<'a> {
             self.bind_by(&through, |demand| demand.cpu, members, f64::from(flows));
             let costs_nothing = through.iter().all(|(_, demand)| demand.seconds <= 0.0);
             if costs_nothing && !it.is_passed_by_plain() {
-                // What costs nothing needs a flow all the same.
+                // Data without a cost still need a flow.
                 let least = 1.0 / (MOST * self.scale);
                 self.bind_by(&through, |_| least, members, 1.0);
             }
@@ -244,7 +244,7 @@ impl<'a> Built<'a> {
         counts
     }
 
-    /// Σ x · what it asks ≤ factor · members.
+    /// Adds the row Σ x · demand ≤ factor · members.
     fn bind_by(
         &mut self,
         through: &[(Var, Demand)],
@@ -266,8 +266,8 @@ impl<'a> Built<'a> {
         self.program.row(terms, Relation::Le, 0.0);
     }
 
-    /// Numbers of flows with what each asks of each commodity; without those that are no better
-    /// than a smaller one.
+    /// Returns the possible numbers of flows with the demand of each commodity. Omits numbers that
+    /// are not better than a smaller one.
     fn candidates(&self, node: usize, compressed: bool) -> Vec<(u32, Vec<Demand>)> {
         let it = &self.graph.nodes[node];
         let linked = self.is_linked(node);
@@ -294,7 +294,7 @@ impl<'a> Built<'a> {
         kept
     }
 
-    /// Whether the memory of a node's flows may ever bind.
+    /// True if the memory of the node's flows can be a bottleneck.
     fn counts_memory(&self, node: usize) -> bool {
         let it = &self.graph.nodes[node];
         let Some(host) = it.host.filter(|_| it.memory_per_flow > 0.0) else {
@@ -311,7 +311,7 @@ impl<'a> Built<'a> {
         all > self.graph.hosts[host].memory
     }
 
-    /// All nodes of a group have one number of flows.
+    /// Requires one number of flows for all nodes of a group.
     fn tie(&mut self) {
         let nodes = std::mem::take(&mut self.nodes);
         for group in &self.graph.tied {
@@ -321,7 +321,7 @@ impl<'a> Built<'a> {
         self.nodes = nodes;
     }
 
-    /// One number of flows for all members of all these nodes: z ≤ members · y, Σ y ≤ 1.
+    /// Requires one number of flows for all members of these nodes: z ≤ members · y, Σ y ≤ 1.
     fn choose_one<C: AsRef<[Count]>>(&mut self, nodes: &[usize], counts: &[C]) {
         let mut chosen: BTreeMap<u32, Var> = BTreeMap::new();
         for (&node, counts) in nodes.iter().zip(counts) {
@@ -338,7 +338,7 @@ impl<'a> Built<'a> {
         self.program.row(all, Relation::Le, 1.0);
     }
 
-    /// A node with the flows of others has as many as they have together.
+    /// Sets the flows of a node with the flows of others to their sum.
     fn link_flows(&mut self) {
         for (node, it) in self.graph.nodes.iter().enumerate() {
             if it.flows_of.is_empty() {
@@ -352,7 +352,7 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// CPU and memory of each host.
+    /// Adds the limits on CPU and memory of each host.
     fn bind_hosts(&mut self) {
         for (at, host) in self.graph.hosts.iter().enumerate() {
             let (mut cpu, mut memory) = (Vec::new(), Vec::new());
@@ -375,7 +375,7 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// CPU seconds per second of what goes through.
+    /// Returns the CPU seconds per second of the flow through these members.
     fn cpu_of(&self, count: &Count) -> Vec<(Var, f64)> {
         let terms = count.through.iter();
         terms
@@ -396,35 +396,35 @@ impl<'a> Built<'a> {
             .collect()
     }
 
-    /// The fastest solution.
+    /// Finds the fastest solution.
     ///
     /// # Errors
     ///
-    /// Where there is none.
+    /// If there is no solution.
     pub fn fastest(&self, bound: Bound) -> Result<Found, Unsolved> {
         self.rate_program().solve(bound)
     }
 
-    /// The program that maximises the rate.
+    /// Returns the program that maximises the rate.
     pub fn rate_program(&self) -> Program {
         let mut program = self.program.clone();
         program.maximise(vec![(self.rate, 1.0)]);
         program
     }
 
-    /// From now on the rate is at least this, in bytes per second.
+    /// Adds a minimum rate in bytes per second.
     pub fn keep_rate(&mut self, least: f64) {
         let least = least / self.scale;
         self.program
             .row(vec![(self.rate, 1.0)], Relation::Ge, least);
     }
 
-    /// The solution with the least CPU; `None` if that was not found.
+    /// Finds the solution with the least CPU. Returns `None` if none was found.
     pub fn least_cpu(&self, bound: Bound) -> Option<Found> {
         self.least(&self.all_cpu(), bound)
     }
 
-    /// CPU seconds per second of a solution.
+    /// Returns the CPU seconds per second of a solution.
     pub fn cpu(&self, found: &Found) -> f64 {
         let cpu = self.all_cpu();
         cpu.iter()
@@ -432,7 +432,7 @@ impl<'a> Built<'a> {
             .sum()
     }
 
-    /// From now on no more CPU is used than this, in CPU seconds per second.
+    /// Adds a maximum of CPU seconds per second.
     pub fn keep_cpu(&mut self, most: f64) {
         let cpu = self.all_cpu();
         if !cpu.is_empty() {
@@ -440,11 +440,12 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// For each node a range of flows in which those of a solution with the fewest flows lie, and
-    /// the number with which a node of one member carries what it does in this solution.
+    /// Returns for each node a range that contains its flows in a solution with the fewest flows,
+    /// and the number of flows with which a node with one member carries the flow of this solution.
     ///
-    /// What each node needs at least for the rate, and what this solution needs: no node has more
-    /// than it has here and all others could save together.
+    /// The range follows from the minimum that each node needs for the rate, and from the flows of
+    /// this solution: a node cannot have more additional flows than all other nodes together could
+    /// save.
     pub fn ranges(&self, found: &Found, bound: Bound) -> Ranges {
         let count = self.graph.nodes.len();
         let mut ranges = Ranges {
@@ -488,7 +489,7 @@ impl<'a> Built<'a> {
         ranges
     }
 
-    /// The fewest flows of a node of one member for what goes through it.
+    /// Returns the fewest flows of a node with one member for the flow through it.
     fn enough(&self, node: usize, found: &Found, used: u32) -> u32 {
         let compressed = self.graph.compressed_nodes()[node];
         let through: Vec<f64> = (0..self.commodities.len())
@@ -514,12 +515,13 @@ impl<'a> Built<'a> {
         (least..=used).find(fits).unwrap_or(used)
     }
 
-    /// Flows that a node needs at least for the rate and the CPU that are kept, whatever else is
-    /// chosen; `enough` are known to do. Not always the greatest such number.
+    /// Returns a lower bound of the flows that a node needs for the fixed rate and CPU with any
+    /// choice of the others. `enough` flows are known to suffice. Not always the greatest lower
+    /// bound.
     fn least_for(&self, node: usize, enough: u32, bound: Bound) -> u32 {
         let it = &self.graph.nodes[node];
         if it.members > 1 {
-            // What one flow carries at best, of what must go through.
+            // Divides the minimum load of the node by the best rate of one flow.
             let must = self.least_load(node, bound, |_| 1.0);
             let compressed = self.graph.compressed_nodes()[node];
             let seconds = |flows: u32| {
@@ -532,11 +534,11 @@ impl<'a> Built<'a> {
             let counts = it.least_flows..=it.most_flows;
             let best = counts.map(|flows| 1.0 / (f64::from(flows) * seconds(flows)));
             let of_one_flow = best.fold(0.0, f64::max);
-            // A count of flows, far below the bound of the type.
+            // The number of flows is small, so the conversion is lossless.
             return (must / of_one_flow).ceil().clamp(0.0, f64::from(enough)) as u32;
         }
         if enough <= it.least_flows {
-            // Used or not is all that remains: what passes by asks for no flow.
+            // The node either needs this number of flows or none. Data that bypass it need no flow.
             let passes = |commodity: usize| {
                 it.is_passed_by_plain() && self.commodities[commodity].codec.is_none()
             };
@@ -549,7 +551,8 @@ impl<'a> Built<'a> {
             };
         }
         let compressed = self.graph.compressed_nodes()[node];
-        // Fewer flows may carry more than some fewer ones: none of all fewer numbers may do.
+        // A smaller number of flows can carry more than a larger one, so all smaller numbers are
+        // checked together.
         let least = |commodity: usize, of: fn(Demand, u32) -> f64| {
             let it = self.commodities[commodity];
             let fewer = self.graph.nodes[node].least_flows..enough;
@@ -557,7 +560,7 @@ impl<'a> Built<'a> {
                 .map(|flows| of(self.graph.demand(node, compressed, it, flows), flows))
                 .fold(f64::INFINITY, f64::min)
         };
-        // By time, or by the cores of its flows.
+        // Checks the limit by time, and the limit by the cores of the flows.
         let by_time = |commodity| least(commodity, |demand, _| demand.seconds.min(1e6));
         let by_cores = |commodity| least(commodity, |demand, flows| demand.cpu / f64::from(flows));
         let is_short = self.least_load(node, bound, by_time) > 1.0 + TOLERANCE
@@ -565,8 +568,7 @@ impl<'a> Built<'a> {
         if is_short { enough } else { 0 }
     }
 
-    /// The least sum of what goes through a node, in bytes per second, times a weight for each
-    /// commodity.
+    /// Returns the minimum of the flow through a node in bytes per second, weighted by commodity.
     fn least_load(&self, node: usize, bound: Bound, weight: impl Fn(usize) -> f64) -> f64 {
         let through: Vec<(Var, f64)> = self.nodes[node]
             .iter()
@@ -576,13 +578,13 @@ impl<'a> Built<'a> {
         let mut program = self.program.clone();
         program.minimise(&through);
         match program.solve(bound) {
-            // With a gap, it may be less.
+            // If the search has a gap, the true minimum may be less.
             Ok(found) => -found.objective * (1.0 - found.gap.min(1.0)) * (1.0 - 1e-5),
             Err(_) => 0.0,
         }
     }
 
-    /// Whether something else goes by a node's number of flows.
+    /// True if another constraint uses the node's number of flows.
     fn is_linked(&self, node: usize) -> bool {
         let graph = self.graph;
         !graph.nodes[node].flows_of.is_empty()
@@ -593,7 +595,7 @@ impl<'a> Built<'a> {
             || graph.tied.iter().any(|group| group.contains(&node))
     }
 
-    /// The solution with the fewest flows; `None` if that was not found.
+    /// Finds the solution with the fewest flows. Returns `None` if none was found.
     pub fn fewest_flows(&self, bound: Bound) -> Option<Found> {
         self.least(&self.all_flows(), bound)
     }
@@ -607,22 +609,22 @@ impl<'a> Built<'a> {
         program.solve(bound).ok()
     }
 
-    /// How many variables its program has.
+    /// Returns the number of variables of the program.
     pub fn variables(&self) -> u64 {
         self.program.column_bounds().count() as u64
     }
 
-    /// Bytes per second that rates are counted in.
+    /// Returns the unit of rates in bytes per second.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// Bytes of the source per second.
+    /// Returns the rate of a solution in source bytes per second.
     pub fn rate(&self, found: &Found) -> f64 {
         found.value(self.rate) * self.scale
     }
 
-    /// What a solution means.
+    /// Converts a solution to an optimum.
     pub fn optimum(&self, found: &Found, gap: f64) -> Optimum {
         let nodes: Vec<NodeUse> = self
             .nodes
@@ -682,7 +684,7 @@ impl<'a> Built<'a> {
         for count in counts {
             let here = found.value(count.members);
             if here > 0.0 {
-                // A count of members, bounded by the node's.
+                // The number of members is at most that of the node, so the conversion is lossless.
                 used.members.push((count.flows, here as u32));
             }
             members += here;
@@ -700,30 +702,30 @@ impl<'a> Built<'a> {
     }
 }
 
-/// Flows of a node's members together.
+/// Returns the terms for the total flows of a node's members.
 fn flows_of(counts: &[Count], factor: f64) -> Vec<(Var, f64)> {
     let each = counts.iter();
     each.map(|count| (count.members, factor * f64::from(count.flows)))
         .collect()
 }
 
-/// For each node a least and a greatest number of flows.
+/// Ranges of the number of flows for each node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranges {
-    /// In which the solution with the fewest flows lies.
+    /// Range that contains a solution with the fewest flows.
     pub within: Vec<(u32, u32)>,
-    /// With which the solution that they were made of can be carried.
+    /// Range within which the solution that was given can be carried.
     pub enough: Vec<(u32, u32)>,
 }
 
-/// Whether one demand asks for no more time than the other, of any commodity.
+/// True if the first demands need at most the time of the second, for every commodity.
 fn is_as_fast(one: &[Demand], other: &[Demand]) -> bool {
     one.iter()
         .zip(other)
         .all(|(one, other)| one.seconds <= other.seconds)
 }
 
-/// Whether fewer flows carry every commodity at least as fast, also where their cores bind.
+/// True if fewer flows carry every commodity at least as fast, even if their cores limit them.
 fn dominates((flows, fewer): &(u32, Vec<Demand>), more: &[Demand]) -> bool {
     fewer.iter().zip(more).all(|(fewer, more)| {
         let by_cores = fewer.cpu / f64::from(*flows);

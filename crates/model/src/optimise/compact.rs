@@ -1,16 +1,16 @@
-//! The exact optimum by the flows of each component together: a class of equal members is one
-//! number, with the best split over them, and branch and bound divides its range.
+//! Finds the exact optimum by the total flows of each component. A class of equal members has one
+//! number of flows, with the best split over the members, and branch and bound divides its range.
 //!
-//! The program over all counts ([`super::program`]) has a whole number for each class and number of
-//! flows; this has one for each class, and a tighter relaxation. It needs classes whose members
-//! can be taken together, which most graphs have; the others are left to that program.
+//! The program over all counts ([`super::program`]) has an integer for each class and number of
+//! flows. This method has one integer for each class, and a tighter relaxation. It requires classes
+//! whose members can be combined, as in most graphs. Other graphs need that program.
 //!
 //! - [`simplex`]: small linear programs
-//! - [`component`]: what a class carries with a number of flows
-//! - [`hull`]: lines that bound it
-//! - [`problem`]: a graph as ways through components
+//! - [`component`]: the capacity of a class by its number of flows
+//! - [`hull`]: lines that bound the capacity from above
+//! - [`problem`]: a graph as paths through components
 //! - [`relax`]: the linear relaxation
-//! - [`choice`]: flows for a solution of it
+//! - [`choice`]: numbers of flows for a solution of the relaxation
 //! - [`search`]: branch and bound
 
 mod choice;
@@ -28,18 +28,18 @@ use super::build::MOST;
 use super::{Bound, NodeUse, Optimum, SAME_CPU, SAME_RATE};
 use crate::graph::Graph;
 
-/// Nodes of branch and bound for the fewest flows, at most.
+/// Maximum number of nodes of branch and bound for the fewest flows.
 const NODES_FOR_FLOWS: u64 = 5_000;
 
-/// Room for CPU that is kept, in CPU seconds per second.
+/// Tolerance of the CPU limit, in CPU seconds per second.
 const TOLERANCE: f64 = 1e-6;
 
-/// Why there is no solution.
+/// Reasons why there is no solution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// Nothing limits the rate.
     Unlimited,
-    /// The graph is one for the program over all counts.
+    /// The graph needs the program over all counts.
     Other,
 }
 
@@ -52,11 +52,12 @@ impl From<NoPoint> for Failed {
     }
 }
 
-/// A graph, once for each choice of flows of its tied groups, with the bound of each.
+/// The problems of a graph, one for each choice of flows of its tied groups, with their
+/// relaxations.
 pub struct Compact<'a> {
     graph: &'a Graph,
     scale: f64,
-    /// The highest possible rate first.
+    /// Problems, the one with the highest possible rate first.
     problems: Vec<Bounded>,
 }
 
@@ -73,11 +74,11 @@ struct Fastest {
 }
 
 impl<'a> Compact<'a> {
-    /// A graph that was checked, with a guess of its rate.
+    /// Creates the problems of a checked graph. `guess` is an estimate of its rate.
     ///
     /// # Errors
     ///
-    /// Where nothing limits it, or it is for the program over all counts.
+    /// If nothing limits the rate, or the graph needs the program over all counts.
     pub fn new(graph: &'a Graph, guess: f64) -> Result<Compact<'a>, Failed> {
         let mut scale = guess;
         for _ in 0..4 {
@@ -102,11 +103,12 @@ impl<'a> Compact<'a> {
         Err(Failed::Other)
     }
 
-    /// The best rate above one, in bytes per second, with its gap; `None` if there is none.
+    /// Returns the best rate above `above` in bytes per second, with its gap, or `None` if there is
+    /// none.
     ///
     /// # Errors
     ///
-    /// Where arithmetic fails.
+    /// If the arithmetic fails.
     pub fn rate_above(&self, above: f64, bound: Bound) -> Result<Option<(f64, f64)>, Failed> {
         let found = self.fastest(above / self.scale, bound, &mut 0)?;
         Ok(found.map(|it| (it.choice.score * self.scale, it.gap)))
@@ -156,7 +158,7 @@ impl<'a> Compact<'a> {
         if best.is_none() && above <= 0.0 && limit > 0.0 {
             return Err(Failed::Other);
         }
-        // Within the search's own tolerance it is the best.
+        // Within the tolerance of the search, this is the optimum.
         let gap = limit / known.max(f64::MIN_POSITIVE) - 1.0;
         Ok(best.map(|it| Fastest {
             gap: if gap > 2e-7 { gap } else { 0.0 },
@@ -164,13 +166,13 @@ impl<'a> Compact<'a> {
         }))
     }
 
-    /// The best rate, then the least CPU for it, then the fewest flows.
+    /// Finds the best rate, then the least CPU for it, then the fewest flows.
     ///
     /// # Errors
     ///
-    /// Where arithmetic fails, or nothing was found within the bound.
+    /// If the arithmetic fails, or no solution was found within the limits.
     pub fn solve(&self, bound: Bound) -> Result<Optimum, Failed> {
-        // Of all three searches together.
+        // Work spent on all three searches together.
         let spent = &mut 0;
         let Some(fastest) = self.fastest(0.0, bound, spent)? else {
             let is_proven = self.problems.iter().all(|it| it.relaxed.score <= 0.0);
@@ -184,7 +186,7 @@ impl<'a> Compact<'a> {
         let cpu = self.cpu(at, &leanest.flow) * (1.0 + SAME_CPU) + TOLERANCE;
         let (at, fewest) = self.fewest(at, &leanest, Goal::Flows { rate, cpu }, bound, spent)?;
         let problem = &self.problems[at].problem;
-        // With these flows, the least CPU again.
+        // Minimises CPU again with these flows.
         let mut relaxation = Relaxation::new(problem, Goal::Cpu { rate }, rate, Counted::All);
         let bounds: Vec<(u32, u32)> = fewest.flows.iter().map(|&it| (it, it)).collect();
         let flow = relaxation.solve(&bounds).map_or(fewest.flow, |it| it.flow);
@@ -196,7 +198,7 @@ impl<'a> Compact<'a> {
         cpu.iter().zip(flow).map(|(cpu, flow)| cpu * flow).sum()
     }
 
-    /// Problems that may have a rate.
+    /// Returns the problems that may reach a rate.
     fn as_fast(&self, rate: f64) -> impl Iterator<Item = (usize, &Problem)> {
         let problems = self.problems.iter().enumerate();
         let fast = problems.filter(move |(_, it)| it.relaxed.score >= rate);
@@ -279,14 +281,14 @@ impl<'a> Compact<'a> {
         best.ok_or(Failed::Other)
     }
 
-    /// Where nothing can be moved.
+    /// Returns the optimum if no data can be moved.
     fn nothing(&self, problem: &Problem) -> Optimum {
         let flow = vec![0.0; problem.flows()];
         let flows = vec![0; problem.components.len()];
         self.optimum(problem, &flow, &flows, 0.0)
     }
 
-    /// What a solution means.
+    /// Converts a solution to an optimum.
     fn optimum(&self, problem: &Problem, flow: &[f64], flows: &[u32], gap: f64) -> Optimum {
         let graph = self.graph;
         let mut nodes = vec![NodeUse::default(); graph.nodes.len()];
@@ -330,7 +332,7 @@ impl<'a> Compact<'a> {
         }
     }
 
-    /// Bytes per second of each commodity.
+    /// Returns the rate of each commodity in bytes per second.
     fn commodity_rates(&self, problem: &Problem, flow: &[f64]) -> Vec<f64> {
         let of = |at: usize| {
             let ways = 0..problem.ways.len();
@@ -362,7 +364,7 @@ impl<'a> Compact<'a> {
         let it = &problem.components[at];
         let members = it.split(flows);
         let used: u32 = members.iter().map(|it| it.1).sum();
-        // Each is busy for the same share of what it carries.
+        // Each member has the same utilisation.
         let shares = it.shares(&members);
         let mut busy = 0.0;
         for (&(flows, _), share) in members.iter().zip(shares) {

@@ -1,4 +1,4 @@
-//! A program as text in CPLEX's LP format, which other solvers read: for tests, and to compare
+//! Writes a program in CPLEX's LP format, which other solvers read. For tests, and to compare
 //! solvers.
 
 use std::fmt::Write;
@@ -6,14 +6,14 @@ use std::fmt::Write;
 use super::program::{Program, Relation};
 
 impl Program {
-    /// As text. Variables are `x0`, `x1` and so on, in the order in which they were made.
+    /// Formats the program. Variables are `x0`, `x1` and so on, in the order of creation.
     pub fn to_lp(&self) -> String {
         let mut text = String::from("Maximize\n obj:");
-        // Writing to a string does not fail.
+        // Writing to a String cannot fail.
         let terms = |text: &mut String, terms: &mut dyn Iterator<Item = (usize, f64)>| {
             for (number, (at, factor)) in terms.enumerate() {
                 let sign = if factor < 0.0 { '-' } else { '+' };
-                // Lines of this format are short: solvers stop at 510 characters.
+                // Solvers limit a line of this format to 510 characters.
                 let line = if number % 8 == 7 { "\n" } else { "" };
                 let _ = write!(text, "{line} {sign} {:e} x{at}", factor.abs());
             }
@@ -29,7 +29,7 @@ impl Program {
                 Relation::Eq => "=",
                 Relation::Ge => ">=",
             };
-            // On the line before its end.
+            // Removes the line feed, because the relation belongs to the same line.
             text.pop();
             let _ = writeln!(text, " {relation} {right:e}");
         }

@@ -1,29 +1,29 @@
-//! What limits an optimum, and what more of a resource would give.
+//! Finds the bottlenecks of an optimum, and the gain of more resources.
 //!
-//! A price is the difference of two exact optima, not a dual value: flows and components are whole
-//! numbers, and the first further core may give nothing where the second one does.
+//! A price is the difference of two exact optima, not a dual value. Flows and components are
+//! integers, so a first additional core may have no gain while a second one has.
 
 use super::{Bound, Optimum, SolveError, best_rate_above};
 use crate::capacity::{Capacity, FlowCapacity};
 use crate::graph::{Graph, Host, Node, NodeKind};
 
-/// Something that a graph has a bounded amount of.
+/// A limited resource of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Constraint {
-    /// The capacity of a node, as in [`Graph::nodes`].
+    /// The capacity of a node, as an index in [`Graph::nodes`].
     Node(usize),
-    /// The cores of a host, as in [`Graph::hosts`].
+    /// The cores of a host, as an index in [`Graph::hosts`].
     Cores(usize),
-    /// The memory of a host.
+    /// The memory of a host, as an index in [`Graph::hosts`].
     Memory(usize),
 }
 
-/// More of something.
+/// An additional resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
     /// One more core for a host.
     Core(usize),
-    /// One GiB more of memory for the blocks of a host.
+    /// One GiB more memory for the blocks of a host.
     Memory(usize),
     /// One more component of a class: a disk, a NIC.
     Member(usize),
@@ -33,39 +33,39 @@ pub enum Change {
     Gigabit(usize),
     /// Half the loss of a path.
     HalfLoss(usize),
-    /// Half the round trip of a path.
+    /// Half the round-trip time of a path.
     HalfRtt(usize),
 }
 
-/// What a change would give.
+/// The gain of a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The change.
     pub change: Change,
-    /// Bytes of the source per second more, 0 or more.
+    /// Additional source bytes per second, at least 0.
     pub gain: f64,
 }
 
 /// 1 Gbit/s in bytes per second.
 const GIGABIT: f64 = 125e6;
 
-/// 1 GiB.
+/// 1 GiB in bytes.
 const GIBIBYTE: f64 = 1_073_741_824.0;
 
-/// A gain below this share of the rate is the solver's tolerance.
+/// Gains below this share of the rate are within the solver's tolerance.
 const NOTABLE: f64 = 1e-4;
 
-/// A node or host is a candidate for what limits a transfer where it is busy for this share.
+/// Utilisation above which a node or a host may be a bottleneck.
 const BUSY: f64 = 0.999;
 
-/// Members that a node without limit has: more than any graph needs.
+/// Number of members of a node whose limit is removed. No graph needs more.
 const PLENTY: u32 = 10_000;
 
-/// Flows of all members of such a node where another one has the same flows: its capacity is
+/// Total flows of such a node if another node has the same flows, because that node's capacity is
 /// tabulated over them.
 const PLENTY_OF_FLOWS: u32 = 4096;
 
-/// The graph with a change.
+/// Returns the graph with a change.
 pub fn changed(graph: &Graph, change: Change) -> Graph {
     let mut graph = graph.clone();
     match change {
@@ -92,7 +92,7 @@ pub fn changed(graph: &Graph, change: Change) -> Graph {
     graph
 }
 
-/// The changes that mean something for a graph.
+/// Returns the changes that apply to a graph.
 pub fn changes(graph: &Graph) -> Vec<Change> {
     let mut changes = Vec::new();
     for (at, host) in graph.hosts.iter().enumerate() {
@@ -112,7 +112,7 @@ pub fn changes(graph: &Graph) -> Vec<Change> {
         if matches!(node.kind, NodeKind::Disk | NodeKind::Nic) {
             changes.push(Change::Member(at));
         }
-        // Nodes with the flows of others have as many as those.
+        // The flows of such nodes follow from those of other nodes.
         if node.flows_of.is_empty() {
             changes.push(Change::Flow(at));
         }
@@ -134,11 +134,11 @@ pub fn changes(graph: &Graph) -> Vec<Change> {
     changes
 }
 
-/// What each change by itself would give, the largest gain first; those without gain are there too.
+/// Returns the gain of each single change, the largest first. Includes changes without a gain.
 ///
 /// # Errors
 ///
-/// As [`super::best_rate`].
+/// The same as for [`super::best_rate`].
 pub fn prices(graph: &Graph, rate: f64, bound: Bound) -> Result<Vec<Price>, SolveError> {
     let priced = changes(graph).into_iter().map(|change| {
         let gain = gain(&changed(graph, change), rate, bound)?;
@@ -149,7 +149,7 @@ pub fn prices(graph: &Graph, rate: f64, bound: Bound) -> Result<Vec<Price>, Solv
     Ok(prices)
 }
 
-/// What a graph carries beyond `rate`; infinite where nothing limits it any more.
+/// Returns the rate of a graph beyond `rate`. Infinite if nothing limits it.
 fn gain(graph: &Graph, rate: f64, bound: Bound) -> Result<f64, SolveError> {
     match best_rate_above(graph, rate * (1.0 + NOTABLE), bound) {
         Ok(Some(with)) => Ok(with - rate),
@@ -159,12 +159,12 @@ fn gain(graph: &Graph, rate: f64, bound: Bound) -> Result<f64, SolveError> {
     }
 }
 
-/// What limits an optimum. Each set by itself is enough: without all of a set's constraints the
-/// rate would be higher. Where no single one is, several limit together, and are named together.
+/// Returns the bottlenecks of an optimum. If all constraints of one set are removed, the rate
+/// rises. If no single constraint is enough, several limit together and form one set.
 ///
 /// # Errors
 ///
-/// As [`super::best_rate`].
+/// The same as for [`super::best_rate`].
 pub fn binding(
     graph: &Graph,
     optimum: &Optimum,
@@ -184,7 +184,8 @@ pub fn binding(
     if !alone.is_empty() || !helps(&candidates)? {
         return Ok(alone);
     }
-    // Leave out whatever is not needed: what remains is a smallest set, if not the only one.
+    // Removes all constraints that are not needed. The result is a minimal set, but may not be the
+    // only one.
     let mut together = candidates;
     let mut at = 0;
     while at < together.len() {
@@ -199,7 +200,7 @@ pub fn binding(
     Ok(vec![together])
 }
 
-/// What is fully used, or may be.
+/// Returns the constraints that are, or may be, fully used.
 fn candidates(graph: &Graph, optimum: &Optimum) -> Vec<Constraint> {
     let mut candidates = Vec::new();
     for (at, used) in optimum.nodes.iter().enumerate() {
@@ -215,7 +216,7 @@ fn candidates(graph: &Graph, optimum: &Optimum) -> Vec<Constraint> {
         if cpu >= host.cores * BUSY {
             candidates.push(Constraint::Cores(at));
         }
-        // Memory binds by whole flows: it need not be full.
+        // Memory is used in whole flows, so it can be a bottleneck without being full.
         if host.memory.is_finite() && nodes().any(|(node, _)| node.memory_per_flow > 0.0) {
             candidates.push(Constraint::Memory(at));
         }
@@ -223,7 +224,7 @@ fn candidates(graph: &Graph, optimum: &Optimum) -> Vec<Constraint> {
     candidates
 }
 
-/// The graph without a constraint.
+/// Returns the graph without a constraint.
 fn without(mut graph: Graph, constraint: &Constraint) -> Graph {
     match *constraint {
         Constraint::Node(node) => {
@@ -251,7 +252,7 @@ fn relax(graph: &mut Graph, node: usize) {
     node.seconds_per_file = 0.0;
     node.memory_per_flow = 0.0;
     if node.flows_of.is_empty() {
-        // Its flows' cores bind as well.
+        // The cores of its flows are also limits.
         let shared = (PLENTY_OF_FLOWS / node.most_flows).max(node.members);
         node.members = if is_shared { shared } else { PLENTY };
         node.same_flows = false;

@@ -1,4 +1,4 @@
-//! A mixed-integer linear program, and the one place that knows a solver for it.
+//! A mixed-integer linear program. This is the only module that uses the external solver for it.
 
 use super::Bound;
 use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolveOptions, Variable};
@@ -7,7 +7,7 @@ use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolveOptions,
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Var(usize);
 
-/// How a row compares with its right side.
+/// The relation of a row to its right side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// At most.
@@ -18,11 +18,11 @@ pub enum Relation {
     Ge,
 }
 
-/// Terms below this share of the largest one in their row are left out: the solver keeps six orders
-/// of magnitude in a row, and what they stand for is not seen in the result.
+/// Terms below this share of the largest in their row are omitted: the solver has six orders of
+/// magnitude in a row, and smaller terms do not affect the result.
 const LEAST_SHARE: f64 = 1e-7;
 
-/// Variables, rows and an objective that is maximised.
+/// Variables, rows and an objective to maximise.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     columns: Vec<Column>,
@@ -43,47 +43,47 @@ struct Row {
     right: f64,
 }
 
-/// What a solver found.
+/// A solution.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The objective's value.
+    /// Value of the objective.
     pub objective: f64,
-    /// By how much, relative to the objective, a better one may exist; zero where this is the best.
+    /// Relative amount by which a better solution may exist. Zero if this is the optimum.
     pub gap: f64,
     values: Vec<f64>,
 }
 
 impl Found {
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn value(&self, var: Var) -> f64 {
         self.values[var.0]
     }
 }
 
-/// Why there is no solution.
+/// Reasons why there is no solution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsolved {
     /// The rows contradict each other.
     Infeasible,
-    /// Nothing bounds the objective.
+    /// Nothing limits the objective.
     Unbounded,
-    /// The bound on the search was reached before anything was found.
+    /// The limit of the search was reached before a solution was found.
     Stopped,
-    /// The solver gave up for reasons of arithmetic.
+    /// The solver failed because of numerical problems.
     Numerical(String),
 }
 
-/// A bound in time is given again this often while there is no solution yet: on a slow or busy host
-/// a late answer is better than none.
+/// Maximum number of extensions of a time limit while there is no solution. On a slow or busy host,
+/// a late solution is better than none.
 const MOST_EXTENSIONS: usize = 30;
 
 impl Program {
-    /// A real variable from zero to `most`.
+    /// Adds a real variable from zero to `most`.
     pub fn real(&mut self, most: f64) -> Var {
         self.column(most, false)
     }
 
-    /// A whole number from zero to `most`.
+    /// Adds an integer variable from zero to `most`.
     pub fn whole(&mut self, most: u32) -> Var {
         self.column(f64::from(most), true)
     }
@@ -93,7 +93,7 @@ impl Program {
         Var(self.columns.len() - 1)
     }
 
-    /// A row. A variable may stand in it several times; its factors are added.
+    /// Adds a row. Coefficients of the same variable are summed.
     pub fn row(&mut self, terms: Vec<(Var, f64)>, relation: Relation, right: f64) {
         self.rows.push(Row {
             terms: gathered(terms),
@@ -102,22 +102,22 @@ impl Program {
         });
     }
 
-    /// What is maximised from now on.
+    /// Sets the objective to maximise.
     pub fn maximise(&mut self, terms: Vec<(Var, f64)>) {
         self.objective = gathered(terms);
     }
 
-    /// What is minimised from now on; [`Found::objective`] is then its negative.
+    /// Sets an objective to minimise. [`Found::objective`] is then its negative.
     pub fn minimise(&mut self, terms: &[(Var, f64)]) {
         self.maximise(terms.iter().map(|&(var, factor)| (var, -factor)).collect());
     }
 
-    /// What is maximised, by place.
+    /// Returns the terms of the objective, with variables by index.
     pub(super) fn objective_terms(&self) -> impl Iterator<Item = (usize, f64)> {
         self.objective.iter().map(|&(Var(at), factor)| (at, factor))
     }
 
-    /// The rows, with their variables by place.
+    /// Returns the rows, with variables by index.
     pub(super) fn row_terms(&self) -> impl Iterator<Item = (Vec<(usize, f64)>, Relation, f64)> {
         self.rows.iter().map(|row| {
             let terms = row.terms.iter().map(|&(Var(at), factor)| (at, factor));
@@ -125,18 +125,18 @@ impl Program {
         })
     }
 
-    /// The most that each variable may be, and whether it is a whole number.
+    /// Returns the maximum of each variable, and true if it is an integer.
     pub(super) fn column_bounds(&self) -> impl Iterator<Item = (f64, bool)> {
         self.columns
             .iter()
             .map(|column| (column.most, column.whole))
     }
 
-    /// Solves it within a bound.
+    /// Solves the program within limits.
     ///
     /// # Errors
     ///
-    /// Where there is no solution, or none was found within the bound.
+    /// If there is no solution, or none was found within the limits.
     pub fn solve(&self, bound: Bound) -> Result<Found, Unsolved> {
         let mut factors = vec![0.0; self.columns.len()];
         for &(Var(at), factor) in &self.objective {
@@ -149,7 +149,7 @@ impl Program {
             .zip(&factors)
             .map(|(column, &factor)| {
                 if column.whole {
-                    // A count is far below the solver's bound of 2^31.
+                    // The maximum is far below the solver's limit of 2^31.
                     problem.add_integer_var(factor, (0, column.most as i32))
                 } else {
                     problem.add_var(factor, (0.0, column.most))
@@ -200,7 +200,7 @@ impl Program {
     }
 }
 
-/// Continues a search until it has something, [`MOST_EXTENSIONS`] times at most.
+/// Continues a search until it has a solution, at most [`MOST_EXTENSIONS`] times.
 fn extended<T, E>(
     mut search: T,
     has_solution: impl Fn(&T) -> bool,
@@ -223,7 +223,7 @@ fn unsolved(error: Error) -> Unsolved {
     }
 }
 
-/// Terms with each variable once, without those that are too small to matter.
+/// Sums the terms of each variable, and omits those that are too small to matter.
 fn gathered(mut terms: Vec<(Var, f64)>) -> Vec<(Var, f64)> {
     terms.sort_by_key(|&(var, _)| var);
     let mut sums: Vec<(Var, f64)> = Vec::with_capacity(terms.len());
@@ -245,10 +245,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_stay_whole() {
+    fn integer_variables_have_integer_values() {
         let mut program = Program::default();
         let (a, b) = (program.whole(10), program.real(10.0));
-        // 2a + b ≤ 7, maximise 3a + b: a = 3, b = 1.
+        // 2a + b ≤ 7, maximise 3a + b: the optimum is a = 3, b = 1.
         program.row(vec![(a, 1.0), (b, 1.0), (a, 1.0)], Relation::Le, 7.0);
         program.maximise(vec![(a, 3.0), (b, 1.0)]);
         let found = program.solve(Bound::DEFAULT).unwrap();
@@ -257,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_in_time_is_extended_until_there_is_a_solution() {
-        // What is searched is a count of the extensions.
+    fn a_time_limit_is_extended_until_there_is_a_solution() {
+        // The test's search counts its extensions.
         let extensions = |needed: usize| {
             extended(
                 0,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told() {
+    fn contradictions_are_reported() {
         let mut program = Program::default();
         let a = program.real(1.0);
         program.row(vec![(a, 1.0)], Relation::Ge, 2.0);

@@ -1,16 +1,16 @@
-//! Streams enough for the windows that kernels surely give. A graph predicts by the window that a
-//! stream is likely to have. If kernels give less, the fewest streams by that would be too few, and
-//! further ones cost nothing in the model.
+//! Adds streams for the guaranteed windows. A graph predicts with the window that a stream is
+//! expected to have. If kernels allow less, the fewest streams by that prediction would be too few,
+//! while further streams cost nothing in the model.
 
 use super::{Graph, NodeUse, Optimum};
 use crate::capacity::{Capacity, PathCapacity};
 use crate::graph::Node;
 
-/// What counts as the same rate, relative.
+/// Relative difference below which rates are equal.
 const SAME_RATE: f64 = 1e-5;
 
-/// Gives the paths of an optimum as many streams as carry its rate with the least windows too, as
-/// far as their bounds allow. A path whose streams are those of something else is left as it is.
+/// Gives the paths of an optimum enough streams to carry its rate with the guaranteed windows,
+/// within their limits. Does not change a path whose streams belong to other nodes, too.
 pub(super) fn add_streams(graph: &Graph, optimum: &mut Optimum) {
     for (at, used) in optimum.nodes.iter_mut().enumerate() {
         let node = &graph.nodes[at];
@@ -32,8 +32,8 @@ pub(super) fn add_streams(graph: &Graph, optimum: &mut Optimum) {
     }
 }
 
-/// The graph by the least windows, where the streams of an optimum carry its rate with these as
-/// well. It is an optimum of this graph, too.
+/// Returns the graph with the guaranteed windows for those paths whose streams carry the optimum's
+/// rate with them. The optimum is also an optimum of this graph.
 pub fn with_least_windows(graph: &Graph, optimum: &Optimum) -> Graph {
     let mut sure = graph.clone();
     for (node, used) in sure.nodes.iter_mut().zip(&optimum.nodes) {
@@ -48,7 +48,7 @@ pub fn with_least_windows(graph: &Graph, optimum: &Optimum) -> Graph {
     sure
 }
 
-/// The path of a node whose least window is not the likely one.
+/// Returns the path of a node whose guaranteed window is less than the expected one.
 fn unsure(node: &Node) -> Option<&PathCapacity> {
     match &node.capacity {
         Capacity::Path(path) if path.window.least < path.window.likely => Some(path),
@@ -56,7 +56,7 @@ fn unsure(node: &Node) -> Option<&PathCapacity> {
     }
 }
 
-/// The streams of each member and what they carry, if all members have as many.
+/// Returns the number of streams of each member and the rate, if all members have the same number.
 fn carried(path: &PathCapacity, used: &NodeUse) -> Option<(u32, f64)> {
     let &[(flows, _)] = used.members.as_slice() else {
         return None;
@@ -65,7 +65,7 @@ fn carried(path: &PathCapacity, used: &NodeUse) -> Option<(u32, f64)> {
     Some((flows, carried))
 }
 
-/// Whether its number of flows is bound to something else: other nodes, or memory.
+/// True if the number of flows is linked to other nodes, to memory, or between members.
 fn is_linked(graph: &Graph, at: usize) -> bool {
     let node = &graph.nodes[at];
     let has_others = |other: &Node| other.flows_of.contains(&at);

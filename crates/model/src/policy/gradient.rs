@@ -1,48 +1,49 @@
 //! An online hill climber with Falcon's published utility (Arifuzzaman and Arslan, "Online
-//! optimization of file transfers in high-speed networks", SC '21): it changes the number of flows
-//! while the transfer runs and keeps what pays.
+//! optimization of file transfers in high-speed networks", SC '21). It changes the number of flows
+//! while the transfer runs and keeps changes that raise the utility.
 //!
-//! The state machine has no clock: the caller measures for as long as it likes (Falcon: 3 to 5 s a
-//! sample) and says what it found.
+//! The state machine has no clock: the caller measures for any time (Falcon: 3 to 5 s per sample)
+//! and reports the result.
 
-/// What a further flow must gain: U(n) = n·t/Kⁿ - n·t·L·B with n·t the rate of n flows. Falcon,
-/// section 3.1: with K = 1.02 the utility's top stays within a hundred flows.
+/// K in the utility U(n) = n·t/Kⁿ - n·t·L·B, where n·t is the rate of n flows: the minimum gain of
+/// a further flow. Falcon, section 3.1: with K = 1.02 the maximum of the utility stays below a
+/// hundred flows.
 pub const FLOW_PENALTY: f64 = 1.02;
 
-/// B of the same: how much a share of loss L counts.
+/// B in the same utility: the weight of the loss L.
 pub const LOSS_PENALTY: f64 = 10.0;
 
-/// Steps grow by one each time that the direction stays, up to that many flows.
+/// Maximum step in flows. Steps grow by one while the direction stays the same.
 const LONGEST_STEP: u32 = 16;
 
-/// Falcon's utility of `flows` flows that carry `rate` together and lose a share `loss`.
+/// Returns Falcon's utility of `flows` flows with a total rate of `rate` and a loss of `loss`.
 pub fn utility(flows: u32, rate: f64, loss: f64) -> f64 {
     rate / FLOW_PENALTY.powf(f64::from(flows)) - rate * loss * LOSS_PENALTY
 }
 
-/// Which of two neighbours is measured.
+/// The neighbour that is measured next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sample {
     /// One flow fewer.
     Below,
-    /// One flow more, after the utility of one fewer is known.
+    /// One flow more. Holds the utility of one flow fewer.
     Above(f64),
 }
 
-/// The climber. It measures one flow fewer and one more than it has, goes where the utility rises,
-/// and in longer steps while the direction stays.
+/// The climber. It measures one flow fewer and one flow more than the current number, and moves in
+/// the direction of the higher utility, with longer steps while the direction stays the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Climber {
     flows: u32,
     most: u32,
     sample: Sample,
-    /// Up or down, and how often so.
+    /// Direction of the last step: 1, -1 or 0.
     direction: i64,
     step: u32,
 }
 
 impl Climber {
-    /// Begins with `flows` and never has more than `most`, both 1 or more.
+    /// Starts with `flows` and never exceeds `most`; both are at least 1.
     pub fn new(flows: u32, most: u32) -> Climber {
         let most = most.max(1);
         Climber {
@@ -54,12 +55,12 @@ impl Climber {
         }
     }
 
-    /// Flows around which it measures.
+    /// Returns the number of flows around which it measures.
     pub fn centre(&self) -> u32 {
         self.flows
     }
 
-    /// Flows to measure with next.
+    /// Returns the number of flows for the next measurement.
     pub fn flows(&self) -> u32 {
         match self.sample {
             Sample::Below => self.flows.saturating_sub(1).max(1),
@@ -67,7 +68,8 @@ impl Climber {
         }
     }
 
-    /// What [`Climber::flows`] carried, in bytes per second, and the share that was lost.
+    /// Adds the measurement with [`Climber::flows`] flows: the rate in bytes per second, and the
+    /// share lost.
     pub fn measured(&mut self, rate: f64, loss: f64) {
         let found = utility(self.flows(), rate, loss);
         let below = match self.sample {
@@ -101,7 +103,7 @@ impl Climber {
 mod tests {
     use super::*;
 
-    /// Where it is after some samples of a curve.
+    /// Returns the climber after this many samples of a curve.
     fn after(samples: u32, mut climber: Climber, rate: impl Fn(u32) -> f64) -> Climber {
         for _ in 0..samples {
             let rate = rate(climber.flows());
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn climbs_to_where_a_path_is_full_and_stays_around_it() {
+    fn the_climber_reaches_a_full_path_and_stays_there() {
         let path = |flows: u32| f64::from(flows.min(20)) * 10e6;
         let mut climber = after(40, Climber::new(2, 128), path);
         for _ in 0..100 {
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_a_path_that_changes() {
+    fn the_climber_follows_a_changing_path() {
         let climber = after(60, Climber::new(2, 128), |flows| {
             f64::from(flows.min(30)) * 1e6
         });
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_bounds_hold_it() {
+    fn loss_and_the_maximum_limit_the_climber() {
         assert!(utility(10, 1e9, 0.1) < utility(10, 1e9, 0.0));
         let climber = after(100, Climber::new(9, 4), |flows| f64::from(flows) * 1e6);
         assert_eq!(climber.centre(), 4);

@@ -1,4 +1,4 @@
-//! From what a file has to a graph, and back.
+//! Converts the contents of a file to a graph, and back.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::capacity::{Capacity, FlowCapacity, PathCapacity, Window};
 use crate::graph::{Graph, GraphError, Host, Node, NodeKind, Part, PartCodec};
 use crate::response::Congestion;
 
-/// Components, hosts, parts or groups of a graph at most: what a person describes is far below.
+/// Maximum number of components, of hosts, of parts and of groups. People describe far fewer.
 const MOST_ENTRIES: usize = 1000;
 
-/// Flows of a member, and members of a class, at most.
+/// Maximum number of flows of a member, and of members of a class.
 const MOST_COUNT: u32 = 100_000;
 
 /// Bytes of Ethernet around a packet: preamble, header, check sequence and gap.
 const ETHERNET_OVERHEAD: f64 = 38.0;
 
-/// Bytes of IPv4 and TCP with timestamps in a packet.
+/// Bytes of IPv4 and TCP headers in a packet, with timestamps.
 const PACKET_HEADERS: u32 = 52;
 
-/// The least MTU of IPv4 (RFC 791), below which nothing is left for payload.
+/// Minimum MTU of IPv4 (RFC 791).
 const LEAST_MTU: u32 = 68;
 
-/// What is wrong, and where to look for it.
+/// A fault and the information to find its line.
 pub struct Fault {
-    /// The cause and the remedy.
+    /// Cause and remedy.
     pub text: String,
-    /// Names that stand in the line.
+    /// Names in the line.
     pub names: Vec<String>,
-    /// The keys with which they stand there.
+    /// Keys of these names.
     pub keys: &'static [&'static str],
 }
 
@@ -52,7 +52,7 @@ impl Fault {
         }
     }
 
-    /// Where the graph's own check found something.
+    /// Converts an error of the graph's own check.
     pub fn of(error: &GraphError) -> Fault {
         let text = error.to_string();
         match error {
@@ -75,7 +75,7 @@ impl Fault {
     }
 }
 
-/// A graph of a file; not yet checked.
+/// Converts the contents of a file to a graph, without checking it.
 pub fn graph(file: GraphFile) -> Result<Graph, Fault> {
     let many = [file.host.len(), file.node.len(), file.part.len()];
     let tied = [file.tied.len(), file.tied.iter().map(Vec::len).sum()];
@@ -85,8 +85,8 @@ pub fn graph(file: GraphFile) -> Result<Graph, Fault> {
         .any(|count| count > MOST_ENTRIES)
     {
         return Err(Fault::whole(format!(
-            "it has more than {MOST_ENTRIES} entries of a kind: join equal ones into one with \
-             \"members\""
+            "it has more than {MOST_ENTRIES} entries of a kind: combine equal ones with \
+            \"members\""
         )));
     }
     let names: Vec<String> = file.node.iter().map(|node| node.name.clone()).collect();
@@ -129,7 +129,7 @@ fn edges(nodes: &[NodeEntry], names: &[String]) -> Result<Vec<(usize, usize)>, F
     Ok(edges)
 }
 
-/// The places of named nodes.
+/// Returns the indices of named nodes.
 fn places(
     wanted: &[String],
     names: &[String],
@@ -139,7 +139,7 @@ fn places(
     let place = |name: &String| {
         names.iter().position(|it| it == name).ok_or_else(|| {
             let text = format!(
-                "\"{key}\" names node \"{name}\", which is not there: {}",
+                "\"{key}\" names node \"{name}\", which does not exist: {}",
                 meant(name, names)
             );
             Fault::new(name, keys, text)
@@ -148,7 +148,7 @@ fn places(
     wanted.iter().map(place).collect()
 }
 
-/// The remedy for an unknown name.
+/// Returns the remedy for an unknown name.
 fn meant(name: &str, names: &[String]) -> String {
     let lower = name.to_lowercase();
     let alike = names.iter().find(|it| {
@@ -188,7 +188,7 @@ fn of_node(entry: NodeEntry, names: &[String], hosts: &[String]) -> Result<Node,
     let host = match &entry.host {
         Some(host) => Some(hosts.iter().position(|it| it == host).ok_or_else(|| {
             let text = format!(
-                "\"host\" names \"{host}\", which is not there: {}",
+                "\"host\" names \"{host}\", which does not exist: {}",
                 meant(host, hosts)
             );
             Fault::new(host, &["host"], text)
@@ -222,15 +222,15 @@ fn of_node(entry: NodeEntry, names: &[String], hosts: &[String]) -> Result<Node,
     let carries_by_codec = node.is_passed_by_plain();
     if given.is_none() && !node.is_logical() && !carries_by_codec {
         let text = format!(
-            "node \"{}\" has no capacity: give it one, or capacity = \"unlimited\" where it limits \
-             nothing",
+            "node \"{}\" has no capacity: give it one, or capacity = \"unlimited\" if it has \
+            no limit",
             entry.name
         );
         return Err(Fault::new(&entry.name, &["name"], text));
     }
     if given.is_some() && (node.is_logical() || carries_by_codec) {
         let text = format!(
-            "node \"{}\" can have no capacity: codecs have theirs, start and end have none",
+            "node \"{}\" must not have a capacity: codecs have their own, start and end have none",
             entry.name
         );
         return Err(Fault::new(&entry.name, &["name"], text));
@@ -248,10 +248,10 @@ fn of_node(entry: NodeEntry, names: &[String], hosts: &[String]) -> Result<Node,
     Ok(node)
 }
 
-/// The payload of TCP on an Ethernet line: 0.9415 of it at an MTU of 1500.
+/// Returns the rate of TCP payload on an Ethernet line: 0.9415 of the line rate at an MTU of 1500.
 fn payload_of_line(of: &str, rate: f64, mtu: u32) -> Result<f64, Fault> {
     if mtu < LEAST_MTU {
-        let text = format!("\"{of}\": an MTU has {LEAST_MTU} bytes at least");
+        let text = format!("\"{of}\": an MTU must be at least {LEAST_MTU} bytes");
         return Err(Fault::new(of, &["name"], text));
     }
     let payload = f64::from(mtu - PACKET_HEADERS);
@@ -312,8 +312,8 @@ fn path_of(of: &str, entry: TcpEntry) -> Result<PathCapacity, Fault> {
         }
         _ => {
             let text = format!(
-                "the path of \"{of}\" has \"line\", the rate on the line, or \"payload\", what TCP \
-                 carries of it: give one of them"
+                "the path of \"{of}\" needs \"line\", the line rate, or \"payload\", the rate of TCP \
+                payload: give one of them"
             );
             return Err(Fault::new(of, &["name"], text));
         }
@@ -356,7 +356,7 @@ fn of_part(entry: PartEntry) -> Result<Part, Fault> {
     })
 }
 
-/// What is written of a graph.
+/// Converts a graph to the contents of a file.
 pub fn file(graph: &Graph) -> GraphFile {
     let name = |place: &usize| {
         graph
@@ -407,7 +407,7 @@ fn written_host(host: &Host) -> HostEntry {
     }
 }
 
-/// All of a node but what has the names of others.
+/// Converts a node, except for its references to others.
 fn written_node(node: &Node) -> NodeEntry {
     let has_capacity = !node.is_logical() && !node.is_passed_by_plain();
     NodeEntry {
@@ -492,7 +492,7 @@ fn written_path(path: &PathCapacity) -> TcpEntry {
         window: finite(path.window.likely),
         least_window: finite(path.window.least).filter(|_| path.window != known),
         loss: above_zero(path.loss),
-        // A segment is a packet without its headers, a small whole number.
+        // A segment is a packet without its headers, so the result is a small integer.
         mtu: path.segment.round().max(0.0) as u32 + PACKET_HEADERS,
         congestion: path.congestion.name().to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Quantities of a graph's file: a number and a unit, as `docs/quantities.md` has them.
+//! Quantities in a graph's file: a number and a unit, as described in `docs/quantities.md`.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use longhaul_units::{BitRate, ByteCount, parse_share, parse_span};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Units in which a value may be written: the name, and what one of it is.
+/// Units of a quantity: names and factors.
 type Units = &'static [(&'static str, f64)];
 
-/// Of rates, without a sign.
+/// Units of rates.
 const RATES: Units = &[
     ("Gbit/s", 125e6),
     ("Mbit/s", 125e3),
@@ -20,7 +20,7 @@ const RATES: Units = &[
     ("B/s", 1.0),
 ];
 
-/// Of sizes.
+/// Units of sizes.
 const SIZES: Units = &[
     ("TB", 1e12),
     ("GiB", 1_073_741_824.0),
@@ -31,17 +31,17 @@ const SIZES: Units = &[
     ("B", 1.0),
 ];
 
-/// Of times.
+/// Units of times.
 const TIMES: Units = &[("s", 1.0), ("ms", 1e-3), ("us", 1e-6)];
 
-/// Of CPU seconds by bytes.
+/// Units of CPU seconds per byte.
 const COSTS: Units = &[("s/GB", 1e-9), ("s/MB", 1e-6)];
 
-/// The shortest way to write a value without loss.
+/// Returns the shortest text that represents the value exactly.
 fn written(value: f64, units: Units) -> String {
     let of_unit = |(name, one): &(&str, f64)| {
         let number = value / one;
-        // What division adds in the last digits is no part of the value.
+        // Rounds away errors of the division in the last digits.
         let rounded = (number * 1e9).round() / 1e9;
         let is_same = (rounded * one - value).abs() <= value.abs() * 1e-12;
         let number = if is_same { rounded } else { number };
@@ -51,31 +51,31 @@ fn written(value: f64, units: Units) -> String {
     texts.min_by_key(String::len).unwrap_or_default()
 }
 
-/// How one kind of quantity is read and written.
+/// The parser and formatter of one kind of quantity.
 pub trait Kind {
-    /// What is expected, for messages.
+    /// Description of the expected text, for messages.
     const EXPECTED: &'static str;
 
-    /// The value of a text.
+    /// Parses a text.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and how it is written.
+    /// The fault, and the correct format.
     fn read(text: &str) -> Result<f64, String>;
 
-    /// A text that is read as this value.
+    /// Formats a value so that `read` returns it.
     fn write(value: f64) -> String;
 }
 
 /// A quantity of one kind.
 pub struct Quantity<K> {
-    /// In bytes, seconds and what follows from them.
+    /// Value in bytes, seconds, or units derived from them.
     pub value: f64,
     kind: std::marker::PhantomData<K>,
 }
 
 impl<K> Quantity<K> {
-    /// So much of it.
+    /// Creates a quantity with this value.
     pub fn new(value: f64) -> Quantity<K> {
         Quantity {
             value,
@@ -123,12 +123,12 @@ impl<K: Kind> Visitor<'_> for ReadQuantity<K> {
 }
 
 impl<K: Kind> ReadQuantity<K> {
-    /// A number without quotes: zero needs no unit.
+    /// Handles a number without quotes. Zero needs no unit.
     fn bare<E: de::Error>(self, number: f64) -> Result<Quantity<K>, E> {
         if number == 0.0 {
             return Ok(Quantity::new(0.0));
         }
-        // What the kind says of the same number in quotes names the unit that is left out.
+        // The parser's error for the same number in quotes names the missing unit.
         match K::read(&number.to_string()) {
             Ok(value) => Ok(Quantity::new(value)),
             Err(text) => Err(E::custom(format!("{text} (in quotes)"))),
@@ -136,7 +136,7 @@ impl<K: Kind> ReadQuantity<K> {
     }
 }
 
-/// Bytes per second; a sign is allowed, since paper 004's fitted constants may be negative.
+/// A rate in bytes per second. May be negative, because paper 004's fitted constants may be.
 pub struct OfRate;
 
 impl Kind for OfRate {
@@ -157,7 +157,7 @@ impl Kind for OfRate {
     }
 }
 
-/// Bytes.
+/// A size in bytes.
 pub struct OfSize;
 
 impl Kind for OfSize {
@@ -174,7 +174,7 @@ impl Kind for OfSize {
     }
 }
 
-/// Seconds.
+/// A time in seconds.
 pub struct OfTime;
 
 impl Kind for OfTime {
@@ -187,16 +187,16 @@ impl Kind for OfTime {
     }
 
     fn write(value: f64) -> String {
-        // To the nanosecond, as it is read.
+        // Rounds to nanoseconds, the resolution of the parser.
         written((value * 1e9).round() / 1e9, TIMES)
     }
 }
 
-/// CPU seconds for each byte.
+/// CPU seconds per byte.
 pub struct OfCost;
 
 impl Kind for OfCost {
-    const EXPECTED: &'static str = "CPU time by bytes as \"0.27 s/GB\"";
+    const EXPECTED: &'static str = "CPU time per byte as \"0.27 s/GB\"";
 
     fn read(text: &str) -> Result<f64, String> {
         let known = COSTS.iter().find_map(|(name, one)| {
@@ -207,7 +207,7 @@ impl Kind for OfCost {
         });
         known
             .filter(|value| value.is_finite())
-            .ok_or_else(|| format!("\"{text}\" is no CPU time by bytes: write 0.27 s/GB"))
+            .ok_or_else(|| format!("\"{text}\" is not a CPU time per byte: write 0.27 s/GB"))
     }
 
     fn write(value: f64) -> String {
@@ -215,7 +215,7 @@ impl Kind for OfCost {
     }
 }
 
-/// A part of a whole, 0 to 1.
+/// A share of a whole, 0 to 1.
 pub struct OfShare;
 
 impl Kind for OfShare {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn written_quantities_are_read_back_unchanged() {
         for value in [117.6875e6, 1.0 / 3.0 * 1e9, 640e6, 1.5, -20e6] {
             let text = OfRate::write(value);
             let read = OfRate::read(&text).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn units_left_out_are_named() {
+    fn errors_name_missing_units() {
         assert!(OfRate::read("10").unwrap_err().contains("no unit"));
         assert!(OfCost::read("0.27").unwrap_err().contains("s/GB"));
         assert!(OfCost::read("nan s/GB").is_err() && OfCost::read("-1 s/GB").is_err());

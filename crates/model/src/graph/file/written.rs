@@ -1,4 +1,4 @@
-//! What a graph's file has, as it is read and written; `docs/graph.md` describes it.
+//! The contents of a graph's file; `docs/graph.md` describes them.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +8,10 @@ use super::quantity::{OfCost, OfRate, OfShare, OfSize, OfTime, Quantity};
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphFile {
-    /// Round trips and handshakes before the first byte and after the last one.
+    /// Time for round trips and handshakes before the first byte and after the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup: Option<Quantity<OfTime>>,
-    /// Groups of nodes with one number of flows.
+    /// Groups of nodes with a common number of flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tied: Vec<Vec<String>>,
     /// Computers.
@@ -20,7 +20,7 @@ pub struct GraphFile {
     /// Components.
     #[serde(default)]
     pub node: Vec<NodeEntry>,
-    /// What is moved.
+    /// Data to move.
     #[serde(default)]
     pub part: Vec<PartEntry>,
 }
@@ -29,27 +29,27 @@ pub struct GraphFile {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostEntry {
-    /// Its name.
+    /// Name of the computer.
     pub name: String,
-    /// CPU seconds per second; absent where they do not matter.
+    /// CPU seconds per second. Absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
-    /// For blocks; absent where it does not matter.
+    /// Memory for blocks. Absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity<OfSize>>,
 }
 
-/// What a component is.
+/// The kinds of components.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KindEntry {
-    /// Where data begin.
+    /// Origin of the data.
     Start,
     /// A storage device.
     Disk,
-    /// What disks share.
+    /// A component that disks share.
     Channel,
-    /// Work on data.
+    /// Computation on data.
     #[serde(
         alias = "walk",
         alias = "read",
@@ -60,15 +60,15 @@ pub enum KindEntry {
         alias = "commit"
     )]
     Computation,
-    /// Work with a smaller output.
+    /// Compression.
     Compress,
-    /// Its inverse.
+    /// Decompression.
     Decompress,
     /// A network card.
     Nic,
     /// Streams over a path.
     Path,
-    /// Where data end.
+    /// Destination of the data.
     End,
 }
 
@@ -76,47 +76,47 @@ pub enum KindEntry {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeEntry {
-    /// Its name, once in a file.
+    /// Name, unique in the file.
     pub name: String,
-    /// What it is.
+    /// Kind of the component.
     pub kind: KindEntry,
-    /// Whose cores and memory it uses.
+    /// Host whose cores and memory the node uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// How many equal ones there are.
+    /// Number of equal components.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub members: u32,
-    /// All members that are used have the same number of flows.
+    /// True if all used members must have the same number of flows.
     #[serde(default, skip_serializing_if = "is_false")]
     pub same_flows: bool,
-    /// Flows of one member at least.
+    /// Minimum number of flows of a member.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub least_flows: u32,
-    /// Flows of one member at most; absent: as many as at least.
+    /// Maximum number of flows of a member. Absent if equal to the minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_flows: Option<u32>,
-    /// Nodes whose flows are this one's.
+    /// Nodes whose flows pass this node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows_of: Vec<String>,
-    /// Where its data go.
+    /// Nodes that receive this node's data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// What one member carries.
+    /// Capacity of one member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityEntry>,
     /// Half the width of the capacity's 95 % interval, as a share of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncertainty: Option<Quantity<OfShare>>,
-    /// CPU time by bytes.
+    /// CPU time per byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity<OfCost>>,
-    /// What a flow spends on each file.
+    /// Time that a flow spends on each file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_per_file: Option<Quantity<OfTime>>,
-    /// CPU time for each file.
+    /// CPU time per file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_per_file: Option<Quantity<OfTime>>,
-    /// What each flow holds.
+    /// Memory that each flow holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_per_flow: Option<Quantity<OfSize>>,
 }
@@ -125,7 +125,7 @@ fn one() -> u32 {
     1
 }
 
-// serde asks by reference.
+// serde requires a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_one(value: &u32) -> bool {
     *value == 1
@@ -140,65 +140,65 @@ fn is_false(value: &bool) -> bool {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CapacityEntry {
-    /// Nothing limits it.
+    /// No limit.
     Unlimited,
-    /// The same for any number of flows.
+    /// The same rate for any number of flows.
     Constant {
-        /// Of all flows together.
+        /// Rate of all flows together.
         rate: Quantity<OfRate>,
     },
-    /// A line of the network: what TCP payload can carry of it.
+    /// A network line, of which TCP payload uses a part.
     Line {
-        /// Bits on the line.
+        /// Rate of the line.
         rate: Quantity<OfRate>,
         /// Bytes of an IP packet.
         mtu: u32,
     },
     /// α / (L + γ).
     Falling {
-        /// Times flows.
+        /// α, in bytes per second times flows.
         alpha: Quantity<OfRate>,
-        /// Flows.
+        /// γ, in flows.
         gamma: f64,
     },
     /// αL / (L + γ).
     Saturating {
-        /// What it approaches.
+        /// Limit of the rate.
         alpha: Quantity<OfRate>,
-        /// Flows.
+        /// γ, in flows.
         gamma: f64,
     },
     /// αn + γ up to `most` flows.
     Linear {
-        /// Of each flow.
+        /// Rate of each flow.
         alpha: Quantity<OfRate>,
-        /// On top.
+        /// Constant term.
         #[serde(default = "nothing")]
         gamma: Quantity<OfRate>,
-        /// Flows that still add something.
+        /// Number of flows up to which the rate rises.
         most: u32,
     },
     /// a + bn + cn².
     Quadratic {
-        /// Constant.
+        /// Constant term.
         a: Quantity<OfRate>,
-        /// Of each flow.
+        /// Coefficient of n.
         b: Quantity<OfRate>,
-        /// Of each flow squared.
+        /// Coefficient of n².
         c: Quantity<OfRate>,
     },
     /// λn / (1 + σ(n-1) + κn(n-1)).
     Scalability {
-        /// Of one flow.
+        /// Rate of one flow.
         lambda: Quantity<OfRate>,
-        /// What is done in turn, 0 to 1.
+        /// Serial share of the work, 0 to 1.
         sigma: f64,
-        /// What each pair costs.
+        /// Cost of coordination for each pair of flows.
         kappa: f64,
     },
-    /// Entry n - 1 is the rate of n flows.
+    /// Measured rates: entry n - 1 is the rate of n flows.
     Table {
-        /// The rates.
+        /// Rates by number of flows.
         rates: Vec<Quantity<OfRate>>,
     },
     /// TCP streams over a path.
@@ -209,38 +209,38 @@ fn nothing() -> Quantity<OfRate> {
     Quantity::new(0.0)
 }
 
-/// TCP streams over a path. Its rate is `line`, of which headers take their part, or `payload`.
+/// TCP streams over a path. Its rate is given as `line`, including headers, or as `payload`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcpEntry {
-    /// Bits on the line.
+    /// Rate of the line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Quantity<OfRate>>,
-    /// What TCP payload can carry.
+    /// Rate of TCP payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Quantity<OfRate>>,
-    /// Payload of the card in front of it; absent where another node stands for it.
+    /// Rate of payload of the network card. Absent if another node represents the card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<Quantity<OfRate>>,
-    /// The least round trip.
+    /// Least round-trip time.
     pub rtt: Quantity<OfTime>,
-    /// What one stream has in flight at most; absent where nothing bounds it.
+    /// Maximum bytes in flight of one stream. Absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Quantity<OfSize>>,
-    /// What that is at least; absent where it is the same.
+    /// Guaranteed bytes in flight of one stream. Absent if equal to `window`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_window: Option<Quantity<OfSize>>,
-    /// The share of segments that is lost.
+    /// Share of segments that are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<Quantity<OfShare>>,
     /// Bytes of an IP packet.
     #[serde(default = "ethernet")]
     pub mtu: u32,
-    /// What governs the windows, as the kernel calls it.
+    /// Kernel's name of the congestion control.
     pub congestion: String,
 }
 
-/// Ethernet's, without jumbo frames.
+/// Returns the MTU of Ethernet without jumbo frames.
 fn ethernet() -> u32 {
     1500
 }
@@ -249,33 +249,33 @@ fn ethernet() -> u32 {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartEntry {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// All of it.
+    /// Size of the part.
     pub bytes: Quantity<OfSize>,
-    /// Its files.
+    /// Number of files.
     pub files: f64,
-    /// How it can be compressed.
+    /// Possible codecs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codec: Vec<CodecEntry>,
 }
 
-/// What one codec makes of a part.
+/// The effect of one codec on a part.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodecEntry {
-    /// Its name and level.
+    /// Name and level of the codec.
     pub name: String,
-    /// Bytes before by bytes after.
+    /// Compression ratio: bytes before divided by bytes after.
     pub ratio: f64,
-    /// By flows, in bytes before.
+    /// Capacity by flows, in uncompressed bytes.
     pub compress: CapacityEntry,
-    /// By flows, in bytes after decompression.
+    /// Capacity by flows, in bytes after decompression.
     pub decompress: CapacityEntry,
-    /// CPU time by bytes before.
+    /// CPU time per uncompressed byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compress_cpu: Option<Quantity<OfCost>>,
-    /// CPU time by bytes after decompression.
+    /// CPU time per byte after decompression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decompress_cpu: Option<Quantity<OfCost>>,
 }

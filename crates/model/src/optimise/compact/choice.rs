@@ -1,10 +1,10 @@
-//! Numbers of flows for what flows.
+//! Chooses numbers of flows for a given flow of data.
 
 use super::component::{Carries, IMPOSSIBLE};
 use super::relax::{ABOVE, Relaxation};
 
 impl Relaxation<'_> {
-    /// Whether something goes through a component that needs a flow.
+    /// True if data that need a flow pass the component.
     pub fn needs_a_flow(&self, component: usize, flow: &[f64]) -> bool {
         let rates = self.problem.rates(component, flow);
         let passes = &self.problem.components[component].passes;
@@ -15,7 +15,7 @@ impl Relaxation<'_> {
             .any(|(rate, passes)| !passes && *rate > tiny)
     }
 
-    /// The fewest flows in a range with which a component carries what goes through it.
+    /// Returns the fewest flows in a range with which a component carries the data that pass it.
     pub fn fewest(&self, component: usize, range: (u32, u32), flow: &[f64]) -> Option<u32> {
         let it = &self.problem.components[component];
         let (load, mix) = self.load(component, flow);
@@ -42,7 +42,7 @@ impl Relaxation<'_> {
         (range.0..=range.1).find(fits)
     }
 
-    /// Flows of all that count together, those of linked ones once.
+    /// Returns the total number of flows. Flows of linked components count once.
     pub fn count(&self, flows: &[u32]) -> f64 {
         let own = flows.iter().zip(&self.problem.flows_of);
         own.filter(|(_, of)| of.is_empty())
@@ -50,7 +50,8 @@ impl Relaxation<'_> {
             .sum()
     }
 
-    /// The fewest flows, from some on, that carry what flows; `None` if there are none.
+    /// Returns the fewest flows, at least those in `from`, that carry the given flow of data.
+    /// Returns `None` if there are none.
     pub fn fitting(&self, from: &[f64], flow: &[f64]) -> Option<Vec<u32>> {
         let problem = self.problem;
         let mut flows = vec![0_u32; from.len()];
@@ -72,7 +73,7 @@ impl Relaxation<'_> {
         self.has_memory(&flows).then_some(flows)
     }
 
-    /// Gives linked components the flows of theirs.
+    /// Sets the flows of linked components to the sum of the flows that pass them.
     pub fn link(&self, flows: &mut [u32]) {
         for (at, of) in self.problem.flows_of.iter().enumerate() {
             if self.counted[at] && !of.is_empty() {
@@ -81,7 +82,7 @@ impl Relaxation<'_> {
         }
     }
 
-    /// Whether all hosts have memory for these flows.
+    /// True if all hosts have enough memory for these flows.
     pub fn has_memory(&self, flows: &[u32]) -> bool {
         self.problem.memory.iter().all(|each| {
             let held = each.iter().zip(flows);

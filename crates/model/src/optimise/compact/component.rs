@@ -1,62 +1,62 @@
-//! What a class of components carries, by the flows of all its members together.
+//! The capacity of a class of components by the total flows of its members.
 //!
-//! Where all that passes asks for time in the same proportions at every number of flows, one number
-//! is the load, and a class of many members has one best capacity for each number of flows: the
-//! best split over its members, which a dynamic program finds. Where proportions differ, one member
-//! is kept as a table; several are left to the program over all counts.
+//! If all commodities need time in the same proportions for every number of flows, their load is a
+//! single number. A class of many members then has one best capacity for each number of flows: that
+//! of the best split over its members, found by dynamic programming. If the proportions differ, a
+//! single member is represented by a table. Several members need the program over all counts.
 
 use crate::graph::{Commodity, Demand, Graph};
 
-/// Proportions that differ by less are the same.
+/// Difference below which proportions are equal.
 const SAME: f64 = 1e-9;
 
-/// Steps of the dynamic program for one class.
+/// Maximum number of steps of the dynamic program for one class.
 const MOST_STEPS: u64 = 20_000_000;
 
-/// A number of flows that cannot be had.
+/// Capacity that marks an impossible number of flows.
 pub const IMPOSSIBLE: f64 = -1.0;
 
-/// A node, as the search sees it. Rates are in units of a scale.
+/// A node for the search. Rates are in units of a scale.
 #[derive(Clone, Debug)]
 pub struct Component {
-    /// Its place in [`Graph::nodes`].
+    /// Index in [`Graph::nodes`].
     pub node: usize,
-    /// How many there are.
+    /// Number of members.
     pub members: u32,
-    /// Flows of a member that is used, at least.
+    /// Minimum number of flows of a used member.
     pub least: u32,
-    /// Flows of a member at most; less than `least` where none can be used.
+    /// Maximum number of flows of a member. Less than `least` if no member can be used.
     pub most: u32,
-    /// All members that are used have the same number.
+    /// True if all used members must have the same number of flows.
     pub same: bool,
-    /// CPU for each commodity.
+    /// CPU time for each commodity.
     pub cpu: Vec<f64>,
-    /// Commodities that pass by without a flow.
+    /// True for each commodity that bypasses the component without a flow.
     pub passes: Vec<bool>,
-    /// What it carries.
+    /// Capacity of the component.
     pub carries: Carries,
 }
 
-/// What a member carries with a number of flows.
+/// The capacity of a member by its number of flows.
 #[derive(Clone, Debug)]
 pub enum Carries {
-    /// One load: Σ weight · rate ≤ capacity.
+    /// A single load: Σ weight · rate ≤ capacity.
     Alike {
-        /// By commodity.
+        /// Weights by commodity.
         weights: Vec<f64>,
-        /// By flows, from none; infinite where nothing binds.
+        /// Capacity by number of flows, from zero. Infinite without a limit.
         capacity: Vec<f64>,
     },
-    /// A table of seconds for each commodity, by flows from none; one member, whose flows' cores
-    /// bind as well.
+    /// A table of seconds by number of flows (from zero) and commodity. For one member, whose flows
+    /// are also limited by their cores.
     Mixed {
-        /// By flows, then by commodity.
+        /// Seconds by number of flows and commodity.
         seconds: Vec<Vec<f64>>,
     },
 }
 
 impl Component {
-    /// A node of a graph; `None` where its members must be distinguished.
+    /// Creates a component for a node. Returns `None` if its members must be distinguished.
     pub fn new(
         graph: &Graph,
         (node, compressed): (usize, bool),
@@ -104,7 +104,7 @@ impl Component {
         Some(component)
     }
 
-    /// Flows of all members together at most.
+    /// Returns the maximum number of flows of all members together.
     pub fn flows_at_most(&self) -> u32 {
         if self.most >= self.least {
             self.members.saturating_mul(self.most)
@@ -113,14 +113,14 @@ impl Component {
         }
     }
 
-    /// Whether a table of its flows is small enough.
+    /// True if the table of capacities by flows is small enough.
     pub fn is_small(&self) -> bool {
         let steps = u64::from(self.flows_at_most());
         let each = u64::from(self.most) * u64::from(self.members);
         self.members == 1 || self.slope().is_some() || steps.saturating_mul(each) <= MOST_STEPS
     }
 
-    /// The most that all members carry with any numbers of flows.
+    /// Returns the maximum load of all members with any number of flows.
     pub fn most_load(&self) -> f64 {
         let Carries::Alike { capacity, .. } = &self.carries else {
             return f64::INFINITY;
@@ -129,7 +129,7 @@ impl Component {
         f64::from(self.members) * usable.fold(0.0, |most: f64, it| most.max(*it))
     }
 
-    /// What each flow carries, where that is the same for all numbers of them.
+    /// Returns the capacity of each flow if it is the same for all numbers of flows.
     fn slope(&self) -> Option<f64> {
         let Carries::Alike { capacity, .. } = &self.carries else {
             return None;
@@ -144,7 +144,7 @@ impl Component {
         usable.all(same).then_some(each)
     }
 
-    /// The most load for each number of flows of all members together.
+    /// Returns the maximum load for each total number of flows.
     pub fn table(&self) -> Vec<f64> {
         let Carries::Alike { capacity, .. } = &self.carries else {
             return Vec::new();
@@ -163,7 +163,7 @@ impl Component {
         self.layers(capacity).pop().unwrap_or_default()
     }
 
-    /// Whether some number of members has `flows` together.
+    /// True if some number of members can have `flows` flows in total.
     fn can_have(&self, flows: u32) -> bool {
         let fewest = flows.div_ceil(self.most.max(1));
         flows == 0 || (fewest <= self.members && fewest.saturating_mul(self.least) <= flows)
@@ -178,8 +178,8 @@ impl Component {
         (0..=self.flows_at_most()).map(load).collect()
     }
 
-    /// The table for no member, for one at most, and so on; for all at once where they have the
-    /// same number.
+    /// Returns the tables for at most 0, 1, 2, … members. If all must have the same number of
+    /// flows, returns a single table.
     fn layers(&self, capacity: &[f64]) -> Vec<Vec<f64>> {
         let mut none = vec![IMPOSSIBLE; self.flows_at_most() as usize + 1];
         none[0] = 0.0;
@@ -213,7 +213,7 @@ impl Component {
         layers
     }
 
-    /// The share of the load for each member of each entry of a split, times its members.
+    /// Returns the share of the load for each entry of a split, for all its members together.
     pub fn shares(&self, members: &[(u32, u32)]) -> Vec<f64> {
         let Carries::Alike { capacity, .. } = &self.carries else {
             return vec![1.0; members.len()];
@@ -232,7 +232,8 @@ impl Component {
         members.iter().map(share).collect()
     }
 
-    /// How members share a number of flows at best: `(flows, members)`, the fewest flows first.
+    /// Returns the best split of a number of flows over the members: `(flows, members)`, the fewest
+    /// flows first.
     pub fn split(&self, flows: u32) -> Vec<(u32, u32)> {
         let mut left = flows as usize;
         if left == 0 {
@@ -254,7 +255,7 @@ impl Component {
             return best.map_or_else(Vec::new, |each| vec![(each as u32, (left / each) as u32)]);
         }
         if self.slope().is_some() {
-            // Any split will do: as few members as there can be, evenly.
+            // All splits are equal, so the flows are spread evenly over as few members as possible.
             let members = flows.div_ceil(self.most.max(1));
             let (each, more) = (flows / members, flows % members);
             let both = [(each, members - more), (each + 1, more)];
@@ -285,8 +286,8 @@ impl Component {
     }
 }
 
-/// One load for all commodities, where time goes by the same proportions at every number of flows
-/// and the flows' cores do as well, or never bind.
+/// Returns a single load for all commodities if the proportions of time are the same for every
+/// number of flows, and the cores of the flows have the same proportions or are never the limit.
 fn alike(seconds: &[Vec<f64>], cpu: &[f64], passes: &[bool], least: usize) -> Option<Carries> {
     let asking: Vec<usize> = (0..cpu.len()).filter(|&at| !passes[at]).collect();
     let rows = || seconds.iter().enumerate().skip(least.max(1));
@@ -302,7 +303,7 @@ fn alike(seconds: &[Vec<f64>], cpu: &[f64], passes: &[bool], least: usize) -> Op
         if passes[at] { 0.0 } else { values(at) }
     };
     let Some((scale, first)) = by_time else {
-        // No time at all, or nothing that can be carried; cores alone may bind.
+        // No commodity needs time, or none can be carried. Only cores may be a limit.
         let mut capacity = vec![0.0];
         for (flows, row) in seconds.iter().enumerate().skip(1) {
             let all = asking.iter().all(|&at| row[at] <= 0.0);

@@ -1,18 +1,18 @@
-//! The upper hull of a capacity over numbers of flows, and the lines that bound it.
+//! The upper hull of a capacity over the number of flows, and the lines that bound it.
 
 use super::component::IMPOSSIBLE;
 
-/// A line: at most `slope` · flows + `at_none`.
+/// A line: `slope` · flows + `at_none`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// Load for each flow.
+    /// Load per flow.
     pub slope: f64,
-    /// Load without flows.
+    /// Load at zero flows.
     pub at_none: f64,
 }
 
 impl Line {
-    /// Its load at a number of flows.
+    /// Returns the load at a number of flows.
     pub fn at(self, flows: f64) -> f64 {
         self.slope * flows + self.at_none
     }
@@ -26,12 +26,13 @@ impl Line {
     }
 }
 
-/// The corners of the least concave function at or above some points.
+/// The corners of the least concave function that is not below some points.
 #[derive(Clone, Debug, Default)]
 pub struct Hull(Vec<(f64, f64)>);
 
 impl Hull {
-    /// Of loads by flows, from `low` to `high`, each at most `top`. Empty where none is possible.
+    /// Computes the hull of the loads for `low` to `high` flows, each limited to `top`. Empty if no
+    /// number of flows is possible.
     pub fn new(load: impl Fn(u32) -> f64, low: u32, high: u32, top: f64) -> Hull {
         let mut corners: Vec<(f64, f64)> = Vec::new();
         for flows in low..=high {
@@ -51,23 +52,23 @@ impl Hull {
         Hull(corners)
     }
 
-    /// Whether there is no point.
+    /// True if there is no point.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The first and the last number of flows.
+    /// Returns the first and the last number of flows.
     pub fn ends(&self) -> (f64, f64) {
         let flows = |corner: Option<&(f64, f64)>| corner.map_or(0.0, |it| it.0);
         (flows(self.0.first()), flows(self.0.last()))
     }
 
-    /// The greatest load.
+    /// Returns the greatest load.
     pub fn most(&self) -> f64 {
         self.0.iter().fold(0.0, |most: f64, it| most.max(it.1))
     }
 
-    /// The line that bounds it at a number of flows.
+    /// Returns the line of the hull at a number of flows.
     pub fn line(&self, flows: f64) -> Line {
         let flat = |at_none: f64| Line {
             slope: 0.0,
@@ -81,7 +82,7 @@ impl Hull {
         Line::through(self.0[to - 1], self.0[to])
     }
 
-    /// The lines on both sides of the least number of flows that carries a load.
+    /// Returns the lines on both sides of the least number of flows that carries a load.
     pub fn lines_at_load(&self, load: f64) -> [Line; 2] {
         let at = self.0.iter().position(|it| it.1 >= load * (1.0 - 1e-9));
         let at = at.map_or(0.0, |at| self.0[at].0);

@@ -1,41 +1,44 @@
-//! A graph as ways from its start to its end, through components.
+//! A graph as paths from its start to its end through components.
 
 use super::component::{Carries, Component};
 use crate::graph::{Commodity, Graph, NodeKind};
 
-/// Variables for what goes along the ways, at most; more are left to the program over all counts.
+/// Maximum number of variables for the flow along paths. Larger graphs need the program over all
+/// counts.
 const MOST_FLOWS: usize = 1500;
 
-/// Numbers of flows of tied groups that are tried, at most.
+/// Maximum number of choices of flows for tied groups.
 const MOST_TIED: usize = 200;
 
-/// Flows of one member, at most.
+/// Maximum number of flows of one member.
 const MOST_COUNTS: u32 = 100_000;
 
-/// A graph whose tied nodes have a number of flows.
+/// A graph in which the number of flows of each tied group is fixed.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// What flows.
+    /// Commodities of the graph.
     pub commodities: Vec<Commodity>,
-    /// The share of each part.
+    /// Share of the dataset for each part.
     pub weights: Vec<f64>,
-    /// Every way from the start to the end, as places in [`Graph::nodes`].
+    /// All paths from the start to the end, as indices in [`Graph::nodes`].
     pub ways: Vec<Vec<usize>>,
     /// All nodes that are not logical.
     pub components: Vec<Component>,
-    /// The ways through each component.
+    /// Paths through each component.
     pub through: Vec<Vec<usize>>,
-    /// For each component those whose flows it has; empty where its flows are its own.
+    /// For each component, the components whose flows pass it. Empty if it has its own number of
+    /// flows.
     pub flows_of: Vec<Vec<usize>>,
-    /// For each bounded memory the share of it that a flow of each component holds.
+    /// For each limited memory, the share of it that a flow of each component holds.
     pub memory: Vec<Vec<f64>>,
-    /// Cores that are bounded, and the components of their host.
+    /// Limited numbers of cores, and the components of their hosts.
     pub cores: Vec<(f64, Vec<usize>)>,
 }
 
 impl Problem {
-    /// A graph that was checked, once for each choice of flows of its tied groups; `None` where
-    /// members must be distinguished, or ways are too many. Rates are counted in `scale`.
+    /// Creates the problems of a checked graph, one for each choice of flows of its tied groups.
+    /// Returns `None` if members must be distinguished or there are too many paths. Rates are in
+    /// units of `scale`.
     pub fn all(graph: &Graph, scale: f64) -> Option<Vec<Problem>> {
         let ways = ways(graph)?;
         let mut choices: Vec<Vec<u32>> = vec![Vec::new()];
@@ -134,7 +137,7 @@ impl Problem {
         Some(problem)
     }
 
-    /// What a flow of each component holds of a memory, where all of them may hold more than it.
+    /// Adds a limited memory, if the components can exceed it together.
     fn bind_memory(&mut self, graph: &Graph, memory: f64, on: &[usize]) {
         let mut each = vec![0.0; self.components.len()];
         for &at in on {
@@ -151,17 +154,18 @@ impl Problem {
         }
     }
 
-    /// The variable of a commodity on a way.
+    /// Returns the variable of a commodity on a path.
     pub fn variable(&self, way: usize, commodity: usize) -> usize {
         way * self.commodities.len() + commodity
     }
 
-    /// How many of those there are.
+    /// Returns the number of such variables.
     pub fn flows(&self) -> usize {
         self.ways.len() * self.commodities.len()
     }
 
-    /// What goes through a component, each commodity with a factor; those with none are left out.
+    /// Returns the variables of the flow through a component with a factor for each commodity.
+    /// Omits factors of zero.
     pub fn passing(
         &self,
         component: usize,
@@ -177,7 +181,7 @@ impl Problem {
         })
     }
 
-    /// What goes through a component of each commodity.
+    /// Returns the flow of each commodity through a component.
     pub fn rates(&self, component: usize, flow: &[f64]) -> Vec<f64> {
         let through = &self.through[component];
         let of = |at: usize| {
@@ -189,7 +193,7 @@ impl Problem {
         (0..self.commodities.len()).map(of).collect()
     }
 
-    /// CPU of each flow along a way.
+    /// Returns the CPU time of each variable.
     pub fn cpu(&self) -> Vec<f64> {
         let mut cpu = vec![0.0; self.flows()];
         for (at, it) in self.components.iter().enumerate() {
@@ -200,14 +204,14 @@ impl Problem {
         cpu
     }
 
-    /// Whether something other than a component's capacity goes by its number of flows.
+    /// True if a constraint other than the component's capacity depends on its number of flows.
     pub fn counts(&self, component: usize) -> bool {
         !self.flows_of[component].is_empty()
             || self.flows_of.iter().any(|of| of.contains(&component))
             || self.memory.iter().any(|each| each[component] > 0.0)
     }
 
-    /// The greatest load of a component while the whole dataset has a rate of `top`.
+    /// Returns the greatest load of a component if the rate of the dataset is `top`.
     pub fn load_at_most(&self, component: usize, top: f64) -> f64 {
         let Carries::Alike { weights, .. } = &self.components[component].carries else {
             return top;
@@ -222,7 +226,7 @@ impl Problem {
     }
 }
 
-/// Flows that a member can have at most.
+/// Returns the maximum number of flows of a member.
 fn flows_at_most(graph: &Graph, node: usize) -> u32 {
     let it = &graph.nodes[node];
     if it.flows_of.is_empty() {
@@ -233,7 +237,7 @@ fn flows_at_most(graph: &Graph, node: usize) -> u32 {
         .fold(0, u32::saturating_add)
 }
 
-/// Every way from the start to the end; `None` if there are too many.
+/// Returns all paths from the start to the end, or `None` if there are too many.
 fn ways(graph: &Graph) -> Option<Vec<Vec<usize>>> {
     let start = graph
         .nodes

@@ -1,103 +1,104 @@
-//! The linear relaxation of a problem within bounds on its numbers of flows.
+//! The linear relaxation of a problem within bounds on the numbers of flows.
 //!
-//! A component's load is at most the upper hull of its capacity over its flows; lines of the hull
-//! are added where a solution is above them. Where bounds leave one number, the hull is exact.
+//! The load of a component is at most the upper hull of its capacity over its flows. Lines of the
+//! hull are added if a solution exceeds them. If the bounds allow only one number, the hull is
+//! exact.
 
 use super::component::{Carries, IMPOSSIBLE};
 use super::hull::{Hull, Line};
 use super::problem::Problem;
 use super::simplex::{End, Linear};
 
-/// How far a solution may be above a capacity, relative to the largest load.
+/// Tolerance of a capacity, relative to the largest load.
 pub const ABOVE: f64 = 1e-8;
 
-/// Times that lines are added.
+/// Maximum number of rounds in which lines are added.
 const MOST_ROUNDS: usize = 40;
 
-/// What is sought.
+/// The objectives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// The highest rate.
+    /// Maximise the rate.
     Rate,
-    /// The least CPU for a rate.
+    /// Minimise CPU for a given rate.
     Cpu {
-        /// The rate at least.
+        /// Minimum rate.
         rate: f64,
     },
-    /// The fewest flows for a rate and CPU.
+    /// Minimise flows for a given rate and CPU.
     Flows {
-        /// The rate at least.
+        /// Minimum rate.
         rate: f64,
-        /// CPU at most.
+        /// Maximum CPU.
         cpu: f64,
     },
 }
 
-/// Of which components the numbers of flows stand in a relaxation; others have the best one.
+/// The components whose numbers of flows are variables. The others have their best number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// Of none: a bound.
+    /// No components: an upper bound.
     None,
-    /// Of those by whose flows something else goes.
+    /// Components whose number of flows other constraints use.
     Needed,
-    /// Of all.
+    /// All components.
     All,
 }
 
-/// Why a relaxation has no solution.
+/// Reasons why a relaxation has no solution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPoint {
-    /// The bounds contradict each other, or the goal's.
+    /// The bounds or the limits of the objective contradict each other.
     Infeasible,
     /// Nothing limits the rate.
     Unlimited,
-    /// Arithmetic.
+    /// The arithmetic failed.
     Lost,
 }
 
 /// A solution of a relaxation.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The rate, or the negative of CPU or flows: larger is better.
+    /// The rate, or the negative of CPU or flows. Greater is better.
     pub score: f64,
-    /// What goes along each way, by [`Problem::variable`].
+    /// Flow along each path, by [`Problem::variable`].
     pub flow: Vec<f64>,
-    /// Flows of each component; zero where they do not count.
+    /// Flows of each component. Zero if they are not variables.
     pub flows: Vec<f64>,
 }
 
-/// A problem with a goal.
+/// A problem with an objective.
 #[derive(Clone, Debug)]
 pub struct Relaxation<'a> {
     /// The problem.
     pub problem: &'a Problem,
-    /// What is sought.
+    /// Objective.
     pub goal: Goal,
-    /// Whether a component's flows count.
+    /// True for each component whose number of flows is a variable.
     pub counted: Vec<bool>,
-    /// The most load for each number of flows, where they count and loads are alike.
+    /// Maximum load for each number of flows, for components with a variable and a single load.
     tables: Vec<Vec<f64>>,
-    /// The greatest load of each component.
+    /// Greatest load of each component.
     pub tops: Vec<f64>,
-    /// The highest rate.
+    /// Highest possible rate.
     pub top: f64,
-    /// Lines that were of use for components with tables of seconds.
+    /// Lines that were useful for components with tables of seconds.
     lines: Vec<Vec<Line>>,
-    /// Loads of an earlier solution: where lines are likely to be needed.
+    /// Loads of an earlier solution, near which lines are likely to be needed.
     pub hints: Vec<f64>,
-    /// Numbers that were computed: in tables of linear programs and of capacities.
+    /// Number of values computed, in tables of linear programs and of capacities.
     pub work: u64,
 }
 
-/// The program of one relaxation, and where its flows are.
+/// The program of one relaxation, and the positions of its flows.
 struct Tableau {
     linear: Linear,
-    /// For each component its flows: a constant, and variables.
+    /// Flows of each component: a constant and variables.
     flows: Vec<(f64, Vec<usize>)>,
 }
 
 impl<'a> Relaxation<'a> {
-    /// A problem of which no rate above `top` is possible.
+    /// Creates the relaxation of a problem whose rate cannot exceed `top`.
     pub fn new(problem: &'a Problem, goal: Goal, top: f64, which: Counted) -> Relaxation<'a> {
         let count = problem.components.len();
         let counted: Vec<bool> = (0..count)
@@ -127,7 +128,7 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// Bounds on the flows of each component that leave out nothing.
+    /// Returns bounds on the flows of each component that exclude no solution.
     pub fn bounds(&self) -> Vec<(u32, u32)> {
         let components = self.problem.components.iter().zip(&self.counted);
         components
@@ -138,8 +139,8 @@ impl<'a> Relaxation<'a> {
             .collect()
     }
 
-    /// The load of a component with a number of flows, for a mix of commodities where it matters;
-    /// [`IMPOSSIBLE`] where its members cannot share it.
+    /// Returns the capacity of a component for a number of flows, and for a mix of commodities if
+    /// it matters. Returns [`IMPOSSIBLE`] if the members cannot have this number.
     pub fn capacity(&self, component: usize, flows: u32, mix: &[f64]) -> f64 {
         let it = &self.problem.components[component];
         match &it.carries {
@@ -154,7 +155,7 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// The load of what goes through a component, and its mix.
+    /// Returns the load of the flow through a component, and its mix.
     pub fn load(&self, component: usize, flow: &[f64]) -> (f64, Vec<f64>) {
         let mut rates = self.problem.rates(component, flow);
         let it = &self.problem.components[component];
@@ -175,13 +176,13 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// The hull of a component's capacity within bounds.
+    /// Returns the hull of a component's capacity within bounds.
     pub fn hull(&self, component: usize, (low, high): (u32, u32), mix: &[f64]) -> Hull {
         let load = |flows| self.capacity(component, flows, mix);
         Hull::new(load, low, high, self.tops[component])
     }
 
-    /// The best within bounds.
+    /// Returns the best solution within bounds.
     pub fn solve(&mut self, bounds: &[(u32, u32)]) -> Result<Point, NoPoint> {
         let mut tableau = self.tableau(bounds);
         self.bind_budgets(&mut tableau, bounds);
@@ -223,7 +224,7 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// What the objective has beside its variables.
+    /// Returns the constant term of the objective.
     fn constant(&self, tableau: &Tableau) -> f64 {
         let own = tableau.flows.iter().zip(&self.problem.flows_of);
         match self.goal {
@@ -235,7 +236,7 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// Variables, objective, and what of each part has to move.
+    /// Creates the variables, the objective, and the rows for the rate of each part.
     fn tableau(&self, bounds: &[(u32, u32)]) -> Tableau {
         let problem = self.problem;
         let rate = problem.flows();
@@ -288,7 +289,7 @@ impl<'a> Relaxation<'a> {
         Tableau { linear, flows }
     }
 
-    /// Cores and memory of hosts, and the bounds themselves.
+    /// Adds rows for cores and memory of hosts, and for the bounds.
     fn bind_budgets(&self, tableau: &mut Tableau, bounds: &[(u32, u32)]) {
         let problem = self.problem;
         for (cores, components) in &problem.cores {
@@ -325,7 +326,8 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// A row for a component's load, weighted by commodity, and a line over its flows.
+    /// Adds a row: the load of a component, weighted by commodity, is at most a line over its
+    /// flows.
     fn bound_by(
         &self,
         tableau: &mut Tableau,
@@ -340,7 +342,7 @@ impl<'a> Relaxation<'a> {
         tableau.linear.at_most(terms, line.at(*least));
     }
 
-    /// What is known of a component from the start.
+    /// Adds the rows of a component that are known from the start.
     fn bind(&self, tableau: &mut Tableau, at: usize, bounds: (u32, u32)) -> Result<(), NoPoint> {
         let it = &self.problem.components[at];
         let flat = |at_none: f64| Line {
@@ -394,7 +396,8 @@ impl<'a> Relaxation<'a> {
         Ok(())
     }
 
-    /// Whether a component carries some commodity without limit, which still needs a flow.
+    /// True if a component carries some commodity without a limit. The commodity still needs a
+    /// flow.
     fn is_free_for_some(&self, component: usize) -> bool {
         let it = &self.problem.components[component];
         let asking = || (0..it.cpu.len()).filter(|&at| !it.passes[at]);
@@ -441,7 +444,7 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// The least seconds of a commodity within bounds, times a line.
+    /// Returns the least seconds of a commodity within bounds, multiplied by a line.
     fn seconds(&self, at: usize, commodity: usize, (low, high): (u32, u32), line: Line) -> f64 {
         let it = &self.problem.components[at];
         let Carries::Mixed { seconds } = &it.carries else {
@@ -458,7 +461,8 @@ impl<'a> Relaxation<'a> {
         each.fold(f64::INFINITY, f64::min)
     }
 
-    /// A row that holds at each number of flows: there Σ seconds · rate ≤ 1, times the line.
+    /// Adds a row that holds for each number of flows: Σ seconds · rate ≤ 1, multiplied by the
+    /// line.
     fn bound_mixed(&self, tableau: &mut Tableau, at: usize, bounds: (u32, u32), line: Line) {
         let ends = [bounds.0, bounds.1].map(|flows| line.at(f64::from(flows)));
         if ends.iter().any(|&it| it < 0.0) {
@@ -471,7 +475,7 @@ impl<'a> Relaxation<'a> {
         self.bound_by(tableau, at, weight, line);
     }
 
-    /// Adds the lines that a solution is above; whether there were any.
+    /// Adds the lines that a solution exceeds. Returns true if there were any.
     fn cut(&mut self, tableau: &mut Tableau, point: &Point, bounds: &[(u32, u32)]) -> bool {
         let mut any = false;
         for at in (0..bounds.len())

@@ -1,7 +1,8 @@
 //! Branch and bound over the numbers of flows of components.
 //!
-//! A bound splits the range of one component in two; what cannot be better than the best found is
-//! left out. The relaxation is exact where each range is one number, so that the search ends.
+//! Each branch splits the range of one component in two. Branches that cannot be better than the
+//! best solution are discarded. The relaxation is exact if each range is a single number, so the
+//! search ends.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,30 +11,30 @@ use super::component::Carries;
 use super::relax::{Goal, NoPoint, Point, Relaxation};
 use crate::optimise::Bound;
 
-/// Nodes of the tree at which flows are rounded and solved for.
+/// Maximum number of nodes at which flows are rounded and solved for.
 const ROUNDED: u64 = 100;
 
-/// Numbers that a slow host computes in a second: a bound in time is one in these, so that no clock
-/// is read here and the result is the same on every host.
+/// Number of values that a slow host computes in a second. A time limit is converted to this
+/// number, so that no clock is read and the result is the same on every host.
 const SPEED: f64 = 2e8;
 
-/// A choice of flows that is possible.
+/// A feasible choice of flows.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// The rate, or the negative of CPU or flows.
     pub score: f64,
-    /// What goes along each way.
+    /// Flow along each path.
     pub flow: Vec<f64>,
-    /// Flows of each component that counts; of the others zero.
+    /// Flows of each component whose number is a variable, else zero.
     pub flows: Vec<u32>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The best that is better than what was known.
+    /// Best choice that is better than the known one.
     pub choice: Option<Choice>,
-    /// No choice has a score above this, except within the goal's tolerance.
+    /// Upper bound of the score of any choice, within the tolerance of the objective.
     pub limit: f64,
 }
 
@@ -68,7 +69,7 @@ impl Ord for Open {
 /// A search in progress.
 pub struct Search<'a, 'b> {
     relaxation: &'b mut Relaxation<'a>,
-    /// The score that has to be surpassed.
+    /// Score that must be exceeded.
     known: f64,
     best: Option<Choice>,
     open: BinaryHeap<Open>,
@@ -76,12 +77,12 @@ pub struct Search<'a, 'b> {
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// The best choice with a score above `known`. What is computed is added to `spent`, which the
-    /// bound in time ends.
+    /// Finds the best choice with a score above `known`. Adds the work to `spent`, which the time
+    /// limit applies to.
     ///
     /// # Errors
     ///
-    /// Where nothing limits the rate, or arithmetic fails.
+    /// If nothing limits the rate, or the arithmetic fails.
     pub fn run(
         relaxation: &'b mut Relaxation<'a>,
         known: f64,
@@ -100,10 +101,10 @@ impl<'a, 'b> Search<'a, 'b> {
         *spent += std::mem::take(&mut search.relaxation.work);
         while let Some(open) = search.open.pop() {
             if !search.can_gain(open.limit) {
-                // The others are no better.
+                // The remaining nodes are not better.
                 break;
             }
-            // A late answer is better than none.
+            // A late solution is better than no solution.
             let is_known = search.best.is_some() || search.known > 0.0;
             let late = bound
                 .time
@@ -126,8 +127,8 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Whether something with at most this score can be better than what is known, by more than the
-    /// goal's tolerance.
+    /// True if a score of `limit` exceeds the known one by more than the tolerance of the
+    /// objective.
     fn can_gain(&self, limit: f64) -> bool {
         if self.known == f64::NEG_INFINITY {
             return true;
@@ -136,7 +137,7 @@ impl<'a, 'b> Search<'a, 'b> {
         match self.relaxation.goal {
             Goal::Rate => limit > self.known + 1e-7 * size,
             Goal::Cpu { .. } => limit > self.known + 1e-4 * size + 1e-7,
-            // Whole numbers.
+            // Scores are integers.
             Goal::Flows { .. } => limit >= self.known + 1.0 - 1e-5,
         }
     }
@@ -152,7 +153,7 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Solves the relaxation within bounds, and keeps it if it may have something better.
+    /// Solves the relaxation within bounds, and keeps the node if it may contain a better choice.
     fn visit(&mut self, mut bounds: Vec<(u32, u32)>, depth: u32) -> Result<(), NoPoint> {
         self.nodes += 1;
         if !self.narrow(&mut bounds) {
@@ -179,7 +180,8 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(())
     }
 
-    /// Looks for a choice near a relaxed one; whether it is the best within the bounds.
+    /// Searches for a choice near a solution of the relaxation. Returns true if it is the best
+    /// within the bounds.
     fn try_choices(&mut self, point: &Point, bounds: &[(u32, u32)]) -> bool {
         let whole = |it: &f64| (it - it.round()).abs() < 1e-6;
         let own_score = |search: &Self, flows: &[u32]| match search.relaxation.goal {
@@ -209,7 +211,7 @@ impl<'a, 'b> Search<'a, 'b> {
         false
     }
 
-    /// Solves with the flows of a relaxed choice, rounded.
+    /// Solves with the rounded flows of a solution of the relaxation.
     fn round(&mut self, point: &Point) {
         let problem = self.relaxation.problem;
         let mut flows: Vec<u32> = vec![0; point.flows.len()];
@@ -222,7 +224,8 @@ impl<'a, 'b> Search<'a, 'b> {
         }
         let mut bounds = self.relaxation.bounds();
         while !self.relaxation.has_memory(&flows) {
-            // The one that was rounded up the most gives way, the last flow of a component last.
+            // Reduces the component that was rounded up the most. The last flow of a component is
+            // removed last.
             let over = |at: &usize| f64::from(flows[*at]) - point.flows[*at];
             let more = (0..flows.len()).filter(|&at| flows[at] > 0 && self.holds_memory(at));
             let order = |at: &usize| (flows[*at] > 1, over(at));
@@ -254,13 +257,13 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Whether a component's flows hold a memory that may be full.
+    /// True if the flows of a component use a memory that may be full.
     fn holds_memory(&self, at: usize) -> bool {
         let memory = &self.relaxation.problem.memory;
         memory.iter().any(|each| each[at] > 0.0)
     }
 
-    /// Draws bounds together that follow from each other; false where nothing is left.
+    /// Tightens bounds that follow from each other. Returns false if no choice is left.
     fn narrow(&self, bounds: &mut [(u32, u32)]) -> bool {
         let relaxation = &self.relaxation;
         let problem = relaxation.problem;
@@ -332,13 +335,13 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(())
     }
 
-    /// Whether a component's flows matter.
+    /// True if the number of flows of a component matters.
     fn is_split(&self, at: usize) -> bool {
         let carries = &self.relaxation.problem.components[at].carries;
         self.relaxation.counted[at] || matches!(carries, Carries::Mixed { .. })
     }
 
-    /// The component whose relaxed flows are the furthest from what they carry, and the last number
+    /// Returns the component whose relaxed flows differ most from its capacity, and the last number
     /// of flows of the lower half.
     fn split(&self, open: &Open) -> Option<(usize, u32)> {
         let relaxation = &self.relaxation;

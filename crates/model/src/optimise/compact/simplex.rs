@@ -1,44 +1,46 @@
-//! Small linear programs: maximise c·x with A·x ≤ b and x ≥ 0, in a dense table. Rows can be added
-//! to a solved program, which the dual simplex then repairs.
+//! Solves small linear programs: maximise c·x with A·x ≤ b and x ≥ 0, in a dense table. Rows can be
+//! added to a solved program. The dual simplex method then restores feasibility.
 //!
 //! Dantzig, *Linear Programming and Extensions* (1963), and Lemke, "The dual method of solving the
 //! linear programming problem" (1954). Bland's rule ("New finite pivoting rules for the simplex
-//! method", 1977) ends what would circle.
+//! method", 1977) prevents cycling.
 
-/// What counts as zero in a row's right side and in the costs; numbers are near one.
+/// Tolerance for zero in right sides and costs. Numbers are near one.
 const TINY: f64 = 1e-9;
 
-/// A number to divide by is larger.
+/// Minimum absolute value of a pivot.
 const LEAST_PIVOT: f64 = 1e-8;
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The best is found.
+    /// The optimum was found.
     Optimal,
     /// The rows contradict each other.
     Infeasible,
-    /// Nothing bounds the objective.
+    /// Nothing limits the objective.
     Unbounded,
-    /// Too many steps: arithmetic.
+    /// Too many steps, because of rounding errors.
     Lost,
 }
 
-/// A program and its table: each basic variable is its right side less the row times the others.
+/// A program and its table: each basic variable is its right side minus the row times the other
+/// variables.
 #[derive(Clone, Debug)]
 pub struct Linear {
     variables: usize,
-    /// Factors of the variables outside the basis, then the right side.
+    /// Coefficients of the nonbasic variables, then the right side.
     rows: Vec<Vec<f64>>,
-    /// What one more of each variable outside the basis gives, then the objective's value.
+    /// Gain of the objective per unit of each nonbasic variable, then the value of the objective.
     costs: Vec<f64>,
-    /// The variable of each row: below `variables` one of the program, else the slack of a row.
+    /// Variable of each row: a variable of the program if below `variables`, else the slack of a
+    /// row.
     basis: Vec<usize>,
-    /// The variable of each column.
+    /// Variable of each column.
     outside: Vec<usize>,
-    /// Where each variable of the program is: a row, or a column.
+    /// Position of each variable of the program: a row or a column.
     places: Vec<Place>,
-    /// Numbers that steps have changed.
+    /// Number of table entries changed.
     work: u64,
 }
 
@@ -49,7 +51,7 @@ enum Place {
 }
 
 impl Linear {
-    /// A program without rows.
+    /// Creates a program without rows.
     pub fn new(variables: usize) -> Linear {
         Linear {
             variables,
@@ -62,7 +64,7 @@ impl Linear {
         }
     }
 
-    /// One more row: Σ factor · variable ≤ right.
+    /// Adds a row: Σ factor · variable ≤ right.
     pub fn at_most(&mut self, terms: impl IntoIterator<Item = (usize, f64)>, right: f64) {
         let mut row = vec![0.0; self.variables + 1];
         row[self.variables] = right;
@@ -72,12 +74,12 @@ impl Linear {
                 Place::Row(at) => subtract(&mut row, factor, &self.rows[at]),
             }
         }
-        // Slacks have the numbers behind those of the variables.
+        // Slack variables are numbered after the variables of the program.
         self.basis.push(self.variables + self.rows.len());
         self.rows.push(row);
     }
 
-    /// What is maximised from now on.
+    /// Sets the objective to maximise.
     pub fn maximise(&mut self, terms: impl IntoIterator<Item = (usize, f64)>) {
         let mut costs = vec![0.0; self.variables + 1];
         let mut value = 0.0;
@@ -94,12 +96,12 @@ impl Linear {
         self.costs = costs;
     }
 
-    /// The objective's value.
+    /// Returns the value of the objective.
     pub fn objective(&self) -> f64 {
         self.costs[self.variables]
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn value(&self, variable: usize) -> f64 {
         match self.places[variable] {
             Place::Column(_) => 0.0,
@@ -107,12 +109,12 @@ impl Linear {
         }
     }
 
-    /// Numbers in the table that steps have changed so far: what it has cost.
+    /// Returns the number of table entries changed so far, as a measure of cost.
     pub fn work(&self) -> u64 {
         self.work
     }
 
-    /// Solves it, from where the last solution ended.
+    /// Solves the program, starting from the last solution.
     pub fn solve(&mut self) -> End {
         let most = 1000 + 20 * (self.rows.len() + self.variables);
         for step in 0..most {
@@ -136,7 +138,7 @@ impl Linear {
         End::Lost
     }
 
-    /// A row whose variable is below zero.
+    /// Returns a row whose variable is negative.
     fn short_row(&self, by_number: bool) -> Option<usize> {
         let right = |row: usize| self.rows[row][self.variables];
         let mut short = (0..self.rows.len()).filter(|&row| right(row) < -TINY);
@@ -153,8 +155,8 @@ impl Linear {
         }))
     }
 
-    /// The column that lifts a short row: one that keeps the costs at or below zero where they are
-    /// (`is_dual`), else the one that divides best.
+    /// Returns the column that raises a negative row: one that keeps all costs at or below zero if
+    /// they are (`is_dual`), else the one with the largest pivot.
     fn entering(&self, row: usize, is_dual: bool, by_number: bool) -> Option<usize> {
         let line = &self.rows[row];
         let mut best: Option<(usize, f64)> = None;
@@ -181,7 +183,7 @@ impl Linear {
         best.map(|it| it.0)
     }
 
-    /// A column whose variable raises the objective.
+    /// Returns a column whose variable raises the objective.
     fn gaining(&self, by_number: bool) -> Option<usize> {
         let mut gaining = (0..self.variables).filter(|&column| self.costs[column] > TINY);
         if by_number {
@@ -197,7 +199,7 @@ impl Linear {
         }))
     }
 
-    /// The row that bounds a column's variable first.
+    /// Returns the row that limits a column's variable first.
     fn leaving(&self, column: usize) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for (row, line) in self.rows.iter().enumerate() {
@@ -233,7 +235,7 @@ impl Linear {
             .iter_mut()
             .filter(|line| !line.is_empty())
             .for_each(clear);
-        // The objective grows by what enters.
+        // Updates the objective for the entering variable.
         let factor = self.costs[column];
         if factor != 0.0 {
             let value = self.costs[self.variables];
@@ -262,7 +264,8 @@ fn subtract(line: &mut [f64], factor: f64, other: &[f64]) {
 mod tests {
     use super::*;
 
-    /// Maximise 3x + 5y with x ≤ 4, 2y ≤ 12, 3x + 2y ≤ 18: x = 2, y = 6.
+    /// Returns the program: maximise 3x + 5y with x ≤ 4, 2y ≤ 12, 3x + 2y ≤ 18. The optimum is x =
+    /// 2, y = 6.
     fn textbook() -> Linear {
         let mut linear = Linear::new(2);
         linear.at_most([(0, 1.0)], 4.0);
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_is_found_and_repaired_after_a_further_row() {
+    fn the_optimum_is_found_and_restored_after_a_further_row() {
         let mut linear = textbook();
         assert_eq!((linear.value(0), linear.value(1)), (2.0, 6.0));
         assert!((linear.objective() - 36.0).abs() < 1e-9);
@@ -287,8 +290,8 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_there_is_found_first() {
-        // x + y ≥ 2, x ≤ 1.5: minimise 2x + y, then maximise x.
+    fn an_infeasible_start_is_repaired_first() {
+        // x + y ≥ 2, x ≤ 1.5. Minimises 2x + y, then maximises x.
         let mut linear = Linear::new(2);
         linear.at_most([(0, -1.0), (1, -1.0)], -2.0);
         linear.at_most([(0, 1.0)], 1.5);

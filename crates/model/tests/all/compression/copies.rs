@@ -1,9 +1,9 @@
-//! Whole copies by a virtual clock: none is slower than it is without codecs.
+//! Whole copies with a virtual clock. No copy may be slower than without codecs.
 
 use super::flow::{Came, Copy, End};
 use super::world::Data;
 
-/// Both ways to run a copy, and that the choice is not slower than nothing, but for some percent.
+/// Runs a copy with and without codecs. Checks that it is at most a few percent slower with codecs.
 fn both(name: &str, copy: &Copy) -> (Came, Came) {
     let (chosen, plain) = (copy.run(true), copy.run(false));
     println!("{name}: {chosen:?}, without {plain:?}");
@@ -20,10 +20,10 @@ const LARGE: End = End {
     flows: 8,
 };
 
-/// A host with many cores has few flows and buffers for codecs: a plan that believes in all cores
-/// takes codecs that fill neither the path nor the cores.
+/// A host with many cores has few flows and buffers for codecs. A plan that counted all cores would
+/// choose codecs that use neither the whole path nor all cores.
 #[test]
-fn many_cores_behind_few_flows_are_not_planned_with() {
+fn a_plan_counts_only_cores_that_flows_can_use() {
     for (data, flows) in [(Data::Text, 8), (Data::Field, 8), (Data::Text, 2)] {
         let end = End { flows, ..LARGE };
         let copy = Copy {
@@ -40,10 +40,10 @@ fn many_cores_behind_few_flows_are_not_planned_with() {
     }
 }
 
-/// What a receiver writes, or makes durable, is less than what the path carries: the path is full
-/// in lumps, and codecs gain nothing.
+/// The receiver writes, or makes durable, less than the path carries. The path is then full in
+/// bursts, and codecs gain nothing.
 #[test]
-fn a_receiver_slower_than_the_path_gets_next_to_nothing_compressed() {
+fn with_a_slow_receiver_almost_no_blocks_are_compressed() {
     for written in [0.3, 0.6, 0.85] {
         let copy = Copy {
             data: vec![(Data::Text, 4000)],
@@ -56,10 +56,10 @@ fn a_receiver_slower_than_the_path_gets_next_to_nothing_compressed() {
     }
 }
 
-/// A path's windows double with each round trip: what is dealt while they are small waits while
-/// they are large.
+/// A path's windows double with each round trip. Blocks that are assigned while the windows are
+/// small wait until they are large.
 #[test]
-fn a_short_copy_over_a_path_whose_windows_grow_is_not_held_up() {
+fn growing_windows_do_not_delay_a_short_copy() {
     for blocks in [4, 16, 64, 256, 1024] {
         for data in [Data::Text, Data::Field, Data::Letters] {
             let copy = Copy {
@@ -74,10 +74,10 @@ fn a_short_copy_over_a_path_whose_windows_grow_is_not_held_up() {
     }
 }
 
-/// A kind of data that begins has none of the bytes so far: what it gains is its own, and its
-/// first blocks are compressed.
+/// A kind of data that appears for the first time has no share of the bytes so far. Its first
+/// blocks must still be compressed.
 #[test]
-fn a_kind_that_begins_is_compressed_from_its_first_block() {
+fn a_new_kind_of_data_is_compressed_from_its_first_block() {
     let copy = Copy {
         data: vec![(Data::Random, 3), (Data::Text, 12)],
         path: |_| 3e6,
@@ -89,7 +89,7 @@ fn a_kind_that_begins_is_compressed_from_its_first_block() {
 }
 
 #[test]
-fn what_gains_is_compressed_on_each_path_and_what_does_not_is_left() {
+fn only_data_that_gain_are_compressed_on_each_path() {
     for path in [|_| 11.8e6, |_| 117.7e6, |_| 588e6] as [fn(f64) -> f64; 3] {
         let copy = |data| Copy {
             data: vec![(data, 2000)],
@@ -104,9 +104,9 @@ fn what_gains_is_compressed_on_each_path_and_what_does_not_is_left() {
     }
 }
 
-/// A path with room for all, and a source or receiver that others hold up.
+/// The path has enough room, and other work slows down the source or the receiver.
 #[test]
-fn a_busy_host_is_left_alone_on_a_fast_path() {
+fn codecs_use_no_cores_of_a_busy_host_on_a_fast_path() {
     let end = End {
         cores: 2.0,
         others: 2.0,

@@ -1,7 +1,6 @@
-//! A copy as it runs, by a virtual clock: readers, compressors, a path, decompressors and writers
-//! with the buffers between them. What the choice of codecs is shown is what the engine sees of
-//! such a copy, and what it chooses is what blocks then get: mistakes feed on themselves as they
-//! do in a copy.
+//! Simulates a copy with a virtual clock: readers, compressors, a path, decompressors and writers
+//! with the buffers between them. The choice of codecs sees the same as in the engine, and
+//! determines the codecs of the blocks. So errors reinforce themselves as in a real copy.
 
 use std::collections::VecDeque;
 
@@ -11,17 +10,17 @@ use longhaul_model::compression::{Compression, Deal, TRIAL_BYTES};
 
 use super::world::{Data, candidates};
 
-/// Seconds of a step, and steps between two looks.
+/// Length of a step in seconds, and number of steps between two samples.
 const STEP: f64 = 1e-3;
 const LOOK_STEPS: u64 = 100;
 
-/// Bytes per second that a source supplies at most.
+/// Maximum rate of a source in bytes per second.
 const SOURCE: f64 = 3e9;
 
-/// No copy here takes longer.
+/// Maximum duration of a copy in seconds.
 const LONGEST: f64 = 1000.0;
 
-/// An end: its cores, how many of them others use, and flows of its codecs.
+/// One end: its cores, the number of cores that other work uses, and the flows of its codecs.
 #[derive(Clone, Copy)]
 pub struct End {
     pub cores: f64,
@@ -30,18 +29,18 @@ pub struct End {
 }
 
 pub struct Copy {
-    /// Kinds of data in their order, each a part with so many blocks.
+    /// Kinds of data in their order, each a part with its number of blocks.
     pub data: Vec<(Data, usize)>,
     pub block_bytes: f64,
-    /// Buffers for blocks at each end.
+    /// Number of buffers for blocks at each end.
     pub buffers: usize,
-    /// Bytes per second that the path carries after so many seconds.
+    /// Rate of the path in bytes per second at a time in seconds.
     pub path: fn(f64) -> f64,
-    /// Its windows show that.
+    /// True if the windows show this rate.
     pub is_long: bool,
     pub sender: End,
     pub receiver: End,
-    /// Bytes per second that become durable.
+    /// Rate in bytes per second at which data become durable.
     pub written: f64,
 }
 
@@ -65,13 +64,13 @@ impl Default for Copy {
     }
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Came {
     pub seconds: f64,
-    /// Blocks that were compressed.
+    /// Number of blocks that were compressed.
     pub coded: usize,
-    /// The first of its kind's blocks that was.
+    /// Number of the first compressed block among the blocks of its kind.
     pub first_coded: Option<usize>,
 }
 
@@ -82,7 +81,7 @@ struct Block {
     data: Data,
     codec: Option<usize>,
     since: f64,
-    /// Bytes on the wire, and seconds of a core, that are left.
+    /// Remaining bytes on the wire, and remaining CPU seconds.
     left: f64,
     work: f64,
 }
@@ -97,17 +96,17 @@ struct Running<'a> {
     prepared: VecDeque<Block>,
     arrived: VecDeque<Block>,
     decoding: Vec<Block>,
-    /// Blocks to write, and bytes of the first one that are durable.
+    /// Number of blocks to write, and durable bytes of the first one.
     writing: usize,
     durable: f64,
     done: usize,
-    /// The receiver has room, and how often it had none.
+    /// True if the receiver has room. `chokes` is the number of times that it had none.
     has_room: bool,
     chokes: u64,
     seen_chokes: u64,
     carried: f64,
     supplied: f64,
-    /// Seconds of cores that codecs took at both ends, and as of the last look.
+    /// CPU seconds that codecs used at both ends, in total and until the last sample.
     spent: [f64; 2],
     spent_before: [f64; 2],
     is_active: bool,
@@ -115,7 +114,7 @@ struct Running<'a> {
 }
 
 impl Copy {
-    /// Runs it with codecs that are chosen, or with none.
+    /// Runs the copy with automatically chosen codecs, or without codecs.
     pub fn run(&self, chosen: bool) -> Came {
         let mut blocks = VecDeque::new();
         for (part, (data, count)) in self.data.iter().enumerate() {
@@ -222,7 +221,8 @@ impl Running<'_> {
         }
     }
 
-    /// Buffers before a codec, and at the receiver: half of them while there is one in use.
+    /// Returns the number of buffers before a codec and at the receiver: half of all buffers while
+    /// a codec is in use.
     fn most_buffers(&self) -> usize {
         if self.came.coded > 0 {
             self.copy.buffers / 2
@@ -255,7 +255,7 @@ impl Running<'_> {
             };
             match dealt {
                 Deal::Plain => self.prepared.push_back(block),
-                // Without one, trials on it tell.
+                // Without a codec, trials decide.
                 Deal::Coded(codec) => self.coding.push_back(Block {
                     codec: Some(codec),
                     ..block
@@ -304,7 +304,7 @@ impl Running<'_> {
         }
     }
 
-    /// A block's turn at a compressor: what it gets now, none if it goes as it is.
+    /// Starts a block at a compressor. Returns `None` if the block is now sent uncompressed.
     fn begin(&mut self, block: Block) -> Option<Block> {
         let starves = self.prepared.is_empty();
         let bytes = self.copy.block_bytes;
@@ -392,10 +392,10 @@ impl Running<'_> {
     }
 }
 
-/// Each block is on a flow of its own; others leave them what they leave. Gives those that are
-/// done, and seconds of cores.
+/// Works on blocks for one step. Each block has its own flow, and other work reduces the cores.
+/// Returns the finished blocks and the CPU seconds used.
 fn work(blocks: &mut Vec<Block>, end: End) -> (Vec<Block>, f64) {
-    // A busy host still gives each process a part.
+    // Even a busy host gives each process a share.
     let free = (end.cores - end.others).max(0.1 * end.cores);
     let each = (free / blocks.len().max(1) as f64).min(1.0) * STEP;
     let mut spent = 0.0;

@@ -1,5 +1,5 @@
-//! The choice of codecs in simulation: blocks of parts with known ratios and costs pass a path and
-//! cores, and what was carried is compared with the best fixed choice.
+//! Simulates the choice of codecs: blocks of parts with known ratios and costs pass a path and
+//! cores. The rate is compared with that of the best fixed choice.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use longhaul_model::compression::plan::Resources;
 
 use world::{BLOCK_BYTES, CANDIDATES, Data, World};
 
-/// Paths: 100 Mbit/s, 1 and 5 Gbit/s, in bytes of payload per second.
+/// Rates of the paths in bytes of payload per second: 100 Mbit/s, 1 Gbit/s and 5 Gbit/s.
 const PATHS: [f64; 3] = [11.8e6, 117.7e6, 588e6];
 
 fn resources(wire_rate: f64, cores: f64) -> Resources {
@@ -26,7 +26,7 @@ fn resources(wire_rate: f64, cores: f64) -> Resources {
 }
 
 #[test]
-fn data_that_shrink_go_as_fast_as_with_the_best_codec() {
+fn compressible_data_are_as_fast_as_with_the_best_codec() {
     for data in Data::SHRINKING {
         for path in PATHS {
             for cores in [0.5, 1.0, 2.0, 8.0] {
@@ -44,21 +44,21 @@ fn data_that_shrink_go_as_fast_as_with_the_best_codec() {
 }
 
 #[test]
-fn data_that_do_not_shrink_cost_nothing() {
+fn incompressible_data_cost_nothing() {
     for path in PATHS {
         for cores in [0.05, 1.0, 8.0] {
             let mut world = World::new(resources(path, cores), 2);
             let carried = world.run(&[(Data::Random, 1.0)], 4000);
             assert!(carried >= 0.98 * path, "{carried:.3e} of {path:.3e}");
             assert_eq!(world.encoded_blocks, 0);
-            // Few of them are tried.
+            // Only a few blocks are tried.
             assert!(world.untouched_blocks >= 3940, "{}", world.untouched_blocks);
         }
     }
 }
 
 #[test]
-fn trials_take_the_share_of_time_that_they_may() {
+fn trials_take_at_most_their_share_of_the_time() {
     for data in Data::ALL {
         for path in PATHS {
             let mut world = World::new(resources(path, 2.0), 3);
@@ -80,7 +80,7 @@ fn a_mixture_is_no_slower_than_its_best_fixed_codec() {
             let mut world = World::new(resources(path, cores), 4);
             let carried = world.run(&mixture, 3000);
             let best = world.best_fixed_of(&mixture);
-            // What decoding takes is told as the mean of all parts.
+            // The receiver reports only the mean time of decompression over all parts.
             assert!(carried >= 0.9 * best, "{carried:.3e} of {best:.3e}");
             assert!(carried >= 0.98 * path, "{carried:.3e} at {path:.1e}");
         }
@@ -88,7 +88,7 @@ fn a_mixture_is_no_slower_than_its_best_fixed_codec() {
 }
 
 #[test]
-fn a_source_slower_than_the_path_is_left_as_it_is() {
+fn data_of_a_source_slower_than_the_path_are_not_compressed() {
     let mut world = World::new(
         Resources {
             supply_rate: 50e6,
@@ -102,7 +102,7 @@ fn a_source_slower_than_the_path_is_left_as_it_is() {
 }
 
 #[test]
-fn a_slow_receiver_gets_what_it_can_open() {
+fn a_slow_receiver_gets_only_blocks_that_it_can_decompress() {
     let slow = Resources {
         receiver_cores: 0.05,
         ..resources(117.7e6, 4.0)
@@ -114,11 +114,11 @@ fn a_slow_receiver_gets_what_it_can_open() {
 }
 
 #[test]
-fn data_that_change_are_followed() {
+fn a_change_of_the_data_is_detected() {
     let mut world = World::new(resources(117.7e6, 1.0), 7);
     world.run(&[(Data::Text, 1.0)], 500);
     assert!(world.encoded_blocks > 400);
-    // The same part, so that only what blocks become tells it.
+    // The part stays the same, so only the results of compression show the change.
     world.run_as(0, Data::Random, 300);
     world.encoded_blocks = 0;
     let carried = world.run_as(0, Data::Random, 1000);
@@ -130,9 +130,9 @@ fn data_that_change_are_followed() {
     assert!(carried >= 0.9 * best, "{carried:.3e} of {best:.3e}");
 }
 
-/// lz4 finds nothing in letters that stand for random bytes, and zstd a quarter.
+/// lz4 cannot compress letters that represent random bytes, and zstd saves a quarter.
 #[test]
-fn one_codec_that_finds_nothing_does_not_rest_a_part() {
+fn a_single_useless_codec_does_not_make_a_part_rest() {
     let mut world = World::new(resources(11.8e6, 2.0), 9);
     world.run(&[(Data::Letters, 1.0)], 320);
     world.encoded_blocks = 0;
@@ -141,10 +141,10 @@ fn one_codec_that_finds_nothing_does_not_rest_a_part() {
     assert!(carried > 1.25 * 11.8e6, "{carried:.3e}");
 }
 
-/// A part that rests is tried again after two blocks, then later and later; what it was before
-/// counts again when it is found to pay.
+/// A resting part is tried again after two blocks, then after increasing intervals. Its earlier
+/// figures are used again when it becomes compressible.
 #[test]
-fn a_part_that_rests_is_tried_again_soon_and_then_rarely() {
+fn a_resting_part_is_tried_again_soon_and_then_rarely() {
     let mut world = World::new(resources(11.8e6, 2.0), 10);
     world.run_as(0, Data::Random, 32);
     world.run_as(0, Data::Text, 32);
@@ -157,10 +157,10 @@ fn a_part_that_rests_is_tried_again_soon_and_then_rarely() {
     assert!(world.untouched_blocks > 630, "{}", world.untouched_blocks);
 }
 
-/// A share of a part is dealt before blocks are read: those that are sent as they are go the ways
-/// that they go without codecs.
+/// Blocks are assigned before they are read. Uncompressed blocks follow the same route as without
+/// codecs.
 #[test]
-fn blocks_beyond_what_the_cores_carry_are_untouched() {
+fn blocks_that_exceed_the_cores_are_sent_uncompressed() {
     let mut world = World::new(resources(588e6, 1.0), 11);
     world.run(&[(Data::Text, 1.0)], 640);
     (world.encoded_blocks, world.untouched_blocks) = (0, 0);
@@ -170,11 +170,11 @@ fn blocks_beyond_what_the_cores_carry_are_untouched() {
     assert!(encoded + untouched >= 638, "{encoded}, {untouched}");
 }
 
-/// A dataset of one part is followed by one of another. On a slow path the first blocks of it are
-/// seconds: what was before them is forgotten by then.
+/// A dataset of one part is followed by another dataset. On a slow path its first blocks take
+/// seconds, after which the earlier data must not count any more.
 #[test]
-fn what_a_dataset_was_before_is_soon_forgotten() {
-    // The cores carry the best codec for one part alone, not for both.
+fn earlier_data_soon_count_no_more() {
+    // The cores suffice for the best codec for one part, but not for both.
     let mut world = World::new(resources(11.8e6, 0.06), 12);
     world.run_as(1, Data::Text, 3200);
     world.run_as(2, Data::Text, 64);
@@ -187,9 +187,9 @@ fn what_a_dataset_was_before_is_soon_forgotten() {
     assert!(now >= 0.97 * alone, "{now:.3e} of {alone:.3e}");
 }
 
-/// While windows grow, a codec that takes long for a block is not used.
+/// While windows grow, codecs that need long for a block are not used.
 #[test]
-fn dear_codecs_wait_until_the_path_is_steady() {
+fn expensive_codecs_wait_until_the_path_is_steady() {
     let mut world = World::new(resources(1e6, 8.0), 14);
     world.run(&[(Data::Text, 1.0)], 64);
     let dear = |world: &World| world.compression.share(0, 5);
@@ -200,7 +200,7 @@ fn dear_codecs_wait_until_the_path_is_steady() {
     };
     world.compression.handle_resources(world.seconds, unsteady);
     assert!(dear(&world) <= 0.0);
-    // A block that waited since it was dealt that gets what is in use now.
+    // A block that waited since its assignment gets the codec that is now in use.
     let renewed = world.compression.renew(0, 5);
     assert!(renewed.is_some_and(|codec| codec < 5), "{renewed:?}");
     world
@@ -210,7 +210,7 @@ fn dear_codecs_wait_until_the_path_is_steady() {
 }
 
 #[test]
-fn nonsense_breaks_nothing() {
+fn invalid_figures_do_not_break_the_plan() {
     let odds = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0];
     for odd in odds.into_iter().chain([1e300, 1e-300]) {
         let odd_ones = Resources {
@@ -227,7 +227,7 @@ fn nonsense_breaks_nothing() {
             let chosen = world.compression.choose(block, BLOCK_BYTES);
             assert!(chosen.is_none_or(|codec| codec < CANDIDATES.len()));
         }
-        // What a peer tells of its codecs leaves a plan that another path can use.
+        // Figures reported by a peer must not make the plan unusable for another path.
         let mut world = World::new(resources(117.7e6, 2.0), 8);
         world.run(&[(Data::Text, 1.0)], 320);
         (0..CANDIDATES.len()).for_each(|codec| world.compression.handle_decoded(codec, odd));

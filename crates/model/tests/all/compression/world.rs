@@ -1,19 +1,19 @@
-//! A sender, a path and a receiver as rates, and data with known ratios and costs.
+//! A sender, a path and a receiver, represented by rates, and data with known ratios and costs.
 
 use longhaul_model::compression::figures::Observed;
 use longhaul_model::compression::plan::Resources;
 use longhaul_model::compression::{Candidate, Compression, Deal, TRIAL_BYTES};
 use longhaul_units::Random;
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 pub const BLOCK_BYTES: u64 = 4 << 20;
 
-/// Blocks between two looks at what the transfer has, and within which buffers even out what
-/// layers take: the 128 MiB that a sender has for blocks.
+/// Number of blocks between two samples of the resources. Buffers smooth the load of the layers
+/// over this number: the 128 MiB that a sender has for blocks.
 const WINDOW: usize = 32;
 
-/// What is thought before anything is known, of lz4, zstd at -5, 1, 3, 6 and 9: nanoseconds of a
-/// core for a byte, as text took here.
+/// Initial estimates for lz4 and zstd at -5, 1, 3, 6 and 9: CPU nanoseconds per byte, as measured
+/// here for text.
 pub const CANDIDATES: [(f64, f64); 6] = [
     (1.4, 0.4),
     (1.6, 0.6),
@@ -23,7 +23,7 @@ pub const CANDIDATES: [(f64, f64); 6] = [
     (14.0, 0.8),
 ];
 
-/// lz4 and zstd at 1 tell whether anything gets smaller.
+/// lz4 and zstd at 1 judge if data are compressible.
 const JUDGES: [usize; 2] = [0, 2];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub enum Data {
     Text,
     Field,
     Sparse,
-    /// Only entropy coding makes it smaller, such as letters for random bytes.
+    /// Data that only entropy coding can compress, such as letters for random bytes.
     Letters,
 }
 
@@ -46,7 +46,7 @@ impl Data {
     ];
     pub const SHRINKING: [Data; 4] = [Data::Text, Data::Field, Data::Sparse, Data::Letters];
 
-    /// Ratios, and how much faster than thought.
+    /// Returns the ratios, and the factor by which codecs are faster than estimated.
     fn truth(self) -> ([f64; 6], f64) {
         match self {
             Data::Random => ([1.0; 6], 2.0),
@@ -57,7 +57,7 @@ impl Data {
         }
     }
 
-    /// Ratios, and seconds of a core for a byte at both ends, by codec.
+    /// Returns for each codec the ratio, and the CPU seconds per byte at both ends.
     pub fn figures(self) -> Vec<(f64, f64, f64)> {
         let each = (0..CANDIDATES.len()).map(|codec| {
             let ratio = self.truth().0[codec];
@@ -79,7 +79,7 @@ impl Data {
     }
 }
 
-/// What layers took, in seconds.
+/// Time that the layers needed, in seconds.
 #[derive(Default)]
 struct Loads {
     wire: f64,
@@ -99,19 +99,19 @@ pub struct World {
     pub compression: Compression,
     resources: Resources,
     random: Random,
-    /// Every block gets this, whatever was decided.
+    /// Codec for every block, instead of the automatic choice.
     fixed: Option<Option<usize>>,
-    /// By codec, bytes and seconds that the receiver has not told yet.
+    /// Bytes and seconds by codec that the receiver has not yet reported.
     decoded: [(f64, f64); CANDIDATES.len()],
     pub encoded_blocks: usize,
-    /// Blocks that were sent as they are without being read into a buffer for a codec.
+    /// Number of uncompressed blocks that were not read into a buffer for a codec.
     pub untouched_blocks: usize,
     pub trial_seconds: f64,
-    /// All that it took.
+    /// Total time in seconds.
     pub seconds: f64,
 }
 
-/// What is known of them at first.
+/// Returns the candidates with their initial estimates.
 pub fn candidates() -> Vec<Candidate> {
     let each = CANDIDATES.iter().enumerate();
     let each = each.map(|(place, (encode, decode))| Candidate {
@@ -137,8 +137,8 @@ impl World {
         }
     }
 
-    /// Moves so many blocks of a mixture, each kind a part of its own; gives bytes of the source
-    /// per second.
+    /// Moves this number of blocks of a mixture, with a part for each kind. Returns the rate in
+    /// source bytes per second.
     pub fn run(&mut self, mixture: &[(Data, f64)], blocks: usize) -> f64 {
         self.moved(blocks, |random| {
             let mut drawn = random.fraction();
@@ -152,7 +152,7 @@ impl World {
         })
     }
 
-    /// The same of one kind of data as one part.
+    /// Moves blocks of one kind of data as one part. Returns the rate in source bytes per second.
     pub fn run_as(&mut self, part: u32, data: Data, blocks: usize) -> f64 {
         self.moved(blocks, |_| (part, data))
     }
@@ -162,7 +162,7 @@ impl World {
         for _ in 0..blocks / WINDOW {
             self.compression
                 .handle_resources(self.seconds + time, self.resources);
-            // The receiver tells means over all parts.
+            // The receiver reports means over all parts.
             for (codec, told) in self.decoded.iter_mut().enumerate() {
                 let (bytes, seconds) = std::mem::take(told);
                 if bytes > 0.0 {
@@ -194,7 +194,7 @@ impl World {
             Deal::Coded(codec) => Some(codec),
             Deal::Try => {
                 while let Some(codec) = self.compression.next_trial(part, BLOCK_BYTES) {
-                    // A trial shows a little less than a block.
+                    // A trial has a slightly lower ratio than a block.
                     let seen = self.observe(data, codec, TRIAL_BYTES, 0.95);
                     self.trial_seconds += seen.seconds;
                     loads.sender += seen.seconds / cores;
@@ -223,7 +223,7 @@ impl World {
         loads.wire += seen.encoded as f64 / self.resources.wire_rate;
     }
 
-    /// With a tenth of scatter in ratio and time.
+    /// Returns an observation with a variation of a tenth in ratio and time.
     fn observe(&mut self, data: Data, codec: usize, bytes: u64, of_ratio: f64) -> Observed {
         let mut scatter = || 0.95 + 0.1 * self.random.fraction();
         let ratio = (data.truth().0[codec] * of_ratio * scatter()).max(1.0);
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// The most that one codec for all blocks carries, or none.
+    /// Returns the highest rate with one codec, or no codec, for all blocks.
     pub fn best_fixed(&self, data: Data) -> f64 {
         self.best_fixed_of(&[(data, 1.0)])
     }

@@ -1,4 +1,5 @@
-//! The layers' controller over simulated layers: what it reaches, how fast, and that it rests.
+//! Tests the controller of the layers with simulated layers: the rate that it reaches, its speed,
+//! and its stability.
 
 use std::time::Duration;
 
@@ -8,20 +9,20 @@ use longhaul_model::control::layers::{LayerSight, LayersControl, Sight};
 
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Layers one behind the other.
+/// A chain of layers.
 struct World {
     layers: Vec<FlowCapacity>,
     flows: Vec<u32>,
-    /// Changes that are not in force yet.
+    /// Changes that are not yet effective.
     coming: Vec<(Duration, usize, u32)>,
     most: u32,
     rtt: Duration,
-    /// Each period's rate is off by up to this share.
+    /// Maximum relative deviation of a period's rate.
     noise: f64,
     random: Random,
     now: Duration,
     control: LayersControl,
-    /// When flows were changed.
+    /// Times of the changes of flows.
     changes: Vec<Duration>,
 }
 
@@ -41,14 +42,14 @@ impl World {
         }
     }
 
-    /// What the flows carry without noise.
+    /// Returns the rate of the flows without noise.
     fn rate(&self) -> f64 {
         let each = self.layers.iter().zip(&self.flows);
         each.map(|(layer, &flows)| layer.at(flows))
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// The most that any flows carry.
+    /// Returns the highest rate of any numbers of flows.
     fn best(&self) -> f64 {
         let best = |layer: &FlowCapacity| {
             (1..=self.most)
@@ -76,7 +77,7 @@ impl World {
             .map(|(layer, &flows)| LayerSight {
                 least: 1,
                 flows,
-                // A path's streams are another controller's.
+                // Another controller chooses the streams of a path.
                 most: match layer {
                     FlowCapacity::Constant { .. } => 1,
                     _ => self.most,
@@ -104,7 +105,8 @@ impl World {
         }
     }
 
-    /// Seconds until the mean of a second's rate is 0.95 of the best; infinite where it never is.
+    /// Returns the seconds until the mean rate over a second is 0.95 of the best. Infinite if it
+    /// never is.
     fn seconds_to_the_best(&mut self, within: f64) -> f64 {
         let begun = self.now;
         let mut recent: Vec<f64> = Vec::new();
@@ -128,7 +130,7 @@ fn linear(rate: f64, most: u32) -> FlowCapacity {
     }
 }
 
-/// Reader, compressor, path, decompressor, writer.
+/// Returns a reader, a compressor, a path, a decompressor and a writer.
 fn usual() -> Vec<FlowCapacity> {
     vec![
         FlowCapacity::Saturating {
@@ -145,7 +147,7 @@ fn usual() -> Vec<FlowCapacity> {
     ]
 }
 
-/// 5 s and 20 round trips: issue 40's bound.
+/// Returns the maximum time in seconds to reach the best rate: 5 s and 20 round trips.
 fn bound(rtt_ms: u64) -> f64 {
     5.0 + 20.0 * rtt_ms as f64 / 1000.0
 }
@@ -155,7 +157,7 @@ fn reaches_the_best_from_one_flow_each() {
     for rtt in [0, 10, 100, 300] {
         for seed in 0..40 {
             let mut world = World::new(usual(), rtt, 0.03, seed);
-            // From the start five layers have to grow one after the other.
+            // At the start, five layers have to grow one after the other.
             let seconds = world.seconds_to_the_best(60.0);
             assert!(
                 seconds <= 3.0 * bound(rtt),
@@ -167,7 +169,7 @@ fn reaches_the_best_from_one_flow_each() {
 }
 
 #[test]
-fn follows_steps_within_its_bound() {
+fn follows_sudden_changes_within_the_maximum_time() {
     for rtt in [0, 10, 100, 300] {
         for seed in 0..40 {
             let mut world = World::new(usual(), rtt, 0.03, seed);
@@ -175,7 +177,7 @@ fn follows_steps_within_its_bound() {
             for (layer, becomes) in [
                 (2, FlowCapacity::Constant { rate: 0.55e9 }),
                 (2, FlowCapacity::Constant { rate: 1.1e9 }),
-                // A disk slows down, and needs more flows.
+                // A disk becomes slower and needs more flows.
                 (
                     4,
                     FlowCapacity::Saturating {
@@ -200,7 +202,7 @@ fn follows_steps_within_its_bound() {
 }
 
 #[test]
-fn a_disk_that_falls_gets_one_flow() {
+fn a_disk_whose_rate_falls_with_flows_gets_one_flow() {
     for seed in 0..40 {
         let mut layers = usual();
         layers[0] = FlowCapacity::Falling {
@@ -220,7 +222,7 @@ fn a_disk_that_falls_gets_one_flow() {
 }
 
 #[test]
-fn rests_where_nothing_changes() {
+fn is_stable_under_constant_conditions() {
     for noise in [0.0, 0.03, 0.06] {
         for seed in 0..20 {
             let mut world = World::new(usual(), 50, noise, seed);
@@ -253,7 +255,7 @@ fn follows_a_drift() {
 }
 
 #[test]
-fn takes_away_what_does_not_help() {
+fn removes_flows_that_do_not_help() {
     let mut world = World::new(usual(), 20, 0.02, 3);
     world.flows = vec![60; 5];
     world.run(300.0);
@@ -281,7 +283,7 @@ fn no_flow_is_added_without_a_free_processor() {
     }
 }
 
-/// Two transfers read from one disk, which gives each as much as its share of the flows.
+/// Two transfers read from one disk, which divides its rate by the numbers of flows.
 #[test]
 fn two_transfers_share() {
     for seed in 0..20 {

@@ -1,7 +1,7 @@
-//! The controller against paths, hosts and other transfers in virtual time.
+//! Tests the controller with simulated paths, hosts and other transfers in virtual time.
 //!
-//! The path is a fluid: rates, not segments, so that a run of a minute takes
-//! milliseconds. What that leaves out stands in `stream.rs`.
+//! The path carries rates, not segments, so that a run of a minute takes milliseconds. `stream.rs`
+//! lists the approximations.
 
 mod layers;
 mod path;

@@ -1,5 +1,5 @@
-//! A bottleneck with a queue, the streams of some transfers on it, and the
-//! hosts at its ends, in virtual time.
+//! Simulates a bottleneck with a queue, the streams of several transfers, and the hosts at the
+//! ends, in virtual time.
 
 use std::time::Duration;
 
@@ -11,44 +11,44 @@ use longhaul_units::{ByteCount, Moment};
 use super::random::Random;
 use super::stream::Stream;
 
-/// Bytes of a segment at MTU 1500 with timestamps, and what of a link's rate
-/// it carries.
+/// Size of a segment in bytes at an MTU of 1500 with timestamps, and share of the link's rate that
+/// is payload.
 pub const SEGMENT: f64 = 1448.0;
 pub const PAYLOAD: f64 = 0.9415;
 
-/// Samples are taken so often.
+/// Interval between samples.
 const SAMPLE_EVERY: f64 = 0.1;
 
-/// Everything about the path and the hosts.
+/// The properties of the path and the hosts.
 #[derive(Clone, Debug)]
 pub struct World {
     pub seed: u64,
-    /// Link rate in bit/s.
+    /// Rate of the link in bit/s.
     pub rate: f64,
-    /// Round trip without a queue, in seconds.
+    /// Round-trip time without a queue, in seconds.
     pub rtt: f64,
     /// Probability that a segment is lost at random.
     pub loss: f64,
-    /// The queue's room in products of rate and round trip.
+    /// Size of the queue as a multiple of the bandwidth-delay product.
     pub buffer: f64,
-    /// Bytes that a stream may have in flight.
+    /// Maximum bytes in flight of a stream.
     pub window: f64,
-    /// Which buffer ends it: the receiver's or the sender's.
+    /// Buffer that limits them: the receiver's or the sender's.
     pub window_is_receivers: bool,
-    /// Bytes per second that a host's cores do; less by a part for each stream.
+    /// Rate of a host's cores in bytes per second, which each stream reduces by a share.
     pub processor: f64,
     pub processor_each: f64,
-    /// Bytes per second of the receiving disk.
+    /// Rate of the receiving disk in bytes per second.
     pub disk: f64,
-    /// Other people's cubic streams, when they come and leave, and what each may have in flight.
+    /// CUBIC streams of others: start time, end time, and maximum bytes in flight of each.
     pub others: u32,
     pub others_come: f64,
     pub others_leave: f64,
     pub others_window: f64,
     pub law: Congestion,
-    /// Rates from times on, in bit/s; 0 is a cut.
+    /// New rates in bit/s from given times on. A rate of 0 is an interruption.
     pub changes: Vec<(f64, f64)>,
-    /// Another round trip from a time on, both in seconds: the way of the packets changes.
+    /// New round-trip time from a given time on, both in seconds: packets take another route.
     pub reroute: Option<(f64, f64)>,
 }
 
@@ -76,7 +76,7 @@ impl Default for World {
     }
 }
 
-/// A transfer: when it begins and how it is bound.
+/// A transfer: its start time and its settings.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     pub begins: f64,
@@ -94,17 +94,17 @@ impl Default for Transfer {
     }
 }
 
-/// What became of one transfer: a row for each sample.
+/// The history of one transfer, with a row for each sample.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Seconds, bytes acknowledged so far, streams wanted.
+    /// Time in seconds, bytes acknowledged so far, and wanted number of streams.
     pub rows: Vec<(f64, f64, u32)>,
     pub decisions: Vec<(f64, Decision)>,
     pub bounds: Vec<(f64, longhaul_model::control::Bound)>,
 }
 
 impl Trace {
-    /// Mean goodput in bit/s between two times.
+    /// Returns the mean goodput in bit/s between two times.
     pub fn rate(&self, from: f64, to: f64) -> f64 {
         let at = |time: f64| {
             let row = self.rows.iter().find(|row| row.0 >= time - 1e-9);
@@ -118,7 +118,7 @@ impl Trace {
         self.rows.last().map_or(0, |row| row.2)
     }
 
-    /// Decisions that changed the number of streams after `from`.
+    /// Returns the number of decisions after `from` that changed the number of streams.
     pub fn stream_changes(&self, from: f64) -> usize {
         let counts: Vec<u32> = self
             .rows
@@ -134,9 +134,9 @@ struct End {
     transfer: Transfer,
     controller: Option<Controller>,
     trace: Trace,
-    /// Bytes of streams that were closed.
+    /// Bytes of closed streams.
     closed: f64,
-    /// Part of its cores' time in the last step, and of its disk's.
+    /// Utilisation of the cores and of the disk in the last step.
     processor: f64,
     disk: f64,
 }
@@ -147,13 +147,13 @@ struct Run {
     ends: Vec<End>,
     streams: Vec<Stream>,
     queue: f64,
-    /// Segments that it holds.
+    /// Size of the queue in segments.
     room: f64,
     rate: f64,
     next: u32,
 }
 
-/// Runs transfers for so many seconds.
+/// Runs transfers for a time in seconds.
 pub fn run(world: &World, transfers: &[Transfer], seconds: f64) -> Vec<Trace> {
     let ends = transfers.iter().map(|transfer| End {
         transfer: transfer.clone(),
@@ -199,7 +199,7 @@ impl Run {
         self.streams.push(stream);
     }
 
-    /// What is otherwise from now on.
+    /// Applies the changes of the path at this time.
     fn change(&mut self, now: f64) {
         let changes = self.world.changes.iter();
         if let Some((_, rate)) = changes.rev().find(|change| change.0 <= now) {
@@ -214,11 +214,11 @@ impl Run {
         }
     }
 
-    /// Moves everything by one step.
+    /// Advances the simulation by one step.
     fn step(&mut self, now: f64, step: f64) {
         self.change(now);
         if self.rate <= 0.0 {
-            // A cut loses what is queued.
+            // An interruption loses the queue.
             self.queue = 0.0;
             return self.silence(step);
         }
@@ -291,7 +291,7 @@ impl Run {
         }
     }
 
-    /// For each owner the part of its streams' demand that its hosts meet.
+    /// Returns for each owner the share of its streams' demand that its hosts satisfy.
     fn supply(&mut self, demands: &[f64]) -> Vec<f64> {
         let mut supply = vec![1.0; self.ends.len() + 1];
         for (owner, end) in self.ends.iter_mut().enumerate() {
@@ -338,8 +338,8 @@ impl Run {
         }
         let at_limit = stream.window() >= window;
         let disk_bound = self.world.disk < self.world.processor;
-        // Where the disk binds, the receiver's window closes; where the cores
-        // do, streams wait for data.
+        // If the disk is the limit, the receiver's window closes. If the cores are, streams wait
+        // for data.
         let waits = if supply < 1.0 { 1.0 - supply } else { 0.0 };
         if disk_bound {
             stream.busy += step;
@@ -354,14 +354,14 @@ impl Run {
                 stream.buffer_limited += step;
             }
         }
-        // A window that the pace leaves unused does not grow.
+        // A window that pacing does not use does not grow.
         let unused = |pace: f64| stream.window() / rtt >= pace / SEGMENT;
         let limited = at_limit || supply < 1.0 || stream.pace.is_some_and(unused);
         let acknowledged = (sent * delivered - f64::from(u8::from(random))).max(0.0);
         stream.advance(acknowledged, rtt, now, limited);
     }
 
-    /// A transfer's controller takes a sample, and what it says is done.
+    /// Passes a sample to a transfer's controller and applies its decision.
     fn look(&mut self, index: usize, now: f64) {
         let begins = self.ends[index].transfer.begins;
         if now < begins {
@@ -378,7 +378,7 @@ impl Run {
             let controller = Controller::new(settings, rtt, streams, at);
             let decision = controller.decision().clone();
             end.controller = Some(controller);
-            // The first stream opened before the others.
+            // The first stream opens before the others.
             self.open(index, self.world.law.clone(), now);
             self.apply(index, decision, now);
         }
@@ -453,7 +453,7 @@ impl Run {
             .clone()
             .unwrap_or(self.world.law.clone());
         while live < wanted {
-            // TCP, TLS and joining.
+            // Opening takes three round trips: TCP, TLS and joining.
             self.open(index, law.clone(), now + 3.0 * self.world.rtt);
             live += 1;
         }

@@ -1,12 +1,12 @@
-//! Streams on paths of different length.
+//! Tests with streams on paths of different lengths.
 
 use std::time::Duration;
 
 use longhaul_model::control::{Bound, Controller, Sample, Settings, StreamSample};
 use longhaul_units::Moment;
 
-/// Two streams on each of two paths, of 10 and of 100 ms; each path's queue, and
-/// what each stream carries, in bytes per second.
+/// Returns a sample of two streams on each of two paths with 10 ms and 100 ms. The arguments are
+/// the queue of each path and the rate of each stream in bytes per second.
 fn sample(tenths: u64, queues: [Duration; 2], rate: u64) -> Sample {
     let least = [Duration::from_millis(10), Duration::from_millis(100)];
     let at = Duration::from_millis(100 * tenths);
@@ -44,17 +44,17 @@ fn run(controller: &mut Controller, queues: [Duration; 2]) {
 }
 
 #[test]
-fn a_longer_path_is_no_queue() {
+fn a_longer_path_is_not_a_queue() {
     let mut controller = controller();
     run(&mut controller, [Duration::ZERO; 2]);
     assert_eq!(controller.bound(), Some(Bound::Window));
-    // Both paths have to show what they do.
+    // Both paths must have shown their state.
     assert_eq!(controller.least_rtt(), Duration::from_millis(100));
     assert!(controller.decision().streams > 4);
 }
 
 #[test]
-fn both_paths_are_full_where_both_have_a_queue() {
+fn both_paths_are_full_if_both_have_a_queue() {
     let queue = Duration::from_millis(50);
     for (queues, bound) in [
         ([queue, queue], Bound::Path),
@@ -62,20 +62,20 @@ fn both_paths_are_full_where_both_have_a_queue() {
         ([Duration::ZERO, queue], Bound::Window),
     ] {
         let mut controller = controller();
-        // Its least round trips were seen before queues stood.
+        // The least round-trip times were seen before there were queues.
         controller.handle_sample(&sample(0, [Duration::ZERO; 2], 0));
         run(&mut controller, queues);
         assert_eq!(controller.bound(), Some(bound), "{queues:?}");
     }
 }
 
-/// What a queue on one path overflows by is no chance, though the other has none.
+/// Losses from a full queue on one path are not random, even if the other path has no queue.
 #[test]
-fn much_loss_beside_a_queue_on_one_path_is_no_chance() {
+fn high_loss_with_a_queue_on_one_path_is_not_random() {
     let queue = Duration::from_millis(50);
     for (queue, bound) in [(Duration::ZERO, Bound::Loss), (queue, Bound::Path)] {
         let mut controller = controller();
-        // Queues are seen here: one stood on both.
+        // Queues are visible here: both paths had one.
         for tenths in 1..10 {
             let queues = [Duration::from_millis(20); 2].map(|queue| queue * (tenths as u32 % 9));
             controller.handle_sample(&sample(tenths, queues, 5_000_000));
@@ -92,7 +92,7 @@ fn much_loss_beside_a_queue_on_one_path_is_no_chance() {
 }
 
 #[test]
-fn a_path_that_the_kernel_leaves_idle_is_not_counted() {
+fn paths_that_the_kernel_leaves_idle_are_ignored() {
     let mut controller = controller();
     for tenths in 1..60 {
         let mut sample = sample(
@@ -100,7 +100,7 @@ fn a_path_that_the_kernel_leaves_idle_is_not_counted() {
             [Duration::from_millis(50), Duration::ZERO],
             5_000_000,
         );
-        // Each stream has both paths, and only the first carries anything.
+        // Each stream has both paths, and only the first one carries data.
         for stream in &mut sample.streams {
             stream.stream /= 2;
             if stream.path == 1 {

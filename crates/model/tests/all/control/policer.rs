@@ -1,4 +1,4 @@
-//! Streams whose own number makes what they lose.
+//! Tests with losses that the number of streams causes.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use longhaul_units::Moment;
 
 const RTT: Duration = Duration::from_millis(20);
 
-/// The most streams within five minutes where each second a part of what is sent is lost, which
-/// `loss` tells for their number; the path carried a fifth more at first, with a queue.
+/// Returns the maximum number of streams within five minutes. In each second a share of the data is
+/// lost, which `loss` returns for the number of streams. At first the path carried a fifth more,
+/// with a queue.
 fn most_streams(loss: impl Fn(u32) -> f64) -> u32 {
     let mut controller = Controller::new(Settings::default(), RTT, 16, Moment(0));
     let (mut acknowledged, mut retransmitted, mut most) = (0.0, 0.0, 16);
@@ -40,7 +41,7 @@ fn most_streams(loss: impl Fn(u32) -> f64) -> u32 {
 }
 
 #[test]
-fn streams_are_not_added_for_what_they_make_themselves_lose() {
+fn streams_are_not_added_for_losses_that_they_cause() {
     let policed = most_streams(|streams| 0.012 * f64::from(streams) / 16.0);
     assert!(policed <= 64, "{policed}");
     let by_chance = most_streams(|_| 0.03);

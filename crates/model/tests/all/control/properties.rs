@@ -1,4 +1,4 @@
-//! What holds on any path.
+//! Properties that hold on any path.
 
 use longhaul_model::control::{Controller, Reason};
 use longhaul_model::control::{Sample, Settings, StreamSample};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::path::{Transfer, World, run};
 
-/// So many cases; `PROPTEST_CASES` may ask for more.
+/// Returns the number of cases. `PROPTEST_CASES` can increase it.
 fn cases(usual: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     match std::env::var_os("PROPTEST_CASES") {
@@ -56,7 +56,8 @@ fn worlds() -> impl Strategy<Value = World> {
     })
 }
 
-/// One transfer on a path for a minute: its streams stay within bounds, and settle.
+/// Runs one transfer on a path for a minute. Checks that its number of streams stays within bounds
+/// and becomes stable.
 fn stays_and_settles(world: &World, most: u32) -> Result<(), TestCaseError> {
     let settings = Settings {
         maximum_streams: most,
@@ -74,12 +75,12 @@ fn stays_and_settles(world: &World, most: u32) -> Result<(), TestCaseError> {
     }
     for (at, decision) in &trace.decisions {
         prop_assert!(decision.streams <= most && !decision.reason.to_string().is_empty());
-        // What a stream's kernel may hold unsent is bounded, whatever the path.
+        // The unsent bytes in a stream's kernel buffer are limited on any path.
         let unsent = decision.unsent.0;
         prop_assert!((256 << 10..=4 << 20).contains(&unsent), "{unsent} unsent");
         if let Some((before, streams)) = last {
-            // Not more often than new streams can have grown, nor by more
-            // than twice or half.
+            // Changes must be at least as far apart as new streams need to grow, and at most by a
+            // factor of two.
             let apart = (9.0 * world.rtt).clamp(0.3, 5.0);
             prop_assert!(at - before >= apart, "{before} {at}");
             prop_assert!(decision.streams <= streams.saturating_mul(2));
@@ -87,15 +88,16 @@ fn stays_and_settles(world: &World, most: u32) -> Result<(), TestCaseError> {
         }
         last = Some((*at, decision.streams));
     }
-    // No oscillation: in the second half minute a few changes at most.
+    // Without oscillation, there are at most a few changes in the second half minute.
     let changes = trace.stream_changes(30.0);
     prop_assert!(changes <= 8, "{changes} changes: {:?}", trace.decisions);
     Ok(())
 }
 
-/// What the law of loss added filled the path, was given back, and was added again at once.
+/// Streams that the law of loss added filled the path, were removed, and were then added again at
+/// once.
 #[test]
-fn streams_that_were_given_back_do_not_come_again_at_once() {
+fn removed_streams_are_not_added_again_at_once() {
     let world = World {
         seed: 4349552277186709843,
         rate: 1e8,
@@ -120,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn no_sample_is_too_odd(
+    fn any_sample_is_accepted(
         samples in prop::collection::vec(
             (0..5_u64, prop::collection::vec((0..4_u32, any::<[u32; 6]>()), 0..5)), 0..60),
         nice in any::<bool>(),

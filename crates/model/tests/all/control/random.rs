@@ -1,7 +1,8 @@
-//! A small seeded generator (xorshift64, Marsaglia 2003), so that a seed repeats a run.
+//! A small seeded generator (xorshift64, Marsaglia 2003), so that a run can be repeated by its
+//! seed.
 //!
-//! It is not `longhaul_units::Random`: the scenarios' bounds were found with these sequences, and
-//! some have less room than what one seed differs from another.
+//! Does not use `longhaul_units::Random`: the limits of the scenarios were chosen with these
+//! sequences, and some have less margin than the difference between two seeds.
 
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -11,7 +12,7 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Uniform in 0 to 1.
+    /// Returns a number from the uniform distribution on 0 to 1.
     pub fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! Where the way of the packets becomes longer in mid-transfer, and where it only seems so.
+//! Tests with a change to a longer route during a transfer, and with conditions that look like one.
 
 use longhaul_model::control::{Reason, Settings};
 use longhaul_model::response::Congestion;
@@ -32,7 +32,7 @@ fn reroutes(trace: &Trace) -> usize {
 }
 
 #[test]
-fn it_is_filled_again() {
+fn a_longer_route_is_filled_again() {
     for (before, after) in [(20.0, 120.0), (30.0, 90.0), (10.0, 40.0), (100.0, 200.0)] {
         for (law, loss) in LAWS {
             for seed in SEEDS {
@@ -45,8 +45,9 @@ fn it_is_filled_again() {
                     ..World::default()
                 };
                 let trace = run(&world, &[governed(&law, 0.0)], 60.0).remove(0);
-                // Twice as long is no longer than a queue of one product was, and BBR's two
-                // products of the way before, with its probing, carry enough on some others.
+                // A round-trip time that doubles is not longer than an earlier queue of one
+                // bandwidth-delay product. On some longer routes, BBR's two products of the old
+                // route and its probing are sufficient.
                 let times = if law == Congestion::Bbr { 4.0 } else { 2.5 };
                 let seen = after / before > times && loss > 0.0;
                 let used = |from, to| trace.rate(from, to) / (world.rate * PAYLOAD);
@@ -69,7 +70,7 @@ fn it_is_filled_again() {
 }
 
 #[test]
-fn the_queue_of_others_is_no_longer_way() {
+fn a_queue_caused_by_others_is_not_a_longer_route() {
     for rtt in [5.0, 20.0, 100.0] {
         for buffer in [0.2, 1.0, 4.0] {
             for (law, loss) in LAWS {
@@ -90,10 +91,10 @@ fn the_queue_of_others_is_no_longer_way() {
     }
 }
 
-/// Others whose windows end at their buffers keep a queue that neither wavers nor loses
-/// anything.
+/// Other streams whose windows are limited by their buffers cause a queue of constant length
+/// without losses.
 #[test]
-fn a_queue_that_does_not_waver_costs_little() {
+fn a_queue_of_constant_length_costs_little() {
     for others in [4, 16, 64] {
         for (products, law) in [(0.5, 0), (1.0, 0), (1.0, 2), (3.0, 0), (3.0, 2)] {
             let (law, loss) = LAWS[law].clone();
@@ -103,7 +104,7 @@ fn a_queue_that_does_not_waver_costs_little() {
                 others,
                 others_come: 30.0,
                 others_window: products * 1e9 / 8.0 * 0.05 / f64::from(others),
-                // So that it has not filled the path itself.
+                // The disk limits the transfer, so that it has not filled the path itself.
                 disk: 60e6,
                 loss,
                 law: law.clone(),
@@ -117,9 +118,9 @@ fn a_queue_that_does_not_waver_costs_little() {
     }
 }
 
-/// It may look like one, where the queue does not waver: that costs a try.
+/// A queue of constant length may look like a longer route. This costs one trial.
 #[test]
-fn a_path_that_carries_less_costs_a_try_at_most() {
+fn a_slower_path_costs_at_most_one_trial() {
     for rtt in [5.0, 20.0, 100.0] {
         for part in [0.3, 0.6] {
             for (law, loss) in LAWS {

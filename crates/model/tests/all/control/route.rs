@@ -1,18 +1,20 @@
-//! `--nice` where the way of the packets changes.
+//! Tests of `--nice` with a change of the route.
 
 use std::time::Duration;
 
 use longhaul_model::control::{Controller, Sample, Settings, StreamSample};
 use longhaul_units::Moment;
 
-/// Bytes per second that the path carries.
+/// Rate of the path in bytes per second.
 const CAPACITY: f64 = 50e6;
 
-/// The kernel remembers the least round trip for five minutes (`net.ipv4.tcp_min_rtt_wlen`).
+/// Time for which the kernel keeps the least round-trip time: five minutes
+/// (`net.ipv4.tcp_min_rtt_wlen`).
 const KERNEL_SECONDS: u64 = 300;
 
-/// The rate of the minute before `ends`, as a part of what the path carries, for one stream whose
-/// round trip is of 50 ms and from 60 s on of 80 ms. Beyond the path's rate a queue stands.
+/// Returns the mean rate of one stream in the minute before `ends`, as a share of the path's rate.
+/// The round-trip time is 50 ms, and 80 ms from 60 s on. If the stream exceeds the path's rate,
+/// there is a queue.
 fn used_before(ends: u64) -> f64 {
     let settings = Settings {
         nice: true,
@@ -49,9 +51,9 @@ fn used_before(ends: u64) -> f64 {
 }
 
 #[test]
-fn who_is_nice_comes_back_after_the_way_has_become_longer() {
+fn nice_recovers_after_a_change_to_a_longer_route() {
     assert!(used_before(60) >= 0.7);
-    // The longer way looks like a queue that others keep.
+    // The longer route looks like a queue caused by others.
     assert!(used_before(300) <= 0.1);
     assert!(used_before(1800) >= 0.7);
 }

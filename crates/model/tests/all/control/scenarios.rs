@@ -1,11 +1,11 @@
-//! What the controller reaches, and with how many streams.
+//! Tests of the rates that the controller reaches and of its numbers of streams.
 
 use longhaul_model::control::{Bound, Decision, Settings};
 use longhaul_model::response::Congestion;
 
 use super::path::{PAYLOAD, Trace, Transfer, World, run};
 
-/// Seeds of every scenario in which loss is random.
+/// Seeds of each scenario with random loss.
 const SEEDS: std::ops::Range<u64> = 1..6;
 
 fn alone(world: &World, seconds: f64) -> Trace {
@@ -17,7 +17,7 @@ fn transfer(world: &World, mut transfer: Transfer, seconds: f64) -> Trace {
     run(world, &[transfer], seconds).remove(0)
 }
 
-/// Part of the capacity that was used between two times.
+/// Returns the share of the capacity that was used between two times.
 fn part(trace: &Trace, world: &World, from: f64, to: f64) -> f64 {
     trace.rate(from, to) / (world.rate * PAYLOAD)
 }
@@ -58,7 +58,7 @@ fn a_path_with_a_short_queue_is_filled() {
 }
 
 #[test]
-fn random_loss_takes_as_many_streams_as_its_law_says() {
+fn random_loss_gets_the_number_of_streams_of_its_law() {
     let cases = [
         (Congestion::Cubic, 1e-5, 8..=32),
         (Congestion::Cubic, 1e-4, 27..=64),
@@ -88,7 +88,7 @@ fn random_loss_takes_as_many_streams_as_its_law_says() {
 }
 
 #[test]
-fn loss_on_the_longest_path_takes_more_and_gets_them() {
+fn loss_on_the_longest_path_gets_more_streams() {
     for seed in SEEDS {
         let world = World {
             seed,
@@ -103,7 +103,7 @@ fn loss_on_the_longest_path_takes_more_and_gets_them() {
 }
 
 #[test]
-fn with_free_choice_loss_is_met_by_another_congestion_control() {
+fn loss_switches_the_congestion_control_if_the_choice_is_free() {
     for seed in SEEDS {
         let world = World {
             seed,
@@ -133,7 +133,7 @@ fn with_free_choice_loss_is_met_by_another_congestion_control() {
 }
 
 #[test]
-fn a_clean_path_keeps_the_congestion_control_that_it_has() {
+fn a_clean_path_keeps_its_congestion_control() {
     for seed in SEEDS {
         for (rate, rtt, buffer) in [
             (1e9, 0.1, 1.0),
@@ -168,7 +168,7 @@ fn a_clean_path_keeps_the_congestion_control_that_it_has() {
 }
 
 #[test]
-fn a_queue_too_short_to_be_seen_is_met_by_another_congestion_control_at_once() {
+fn an_invisibly_short_queue_switches_the_congestion_control_at_once() {
     for seed in SEEDS {
         let world = World {
             seed,
@@ -195,7 +195,7 @@ fn a_queue_too_short_to_be_seen_is_met_by_another_congestion_control_at_once() {
 }
 
 #[test]
-fn windows_that_end_at_a_buffer_are_made_up_for() {
+fn streams_compensate_for_windows_limited_by_a_buffer() {
     for (rtt, window, receivers, streams) in [
         (0.1, 0.7e6, true, 17..=20),
         (0.1, 0.7e6, false, 17..=20),
@@ -271,10 +271,9 @@ fn two_transfers_share_a_path() {
 }
 
 #[test]
-fn who_comes_later_is_not_shut_out_and_does_not_take_over() {
-    // Without a word between them, and a late one never sees the path without
-    // the other's queue: what is promised is less than to two that start
-    // together.
+fn a_later_transfer_gets_a_share_and_does_not_take_over() {
+    // The transfers do not communicate, and the later one never sees the path without the other's
+    // queue. So the guaranteed share is smaller than for two transfers that start together.
     for rtt in [0.1, 0.0456] {
         let world = World {
             rtt,
@@ -305,7 +304,7 @@ fn a_path_that_changes_is_filled_again() {
 }
 
 #[test]
-fn a_cut_teaches_nothing_wrong() {
+fn an_interruption_does_not_mislead_the_controller() {
     let world = World {
         changes: vec![(15.0, 0.0), (20.0, 1e9)],
         ..World::default()
@@ -316,7 +315,7 @@ fn a_cut_teaches_nothing_wrong() {
 }
 
 #[test]
-fn nice_yields_to_others_and_fills_what_they_leave() {
+fn nice_yields_to_others_and_uses_the_remaining_capacity() {
     let nice = Transfer {
         begins: 5.0,
         settings: Settings {
@@ -346,7 +345,7 @@ fn nice_yields_to_others_and_fills_what_they_leave() {
 }
 
 #[test]
-fn nice_takes_soon_what_others_leave() {
+fn nice_soon_uses_freed_capacity() {
     for (rtt, others) in [(0.02, 1), (0.02, 8), (0.1, 1), (0.1, 8), (0.3, 4)] {
         for buffer in [0.3, 1.0] {
             let world = World {
@@ -370,7 +369,7 @@ fn nice_takes_soon_what_others_leave() {
                 part(&trace, &world, from, from + 1.0) >= 0.8
             });
             let what = format!("{rtt} s, {others} others, {buffer} products: {full:?}");
-            // Its bound grows once in six round trips, or 0.3 s.
+            // The limit grows once per six round trips, or 0.3 s.
             let soon = 40 + if rtt <= 0.1 { 15 } else { 40 };
             assert!(full.is_some_and(|full| full <= soon), "{what}");
         }
@@ -378,7 +377,7 @@ fn nice_takes_soon_what_others_leave() {
 }
 
 #[test]
-fn what_the_user_fixed_stays() {
+fn settings_fixed_by_the_user_are_kept() {
     let world = World {
         loss: 1e-4,
         ..World::default()
@@ -397,12 +396,12 @@ fn what_the_user_fixed_stays() {
 }
 
 #[test]
-fn little_left_to_send_is_not_worth_more_streams() {
+fn no_streams_are_added_for_little_remaining_data() {
     let world = World {
         window: 0.7e6,
         ..World::default()
     };
-    // A second's worth.
+    // The remaining data take a second.
     let small = Transfer {
         bytes: Some(100_000_000),
         ..Transfer::default()
@@ -411,12 +410,12 @@ fn little_left_to_send_is_not_worth_more_streams() {
 }
 
 #[test]
-fn a_slow_path_has_as_many_streams_as_it_has_segments_for() {
+fn the_segments_of_a_slow_path_limit_its_streams() {
     for (rate, rtt, most) in [(3e5, 0.2, 1), (1e6, 0.1, 1), (1e6, 0.6, 2), (3e6, 0.3, 3)] {
         let world = World {
             rate,
             rtt,
-            // 128 KiB, as modems have them.
+            // The queue has 128 KiB, as in modems.
             buffer: 131_072.0 / (rate / 8.0 * rtt),
             ..World::default()
         };

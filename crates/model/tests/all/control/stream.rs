@@ -1,21 +1,19 @@
-//! One stream as a fluid: a window that grows and shrinks by its congestion
-//! control's law, once a step.
+//! Simulates one stream by its rate: a window that grows and shrinks by the law of its congestion
+//! control, once per step.
 //!
-//! Approximations: slow start doubles a window each round trip of what was
-//! acknowledged, ends at HyStart's delay threshold (an eighth of the round trip
-//! within 4 to 16 ms), and loses once for all segments of a round trip; CUBIC
-//! follows RFC 9438's curve and its Reno-friendly region, with fast
-//! convergence; a BBR stream keeps the greatest delivery rate of ten round
-//! trips, starts with a gain of 2.89 until it stops growing by a quarter in
-//! three, then probes one of eight round trips with 1.25 and drains in the
-//! next, with two products of the least round trip of ten seconds in flight;
-//! none has timeouts but for a silence.
+//! Approximations: slow start doubles a window per round trip of acknowledged data, ends at
+//! HyStart's delay threshold (an eighth of the round trip, from 4 to 16 ms), and has one loss event
+//! for all lost segments of a round trip. CUBIC follows RFC 9438's curve and its Reno-friendly
+//! region, with fast convergence. A BBR stream keeps the greatest delivery rate of ten round trips.
+//! It starts with a gain of 2.89 until it has not grown by a quarter in three round trips. Then it
+//! probes with 1.25 in one of eight round trips and drains in the next, with two bandwidth-delay
+//! products of the least round trip of ten seconds in flight. Timeouts occur only after a silence.
 
 use longhaul_model::response::{CUBIC_BETA, CUBIC_C, Congestion};
 
 use super::random::Random;
 
-/// Linux's initial window in segments.
+/// Initial window of Linux in segments.
 const INITIAL_WINDOW: f64 = 10.0;
 
 #[derive(Clone, Debug)]
@@ -23,17 +21,17 @@ pub struct Stream {
     pub number: u32,
     pub owner: usize,
     pub law: Congestion,
-    /// When it can send its first data.
+    /// Time when it can send its first data.
     pub opens: f64,
     window: f64,
     threshold: f64,
-    /// CUBIC: window before the last loss, and when that was.
+    /// CUBIC: the window before the last loss, and the time of that loss.
     before_loss: f64,
     epoch: f64,
-    /// No second reduction before this.
+    /// Time before which the window is not reduced again.
     recovered: f64,
     model: RateModel,
-    /// Segments.
+    /// Number of segments.
     pub acknowledged: f64,
     pub retransmitted: f64,
     pub busy: f64,
@@ -41,13 +39,13 @@ pub struct Stream {
     pub buffer_limited: f64,
     pub rtt: f64,
     pub least_rtt: f64,
-    /// No acknowledgement since.
+    /// Time since when there were no acknowledgements.
     pub heard: f64,
-    /// Bytes per second at most.
+    /// Maximum rate in bytes per second.
     pub pace: Option<f64>,
 }
 
-/// What BBR believes.
+/// The path model of BBR.
 #[derive(Clone, Debug)]
 struct RateModel {
     /// Segments per second in each of the last ten round trips.
@@ -56,9 +54,9 @@ struct RateModel {
     round_ends: f64,
     delivered: f64,
     round_began: f64,
-    /// The least round trip of ten seconds, and when it was seen.
+    /// Least round trip of ten seconds, and the time when it was measured.
     least: (f64, f64),
-    /// Started: rounds without growth, and the best so far.
+    /// For the start: the number of rounds without growth, and the best rate so far.
     flat: u32,
     best: f64,
 }
@@ -108,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// Segments that it would have in flight.
+    /// Returns the number of segments that the stream would have in flight.
     pub fn window(&self) -> f64 {
         match self.law {
             Congestion::Bbr if self.model.best > 0.0 => {
@@ -121,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// Segments per second that it would send at a round trip of `rtt`.
+    /// Returns the segments per second that the stream would send at a round-trip time of `rtt`.
     pub fn demand(&self, rtt: f64, now: f64) -> f64 {
         let by_window = self.window() / rtt;
         match self.law {
@@ -132,12 +130,13 @@ impl Stream {
         }
     }
 
-    /// A step in which `segments` were acknowledged; `limited` where something
-    /// else than this window held it up.
+    /// Advances by a step in which `segments` were acknowledged. `limited` is true if something
+    /// other than this window limited the stream.
     pub fn advance(&mut self, segments: f64, rtt: f64, now: f64, limited: bool) {
         self.acknowledged += segments;
         self.rtt = rtt;
-        // Its own: whoever comes late never sees the path without a queue.
+        // The least round-trip time is the stream's own: a stream that starts late never sees the
+        // path without a queue.
         self.least_rtt = self.least_rtt.min(rtt);
         let least = self.least_rtt;
         if segments > 0.0 {
@@ -162,7 +161,7 @@ impl Stream {
             let knee = ((self.before_loss - start).max(0.0) / CUBIC_C).cbrt();
             let curve = CUBIC_C * (age - knee).powi(3) + self.before_loss;
             let reno = start + 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA) * age / rtt;
-            // By no more than half again in a round trip (RFC 9438, 4.4).
+            // Grows by at most a half per round trip (RFC 9438, section 4.4).
             let most = self.window * (1.0 + 0.5 * segments / self.window.max(1.0));
             self.window = curve.max(reno).clamp(self.window, most.max(self.window));
         } else {
@@ -170,7 +169,7 @@ impl Stream {
         }
     }
 
-    /// Segments were lost.
+    /// Handles the loss of segments.
     pub fn lose(&mut self, segments: f64, rtt: f64, now: f64) {
         self.retransmitted += segments;
         if now < self.recovered || self.law == Congestion::Bbr {
@@ -182,7 +181,7 @@ impl Stream {
             Congestion::Cubic => CUBIC_BETA,
             _ => 0.5,
         };
-        // Fast convergence (RFC 9438, 4.7).
+        // Fast convergence (RFC 9438, section 4.7).
         self.before_loss = if self.window < self.before_loss {
             self.window * (1.0 + CUBIC_BETA) / 2.0
         } else {
@@ -192,7 +191,7 @@ impl Stream {
         self.threshold = self.window;
     }
 
-    /// A silence ended: it begins again from one segment.
+    /// Handles the end of a silence: starts again with one segment.
     pub fn time_out(&mut self) {
         self.threshold = (self.window / 2.0).max(2.0);
         self.window = 1.0;

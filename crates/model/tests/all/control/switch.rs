@@ -1,4 +1,4 @@
-//! Another congestion control on trial: what it carries is not what its start does.
+//! Tests of trials of another congestion control, whose start must not be mistaken for its rate.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use longhaul_units::Moment;
 const RTT: Duration = Duration::from_millis(100);
 const SEGMENT: u32 = 1448;
 
-/// What was decided when, in tenths of a second, on a path that carried 110 MB/s with a queue,
-/// then loses and carries 92; from the switch on it carries `after`, in MB/s by tenths of a
-/// second since.
+/// Returns the decisions and their times in tenths of a second. The path carried 110 MB/s with a
+/// queue, then has losses and carries 92. After the switch it carries `after`, in MB/s by tenths of
+/// a second since the switch.
 fn decisions(after: impl Fn(u64) -> f64) -> Vec<(u64, Reason)> {
     let settings = Settings {
         alternative: Some(Congestion::Bbr),
@@ -73,13 +73,13 @@ fn back(decided: &[(u64, Reason)]) -> Option<u64> {
 }
 
 #[test]
-fn a_start_that_overran_the_queue_is_not_held_against_it() {
+fn a_start_that_overruns_the_queue_does_not_count() {
     let decided = decisions(|tenths| if tenths < 20 { 40.0 } else { 98.0 });
     assert_eq!(back(&decided), None, "{decided:?}");
 }
 
 #[test]
-fn one_that_carries_less_is_given_up_within_five_seconds() {
+fn a_slower_congestion_control_is_abandoned_within_five_seconds() {
     let decided = decisions(|_| 40.0);
     assert!(
         back(&decided).is_some_and(|tenths| tenths <= 50),
@@ -87,8 +87,9 @@ fn one_that_carries_less_is_given_up_within_five_seconds() {
     );
 }
 
-/// When BBR was switched to, in tenths of a second: 16 streams lost a tenth of what they sent in
-/// the second after `lost`, and their round trips are long in the tenths that `queued` has.
+/// Returns the time of the switch to BBR in tenths of a second. 16 streams lose a tenth of their
+/// data in the second after `lost`. Their round-trip times are long in the tenths of a second in
+/// `queued`.
 fn switched_after(lost: u64, queued: std::ops::Range<u64>) -> Option<u64> {
     let settings = Settings {
         alternative: Some(Congestion::Bbr),
@@ -126,22 +127,22 @@ fn switched_after(lost: u64, queued: std::ops::Range<u64>) -> Option<u64> {
 }
 
 #[test]
-fn what_overflows_a_queue_that_nobody_sees_is_met_at_once() {
+fn overflow_of_an_invisible_queue_causes_a_switch_at_once() {
     let at = switched_after(6, 0..0);
     assert!(at.is_some_and(|tenths| tenths <= 30), "{at:?}");
-    // A host that rests for a moment makes no queue.
+    // A short pause of a host is not a queue.
     let at = switched_after(6, 3..4);
     assert!(at.is_some_and(|tenths| tenths <= 30), "{at:?}");
 }
 
 #[test]
-fn what_overflows_a_queue_that_was_seen_says_nothing_of_loss() {
+fn overflow_of_a_visible_queue_is_not_random_loss() {
     assert_eq!(switched_after(6, 2..8), None);
 }
 
-/// When BBR was switched to, in tenths of a second: 16 streams on 250 ms and 20 Mbit/s carried it
-/// with a queue until `full`, then half of it with windows of `window` segments, `lost`
-/// of 80 lost, and round trips 15 ms longer than the least.
+/// Returns the time of the switch to BBR in tenths of a second. 16 streams fill a path of 250 ms
+/// and 20 Mbit/s with a queue until `full`. Then they carry half of it, with windows of `window`
+/// segments, losses of `lost` of 80 segments, and round-trip times 15 ms above the least.
 fn switched_on_a_thin_path(full: u64, window: u64, lost: u64) -> Option<u64> {
     let rtt = RTT * 5 / 2;
     let settings = Settings {
@@ -160,7 +161,7 @@ fn switched_on_a_thin_path(full: u64, window: u64, lost: u64) -> Option<u64> {
             segment: SEGMENT,
             congestion_window: window * u64::from(SEGMENT),
             acknowledged,
-            // By one stream after another.
+            // The streams lose segments one after the other.
             retransmitted: (tenths * lost + 16 - u64::from(number)) / 16,
             busy: Duration::from_millis(100 * (tenths + 1)),
             ..StreamSample::default()
@@ -177,19 +178,19 @@ fn switched_on_a_thin_path(full: u64, window: u64, lost: u64) -> Option<u64> {
 }
 
 #[test]
-fn what_all_streams_send_at_once_is_no_queue_on_a_thin_path() {
+fn bursts_of_all_streams_are_not_a_queue_on_a_slow_path() {
     let at = switched_on_a_thin_path(50, 13, 1);
     assert!(
         at.is_some_and(|tenths| (50..100).contains(&tenths)),
         "{at:?}"
     );
-    // Streams with wider windows would have sent as much in a millisecond.
+    // With larger windows, the streams would have sent as much within a millisecond.
     assert_eq!(switched_on_a_thin_path(50, 1300, 1), None);
 }
 
 #[test]
-fn much_is_lost_by_chance_where_queues_are_seen_and_none_stands() {
-    // Nothing was measured while the path was full.
+fn high_loss_is_random_if_queues_are_visible_and_there_is_none() {
+    // There were no measurements while the path was full.
     for lost in [1, 3, 8] {
         let at = switched_on_a_thin_path(12, 13, lost);
         assert!(at.is_some_and(|tenths| tenths < 100), "{lost}: {at:?}");

@@ -1,8 +1,8 @@
-//! Reading and writing.
+//! Tests of parsing and formatting graphs.
 
 use longhaul_model::graph::Graph;
 
-/// The example of `docs/graph.md`: the first block of TOML there.
+/// Returns the example of `docs/graph.md`: the first block of TOML in it.
 pub fn documented() -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graph.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -18,10 +18,10 @@ fn the_documented_example_is_a_graph() {
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn written_graphs_are_read_back_unchanged() {
     let graph = Graph::from_text(&documented()).unwrap();
     let (toml, json) = (graph.to_toml().unwrap(), graph.to_json().unwrap());
-    // The last digit of a rate on a line may change once: what is written is what stays.
+    // The last digit of a line rate may change once. After that, the text is stable.
     for text in [&toml, &json] {
         let again = Graph::from_text(text).unwrap();
         assert_eq!(again.to_toml().unwrap(), toml);
@@ -29,7 +29,7 @@ fn what_is_written_is_read_as_the_same() {
     }
 }
 
-/// The example with one thing changed, and what is said of it.
+/// Returns the error for the example with one change.
 fn said(from: &str, to: &str) -> String {
     let text = documented();
     assert!(text.contains(from), "{from}");
@@ -39,18 +39,18 @@ fn said(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn faults_name_line_and_remedy() {
+fn errors_state_line_and_remedy() {
     for (from, to, says) in [
         (
             "to = [\"read\"]",
             "to = [\"reed\"]",
-            "\"reed\", which is not there",
+            "\"reed\", which does not exist",
         ),
         ("to = [\"read\"]", "to = [\"read\", \"read\"]", "twice"),
         (
             "host = \"source\"",
             "host = \"sauce\"",
-            "\"sauce\", which is not there",
+            "\"sauce\", which does not exist",
         ),
         ("rtt = \"100 ms\"", "rtt = 100", "no unit"),
         ("bytes = \"40 TB\"", "bytes = 40", "no unit"),
@@ -79,7 +79,7 @@ fn faults_name_line_and_remedy() {
         (
             "[[part]]",
             "[[node]]\nname = \"end\"\nkind = \"end\"\n\n[[part]]",
-            "is there twice",
+            "is defined twice",
         ),
     ] {
         let error = said(from, to);
@@ -89,17 +89,17 @@ fn faults_name_line_and_remedy() {
 }
 
 #[test]
-fn a_cycle_is_named() {
+fn the_error_for_a_cycle_names_a_node() {
     let text = documented().replacen("to = [\"end\"]", "to = [\"end\", \"read\"]", 1);
     let error = Graph::from_text(&text).unwrap_err().to_string();
     assert!(
-        error.contains("circle") && error.starts_with("line "),
+        error.contains("form a cycle") && error.starts_with("line "),
         "{error}"
     );
 }
 
 #[test]
-fn a_node_without_capacity_is_named() {
+fn the_error_for_a_missing_capacity_names_the_node() {
     let text = documented();
     let line = text
         .lines()
@@ -110,7 +110,7 @@ fn a_node_without_capacity_is_named() {
 }
 
 #[test]
-fn no_text_is_a_panic() {
+fn no_text_causes_a_panic() {
     let text = documented();
     for end in 0..text.len() {
         if text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! Graphs as files.
+//! Tests of graphs as files.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod files;

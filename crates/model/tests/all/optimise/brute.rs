@@ -1,36 +1,36 @@
-//! Every number of flows of every member, each with a linear program over the ways through the
-//! graph.
+//! Exhaustive search over all numbers of flows of all members, with a linear program over the paths
+//! through the graph for each.
 
 use longhaul_model::graph::{Commodity, Graph, NodeKind};
 
 use super::simplex::Linear;
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct Best {
-    /// Bytes of the source per second.
+    /// Rate in source bytes per second.
     pub rate: f64,
-    /// CPU seconds per second for that rate.
+    /// CPU seconds per second for this rate.
     pub cpu: f64,
-    /// Flows for that rate and that CPU.
+    /// Number of flows for this rate and CPU.
     pub flows: u32,
 }
 
-/// What counts as equal, relative: less than the solver under test allows itself, so that it may
-/// use no more CPU and no more flows than this search.
+/// Relative difference below which values are equal. It is less than the tolerance of the solver
+/// under test, which may therefore use no more CPU and flows than this search.
 const SAME: f64 = 1e-7;
 
-/// Rates are counted in this, so that the numbers of the linear program are near one.
+/// Unit of rates, so that the numbers of the linear program are near one.
 const UNIT: f64 = 1e6;
 
-/// One member of a class, with its flows.
+/// A member of a class, with its number of flows.
 #[derive(Clone, Copy)]
 struct Member {
     node: usize,
     flows: u32,
 }
 
-/// Tries everything. The graph must be small.
+/// Tries all choices. The graph must be small.
 pub fn search(graph: &Graph) -> Best {
     let mut best: Option<Best> = None;
     let mut equal: Vec<Vec<Member>> = Vec::new();
@@ -67,7 +67,7 @@ pub fn search(graph: &Graph) -> Best {
     best
 }
 
-/// All assignments of flows to members, none included, that the graph allows.
+/// Returns all assignments of flows to members, including zero, that the graph allows.
 fn choices(graph: &Graph) -> Vec<Vec<Member>> {
     let mut all: Vec<Vec<Member>> = vec![Vec::new()];
     for (node, it) in graph.nodes.iter().enumerate() {
@@ -77,7 +77,7 @@ fn choices(graph: &Graph) -> Vec<Vec<Member>> {
         for _ in 0..it.members {
             let mut longer = Vec::new();
             for members in &all {
-                // Members are equal: their flows come in order.
+                // Members are equal, so only ordered numbers of flows are tried.
                 let last = members.iter().rev().find(|member| member.node == node);
                 let most = last.map_or(it.most_flows, |member| member.flows);
                 for flows in 0..=most {
@@ -95,7 +95,7 @@ fn choices(graph: &Graph) -> Vec<Vec<Member>> {
         .collect()
 }
 
-/// Adds the nodes whose flows are those of others.
+/// Adds the nodes whose flows follow from those of others.
 fn with_linked(graph: &Graph, mut members: Vec<Member>) -> Vec<Member> {
     for (node, it) in graph.nodes.iter().enumerate() {
         if !it.flows_of.is_empty() {
@@ -131,7 +131,7 @@ fn is_allowed(graph: &Graph, members: &[Member]) -> bool {
             .all(|(node, _)| one_count(&[node]))
 }
 
-/// A way from start to end through members that are used.
+/// Returns the paths from start to end through used members.
 fn ways(graph: &Graph, members: &[Member]) -> Vec<Vec<usize>> {
     let start = graph
         .nodes
@@ -163,7 +163,7 @@ fn ways(graph: &Graph, members: &[Member]) -> Vec<Vec<usize>> {
     ended
 }
 
-/// The highest rate with these members, and its CPU, which costs `price` of the rate.
+/// Returns the highest rate with these members, and its CPU. CPU costs `price` of the rate.
 fn most(graph: &Graph, members: &[Member], price: f64) -> Option<(f64, f64)> {
     let compressed = graph.compressed_nodes();
     let commodities = graph.commodities();

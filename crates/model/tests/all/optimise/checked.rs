@@ -1,4 +1,4 @@
-//! Runs of records, predicted: what a run fixed is fixed in its graph.
+//! Tests of predictions for records: settings fixed by a run are fixed in its graph.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use longhaul_model::records::{CpuCost, RecordFits};
 use longhaul_model::transfer::LayerCost;
 use longhaul_units::ByteCount;
 
-/// A gigabyte in ten seconds over 1 Gbit/s and 10 ms of the lab, between hosts of two cores.
+/// Returns a record of one gigabyte in ten seconds over a lab path of 1 Gbit/s and 10 ms, between
+/// hosts with two cores.
 fn record(knobs: &[(&str, Knob)]) -> RunRecord {
     let text = r#"{"schema":1,"run":{"id":"a"},"measures":"transfer","method":{"name":"longhaul"},
         "path":{"name":"lab","rtt_seconds":0.01,"capacity_bits_per_second":1e9},
@@ -45,7 +46,7 @@ fn codec(name: &str, ratio: f64, rate: f64) -> CodecModel {
     }
 }
 
-/// Storage that nothing waits for, and little CPU.
+/// Returns storage that is never a bottleneck, and small CPU costs.
 fn known(codecs: Vec<CodecModel>) -> Known {
     let layer = |seconds_per_byte| LayerCost {
         seconds_per_byte,
@@ -91,8 +92,9 @@ fn rate_of(checked: &Checked) -> f64 {
 }
 
 #[test]
-fn a_run_with_a_fixed_codec_passes_it_and_the_path_is_wider_by_its_ratio() {
-    // 125 MB/s on the wire, of data that get four times smaller, and a codec that carries it.
+fn a_fixed_codec_multiplies_the_rate_of_the_path_by_its_ratio() {
+    // 125 MB/s on the wire, for data that become four times smaller, and a codec that is fast
+    // enough.
     let fast = known(vec![codec("zstd:1", 4.0, 400e6)]);
     let plain = check(&record(&[]), &fast).unwrap();
     let off = check(&record(&[("compress", word("off"))]), &fast).unwrap();
@@ -100,7 +102,8 @@ fn a_run_with_a_fixed_codec_passes_it_and_the_path_is_wider_by_its_ratio() {
     assert!((110.0..125.0).contains(&rate_of(&plain)), "{plain:?}");
     let fixed = check(&record(&[("compress", word("zstd:1"))]), &fast).unwrap();
     assert!((400.0..500.0).contains(&rate_of(&fixed)), "{fixed:?}");
-    // Two threads together compress 60 MB/s: less than the path, but the run fixed it.
+    // Two threads together compress 60 MB/s. This is less than the path, but the run fixed the
+    // codec.
     let slow = known(vec![codec("zstd:12", 4.0, 30e6)]);
     let fixed = check(&record(&[("compress", word("zstd:12"))]), &slow).unwrap();
     assert!((45.0..60.0).contains(&rate_of(&fixed)), "{fixed:?}");
@@ -108,7 +111,7 @@ fn a_run_with_a_fixed_codec_passes_it_and_the_path_is_wider_by_its_ratio() {
 }
 
 #[test]
-fn data_that_get_no_smaller_cost_the_compression_alone() {
+fn incompressible_data_cost_only_the_compression() {
     let known = known(vec![codec("zstd:12", 1.0, 30e6)]);
     let fixed = check(&record(&[("compress", word("zstd:12"))]), &known).unwrap();
     assert!((50.0..60.5).contains(&rate_of(&fixed)), "{fixed:?}");
@@ -116,20 +119,20 @@ fn data_that_get_no_smaller_cost_the_compression_alone() {
 }
 
 #[test]
-fn a_codec_of_which_nothing_is_known_is_not_predicted() {
+fn a_run_with_an_unknown_codec_is_not_predicted() {
     let known = known(vec![codec("zstd:1", 4.0, 400e6)]);
     let it = check(&record(&[("compress", word("zstd:19"))]), &known);
     assert_eq!(it, Err(Unpredicted::Codec("zstd:19".to_owned())));
 }
 
 #[test]
-fn flows_that_a_run_fixed_are_fixed() {
+fn flows_fixed_by_a_run_are_fixed_in_the_graph() {
     let mut slow = known(Vec::new());
     let fits = slow.fits.as_mut().unwrap();
     let write = fits.layers.get_mut(&Limit::Write).unwrap();
     write.seconds_per_byte = 40e-9;
     slow.source = None;
-    // Each writer carries 25 MB/s.
+    // Each writer has a rate of 25 MB/s.
     for (writers, expected) in [(1, 25.0), (2, 50.0), (4, 100.0)] {
         let run = record(&[("writers", Knob::Count(writers))]);
         let checked = check(&run, &slow).unwrap();
@@ -140,11 +143,12 @@ fn flows_that_a_run_fixed_are_fixed() {
 }
 
 #[test]
-fn the_emulator_takes_of_the_cores_what_it_took_in_other_runs() {
+fn the_emulator_uses_cores_as_in_other_runs() {
     let mut known = known(Vec::new());
     let run = {
         let mut run = record(&[]);
-        // What this run's emulator took is its outcome, and no ground for its prediction.
+        // The CPU time of the emulator in this run is part of its outcome and must not affect its
+        // prediction.
         run.cpu = vec![CpuUse {
             process: "lab".to_owned(),
             side: Side::Emulator,
@@ -155,7 +159,7 @@ fn the_emulator_takes_of_the_cores_what_it_took_in_other_runs() {
     };
     let before = check(&run, &known).unwrap();
     assert!((110.0..125.0).contains(&rate_of(&before)), "{before:?}");
-    // Two cores, 40 ns of them a byte.
+    // There are two cores, and each byte needs 40 ns.
     let fits = known.fits.as_mut().unwrap();
     fits.emulator = Some(CpuCost {
         seconds_per_byte: 40e-9,
@@ -164,14 +168,14 @@ fn the_emulator_takes_of_the_cores_what_it_took_in_other_runs() {
     let after = check(&run, &known).unwrap();
     assert!((47.0..50.5).contains(&rate_of(&after)), "{after:?}");
     assert_eq!(after.binding, "the CPU of a");
-    // Of which no run uses more than four fifths.
+    // No run uses more than four fifths of the cores.
     known.fits.as_mut().unwrap().busiest = Some(0.8);
     let shared = check(&run, &known).unwrap();
     assert!((38.0..40.5).contains(&rate_of(&shared)), "{shared:?}");
 }
 
 #[test]
-fn the_mover_leaves_a_congestion_control_that_loss_keeps_small_unless_a_run_fixes_it() {
+fn with_loss_bbr_is_predicted_unless_the_run_fixed_the_congestion_control() {
     let mut run = record(&[("streams", Knob::Count(1))]);
     run.path.loss = 1e-3;
     run.path.congestion_control = "cubic".to_owned();

@@ -1,4 +1,4 @@
-//! Explanations of the documented graph.
+//! Tests of explanations of the documented graph.
 
 use longhaul_model::explain::{explain, one_figure};
 use longhaul_model::graph::Graph;
@@ -19,7 +19,7 @@ fn name_of(graph: &Graph, sets: &[Vec<Constraint>]) -> Vec<String> {
 }
 
 #[test]
-fn what_limits_is_named_with_its_price() {
+fn the_bottleneck_is_named_with_its_price() {
     let graph = documented();
     let explained = explain(&graph, Bound::DEFAULT).unwrap();
     let text = explained.text(&graph);
@@ -39,7 +39,7 @@ fn what_limits_is_named_with_its_price() {
         seconds.likely > ideal + 0.6 && seconds.likely < ideal + 5.0,
         "{seconds:?} {ideal}"
     );
-    // Without what limits it, it is faster; the page shows this text.
+    // Without the bottleneck the graph is faster. The page contains this text.
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graph.md"));
     assert!(page.unwrap().replace('\n', " ").contains(&text), "{text}");
     let json = explained.to_json(&graph);
@@ -68,7 +68,7 @@ fn the_runner_up_is_not_better() {
 }
 
 #[test]
-fn other_hardware_is_another_graph() {
+fn changed_hardware_changes_the_graph() {
     let graph = documented();
     let rate = |graph: &Graph| best_rate(graph, Bound::DEFAULT).unwrap().0;
     let changed = what_if(&graph, "rtt=20ms, loss=0,cores.source=64,disks=8").unwrap();
@@ -82,7 +82,7 @@ fn other_hardware_is_another_graph() {
         ("cores.elsewhere=4", "no host"),
         ("flows.nothing=4", "no node"),
         ("rtt=20", "no unit"),
-        ("nic=40gbit", "nothing in the graph"),
+        ("nic=40gbit", "no such component"),
         ("colour=blue", "write one of"),
         ("cores", "NAME=VALUE"),
         ("disks=0", "from 1"),
@@ -93,7 +93,7 @@ fn other_hardware_is_another_graph() {
 }
 
 #[test]
-fn one_flow_is_singular_and_what_gives_nothing_takes_no_row() {
+fn one_flow_is_singular_and_changes_without_gain_have_no_row() {
     let mut graph = documented();
     for node in &mut graph.nodes {
         (node.least_flows, node.most_flows) = (1, 1);
@@ -116,9 +116,9 @@ fn one_flow_is_singular_and_what_gives_nothing_takes_no_row() {
         assert!(rows.iter().all(|row| row[0] != *name), "{name}");
         assert!(prices.caption.contains(name.as_str()), "{name}");
     }
-    // The picture alone says it as well.
+    // The figure also contains this list.
     assert!(
-        drawn.contains("These give nothing by themselves"),
+        drawn.contains("These changes have no gain by themselves"),
         "{drawn}"
     );
 }

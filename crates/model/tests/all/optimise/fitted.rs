@@ -1,10 +1,11 @@
-//! Fits to curves that are known, with noise from a seed.
+//! Tests of fits to known curves, with noise from a seed.
 
 use longhaul_measure::random::Random;
 use longhaul_model::capacity::FlowCapacity;
 use longhaul_model::fit::{FitDoubt, FitError, Observation, cost_per_file, fit};
 
-/// Three measurements with each number of flows, off by up to `noise`, evenly.
+/// Returns three measurements for each number of flows, with uniform relative noise of at most
+/// `noise`.
 fn measured(form: &FlowCapacity, counts: &[u32], noise: f64, seed: u64) -> Vec<Observation> {
     let mut random = Random::new(seed);
     let mut each = |flows: u32| {
@@ -50,7 +51,7 @@ fn forms() -> Vec<FlowCapacity> {
 }
 
 #[test]
-fn the_form_behind_measurements_is_found() {
+fn the_form_of_the_measurements_is_found() {
     for form in forms() {
         for seed in 0..20 {
             let found = fit(&measured(&form, &COUNTS, 0.03, seed)).unwrap();
@@ -63,7 +64,7 @@ fn the_form_behind_measurements_is_found() {
             }
             assert!(found.best.uncertainty < 0.15, "seed {seed}: {found:#?}");
             let off = std::mem::discriminant(&found.best.capacity) != std::mem::discriminant(&form);
-            // A parabola and the scalability law look alike over a factor of sixteen.
+            // A parabola and the scalability law are similar over a factor of sixteen.
             let alike = matches!(
                 form,
                 FlowCapacity::Quadratic { .. } | FlowCapacity::Scalability { .. }
@@ -74,7 +75,7 @@ fn the_form_behind_measurements_is_found() {
 }
 
 #[test]
-fn intervals_hold_what_they_say() {
+fn intervals_contain_the_true_values() {
     let form = &forms()[1];
     let mut held = 0;
     for seed in 0..100 {
@@ -87,7 +88,7 @@ fn intervals_hold_what_they_say() {
 }
 
 #[test]
-fn an_outlier_changes_little_and_is_a_doubt() {
+fn an_outlier_changes_little_and_raises_a_doubt() {
     let form = FlowCapacity::Saturating {
         alpha: 2.4e9,
         gamma: 3.0,
@@ -102,7 +103,7 @@ fn an_outlier_changes_little_and_is_a_doubt() {
 }
 
 #[test]
-fn too_little_is_a_doubt_and_nothing_an_error() {
+fn too_few_measurements_raise_a_doubt_and_none_an_error() {
     assert_eq!(fit(&[]).unwrap_err(), FitError::Nothing);
     let one = |flows, rate| Observation { flows, rate };
     assert_eq!(fit(&[one(1, 0.0)]).unwrap_err(), FitError::NoRate);
@@ -110,7 +111,7 @@ fn too_little_is_a_doubt_and_nothing_an_error() {
     assert_eq!(found.best.capacity, FlowCapacity::Constant { rate: 1e8 });
     assert!(found.doubts.contains(&FitDoubt::OneCount { flows: 4 }));
     assert!(found.best.uncertainty >= 0.5);
-    // Two numbers of flows do not tell a curve from a line.
+    // Two numbers of flows do not distinguish a curve from a line.
     let found = fit(&[one(1, 1e8), one(2, 1.9e8)]).unwrap();
     assert!(
         found
@@ -124,7 +125,7 @@ fn too_little_is_a_doubt_and_nothing_an_error() {
 }
 
 #[test]
-fn seconds_per_file_come_from_files_of_several_sizes() {
+fn the_cost_of_a_file_is_fitted_to_files_of_several_sizes() {
     let rate = |bytes: f64| 1.0 / (1.0 / 800e6 + 0.004 / (4.0 * bytes));
     let runs: Vec<(f64, f64)> = [1e5, 1e6, 1e7, 1e9]
         .map(|bytes| (bytes, rate(bytes)))

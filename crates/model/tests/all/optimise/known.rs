@@ -1,4 +1,4 @@
-//! Graphs whose answer is known.
+//! Tests with graphs whose optimum is known.
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, GraphError, Node, NodeKind, Part};
@@ -17,7 +17,7 @@ pub fn part(bytes: f64, files: f64) -> Part {
     }
 }
 
-/// Start, these nodes one behind the other, end.
+/// Returns a chain: start, these nodes, end.
 pub fn chain(nodes: Vec<Node>) -> Graph {
     let unlimited = || Capacity::Flows(FlowCapacity::Unlimited);
     let mut graph = Graph::default();
@@ -34,7 +34,7 @@ pub fn chain(nodes: Vec<Node>) -> Graph {
 }
 
 #[test]
-fn the_least_capacity_is_the_rate() {
+fn the_smallest_capacity_is_the_rate() {
     let nodes = [300e6, 100e6, 200e6]
         .map(|rate| Node::new(&rate.to_string(), NodeKind::Disk, constant(rate)));
     let found = solve(&chain(nodes.into()), Bound::DEFAULT).unwrap();
@@ -46,7 +46,7 @@ fn the_least_capacity_is_the_rate() {
 }
 
 #[test]
-fn nothing_that_limits_is_an_error() {
+fn a_graph_without_a_limit_is_an_error() {
     let free = Node::new(
         "free",
         NodeKind::Computation,
@@ -59,7 +59,7 @@ fn nothing_that_limits_is_an_error() {
 }
 
 #[test]
-fn wrong_graphs_are_named() {
+fn invalid_graphs_are_rejected_with_their_fault() {
     let disk = || Node::new("disk", NodeKind::Disk, constant(1e6));
     let mut cycle = chain(vec![
         disk(),
@@ -67,7 +67,7 @@ fn wrong_graphs_are_named() {
     ]);
     cycle.edges.push((2, 1));
     let error = |graph: &Graph| best_rate(graph, Bound::DEFAULT).unwrap_err().to_string();
-    assert!(error(&cycle).contains("circle"), "{}", error(&cycle));
+    assert!(error(&cycle).contains("form a cycle"), "{}", error(&cycle));
     let mut unknown = chain(vec![disk()]);
     unknown.edges.push((0, 9));
     assert!(error(&unknown).contains("edge 3"));

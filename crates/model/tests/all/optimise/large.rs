@@ -1,4 +1,4 @@
-//! The largest graph of the bars: 100 disks in three classes, 16 NICs, six layers, three parts.
+//! The largest benchmark graph: 100 disks in three classes, 16 NICs, six layers, three parts.
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
@@ -156,10 +156,10 @@ pub fn large() -> Graph {
 }
 
 #[test]
-fn the_largest_graph_of_the_bars_is_solved_exactly() {
+fn the_largest_benchmark_graph_is_solved_exactly() {
     let graph = large();
     let (rate, gap) = best_rate(&graph, Bound::DEFAULT).unwrap();
     assert_eq!(gap, 0.0);
-    // All disks with one flow each: 50 × 333, 30 × 375 and 20 × 400 MB/s.
+    // All disks have one flow each: 50 × 333, 30 × 375 and 20 × 400 MB/s.
     assert!((rate / 35.9167e9 - 1.0).abs() < 1e-4, "{rate}");
 }

@@ -1,5 +1,4 @@
-//! The optimiser against a search of all numbers of flows, and what it must do on graphs whose
-//! answer is known.
+//! Tests the optimiser against an exhaustive search, and with graphs whose optimum is known.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod brute;

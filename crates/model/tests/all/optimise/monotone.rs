@@ -1,5 +1,5 @@
-//! More of anything never lowers the optimum where components may stay unused and each has its own
-//! number of flows.
+//! Tests that more of any resource never lowers the optimum, if components may stay unused and each
+//! has its own number of flows.
 
 use longhaul_model::optimise::prices::{changed, changes};
 use longhaul_model::optimise::{Bound, best_rate};

@@ -1,4 +1,4 @@
-//! Another solver, of others: CBC, as a process that reads the program from a file.
+//! Compares the optimiser with an independent solver: CBC, which reads the program from a file.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,13 @@ use longhaul_model::optimise::{Bound, best_rate, rate_program};
 
 use super::random::{Chance, larger_graph};
 
-/// Graphs that are compared; `LONGHAUL_GRAPHS` for more.
+/// Returns the number of graphs to compare. `LONGHAUL_GRAPHS` can increase it.
 fn graphs() -> u64 {
     let more = std::env::var("LONGHAUL_GRAPHS").ok();
     more.and_then(|text| text.parse().ok()).unwrap_or(500)
 }
 
-/// The optimum of a program in a file, as CBC finds it.
+/// Returns the optimum that CBC finds for a program.
 fn objective(directory: &Path, text: &str) -> f64 {
     let (program, solution) = (directory.join("program.lp"), directory.join("solution.txt"));
     fs::write(&program, text).unwrap();
@@ -28,7 +28,7 @@ fn objective(directory: &Path, text: &str) -> f64 {
             "-primalTolerance",
             "1e-8",
         ])
-        // Its preprocessing has lost optima: 1.4 % of that of seed 1000269.
+        // CBC's preprocessing loses optima: for seed 1000269, 1.4 %.
         .args(["-preprocess", "off", "-solve", "-solu"])
         .arg(&solution)
         .output()
@@ -38,14 +38,14 @@ fn objective(directory: &Path, text: &str) -> f64 {
     let first = found.lines().next().unwrap();
     assert!(first.starts_with("Optimal"), "{first}\n{text}");
     let value: f64 = first.rsplit(' ').next().unwrap().parse().unwrap();
-    // It minimises the negative of what is maximised.
+    // CBC minimises the negative of the objective.
     value.abs()
 }
 
 #[test]
 fn another_solver_agrees() {
     if Command::new("cbc").arg("-quit").output().is_err() {
-        longhaul_testing::skip("there is no cbc: Debian's coinor-cbc has it");
+        longhaul_testing::skip("cbc is missing: install the Debian package coinor-cbc");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

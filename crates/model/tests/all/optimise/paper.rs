@@ -1,6 +1,7 @@
-//! Paper 004's published answers, with one set of host and path parameters and named ones for each
-//! file size and dataset. Where a number is only in one of its figures, the constant says what
-//! stands for it. `docs/model.md` has the same as a page.
+//! Compares the optimiser with paper 004's published results, with one set of parameters for hosts
+//! and path, and named parameters for each file size and dataset. If a value is only shown in a
+//! figure, the comment of its constant states the assumption. `docs/model.md` has the same as a
+//! page.
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::cluster::{EqualHosts, HostCounts, algorithm_1};
@@ -9,24 +10,24 @@ use longhaul_model::optimise::{Bound, Optimum, solve};
 
 use super::known::{chain, constant};
 
-/// Section 6.1.1: about 500 MB/s read from each RAID set with one stream. How it falls is only in
-/// Fig. 11: the constant stands for a third less with four streams.
+/// Section 6.1.1: each RAID set reads about 500 MB/s with one stream. The decrease is only shown in
+/// Fig. 11. The constant assumes a third less with four streams.
 const DISK: FlowCapacity = FlowCapacity::Falling {
     alpha: 3.5e9,
     gamma: 6.0,
 };
 
-/// Fig. 12: four sets together carry less than four times one, and less with more streams. Stands
-/// for 1 GB/s with two and 0.73 with eight.
+/// Fig. 12: four sets together carry less than four times the rate of one, and less with more
+/// streams. The constant assumes 1 GB/s with two streams and 0.73 with eight.
 const CHANNEL: FlowCapacity = FlowCapacity::Falling {
     alpha: 16e9,
     gamma: 14.0,
 };
 
-/// Fig. 13: what one stream of GridFTP carries of a file without end.
+/// Fig. 13: the rate of one stream of GridFTP for an endless file.
 const STREAM: f64 = 640e6;
 
-/// Four disks behind one channel, GridFTP, and two NICs of 10 Gbit/s.
+/// Returns a host with four disks behind one channel, GridFTP, and two NICs of 10 Gbit/s.
 fn host(file_bytes: f64, seconds_per_file: f64) -> Graph {
     let mut disks = Node::new("disks", NodeKind::Disk, Capacity::Flows(DISK));
     (disks.members, disks.most_flows) = (4, 4);
@@ -49,7 +50,7 @@ fn host(file_bytes: f64, seconds_per_file: f64) -> Graph {
     graph
 }
 
-/// All of the paper's graphs, each with a name.
+/// Returns all graphs of the paper with their names.
 pub fn graphs() -> Vec<(String, Graph)> {
     let sizes = COSTS.map(|(bytes, cost, _)| (format!("files of {bytes:.0e}"), host(bytes, cost)));
     let datasets =
@@ -61,10 +62,10 @@ fn disk_flows(optimum: &Optimum) -> u32 {
     optimum.nodes[1].flows()
 }
 
-/// Section 6.1.2: "8, 6, 3, 2 in the case of 1 MB, 10 MB, 100 MB, 1 GB files". Table 1 has n_s for
-/// each disk; 6 and 3 do not divide over four disks, so that the numbers are read as flows of all
-/// disks together. What a file costs is in none of the figures: the costs stand for it, one for
-/// each size.
+/// Section 6.1.2: "8, 6, 3, 2 in the case of 1 MB, 10 MB, 100 MB, 1 GB files". In Table 1, n_s is
+/// for each disk. But 6 and 3 are not multiples of four disks, so the numbers are interpreted as
+/// total flows of all disks. The figures do not show the cost of a file, so it is assumed, one
+/// value for each size.
 const COSTS: [(f64, f64, u32); 4] = [
     (1e6, 0.0095, 8),
     (10e6, 0.06, 6),
@@ -73,16 +74,16 @@ const COSTS: [(f64, f64, u32); 4] = [
 ];
 
 #[test]
-fn flows_for_each_size_of_files() {
+fn flows_equal_the_published_ones_for_each_file_size() {
     for (bytes, cost, flows) in COSTS {
         let found = solve(&host(bytes, cost), Bound::DEFAULT).unwrap();
         assert_eq!(disk_flows(&found), flows, "{bytes}: {found:?}");
     }
 }
 
-/// The published answers hold in a region, not at a point: each cost may be 3 % more or less.
+/// The published results must hold in a region, not only at a point: each cost may differ by 3 %.
 #[test]
-fn flows_hold_in_a_region() {
+fn flows_are_the_same_for_slightly_different_costs() {
     for (bytes, cost, flows) in COSTS {
         for factor in [0.97, 1.03] {
             let found = solve(&host(bytes, cost * factor), Bound::DEFAULT).unwrap();
@@ -91,20 +92,21 @@ fn flows_hold_in_a_region() {
     }
 }
 
-/// A dataset of FLASH: its name, Blosc's ratio (section 6.2.1), what one thread compresses in bytes
-/// per second, and the published number of threads (section 6.2.2). The numbers are not monotone in
-/// the ratio, so speeds differ; they are only in Fig. 20, for random data: these stand for them.
+/// Datasets of FLASH: name, Blosc's ratio (section 6.2.1), rate of one thread in bytes per second,
+/// and the published number of threads (section 6.2.2). The numbers of threads are not monotone in
+/// the ratio, so the rates must differ. Rates are only shown in Fig. 20, for random data, so these
+/// are assumptions.
 pub const FLASH: [(&str, f64, f64, u32); 3] = [
     ("temp", 69.89, 140e6, 8),
     ("pres", 4.49, 140e6, 4),
     ("velx", 2.46, 50e6, 6),
 ];
 
-/// Blosc gains nothing from more threads on the source's hosts (section 6.2.1).
+/// Maximum number of useful Blosc threads on the source's hosts (section 6.2.1).
 pub const MOST_THREADS: u32 = 8;
 
-/// A host at Tukey and the way to NERSC: a NIC of 1 Gbit/s carries about 120 MB/s (section 6.2.2);
-/// the parallel file system stands at 1.2 GB/s for one host (Fig. 18).
+/// Returns a host at Tukey and the path to NERSC: a NIC of 1 Gbit/s carries about 120 MB/s (section
+/// 6.2.2), and the parallel file system has 1.2 GB/s for one host (Fig. 18).
 pub fn flash(name: &str, ratio: f64, thread: f64) -> Graph {
     let compute = |rate: f64| {
         Capacity::Flows(FlowCapacity::Linear {
@@ -133,17 +135,17 @@ pub fn flash(name: &str, ratio: f64, thread: f64) -> Graph {
 }
 
 #[test]
-fn compression_threads_for_each_dataset() {
+fn threads_equal_the_published_ones_for_each_dataset() {
     for (name, ratio, thread, threads) in FLASH {
         let found = solve(&flash(name, ratio, thread), Bound::DEFAULT).unwrap();
         assert_eq!(found.nodes[2].flows(), threads, "{name}: {found:?}");
     }
 }
 
-/// Section 6.2.2: hosts at NERSC and Tukey (4, 12), (4, 12), (3, 10). The path's bandwidth was
-/// probed and not printed; 1.3 GB/s of velx at a ratio of 2.46 are 0.53 GB/s on the wire.
+/// Section 6.2.2: hosts at NERSC and Tukey (4, 12), (4, 12), (3, 10). The paper does not state the
+/// measured bandwidth of the path. 1.3 GB/s of velx at a ratio of 2.46 are 0.53 GB/s on the wire.
 #[test]
-fn hosts_of_two_clusters() {
+fn hosts_equal_the_published_ones_for_two_clusters() {
     let cluster = |destination_rate: f64, source_rate: f64, ratio: f64, bandwidth: f64| {
         algorithm_1(&EqualHosts {
             sources: 96,
@@ -158,7 +160,7 @@ fn hosts_of_two_clusters() {
         sources,
         destinations,
     };
-    // A destination takes what three sources send, and four destinations are all there are.
+    // A destination receives the rate of three sources, and there are only four destinations.
     for quotient in [3.0, 3.9] {
         assert_eq!(
             cluster(quotient * 1.12e9, 1.12e9, 69.89, 0.55e9),
@@ -166,8 +168,8 @@ fn hosts_of_two_clusters() {
         );
         assert_eq!(cluster(quotient * 0.4e9, 0.4e9, 4.49, 1.2e9), counts(4, 12));
     }
-    // The path is full with ten sources of 0.13 GB/s; a destination takes what four of them send.
-    // It also comes out with five: then the third destination has no work.
+    // Ten sources of 0.13 GB/s fill the path, and a destination receives the rate of four. A
+    // quotient of five gives the same result; then the third destination has no work.
     for quotient in [4.0, 4.9, 5.0] {
         for bandwidth in [0.53e9, 0.58e9] {
             let found = cluster(quotient * 0.13e9, 0.13e9, 2.46, bandwidth);

@@ -1,5 +1,5 @@
-//! What paper 004 says of compression (sections 4.1 and 6.2.2), put beside what its own numbers
-//! give in its model. `docs/model.md` has what follows.
+//! Compares statements of paper 004 about compression (sections 4.1 and 6.2.2) with the results of
+//! its own numbers in its model. `docs/model.md` has the conclusions.
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, Node, NodeKind};
@@ -7,11 +7,11 @@ use longhaul_model::optimise::{Bound, solve};
 
 use super::paper::{FLASH, MOST_THREADS, flash};
 
-/// Section 6.2.2: what a NIC carries of one host at Tukey, and the path between the clusters.
+/// Section 6.2.2: the rate of a NIC of one host at Tukey, and of the path between the clusters.
 const NIC: f64 = 120e6;
 const PATH: f64 = 1.2e9;
 
-/// Hosts at Tukey that section 6.2.2 measures with.
+/// Number of hosts at Tukey in section 6.2.2.
 const HOSTS: f64 = 12.0;
 
 fn rate_with(mut graph: Graph, threads: u32) -> f64 {
@@ -22,8 +22,8 @@ fn rate_with(mut graph: Graph, threads: u32) -> f64 {
     solve(&graph, Bound::DEFAULT).unwrap().rate
 }
 
-/// One host: threads add what each compresses, until the NIC carries its capacity times the ratio.
-/// Where fewer threads compress less than the NIC carries plain, the optimum mixes both.
+/// On one host, each thread adds its rate until the NIC carries its capacity times the ratio. If
+/// fewer threads compress less than the NIC carries uncompressed, the optimum mixes both.
 #[test]
 fn throughput_grows_with_compression_threads_until_the_path_is_full() {
     for (name, ratio, thread, published) in FLASH {
@@ -33,7 +33,7 @@ fn throughput_grows_with_compression_threads_until_the_path_is_full() {
         println!("{name}: {rates:?}");
         for (at, rate) in rates.iter().enumerate() {
             let coded = thread * (at as f64 + 1.0);
-            // Of a byte that is compressed the NIC carries 1 / ratio, and what is left plain.
+            // The NIC carries 1 / ratio of each compressed byte, and the rest uncompressed.
             let mixed = NIC + coded * (1.0 - 1.0 / ratio);
             let expected = mixed.min(NIC * ratio).min(1.2e9);
             assert!(
@@ -50,11 +50,11 @@ fn throughput_grows_with_compression_threads_until_the_path_is_full() {
     }
 }
 
-/// Fig. 5: one flow through all layers has as many readers as compressors, and a disk that reads
-/// less with more of them is what bounds it; a layer with flows of its own keeps the disk at its
-/// best. The disk stands for the thin line of the figure.
+/// Fig. 5: with one flow through all layers, there are as many readers as compressors, and a disk
+/// that is slower with more readers is the bottleneck. With a number of flows for each layer, the
+/// disk keeps its best rate. The disk represents the thin line of the figure.
 #[test]
-fn flows_for_each_layer_beat_one_flow_through_all() {
+fn flows_for_each_layer_are_faster_than_flows_through_all_layers() {
     let disk = FlowCapacity::Falling {
         alpha: 3.5e9,
         gamma: 6.0,
@@ -85,38 +85,39 @@ fn flows_for_each_layer_beat_one_flow_through_all() {
     assert!(old.iter().zip(&new).all(|(old, new)| *old <= new * 1.001));
     let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
     assert!(best(&new) > 1.2 * best(&old), "{old:?} {new:?}");
-    // One flow through all comes to a ceiling, and falls.
+    // With flows through all layers, the rate reaches a maximum and then falls.
     assert!(old[MOST_THREADS as usize - 1] < best(&old));
     assert!(new[MOST_THREADS as usize - 1] >= 0.999 * best(&new));
 }
 
-/// Section 6.2.2 on Fig. 22: "similar when one thread is used", velx "with 8 threads is almost 1.5
-/// times better than with 1 thread", and "8 times better" than without compression.
+/// Section 6.2.2 says about Fig. 22: "similar when one thread is used", velx "with 8 threads is
+/// almost 1.5 times better than with 1 thread", and "8 times better" than without compression.
 #[test]
-fn what_is_said_of_velx_does_not_go_together() {
+fn the_statements_about_velx_are_inconsistent() {
     let (_, ratio, slow_thread, published) = FLASH[2];
     let (_, _, thread, _) = FLASH[0];
-    // Whatever the path carries, compression makes it carry its ratio more: without it the hosts'
-    // NICs, or the path, bind; with it the same, times the ratio.
+    // For any rate of the path, compression multiplies it by the ratio at most: without compression
+    // the hosts' NICs or the path are the limit; with compression the same limits, multiplied by
+    // the ratio.
     let plain = PATH.min(HOSTS * NIC);
     let most = (PATH * ratio).min(HOSTS * NIC * ratio);
     assert!(most / plain <= ratio * 1.001);
-    assert!(8.0 > ratio, "so 8 times is none of compression's");
-    // The same speed of a thread for all three is what "similar with one thread" says. 1.5 times
-    // that is a path that is full, of 1.02 GB/s: 10 Gbit/s that are shared.
+    assert!(8.0 > ratio, "compression alone cannot give a factor of 8");
+    // "Similar with one thread" means the same rate of a thread for all three datasets. 1.5 times
+    // this rate is a full path of 1.02 GB/s, or a shared path of 10 Gbit/s.
     let one_thread = HOSTS * thread;
     let path = 1.5 * one_thread / ratio;
     assert!((0.95e9..1.1e9).contains(&path) && path < PATH, "{path:.3e}");
-    // Without compression 1/8 of that was carried, a third of the path: it was measured at another
-    // time, as the section says.
+    // Without compression, 1/8 of that rate was reached, a third of the path. The section says that
+    // it was measured at another time.
     let normal = 1.5 * one_thread / 8.0;
     assert!(
         (0.25..0.35).contains(&(normal / path)),
         "{:.3}",
         normal / path
     );
-    // But with that speed the optimum for one host of velx has 3 threads, not the published 6; with
-    // the speed that gives 6, one thread is slower than no compression.
+    // With that rate of a thread, the optimum for one host of velx has 3 threads, not the
+    // published 6. With a rate that gives 6 threads, one thread is slower than no compression.
     let threads = |thread: f64| (NIC * ratio / thread).ceil() as u32;
     assert_eq!((threads(thread), threads(slow_thread)), (3, published));
     assert!(slow_thread < NIC && thread > NIC);

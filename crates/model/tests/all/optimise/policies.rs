@@ -1,4 +1,4 @@
-//! Published rules beside the model.
+//! Compares published rules with the model.
 
 use longhaul_model::optimise::Bound;
 use longhaul_model::policy::{Policy, outcome};

@@ -1,4 +1,4 @@
-//! Prices, and what limits a graph.
+//! Tests of prices and bottlenecks.
 
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Node, NodeKind};
@@ -9,11 +9,12 @@ use super::brute;
 use super::known::{chain, constant};
 use super::random::{Chance, graph};
 
-/// Graphs whose prices are searched; `LONGHAUL_GRAPHS` has more of those.
+/// Number of graphs whose prices are checked by exhaustive search. `LONGHAUL_GRAPHS` can increase
+/// it.
 const PRICED: u64 = 60;
 
 #[test]
-fn prices_are_differences_of_optima_that_were_searched() {
+fn prices_equal_the_differences_of_exhaustive_searches() {
     let mut gains = 0;
     for seed in 0..PRICED {
         let graph = graph(&mut Chance::new(seed + 1_000_000));
@@ -40,9 +41,9 @@ fn prices_are_differences_of_optima_that_were_searched() {
     assert!(gains > 20, "{gains}");
 }
 
-/// More of anything never lowers the optimum, since components may stay unused.
+/// More of any resource never lowers the optimum, because components may stay unused.
 #[test]
-fn more_of_anything_never_lowers_the_optimum() {
+fn more_of_any_resource_never_lowers_the_optimum() {
     for seed in 0..200 {
         let graph = graph(&mut Chance::new(seed + 2_000_000));
         if !graph.tied.is_empty() {
@@ -59,10 +60,10 @@ fn more_of_anything_never_lowers_the_optimum() {
     }
 }
 
-/// In Fig. 4 every disk has n_s flows. A third disk then puts three flows where the channel had
-/// two, and it carries less.
+/// In Fig. 4 every disk has n_s flows. With a third disk, the channel has three flows instead of
+/// two, and carries less.
 #[test]
-fn one_number_for_all_disks_can_lose_by_a_disk() {
+fn with_a_common_number_of_flows_a_further_disk_can_lower_the_rate() {
     let host = |disks: u32, all: bool| {
         let mut it = Node::new("disks", NodeKind::Disk, constant(500e6));
         (it.members, it.same_flows) = (disks, true);
@@ -76,7 +77,7 @@ fn one_number_for_all_disks_can_lose_by_a_disk() {
         );
         channel.flows_of = vec![1];
         if all {
-            // Fig. 4 knows no disk that is left alone: its flows are those of all.
+            // In Fig. 4 no disk stays unused: all have the common number of flows.
             let rate = Capacity::at(&channel.capacity, disks);
             channel.capacity = constant(rate);
         }
@@ -88,7 +89,7 @@ fn one_number_for_all_disks_can_lose_by_a_disk() {
 }
 
 #[test]
-fn the_slowest_component_is_named_and_another_one_once_it_is_faster() {
+fn the_bottleneck_moves_when_the_slowest_component_becomes_faster() {
     let host = |disk: f64, nic: f64| {
         chain(vec![
             Node::new("disk", NodeKind::Disk, constant(disk)),
@@ -102,7 +103,7 @@ fn the_slowest_component_is_named_and_another_one_once_it_is_faster() {
     };
     assert_eq!(named(100e6, 300e6), [vec![Constraint::Node(1)]]);
     assert_eq!(named(400e6, 300e6), [vec![Constraint::Node(2)]]);
-    // Both together: neither alone would help.
+    // Both limit together: more of only one would not help.
     assert_eq!(
         named(300e6, 300e6),
         [vec![Constraint::Node(1), Constraint::Node(2)]]

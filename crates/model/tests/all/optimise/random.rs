@@ -1,4 +1,4 @@
-//! Random graphs, small enough to be searched.
+//! Random graphs that are small enough for an exhaustive search.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use longhaul_units::Random;
 
 use super::brute;
 
-/// Draws for graphs; a seed is printed and repeats.
+/// A generator of random graphs. A printed seed reproduces its graph.
 pub struct Chance(Random);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        // Seeds that follow one another are spread, and differ from those of other tests.
+        // Spreads consecutive seeds and separates them from those of other tests.
         let spread = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Chance(Random::new(spread ^ 0x5851_f42d_4c95_7f2d))
     }
@@ -103,7 +103,7 @@ fn node(chance: &mut Chance, name: &str, kind: NodeKind, members: u32) -> Node {
     node
 }
 
-/// Disks, perhaps an adapter, computation, perhaps compression, a path.
+/// Returns a graph with disks, perhaps an adapter, computation, perhaps compression, and a path.
 pub fn graph(chance: &mut Chance) -> Graph {
     let mut graph = Graph {
         hosts: ["sending", "receiving"]
@@ -145,7 +145,7 @@ pub fn graph(chance: &mut Chance) -> Graph {
     graph
 }
 
-/// The same with more components and flows than a search of all of them could try.
+/// Returns a graph with more components and flows than an exhaustive search could handle.
 pub fn larger_graph(chance: &mut Chance) -> Graph {
     let mut graph = graph(chance);
     for node in &mut graph.nodes {
@@ -185,7 +185,7 @@ fn logical(name: &str, kind: NodeKind) -> Node {
     Node::new(name, kind, Capacity::Flows(FlowCapacity::Unlimited))
 }
 
-/// What follows the disks, one behind the other.
+/// Returns the nodes after the disks, one behind the other.
 fn behind_disks(chance: &mut Chance, disks: &[usize]) -> Vec<Node> {
     let mut nodes = Vec::new();
     if chance.one_in(2) {
@@ -206,20 +206,20 @@ fn behind_disks(chance: &mut Chance, disks: &[usize]) -> Vec<Node> {
     nodes
 }
 
-/// Graphs that are searched; `LONGHAUL_GRAPHS` for more.
+/// Returns the number of graphs to search. `LONGHAUL_GRAPHS` can increase it.
 fn graphs() -> u64 {
     let more = std::env::var("LONGHAUL_GRAPHS").ok();
     more.and_then(|text| text.parse().ok()).unwrap_or(5000)
 }
 
 #[test]
-fn agrees_with_a_search_of_all_flows() {
+fn agrees_with_an_exhaustive_search() {
     agrees(0..graphs(), Bound::DEFAULT);
 }
 
-/// The program over all counts is what remains where members cannot be taken together.
+/// The program over all counts is needed if members cannot be combined.
 #[test]
-fn agrees_over_all_counts() {
+fn the_program_over_all_counts_agrees() {
     let by_counts = Bound {
         by_counts: true,
         ..Bound::DEFAULT
@@ -227,20 +227,20 @@ fn agrees_over_all_counts() {
     agrees(0..graphs() / 5, by_counts);
 }
 
-/// As large graphs are searched: within a range of flows for each node.
+/// Large graphs are searched within a range of flows for each node.
 #[test]
-fn agrees_where_ranges_bound_the_search() {
+fn agrees_if_ranges_limit_the_search() {
     let within_ranges = Bound {
         whole: 0,
         by_counts: true,
         ..Bound::DEFAULT
     };
-    // Data that pass a codec by leave it without flows, and save more than the path then needs.
+    // Data that bypass a codec use none of its flows, and save more than the path then needs.
     agrees(2701..2702, within_ranges);
     agrees(0..graphs() / 10, within_ranges);
 }
 
-/// Larger graphs, where no search of all flows is possible.
+/// Compares the two methods for graphs that are too large for an exhaustive search.
 #[test]
 fn the_flows_of_classes_and_the_program_over_all_counts_agree() {
     let by_counts = Bound {
@@ -265,7 +265,8 @@ fn the_flows_of_classes_and_the_program_over_all_counts_agree() {
             found.cpu,
             other.cpu
         );
-        // It ends at a bound of its own where it has not proven that there are no fewer.
+        // The search may end at its own limit before it has proven that there is no solution with
+        // fewer flows.
         assert!(
             found.flows <= other.flows,
             "seed {seed}: {} flows and {}\n{found:#?}\n{other:#?}\n{graph:#?}",
@@ -275,9 +276,9 @@ fn the_flows_of_classes_and_the_program_over_all_counts_agree() {
     }
 }
 
-/// A search that ends at its bound says how much better another choice may be.
+/// A search that ends at a limit reports how much better another choice may be.
 #[test]
-fn the_gap_at_a_bound_holds() {
+fn the_gap_at_a_limit_is_valid() {
     let mut open = [0, 0];
     let one_node = Bound {
         nodes: 1,

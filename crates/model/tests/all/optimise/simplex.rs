@@ -1,5 +1,5 @@
-//! A small dense simplex, independent of the solver under test: maximise c·x with A·x ≤ b, x ≥ 0,
-//! b ≥ 0. Bland's rule, so that it ends.
+//! A small dense simplex solver, independent of the solver under test: maximise c·x with A·x ≤ b, x
+//! ≥ 0, b ≥ 0. Uses Bland's rule, so that it terminates.
 
 pub struct Linear {
     rows: Vec<Vec<f64>>,
@@ -31,7 +31,7 @@ impl Linear {
         self.objective[column] += factor;
     }
 
-    /// The values of the variables; none where nothing bounds the objective.
+    /// Returns the values of the variables, or `None` if the objective is unbounded.
     pub fn solve(&self) -> Option<Vec<f64>> {
         let (n, m) = (self.objective.len(), self.rows.len());
         let mut table: Vec<Vec<f64>> = self
@@ -85,7 +85,7 @@ impl Linear {
 
 #[test]
 fn solves_a_textbook_problem() {
-    // Maximise 3x + 5y with x ≤ 4, 2y ≤ 12, 3x + 2y ≤ 18: x = 2, y = 6.
+    // Maximise 3x + 5y with x ≤ 4, 2y ≤ 12, 3x + 2y ≤ 18: the optimum is x = 2, y = 6.
     let mut linear = Linear::new(2);
     linear.at_most(&[(0, 1.0)], 4.0);
     linear.at_most(&[(1, 2.0)], 12.0);

@@ -1,4 +1,5 @@
-//! How long graphs take, beside the bars: what `cargo xtask bench plan` runs, in release.
+//! Measures the time to solve graphs and compares it with the target times: run by `cargo xtask
+//! bench plan`, in release mode.
 
 use std::time::Instant;
 
@@ -6,10 +7,10 @@ use longhaul_model::graph::Graph;
 use longhaul_model::optimise::prices::{binding, prices};
 use longhaul_model::optimise::{Bound, best_rate, solve};
 
-/// Repetitions that count, after one that does not.
+/// Number of measured repetitions, after one warm-up.
 const REPETITIONS: usize = 7;
 
-/// The median time of some work, in milliseconds.
+/// Returns the median time of some work in milliseconds.
 fn timed(work: impl Fn()) -> f64 {
     work();
     let mut times: Vec<f64> = (0..REPETITIONS)
@@ -23,7 +24,7 @@ fn timed(work: impl Fn()) -> f64 {
     times[REPETITIONS / 2]
 }
 
-/// A line for each graph, so that misses can be found.
+/// Prints a line for each graph, to find slow ones.
 fn print_each(graphs: &[(String, Graph)], bound: Bound) {
     for (name, graph) in graphs {
         let rate = timed(|| {
@@ -47,7 +48,7 @@ fn print_each(graphs: &[(String, Graph)], bound: Bound) {
     }
 }
 
-/// A line for each bar: the slowest graph of some.
+/// Prints a line for each target time, with the slowest graph.
 fn print(what: &str, bar: f64, graphs: &[(String, Graph)], work: impl Fn(&Graph)) {
     let times = graphs
         .iter()

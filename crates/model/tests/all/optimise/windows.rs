@@ -1,11 +1,12 @@
-//! Windows that streams are likely to have, next to those that they have at least.
+//! Tests of expected windows beside guaranteed windows.
 
 use longhaul_model::capacity::{Capacity, Window};
 use longhaul_model::explain::explain;
 use longhaul_model::graph::Graph;
 use longhaul_model::optimise::{Bound, solve};
 
-/// 100 ms and 117.7 MB/s with windows of 3.69 MB, of which some are sure.
+/// Returns a graph of 100 ms and 117.7 MB/s with windows of 3.69 MB, of which `least` is
+/// guaranteed.
 fn text(most_flows: u32, least: &str) -> String {
     format!(
         r#"
@@ -38,8 +39,8 @@ fn graph(most_flows: u32) -> Graph {
 }
 
 #[test]
-fn streams_are_chosen_by_the_least_window_and_predicted_by_the_likely_one() {
-    // 11.8 MB are on the way: four likely windows, and five least ones.
+fn the_guaranteed_window_determines_streams_and_the_expected_one_the_rate() {
+    // 11.8 MB are in flight: four expected windows, and five guaranteed ones.
     let of = |most_flows: u32| {
         let optimum = solve(&graph(most_flows), Bound::DEFAULT).unwrap();
         let used = &optimum.nodes[1];
@@ -53,7 +54,7 @@ fn streams_are_chosen_by_the_least_window_and_predicted_by_the_likely_one() {
 }
 
 #[test]
-fn fewer_streams_than_are_sure_are_no_better_choice() {
+fn fewer_streams_than_guaranteed_are_not_a_better_choice() {
     let graph = graph(64);
     let plan = explain(&graph, Bound::DEFAULT).unwrap();
     let text = plan.text(&graph);
