@@ -25,7 +25,7 @@ pub struct Part {
 }
 
 /// All parts, the short ones first.
-pub const PARTS: [Part; 11] = [
+pub const PARTS: [Part; 12] = [
     Part {
         name: "schedules",
         about: "100,000 random schedules of the state machines, with a virtual clock",
@@ -37,6 +37,12 @@ pub const PARTS: [Part; 11] = [
         about: "power lost at 2,000 points of each transfer of the forgetting storage",
         parallel: false,
         steps: suites::crashes,
+    },
+    Part {
+        name: "pipelines",
+        about: "30 transfers of each kind while sources, streams and flows change",
+        parallel: false,
+        steps: suites::pipelines,
     },
     Part {
         name: "filters",

@@ -53,6 +53,18 @@ pub fn crashes(_: &Soak) -> Result<Vec<Step>, String> {
     Ok(vec![step("all", "LONGHAUL_CRASHES=2000", test)])
 }
 
+/// Transfers while everything about them changes.
+pub fn pipelines(_: &Soak) -> Result<Vec<Step>, String> {
+    let test = Test {
+        package: "longhaul-engine",
+        arguments: vec!["--test", "all", "pipeline::"],
+        release: false,
+        variables: vec![("LONGHAUL_PIPELINES", "30".to_owned())],
+        keep: &["test ", "seed"],
+    };
+    Ok(vec![step("all", "LONGHAUL_PIPELINES=30", test)])
+}
+
 /// Filters beside rsync's.
 pub fn filters(_: &Soak) -> Result<Vec<Step>, String> {
     let test = Test {

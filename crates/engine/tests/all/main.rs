@@ -7,7 +7,6 @@ mod deletion;
 mod filesystems;
 mod filters;
 mod fuzz_corpus;
-mod hostile;
 mod pipeline;
 mod sparse;
 #[path = "../support/mod.rs"]

@@ -82,7 +82,7 @@ fn changes(chance: &mut Random) -> Flows {
 
 #[test]
 fn every_layer_is_halved_and_doubled_while_data_flows() {
-    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 3) {
         let content = busy_tree(seed);
         let mut settings = settings();
         settings.codec = [Codec::Plain, Codec::Zstd { level: 1 }, Codec::Lz4][seed as usize % 3];
@@ -108,7 +108,7 @@ fn every_layer_is_halved_and_doubled_while_data_flows() {
 
 #[test]
 fn streams_are_killed_and_replaced_while_data_flows() {
-    for seed in 0..times("LONGHAUL_PIPELINES", 10) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 5) {
         let content = busy_tree(seed + 100);
         let (ends, to) = start(settings(), &content);
         let mut chance = Random::new(seed);
@@ -148,7 +148,7 @@ fn streams_are_killed_and_replaced_while_data_flows() {
 #[test]
 fn every_flipped_byte_is_noticed_and_sent_again() {
     let mut noticed = 0;
-    for seed in 0..times("LONGHAUL_PIPELINES", 8) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 4) {
         let content = busy_tree(seed + 200);
         let mut settings = settings();
         settings.clear = key();
@@ -175,7 +175,7 @@ fn every_flipped_byte_is_noticed_and_sent_again() {
 /// Names, modes, kinds and targets are in blocks' headers, and contents alone have checksums.
 #[test]
 fn a_header_in_clear_that_was_changed_does_nothing() {
-    for seed in 0..times("LONGHAUL_PIPELINES", 4) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 2) {
         let content = busy_tree(seed + 700);
         let mut settings = settings();
         settings.clear = key();
@@ -509,7 +509,7 @@ fn what_reads_back_otherwise_is_copied_anew() {
 /// is one state of each, whole, and the rest is told.
 #[test]
 fn sources_that_change_are_never_mixed() {
-    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 3) {
         let disk = ForgettingStorage::new().root();
         change_while_copied(&disk, settings(), seed);
     }
@@ -623,7 +623,7 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
 /// There, what was announced is read later, when it may be another.
 #[test]
 fn sources_that_change_before_they_are_sent_are_never_mixed() {
-    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 3) {
         let directory = tempfile::tempdir().unwrap();
         let disk = PosixDirectory::open_root(directory.path()).unwrap();
         let settings = TransferSettings {
@@ -641,7 +641,7 @@ fn sources_that_change_before_they_are_sent_are_never_mixed() {
 /// there later, when they may be others.
 #[test]
 fn sources_that_change_in_the_page_cache_are_never_mixed() {
-    for seed in 0..times("LONGHAUL_PIPELINES", 6) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 3) {
         let directory = tempfile::tempdir().unwrap();
         let disk = PosixDirectory::open_root(directory.path()).unwrap();
         let mut settings = settings();
@@ -762,7 +762,7 @@ fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
 #[test]
 fn a_file_that_is_replaced_while_it_is_copied_arrives_as_the_new_one() {
     let mut replaced = 0;
-    for seed in 0..times("LONGHAUL_PIPELINES", 5) {
+    for seed in 0..times("LONGHAUL_PIPELINES", 3) {
         let chance = &mut Random::new(seed);
         let (old, new) = (
             tree::file(chance, 16_000_000),

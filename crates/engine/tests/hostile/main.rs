@@ -1,0 +1,11 @@
+//! A peer that breaks every rule, against a real end: nothing outside the root
+//! is touched, memory is bounded, and the session ends with a reason.
+//! Tests of bounded memory look at their whole process, which has no other tests.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod kinds;
+mod peer;
+#[path = "../support/mod.rs"]
+mod support;
+mod to_receiver;
+mod to_sender;
