@@ -10,7 +10,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use crate::support::process::{longhaul, run, script};
+use crate::support::process::{limit, longhaul, run, script};
 use longhaul_proto::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 
 /// In the place of `ssh`: says what it would run on the far side, and carries
@@ -28,10 +28,24 @@ fn stand_in(place: &Path, port: u16) {
     script(place.join("ssh"), &text);
 }
 
-/// Carries what the near side says, and tells when a block was in it.
-fn outward(mut near: BufReader<TcpStream>, mut far: ChildStdin, block: &Sender<()>) {
+/// Returns a greeting without the port at which its end listens.
+fn without_port(greeting: &str) -> String {
+    let words = greeting.trim_end().split(' ');
+    let words: Vec<&str> = words.filter(|word| !word.starts_with("port=")).collect();
+    words.join(" ") + "\n"
+}
+
+/// Carries what the near side says, and tells when a block was in it. The greeting is changed by
+/// `greet`.
+fn outward(
+    mut near: BufReader<TcpStream>,
+    mut far: ChildStdin,
+    block: &Sender<()>,
+    greet: fn(&str) -> String,
+) {
     let mut greeting = String::new();
     near.read_line(&mut greeting).unwrap();
+    let greeting = greet(&greeting);
     far.write_all(greeting.as_bytes()).unwrap();
     let mut bytes = [0; HEADER_BYTES];
     while near.read_exact(&mut bytes).is_ok() {
@@ -53,23 +67,31 @@ fn outward(mut near: BufReader<TcpStream>, mut far: ChildStdin, block: &Sender<(
 
 /// What becomes of the greeting on its way, and what is waited for after it.
 trait Between: Send {
+    /// Changes the near side's greeting on its way.
+    fn near_greeting(greeting: &str) -> String {
+        greeting.to_owned()
+    }
     fn greeting(&mut self, line: String) -> String;
     fn before_the_welcome(&mut self) {}
     /// Whether what was waited for came.
     fn after_the_welcome(&mut self, block: &Receiver<()>) -> bool;
 }
 
-/// The far side is not heard to listen: the first block goes through `ssh`.
+/// Neither side is heard to listen: the first block goes through `ssh`. On a busy host it would
+/// else go over a stream that the far side opens.
 struct Unheard;
 
 impl Between for Unheard {
+    fn near_greeting(greeting: &str) -> String {
+        without_port(greeting)
+    }
+
     fn greeting(&mut self, line: String) -> String {
-        let words = line.split(' ').filter(|word| !word.starts_with("port="));
-        words.collect::<Vec<_>>().join(" ")
+        without_port(&line)
     }
 
     fn after_the_welcome(&mut self, block: &Receiver<()>) -> bool {
-        block.recv().is_ok()
+        block.recv_timeout(limit()).is_ok()
     }
 }
 
@@ -146,7 +168,7 @@ fn inward(
 }
 
 /// The far side, started as `ssh` would; whether what is waited for came.
-fn far_side(listener: &TcpListener, command: &Path, between: impl Between) -> bool {
+fn far_side<B: Between>(listener: &TcpListener, command: &Path, between: B) -> bool {
     let (near, _) = listener.accept().unwrap();
     let command = std::fs::read_to_string(command).unwrap();
     let mut child = Command::new("sh")
@@ -161,7 +183,7 @@ fn far_side(listener: &TcpListener, command: &Path, between: impl Between) -> bo
     let output = BufReader::new(child.stdout.take().unwrap());
     let (sender, block) = channel();
     let reader = BufReader::new(near.try_clone().unwrap());
-    let said = std::thread::spawn(move || outward(reader, input, &sender));
+    let said = std::thread::spawn(move || outward(reader, input, &sender, B::near_greeting));
     let came = inward(output, near, &block, between);
     said.join().unwrap();
     child.wait().unwrap();
