@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use longhaul_engine::net::client_tokens::{BadLine, ClientTokens};
-use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::known_hosts::{self, Knowledge};
-use longhaul_engine::net::principals::Principals;
-use longhaul_engine::net::tcp::HostPort;
-use longhaul_engine::net::token::Token;
+use longhaul_net::client_tokens::{BadLine, ClientTokens};
+use longhaul_net::identity::Fingerprint;
+use longhaul_net::known_hosts::{self, Knowledge};
+use longhaul_net::principals::Principals;
+use longhaul_net::tcp::HostPort;
+use longhaul_net::token::Token;
 
 /// A file of principals; what it grants leads beneath a root.
 pub fn principals(bytes: &[u8]) {

@@ -1,6 +1,6 @@
 //! What a kernel tells of TCP sockets.
 
-use longhaul_engine::net::sockets::answers::{HEADER, Socket, read_answer};
+use longhaul_net::sockets::answers::{HEADER, Socket, read_answer};
 
 /// Whatever a piece of an answer holds, no more is read of it than it has, and
 /// nothing is kept that a kernel could not mean.

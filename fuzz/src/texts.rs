@@ -1,9 +1,9 @@
 //! Words that people and peers write: tokens, fingerprints, hosts, sizes,
 //! names of staging files.
 
-use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::tcp::HostPort;
-use longhaul_engine::net::token::{Token, TokenHash};
+use longhaul_net::identity::Fingerprint;
+use longhaul_net::tcp::HostPort;
+use longhaul_net::token::{Token, TokenHash};
 use longhaul_storage::journal::names::{self, StagingName};
 use longhaul_units::{BitRate, ByteCount, parse_share, parse_span, share_text};
 

@@ -38,8 +38,8 @@ use std::time::Duration;
 
 use crate::log::{LogFormat, LogLevel};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::principals::Fault;
+use longhaul_net::identity::Fingerprint;
+use longhaul_net::principals::Fault;
 use longhaul_transfer::spec::written;
 use longhaul_units::ByteCount;
 
@@ -724,7 +724,7 @@ fn parse_command(text: &str) -> Result<(String, String), String> {
 }
 
 fn parse_principal(text: &str) -> Result<String, String> {
-    if longhaul_engine::net::principals::is_name(text) {
+    if longhaul_net::principals::is_name(text) {
         Ok(text.to_owned())
     } else {
         Err(Fault::Name.to_string())

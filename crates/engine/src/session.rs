@@ -56,8 +56,8 @@ pub use steer::{Orders, Steer, View};
 pub use threads::Ends;
 
 use crate::flows::{Count, Stack};
-use crate::net::host_limits::HostLimits;
 use crate::pool::BufferPool;
+use longhaul_net::host_limits::HostLimits;
 use longhaul_system::allowance;
 use longhaul_system::idle::IdleCores;
 use longhaul_system::queue::lock;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use longhaul_engine::net::identity::Fingerprint;
 use longhaul_engine::send::select::Selected;
 use longhaul_lab::isolate::Inside;
 use longhaul_lab::lab::congestion_here;
@@ -18,6 +17,7 @@ use longhaul_lab::running::{Prepared, RunError, Running, Start};
 use longhaul_lab::scenario::{PathSettings, Scenario};
 use longhaul_lab::settings::LabSettings;
 use longhaul_lab::state::DAEMON;
+use longhaul_net::identity::Fingerprint;
 use longhaul_transfer::client::observer::INTERRUPTED;
 use longhaul_transfer::client::self_copy;
 use longhaul_transfer::endpoint::Endpoint;

@@ -10,7 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_measure::record::RunRecord;
 use longhaul_model::capacity::Window;
 use longhaul_model::history::{self, Remembered, Way};
@@ -19,6 +18,7 @@ use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
 use longhaul_model::transfer::{End, Filter, LayerCost, PathFacts, TransferGraph, transfer_graph};
+use longhaul_net::host_limits::HostLimits;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::planning::foresight::buffer_limits;
 use longhaul_transfer::planning::history as file;

@@ -9,7 +9,7 @@
 //! - [`dataset`]: generates the files and compares the copies
 //! - [`command`]: command lines of a run
 //! - [`step`], [`inside`]: one run in its own process, with the lab around it
-//! - [`watcher`], [`longhaul_engine::net::sockets`], [`accounts`]: streams and processor
+//! - [`watcher`], [`longhaul_net::sockets`], [`accounts`]: streams and processor
 //!   time, observed from outside
 //! - [`warm`]: keeps memory equally warm for every method
 //! - [`outcome`], [`lab_report`], [`host`]: create the record

@@ -41,12 +41,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::clear;
-use longhaul_engine::net::gate::{Gate, GateLimits, Ticket};
-use longhaul_engine::net::principals::Principals;
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
-use longhaul_engine::net::tls::TlsServer;
+use longhaul_net::Stream;
+use longhaul_net::clear;
+use longhaul_net::gate::{Gate, GateLimits, Ticket};
+use longhaul_net::principals::Principals;
+use longhaul_net::tcp::{self, HostPort, TcpOptions};
+use longhaul_net::tls::TlsServer;
 use longhaul_storage::failure::failure_of;
 use longhaul_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, poll};

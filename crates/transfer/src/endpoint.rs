@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longhaul_engine::net::tcp::HostPort;
+use longhaul_net::tcp::HostPort;
 use longhaul_units::ByteCount;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
-use longhaul_engine::net::tcp::{self, ListenError, TcpOptions};
+use longhaul_net::tcp::{self, ListenError, TcpOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::console::say;

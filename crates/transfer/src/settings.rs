@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longhaul_engine::net::identity::Fingerprint;
+use longhaul_net::identity::Fingerprint;
 use serde::{Deserialize, Serialize};
 
 use crate::ports::Ports;

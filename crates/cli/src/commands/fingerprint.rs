@@ -1,6 +1,6 @@
 //! `longhaul fingerprint`: prints the fingerprint of a certificate's key.
 
-use longhaul_engine::net::identity::Fingerprint;
+use longhaul_net::identity::Fingerprint;
 
 use crate::arguments::FingerprintArguments;
 use crate::messages::{Exit, Stop, finish, print_line};

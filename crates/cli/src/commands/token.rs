@@ -1,6 +1,6 @@
 //! `longhaul token`: makes a secret for a principal, and its hash for the daemon.
 
-use longhaul_engine::net::token::Token;
+use longhaul_net::token::Token;
 use serde_json::json;
 
 use crate::arguments::TokenArguments;

@@ -19,11 +19,11 @@ use crate::support::process::{Finished, Running, binary_in, local_copy, longhaul
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
 use crate::support::{Daemon, assert_no_leftovers, daemon, is_root, tree};
-use longhaul_engine::net::identity::Identity;
-use longhaul_engine::net::tcp::{HostPort, TcpOptions};
-use longhaul_engine::net::tls::{TlsClient, TlsOptions, TlsServer};
-use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening;
+use longhaul_net::identity::Identity;
+use longhaul_net::tcp::{HostPort, TcpOptions};
+use longhaul_net::tls::{TlsClient, TlsOptions, TlsServer};
+use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{
     Answer, Hello, Join, Purpose, Refusal, Refused, Secret, SessionId,
 };

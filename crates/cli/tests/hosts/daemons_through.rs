@@ -16,9 +16,9 @@ use crate::support::site::{
     DIAL, Driven, PRINCIPALS, Shared, Site, control_request, plain_spec, sample, spec,
 };
 use crate::support::{assert_no_leftovers, tree};
-use longhaul_engine::net::identity::Identity;
-use longhaul_engine::net::tls::{TlsOptions, TlsServer};
 use longhaul_engine::session::opening::OpenError;
+use longhaul_net::identity::Identity;
+use longhaul_net::tls::{TlsOptions, TlsServer};
 use longhaul_proto::handshake::{Refusal, Task};
 use longhaul_transfer::third_party::job_protocol::{JobEvent, Reach};
 use rustix::process::Signal;

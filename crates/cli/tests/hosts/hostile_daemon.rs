@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use crate::support::process::{longhaul, run};
 use crate::support::tree;
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::identity::Identity;
-use longhaul_engine::net::tls::{TlsOptions, TlsServer};
-use longhaul_engine::net::token::Token;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Transfer, TransferSettings, opening};
+use longhaul_net::Stream;
+use longhaul_net::identity::Identity;
+use longhaul_net::tls::{TlsOptions, TlsServer};
+use longhaul_net::token::Token;
 use longhaul_proto::handshake::{
     Answer, Feature, Hello, Joined, PROTOCOL_VERSION, Purpose, Refusal, Refused, Secret, SessionId,
     Welcome, negotiate,

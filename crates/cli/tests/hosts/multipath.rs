@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use longhaul_engine::net::multipath::is_available;
+use longhaul_net::multipath::is_available;
 use serde_json::Value;
 
 use crate::support::daemon::Daemon;

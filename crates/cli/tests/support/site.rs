@@ -10,11 +10,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use longhaul_engine::net::relay;
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
-use longhaul_engine::net::tls::{TlsClient, TlsOptions};
-use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_net::relay;
+use longhaul_net::tcp::{self, HostPort, TcpOptions};
+use longhaul_net::tls::{TlsClient, TlsOptions};
+use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{ControlRequest, Credential, Task};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

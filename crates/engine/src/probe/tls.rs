@@ -3,13 +3,14 @@
 use std::io;
 use std::net::{TcpListener, TcpStream};
 
+use longhaul_net::clear;
+use longhaul_net::identity::Identity;
+use longhaul_net::stream::Stream;
+use longhaul_net::tcp::HostPort;
+use longhaul_net::tls::{TlsClient, TlsOptions, TlsServer};
+use longhaul_net::trust::ServerTrust;
+
 use super::{Limit, Sample, start, timed};
-use crate::net::clear;
-use crate::net::identity::Identity;
-use crate::net::stream::Stream;
-use crate::net::tcp::HostPort;
-use crate::net::tls::{TlsClient, TlsOptions, TlsServer};
-use crate::net::trust::ServerTrust;
 
 /// A block of a copy, and the header before it.
 const BLOCK_BYTES: usize = 1 << 20;

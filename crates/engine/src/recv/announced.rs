@@ -10,9 +10,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use longhaul_net::token::fill_random;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
-
-use crate::net::token::fill_random;
 
 /// Entries in memory at most.
 const MOST_ENTRIES: usize = 65_536;

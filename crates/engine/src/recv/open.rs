@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use longhaul_net::StreamReader;
 use longhaul_proto::block::{BlockHeader, Codec, TRAILER_BYTES, Trailer};
 use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::Operation;
@@ -13,7 +14,6 @@ use longhaul_storage::file_data::PART_BYTES;
 use super::ReceiveSide;
 use super::verify::ArrivingHasher;
 use crate::codec::compresses;
-use crate::net::StreamReader;
 use crate::session::observe::thread_cpu_time;
 use crate::session::streams::{CHANGED_IN_CLEAR, Stop, read_exact};
 use crate::session::{Counters, Transfer};

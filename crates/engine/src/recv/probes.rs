@@ -5,6 +5,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use longhaul_net::token::fill_random;
 use longhaul_proto::distinct::{Probe, Question};
 use longhaul_proto::manifest::{Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -18,7 +19,6 @@ use longhaul_system::queue::lock;
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use crate::net::token::fill_random;
 use crate::session::Transfer;
 
 /// The probes that are there now, or why there are none.

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longhaul_net::token::fill_random;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::manifest::{Entry, EntryId};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -26,7 +27,6 @@ use longhaul_system::queue::lock;
 use super::Sending;
 use super::walk::entry_again;
 use crate::flows::Flow;
-use crate::net::token::fill_random;
 use crate::session::Counters;
 use crate::shell;
 

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use longhaul_net::token::fill_random;
 use longhaul_proto::distinct::{Probe, Question};
 use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -17,7 +18,6 @@ use super::Sending;
 use super::origin::Origins;
 use super::source::{Located, NamedLink};
 use crate::flows::Flow;
-use crate::net::token::fill_random;
 
 /// Most pairs of directories, and most files with several names, that are remembered.
 const MOST_REMEMBERED: usize = 65_536;

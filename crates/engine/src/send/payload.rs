@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use longhaul_net::StreamWriter;
 use longhaul_proto::block::{PieceName, TRAILER_BYTES, Trailer};
 use longhaul_proto::digest::BlockHasher;
 use longhaul_proto::manifest::{Entry, EntryId};
@@ -29,7 +30,6 @@ use longhaul_system::queue::lock;
 
 use super::origin::Origins;
 use super::read::{check_unchanged, most_open_files};
-use crate::net::StreamWriter;
 use crate::pool::Buffer;
 
 /// A block's bytes.

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use longhaul_net::StreamWriter;
 use longhaul_proto::block::{BlockHeader, Content, HeaderKey};
 use longhaul_proto::frame::{self, FrameError, FrameKind};
 use longhaul_proto::message::Message;
@@ -11,7 +12,6 @@ use twox_hash::XxHash3_64;
 use super::compress::CodedBlock;
 use super::payload::Payload;
 use crate::codec::compresses;
-use crate::net::StreamWriter;
 use crate::session::stages::WireBlock;
 
 /// A block as it goes over the wire.

@@ -13,11 +13,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use longhaul_net::tcp_info::TcpInfo;
 use longhaul_proto::message::Observation;
 use longhaul_proto::session::StreamId;
 
 use crate::codec::choice::CoresSeen;
-use crate::net::tcp_info::TcpInfo;
 use crate::session::observe::LAYERS;
 
 /// A path with a shorter round trip shows by its windows nothing of what it carries.

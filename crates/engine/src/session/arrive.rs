@@ -1,10 +1,10 @@
 //! What a stream's reader needs of the session while a block comes (`recv/open.rs`).
 
+use longhaul_net::StreamReader;
+use longhaul_net::stream::Closed;
 use longhaul_proto::session::StreamId;
 
 use super::Transfer;
-use crate::net::StreamReader;
-use crate::net::stream::Closed;
 use crate::pool::Buffer;
 
 /// What comes for a session that is over is read so much at a time.

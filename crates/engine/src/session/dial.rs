@@ -5,13 +5,13 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use longhaul_net::Stream;
 use longhaul_proto::calls::{self, Call, MAXIMUM_CALLS};
 use longhaul_proto::frame::FrameError;
 use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::session::StreamId;
 
 use super::{SessionError, Shared, Transfer};
-use crate::net::Stream;
 
 /// First and longest pause before a failed dial is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -311,11 +311,11 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::clear::local_pair;
-    use crate::net::stream::Closed;
     use crate::recv::ReceiveSide;
     use crate::recv::landing::{Arrival, Destination};
     use crate::session::{FlowCounts, TransferSettings};
+    use longhaul_net::clear::local_pair;
+    use longhaul_net::stream::Closed;
     use longhaul_proto::block::HeaderKey;
     use longhaul_proto::handshake::Secret;
     use longhaul_proto::session::Life;

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
+use longhaul_net::StreamHandle;
+use longhaul_net::host_limits::HostLimits;
+use longhaul_net::multipath::Subflow;
 use longhaul_proto::coding::{CodecUse, MAXIMUM_CODEC_USES};
 use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
 use longhaul_proto::session::{Life, StreamId};
@@ -15,9 +18,6 @@ use super::paths::OnPath;
 use super::steer::ENDS_BY_ITSELF;
 use super::{Machine, Shared, Side, Slot, Transfer};
 use crate::flows::LayerUse;
-use crate::net::StreamHandle;
-use crate::net::host_limits::HostLimits;
-use crate::net::multipath::Subflow;
 
 /// How often an end says what it sees: the steering end at the other end learns of windows only
 /// so.

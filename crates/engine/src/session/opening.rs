@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
+use longhaul_net::{Stream, StreamReader};
 use longhaul_proto::filter::{PartOfList, Selection};
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
@@ -17,7 +18,6 @@ use longhaul_system::allowance::thread_refusal;
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Side, Transfer, dial};
-use crate::net::{Stream, StreamReader};
 
 /// Name and version of this software.
 pub const SOFTWARE: &str = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
@@ -483,10 +483,10 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_net::clear::local_pair;
     use longhaul_proto::handshake::{Refusal, Secret, SessionId, Task};
 
     use super::*;
-    use crate::net::clear::local_pair;
 
     const LIMIT: Duration = Duration::from_secs(60);
 

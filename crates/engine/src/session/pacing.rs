@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use longhaul_net::StreamWriter;
 use longhaul_proto::message::{Message, Tuning};
 use longhaul_system::queue::lock;
 use longhaul_units::Moment;
@@ -13,7 +14,6 @@ use longhaul_units::Moment;
 use super::bucket::TokenBucket;
 use super::stages::WireBlock;
 use super::{Machine, Transfer};
-use crate::net::StreamWriter;
 
 /// Where the streams' writers wait for their turn, and then for the bucket.
 pub(super) struct Pacing {

@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use longhaul_net::StreamHandle;
+use longhaul_net::multipath::Subflow;
+use longhaul_net::tcp_info::TcpInfo;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
-
-use crate::net::StreamHandle;
-use crate::net::multipath::Subflow;
-use crate::net::tcp_info::TcpInfo;
 
 /// More paths than these are taken for the last one: no host has this many.
 const MAXIMUM_PATHS: usize = 64;

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
+use longhaul_net::{StreamReader, StreamWriter};
 use longhaul_proto::block::{BlockHeader, ContentName};
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
@@ -18,7 +19,6 @@ use super::streams::Stop;
 use super::{SessionError, Transfer};
 use crate::codec::coder::Coder;
 use crate::flows::{Flow, FlowGroup, LayerUse};
-use crate::net::{StreamReader, StreamWriter};
 use crate::pool::Buffer;
 
 /// A block that lacks nothing but to be sent.

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_net::tcp_info::TcpInfo;
 use longhaul_units::Moment;
 
 use super::dial::Dialer;
 use super::{Machine, Shared, Transfer};
-use crate::net::tcp_info::TcpInfo;
 
 /// Nothing moved on any stream for so long, and this many round trips: the path may be cut. The
 /// other end says something four times a second.

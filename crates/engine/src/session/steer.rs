@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use longhaul_net::StreamHandle;
 use longhaul_proto::message::{Flows, MAXIMUM_CONGESTION_BYTES, Message, Observation, Tuning};
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -14,7 +15,6 @@ use super::levelling::{Delivered, Flow, Governed};
 use super::paths::{Ends, only_path};
 use super::streams::Slot;
 use super::{Machine, Shared, Transfer};
-use crate::net::StreamHandle;
 
 /// An end that only receives has no streams to keep level.
 const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);

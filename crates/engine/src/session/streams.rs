@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use longhaul_net::{Stream, StreamHandle, StreamReader, StreamWriter};
 use longhaul_proto::block::{BlockHeader, HeaderKey};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
@@ -20,7 +21,6 @@ use super::pairing::{OwnRead, SourceThread};
 use super::stages::WireBlock;
 use super::tickets::MAXIMUM_TICKETS;
 use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
-use crate::net::{Stream, StreamHandle, StreamReader, StreamWriter};
 
 // tidy: long file because the reading and the writing thread of a stream belong together.
 

@@ -4,11 +4,11 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use longhaul_net::token::fill_random;
 use longhaul_proto::handshake::Secret;
 use longhaul_proto::message::Message;
 
 use super::{Shared, Transfer};
-use crate::net::token::fill_random;
 
 /// Tickets that may be out at the same time.
 pub(super) const MAXIMUM_TICKETS: u32 = 512;

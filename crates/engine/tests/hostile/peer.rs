@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::clear::local_pair;
-use longhaul_engine::net::{Stream, StreamHandle, StreamWriter};
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::Destination;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Ending, Transfer, TransferSettings};
+use longhaul_net::clear::local_pair;
+use longhaul_net::{Stream, StreamHandle, StreamWriter};
 use longhaul_proto::block::{BlockHeader, Codec, Content, PackedEntry, Piece};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::digest::{BlockHasher, Integrity, whole_file};

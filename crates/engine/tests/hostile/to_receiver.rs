@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::codec::{Encoder, bound};
-use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::session::TransferSettings;
+use longhaul_net::clear::local_pair;
 use longhaul_proto::block::{Codec, Content, Extent};
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::calls::{Call, CallLook, MAXIMUM_CALLS, MAXIMUM_CAUSE_BYTES};

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::flows::Count;
-use longhaul_engine::net::clear::local_pair;
-use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSettings, Watch};
+use longhaul_net::clear::local_pair;
+use longhaul_net::{Stream, StreamHandle};
 use longhaul_proto::block::HeaderKey;
 use longhaul_proto::filter::Selection;
 use longhaul_proto::handshake::{Landing, Secret};

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use longhaul_engine::net::tcp_info::Agreed;
 use longhaul_measure::sources::Direction;
+use longhaul_net::tcp_info::Agreed;
 use longhaul_transfer::settings::{ConnectionSettings, DataSecurity};
 use longhaul_transfer::stop::Stop;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use longhaul_engine::net::candidates::interface_addresses;
-use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
-use longhaul_engine::net::tcp_info::TcpInfo;
-use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::Transfer;
+use longhaul_net::candidates::interface_addresses;
+use longhaul_net::tcp::{self, ConnectError, HostPort, TcpOptions};
+use longhaul_net::tcp_info::TcpInfo;
+use longhaul_net::tls::TlsError;
 use longhaul_proto::calls::{Call, CallLook};
 use longhaul_system::allowance::thread_refusal;
 use longhaul_transfer::daemon::TOLD_WITHIN;
@@ -118,7 +118,7 @@ pub(super) fn options_at(address: Option<SocketAddr>) -> Known<Options> {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_engine::net::tls::End;
+    use longhaul_net::tls::End;
 
     use super::*;
     use std::io;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use longhaul_engine::net::tcp::{self, TcpOptions};
-use longhaul_engine::net::tcp_info::TcpInfo;
+use longhaul_net::tcp::{self, TcpOptions};
+use longhaul_net::tcp_info::TcpInfo;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::settings::SshSettings;
 use longhaul_transfer::ssh::command::server_of;

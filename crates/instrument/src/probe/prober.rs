@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longhaul_engine::net::identity::Fingerprint;
 use longhaul_measure::samples::MOST_SAMPLES;
 use longhaul_measure::sources::Direction;
+use longhaul_net::identity::Fingerprint;
 use longhaul_transfer::client::connection::Daemon;
 use longhaul_transfer::endpoint::Remote;
 use longhaul_transfer::settings::{ConnectionSettings, DataSecurity};

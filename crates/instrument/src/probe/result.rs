@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::net::tcp_info::Agreed;
 use longhaul_engine::probe::this_host;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
@@ -13,6 +12,7 @@ use longhaul_measure::stats::{median, quantile, sorted};
 use longhaul_model::advice::{Advice, PathFacts, advise};
 use longhaul_model::kernel::BufferLimits;
 use longhaul_model::response::Congestion;
+use longhaul_net::tcp_info::Agreed;
 use longhaul_system::clock;
 
 use super::known::KnownPath;

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::token::fill_random;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::send::SendSide;
@@ -12,6 +11,7 @@ use longhaul_engine::send::source::Sources;
 use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::sources::Direction;
+use longhaul_net::token::fill_random;
 use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{Landing, Operation, Request, RequestPath, Role};

@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::sockets::SocketTable;
 use longhaul_engine::probe::this_host;
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::{Host, Lab};
@@ -18,6 +17,7 @@ use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};
 use longhaul_lab::running::{Prepared, Running, Start, in_lab};
 use longhaul_lab::settings::LabSettings;
 use longhaul_measure::record::{CpuUse, Ended};
+use longhaul_net::sockets::SocketTable;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::accounts::{self, Account, Sides};

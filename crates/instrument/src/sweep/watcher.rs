@@ -8,11 +8,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::sockets::SocketTable;
-use longhaul_engine::net::sockets::answers::Socket;
 use longhaul_measure::record::{Beside, TcpSummary};
 use longhaul_measure::samples::{MOST_SAMPLES, Sample};
 use longhaul_measure::streams::{bytes_by, growth, last_growth};
+use longhaul_net::sockets::SocketTable;
+use longhaul_net::sockets::answers::Socket;
 use longhaul_system::named_files::{Older, to_write};
 use longhaul_units::ByteCount;
 

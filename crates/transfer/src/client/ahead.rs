@@ -10,12 +10,12 @@ use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::congestion;
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
-use longhaul_engine::net::tcp_info::TcpInfo;
-use longhaul_engine::net::tls::TlsClient;
 use longhaul_model::response::Congestion;
+use longhaul_net::Stream;
+use longhaul_net::congestion;
+use longhaul_net::tcp::{self, HostPort, TcpOptions};
+use longhaul_net::tcp_info::TcpInfo;
+use longhaul_net::tls::TlsClient;
 
 /// On shorter paths two round trips are nothing.
 const WORTH_IT: Duration = Duration::from_millis(10);
@@ -69,7 +69,7 @@ impl Ahead {
             return;
         }
         let name = congestion::by_distance(first, Some(rtt)).map(str::to_owned);
-        let name = name.or_else(|| tcp::congestion(first).ok());
+        let name = name.or_else(|| congestion::of(first).ok());
         let congestion = name.map(|name| Congestion::of_name(&name));
         let streams = (plan.streams)(rtt, congestion);
         let plan = Arc::new(plan);

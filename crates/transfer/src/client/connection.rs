@@ -9,18 +9,18 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::clear;
-use longhaul_engine::net::identity::{Fingerprint, Identity, IdentityError};
-use longhaul_engine::net::multipath;
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
-use longhaul_engine::net::tcp_info::TcpInfo;
-use longhaul_engine::net::tls::{TlsClient, TlsError, TlsOptions};
-use longhaul_engine::net::token::fill_random;
-use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening::{self, OpenError};
 use longhaul_engine::session::{DialError, Dialer, Joined, Transfer};
 use longhaul_model::control::start::{BlockSize, LARGEST_BLOCK_BYTES};
+use longhaul_net::Stream;
+use longhaul_net::clear;
+use longhaul_net::identity::{Fingerprint, Identity, IdentityError};
+use longhaul_net::multipath;
+use longhaul_net::tcp::{self, HostPort, TcpOptions};
+use longhaul_net::tcp_info::TcpInfo;
+use longhaul_net::tls::{TlsClient, TlsError, TlsOptions};
+use longhaul_net::token::fill_random;
+use longhaul_net::trust::ServerTrust;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
     ControlRequest, Credential, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use longhaul_engine::net::client_tokens::{BadLine, ClientTokens, ClientTokensError};
-use longhaul_engine::net::config_directory::config_directory;
-use longhaul_engine::net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
+use longhaul_net::client_tokens::{BadLine, ClientTokens, ClientTokensError};
+use longhaul_net::config_directory::config_directory;
+use longhaul_net::trust::{CertificateAuthority, KnownHosts, ServerTrust, UnknownServer};
 use longhaul_proto::handshake::Credential;
 
 use crate::console::{self, say};
@@ -31,7 +31,7 @@ pub fn trust(arguments: &ConnectionSettings) -> Result<ServerTrust, Stop> {
         let authority = authority.map_err(|error| Stop::because(Exit::Usage, error))?;
         return Ok(ServerTrust::CertificateAuthority(authority));
     }
-    let ask: longhaul_engine::net::trust::Ask = Arc::new(ask_user);
+    let ask: longhaul_net::trust::Ask = Arc::new(ask_user);
     Ok(ServerTrust::KnownHosts(KnownHosts {
         file: configuration()?.join("known_hosts"),
         accept_new: arguments.accept_new,

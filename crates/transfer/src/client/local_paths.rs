@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul_engine::net::principals::Principal;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::send::source::{Source, SourceError, open_source};
 use longhaul_engine::send::wildcards::{ExpandError, Room, expand};
 use longhaul_engine::session::opening::OpenError;
+use longhaul_net::principals::Principal;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Landing, Operation, Refused};
 use longhaul_proto::message::Failure;

@@ -7,7 +7,7 @@ use longhaul_storage::journal::Owner;
 pub fn owner() -> Owner {
     let mut session = [0; 16];
     // Without randomness the process and its start still tell it from others.
-    let _ = longhaul_engine::net::token::fill_random(&mut session);
+    let _ = longhaul_net::token::fill_random(&mut session);
     Owner {
         host: host_name().into(),
         process: std::process::id(),

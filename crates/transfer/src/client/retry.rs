@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::opening::OpenError;
+use longhaul_net::tls::TlsError;
 use longhaul_proto::handshake::Refusal;
 
 use crate::console::say;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::flows::Stack;
-use longhaul_engine::net::clear::local_pair;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::parts::most_open_parts;
@@ -20,6 +19,7 @@ use longhaul_engine::session::{
     Ending, Ends, FlowCounts, Reporting, Transfer, TransferSettings, Watch,
 };
 use longhaul_model::control::start::used_memory;
+use longhaul_net::clear::local_pair;
 use longhaul_proto::handshake::{Feature, Landing, Operation, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::notice::NoticeKind;

@@ -6,11 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::flows::Stack;
-use longhaul_engine::net::gate::Ticket;
-use longhaul_engine::net::principals::{Commands, Principal, Principals, Resolved};
-use longhaul_engine::net::stream::Closed;
-use longhaul_engine::net::token::{Token, fill_random};
-use longhaul_engine::net::{Stream, StreamHandle};
 use longhaul_engine::probe::this_host;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::asked::Asked;
@@ -24,6 +19,11 @@ use longhaul_engine::send::select::Selected;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, FlowCounts, Reporting, Transfer, TransferSettings, Watch};
 use longhaul_model::control::start::used_memory;
+use longhaul_net::gate::Ticket;
+use longhaul_net::principals::{Commands, Principal, Principals, Resolved};
+use longhaul_net::stream::Closed;
+use longhaul_net::token::{Token, fill_random};
+use longhaul_net::{Stream, StreamHandle};
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
     Answer, Credential, Feature, Hello, Join, Joined, Landing, Operation, PROTOCOL_VERSION,

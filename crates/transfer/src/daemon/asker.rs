@@ -1,7 +1,7 @@
 //! Which client asks a daemon for what, for its log.
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::principals::Principal;
+use longhaul_net::Stream;
+use longhaul_net::principals::Principal;
 use longhaul_proto::handshake::{Credential, Operation, Request, RequestPath, Role};
 
 use super::Daemon;

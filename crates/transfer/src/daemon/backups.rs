@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::recv::backup::{Backups, PlaceError, real};
 use longhaul_engine::recv::landing::{Destination, LandingError};
+use longhaul_net::principals::{Principal, Resolved};
 use longhaul_proto::backup::Backup;
 use longhaul_proto::handshake::{Refusal, Refused};
 use longhaul_storage::roots::{Anywhere, split};

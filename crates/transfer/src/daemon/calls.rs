@@ -10,13 +10,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::candidates::{Attempt, first_to_answer};
-use longhaul_engine::net::clear;
-use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::tcp::{self, ConnectError, HostPort, TcpOptions};
-use longhaul_engine::net::tls::TlsError;
 use longhaul_engine::session::{Calls, Transfer};
+use longhaul_net::Stream;
+use longhaul_net::candidates::{Attempt, first_to_answer};
+use longhaul_net::clear;
+use longhaul_net::identity::Fingerprint;
+use longhaul_net::tcp::{self, ConnectError, HostPort, TcpOptions};
+use longhaul_net::tls::TlsError;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::calls::{Call, CallLook};
 
@@ -376,9 +376,9 @@ fn looks_of(addresses: &[SocketAddr], steps: &Receiver<Step>, deadline: Instant)
 mod tests {
     use super::*;
     use crate::daemon::Terms;
-    use longhaul_engine::net::identity::Identity;
-    use longhaul_engine::net::tls::{TlsClient, TlsOptions, TlsServer};
-    use longhaul_engine::net::trust::ServerTrust;
+    use longhaul_net::identity::Identity;
+    use longhaul_net::tls::{TlsClient, TlsOptions, TlsServer};
+    use longhaul_net::trust::ServerTrust;
     use longhaul_units::ByteCount;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};

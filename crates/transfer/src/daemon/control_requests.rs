@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::principals::Principal;
-use longhaul_engine::net::relay;
-use longhaul_engine::net::tcp::HostPort;
-use longhaul_engine::net::tls::{TlsClient, TlsOptions};
-use longhaul_engine::net::token::fill_random;
-use longhaul_engine::net::trust::ServerTrust;
 use longhaul_engine::session::opening;
+use longhaul_net::Stream;
+use longhaul_net::identity::Fingerprint;
+use longhaul_net::principals::Principal;
+use longhaul_net::relay;
+use longhaul_net::tcp::HostPort;
+use longhaul_net::tls::{TlsClient, TlsOptions};
+use longhaul_net::token::fill_random;
+use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{
     Answer, Begun, ControlRequest, Feature, Refusal, Refused, Target, Task,
 };

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use longhaul_engine::listing::{Depth, Found, ListError, list, list_each};
-use longhaul_engine::net::Stream;
 use longhaul_engine::send::wildcards::{Room, above_wildcards, expand};
 use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_net::Stream;
 use longhaul_proto::handshake::{Answer, Refusal, Refused};
 use longhaul_proto::listing::{Gathered, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;

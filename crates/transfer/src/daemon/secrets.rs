@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::net::config_directory::config_directory;
-use longhaul_engine::net::principals::Principals;
+use longhaul_net::config_directory::config_directory;
+use longhaul_net::principals::Principals;
 
 use super::DaemonSettings;
 use crate::state::state_directory;

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::net::config_directory::config_directory;
-use longhaul_engine::net::identity::{Fingerprint, Identity};
-use longhaul_engine::net::principals::Principals;
-use longhaul_engine::net::tls::{TlsOptions, TlsServer};
-use longhaul_engine::net::token::Token;
+use longhaul_net::config_directory::config_directory;
+use longhaul_net::identity::{Fingerprint, Identity};
+use longhaul_net::principals::Principals;
+use longhaul_net::tls::{TlsOptions, TlsServer};
+use longhaul_net::token::Token;
 use longhaul_system::named_files::{kept, kept_to_read};
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::net::identity::Identity;
-use longhaul_engine::net::principals::Principals;
-use longhaul_engine::net::tls::{TlsOptions, TlsServer};
+use longhaul_net::identity::Identity;
+use longhaul_net::principals::Principals;
+use longhaul_net::tls::{TlsOptions, TlsServer};
 use longhaul_units::rfc3339;
 use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul_engine::net::principals::{Principal, Resolved};
 use longhaul_engine::send::source::{
     Asked, Source, SourceError, Sources, What, last_name, open_source,
 };
 use longhaul_engine::send::wildcards::{ExpandError, Room, expand, expand_all};
+use longhaul_net::principals::{Principal, Resolved};
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::identity::Fingerprint;
+use longhaul_net::identity::Fingerprint;
 use longhaul_proto::allowed::Allowed;
 
 /// How long a word counts: the other host is started before it is given.
@@ -78,8 +78,9 @@ impl Vouched {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_net::identity::Identity;
+
     use super::*;
-    use longhaul_engine::net::identity::Identity;
 
     fn key() -> Fingerprint {
         Identity::ephemeral().unwrap().fingerprint()

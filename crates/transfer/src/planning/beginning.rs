@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_model::forecast::forecast;
 use longhaul_model::history::{self, PastTransfer};
 use longhaul_model::limit::Limit;
+use longhaul_net::host_limits::HostLimits;
 
 use super::foresight::{Facts, is_same_rtt, known_from, way};
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_model::chosen::Chosen;
 use longhaul_model::history::{Way, remember};
 use longhaul_model::kernel::window_limit;
 use longhaul_model::limit::Limit;
 use longhaul_model::policy::{FIXED_FLOWS, Policy, globus, streams_for_bdp};
+use longhaul_net::host_limits::HostLimits;
 use longhaul_system::named_files::to_read;
 use longhaul_units::{BitRate, ParseRateError};
 

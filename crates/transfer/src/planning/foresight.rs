@@ -8,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::net::host_limits::HostLimits;
 use longhaul_engine::session::Progress;
 use longhaul_model::capacity::Window;
 use longhaul_model::control::Bound;
@@ -20,6 +19,7 @@ use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
 use longhaul_model::transfer::{End, Filter, PathFacts};
+use longhaul_net::host_limits::HostLimits;
 use longhaul_proto::block::Codec;
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};

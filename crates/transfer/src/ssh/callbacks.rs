@@ -8,10 +8,10 @@ use std::net::TcpListener;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::gate::{Gate, GateLimits};
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
-use longhaul_engine::net::tls::TlsClient;
+use longhaul_net::Stream;
+use longhaul_net::gate::{Gate, GateLimits};
+use longhaul_net::tcp::{self, HostPort, TcpOptions};
+use longhaul_net::tls::TlsClient;
 
 /// Streams that may wait to be taken; more than that were never asked for.
 const MAXIMUM_WAITING: usize = 64;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::master::{Sharing, Through};
 use super::process::{Login, SshProcess, output_within};
-use longhaul_engine::net::tcp::HostPort;
 use longhaul_engine::session::TransferSettings;
+use longhaul_net::tcp::HostPort;
 
 use crate::endpoint::SshRemote;
 use crate::ports::Ports;

@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::candidates::{Attempt, first_to_answer};
-use longhaul_engine::net::tcp::{ConnectError, HostPort, TcpOptions};
-use longhaul_engine::net::tls::{TlsClient, TlsError};
 use longhaul_engine::session::Transfer;
+use longhaul_net::Stream;
+use longhaul_net::candidates::{Attempt, first_to_answer};
+use longhaul_net::tcp::{ConnectError, HostPort, TcpOptions};
+use longhaul_net::tls::{TlsClient, TlsError};
 
 use super::callbacks::Callbacks;
 use super::command::Start;

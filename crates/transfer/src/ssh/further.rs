@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::clear;
 use longhaul_engine::session::DialError;
+use longhaul_net::Stream;
+use longhaul_net::clear;
 
 use super::PROTECTION;
 use super::command::Start;

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::sha256::Sha256;
+use longhaul_net::sha256::Sha256;
 use longhaul_units::ByteCount;
 
 use super::command::{CACHE, IS_OWN, OTHER_PLACES, RELEASE, Start};

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::sockets;
+use longhaul_net::sockets;
 
 use super::greeting::{self, Line, MAXIMUM_LINE_BYTES};
 use super::prompt;

@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_engine::net::token::fill_random;
+use longhaul_net::token::fill_random;
 
 use super::job::at_socket;
 use crate::state::make_private;

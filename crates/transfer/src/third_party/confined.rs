@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::net::principals::Principal;
+use longhaul_net::principals::Principal;
 
 use super::dialing::{self, Closed, Dialing};
 use super::job_protocol::Reach;

@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use longhaul_engine::net::Stream;
-use longhaul_engine::net::config_directory::config_directory;
-use longhaul_engine::net::identity::Fingerprint;
-use longhaul_engine::net::relay;
-use longhaul_engine::net::tls::TlsError;
-use longhaul_engine::net::trust::TrustError;
 use longhaul_engine::session::opening::OpenError;
+use longhaul_net::Stream;
+use longhaul_net::config_directory::config_directory;
+use longhaul_net::identity::Fingerprint;
+use longhaul_net::relay;
+use longhaul_net::tls::TlsError;
+use longhaul_net::trust::TrustError;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{PROTOCOL_VERSION, Refusal, Target, Task};
 

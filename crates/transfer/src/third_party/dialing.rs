@@ -5,8 +5,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use longhaul_engine::net::candidates::interface_addresses;
-use longhaul_engine::net::tcp::{self, HostPort, TcpOptions};
+use longhaul_net::candidates::interface_addresses;
+use longhaul_net::tcp::{self, HostPort, TcpOptions};
 
 /// The policy's word where any host is allowed.
 const ANY: &str = "any";

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::identity::Identity;
-use longhaul_engine::net::relay;
+use longhaul_net::identity::Identity;
+use longhaul_net::relay;
 
 use super::channels;
 use super::confined::Confined;

@@ -7,14 +7,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::net::candidates::login_ends_processes;
-use longhaul_engine::net::identity::{Fingerprint, Identity};
-use longhaul_engine::net::tcp::{HostPort, TcpOptions};
-use longhaul_engine::net::tls::{TlsClient, TlsOptions};
-use longhaul_engine::net::trust::ServerTrust;
-use longhaul_engine::net::{Stream, clear};
 use longhaul_engine::session::{DialError, Dialer, Transfer};
 use longhaul_model::control::start::BlockSize;
+use longhaul_net::candidates::login_ends_processes;
+use longhaul_net::identity::{Fingerprint, Identity};
+use longhaul_net::tcp::{HostPort, TcpOptions};
+use longhaul_net::tls::{TlsClient, TlsOptions};
+use longhaul_net::trust::ServerTrust;
+use longhaul_net::{Stream, clear};
 use longhaul_proto::handshake::{Credential, Join, Request};
 use longhaul_proto::session::StreamId;
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::net::token::fill_random;
+use longhaul_net::token::fill_random;
 use longhaul_system::named_files::{kept, kept_directory, kept_to_read};
 
 use super::job_protocol::{

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use longhaul_engine::net::candidates::login_ends_processes;
+use longhaul_net::candidates::login_ends_processes;
 
 use super::hosts::far_side;
 use super::job_protocol::Reach;

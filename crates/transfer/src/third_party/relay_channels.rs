@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longhaul_engine::net::{Stream, clear, relay};
 use longhaul_engine::session::DialError;
 use longhaul_engine::session::opening::OpenError;
+use longhaul_net::{Stream, clear, relay};
 use longhaul_proto::handshake::{Refusal, Task};
 
 use crate::client::connection::Daemon;

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use longhaul_engine::net::clear;
 use longhaul_engine::session::opening::OpenError;
+use longhaul_net::clear;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 use minicbor::bytes::ByteVec;
 

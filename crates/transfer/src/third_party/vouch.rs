@@ -1,7 +1,7 @@
 //! Makes a daemon accept the host that runs a job: the client vouches for that host's key, and its
 //! token goes only to the daemon.
 
-use longhaul_engine::net::identity::Fingerprint;
+use longhaul_net::identity::Fingerprint;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
 

@@ -11,11 +11,7 @@ mod content;
 #[path = "../../../../../fuzz/src/corpus.rs"]
 #[allow(dead_code)]
 mod corpus;
-#[path = "../../../../../fuzz/src/credentials.rs"]
-mod credentials;
 mod samples;
-#[path = "../../../../../fuzz/src/sockets.rs"]
-mod sockets;
 #[path = "../../../../../fuzz/src/texts.rs"]
 mod texts;
 
@@ -24,11 +20,7 @@ fn corpora_are_replayed() {
     corpus::replay("codec", content::codec);
     corpus::replay("shuffle", content::shuffle);
     corpus::replay("recognised", content::recognised);
-    corpus::replay("principals", credentials::principals);
-    corpus::replay("known_hosts", credentials::known_hosts);
-    corpus::replay("client_tokens", credentials::client_tokens);
     corpus::replay("words", texts::words);
-    corpus::replay("sock_diag", sockets::sock_diag);
 }
 
 #[test]
@@ -37,10 +29,7 @@ fn samples_are_made() {
     for (index, payload) in samples::payloads().iter().enumerate() {
         corpus::save("codec", &format!("sample-{index}"), payload);
     }
-    for (target, name, text) in samples::texts() {
-        corpus::save(target, name, text.as_bytes());
-    }
-    for (name, bytes) in samples::kernel_answers() {
-        corpus::save("sock_diag", name, &bytes);
+    for (name, text) in samples::words() {
+        corpus::save("words", name, text.as_bytes());
     }
 }

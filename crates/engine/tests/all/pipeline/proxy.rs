@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longhaul_engine::net::clear::local_pair;
-use longhaul_engine::net::{Stream, StreamHandle, StreamReader, StreamWriter};
+use longhaul_net::clear::local_pair;
+use longhaul_net::{Stream, StreamHandle, StreamReader, StreamWriter};
 
 use longhaul_proto::block::{BlockHeader, Content};
 use longhaul_proto::frame::{self, FrameHeader, FrameKind, HEADER_BYTES};

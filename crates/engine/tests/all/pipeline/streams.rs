@@ -5,13 +5,13 @@ use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::net::clear::local_pair;
-use longhaul_engine::net::{StreamReader, StreamWriter};
 use longhaul_engine::recv::landing::Destination;
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::{Event, TransferSettings, Watch};
+use longhaul_net::clear::local_pair;
+use longhaul_net::{StreamReader, StreamWriter};
 use longhaul_proto::message::Farewell;
 use longhaul_storage::DataMode;
 use longhaul_storage::forgetting::ForgettingStorage;

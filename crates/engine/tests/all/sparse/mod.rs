@@ -83,7 +83,7 @@ fn a_large_sparse_file_arrives_with_its_holes() {
     };
     let sender = Transfer::sending(settings, SendSide::new(sources(source, what)), watch);
     for number in 0..2 {
-        let (left, right) = longhaul_engine::net::clear::local_pair().unwrap();
+        let (left, right) = longhaul_net::clear::local_pair().unwrap();
         receiver.attach(right, StreamId(number), false, 0);
         sender.attach(left, StreamId(number), false, 0);
     }

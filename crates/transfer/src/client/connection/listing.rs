@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use longhaul_engine::net::Stream;
 use longhaul_engine::session::opening::{self, OpenError};
+use longhaul_net::Stream;
 use longhaul_proto::listing::{ListRequest, Listed};
 
 use super::open_stop;

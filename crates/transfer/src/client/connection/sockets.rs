@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use longhaul_engine::net::host_limits::HostLimits;
-use longhaul_engine::net::multipath;
-use longhaul_engine::net::tcp::{self, TcpOptions};
 use longhaul_engine::session::Transfer;
 use longhaul_engine::session::black_hole::SEGMENTS;
 use longhaul_model::kernel::BufferLimits;
+use longhaul_net::host_limits::HostLimits;
+use longhaul_net::multipath;
+use longhaul_net::tcp::{self, TcpOptions};
 use longhaul_units::ByteCount;
 
 use crate::console::say;

@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
 
 use super::*;
-use crate::net::clear;
+use crate::clear;
 
 const BLOCK: usize = 1 << 20;
 const HEADER: usize = 64;

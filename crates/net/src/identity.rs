@@ -315,7 +315,7 @@ impl Identity {
         rustls::sign::CertifiedKey::from_der(
             self.chain.clone(),
             self.key.clone_key(),
-            &super::tls::provider(),
+            &super::provider::provider(),
         )
     }
 }

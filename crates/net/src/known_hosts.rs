@@ -223,7 +223,7 @@ fn append(opened: &mut File, line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::identity::Identity;
+    use crate::identity::Identity;
     use std::fs;
 
     fn key() -> Fingerprint {

@@ -303,7 +303,7 @@ impl StreamHandle {
     /// it is not in `net.ipv4.tcp_allowed_congestion_control`, `Unsupported`
     /// on a local pair.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
-        tcp::set_congestion(self.tcp()?, name)
+        congestion::set(self.tcp()?, name)
     }
 
     /// The congestion control in use.
@@ -312,7 +312,7 @@ impl StreamHandle {
     ///
     /// `Unsupported` on a local pair.
     pub fn congestion(&self) -> io::Result<String> {
-        tcp::congestion(self.tcp()?)
+        congestion::of(self.tcp()?)
     }
 
     /// What should govern it by its distance, where it began with something else
@@ -692,20 +692,9 @@ impl Drop for Half {
     }
 }
 
-/// A time in seconds, rounded up to a tenth: a part of a timeout has many digits.
-pub(super) fn tenths(time: Duration) -> f64 {
-    (time.as_secs_f64() * 10.0).ceil() / 10.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_in_messages_are_short() {
-        let shown = [60.0, 2.191_932_91].map(|time| tenths(Duration::from_secs_f64(time)));
-        assert_eq!(shown.map(|time| time.to_string()), ["60", "2.2"]);
-    }
 
     #[test]
     fn a_stream_that_fell_back_goes_on_as_its_first_path() {

@@ -13,10 +13,11 @@ use rustls::crypto::cipher::{
 use rustls::{CipherSuiteCommon, ConnectionTrafficSecrets, SupportedCipherSuite, Tls13CipherSuite};
 
 use super::*;
-use crate::net::known_hosts::{self, Knowledge};
-use crate::net::stream::{StreamReader, StreamWriter};
-use crate::net::tcp::TcpOptions;
-use crate::net::trust::{CertificateAuthority, KnownHosts};
+use crate::known_hosts::{self, Knowledge};
+use crate::provider::suites;
+use crate::stream::{StreamReader, StreamWriter};
+use crate::tcp::TcpOptions;
+use crate::trust::{CertificateAuthority, KnownHosts};
 
 type Outcome = (Result<Stream, TlsError>, Result<Stream, TlsError>);
 

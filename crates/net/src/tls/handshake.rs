@@ -8,11 +8,11 @@ use rustls::{AlertDescription, Error, InvalidMessage, PeerIncompatible};
 
 use super::session::{Endpoint, Parts, Progress, Session};
 use super::{End, PROTOCOL_NAME, TlsError};
-use crate::net::identity::KeyAndDates;
-use crate::net::stream::Socket;
-use crate::net::tcp::HostPort;
-use crate::net::tls_errors::alert_words;
-use crate::net::trust::TrustError;
+use crate::identity::KeyAndDates;
+use crate::stream::Socket;
+use crate::tcp::HostPort;
+use crate::tls_errors::alert_words;
+use crate::trust::TrustError;
 
 /// What a stranger may make us hold: a client's greeting has 2 KB, a server's
 /// answer with a chain of three RSA certificates 6 KB.

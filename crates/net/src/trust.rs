@@ -91,7 +91,7 @@ impl CertificateAuthority {
         for certificate in read_certificates(path)? {
             roots.add(certificate).map_err(unusable)?;
         }
-        let provider = super::tls::provider();
+        let provider = super::provider::provider();
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .map_err(|cause| unusable(rustls::Error::General(cause.to_string())))?;

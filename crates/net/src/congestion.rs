@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use socket2::{SockRef, Socket, Type};
 
-use super::tcp;
-
 /// Paces by timers.
 const PACES: &str = "bbr";
 
@@ -42,7 +40,7 @@ pub(super) fn begin(socket: &Socket) {
 /// What should govern a connection with such a beginning, the least round trip of which is
 /// `least_rtt`; `None` if it began with what is its own. An unknown round trip is a long one.
 pub fn by_distance(socket: &TcpStream, least_rtt: Option<Duration>) -> Option<&'static str> {
-    let began = tcp::congestion(socket).is_ok_and(|name| name == BEGINS);
+    let began = of(socket).is_ok_and(|name| name == BEGINS);
     // A route may have named another, a host may have Reno as its own.
     if !began || own(socket).is_none_or(|own| own != PACES) {
         return None;
@@ -62,16 +60,35 @@ fn own(socket: &TcpStream) -> Option<String> {
 }
 
 /// The name of what governs a socket.
-pub(super) fn name_of(socket: SockRef<'_>) -> io::Result<String> {
+fn name_of(socket: SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
     let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
+/// Returns the congestion control of a connection.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub fn of(socket: &TcpStream) -> io::Result<String> {
+    name_of(SockRef::from(socket))
+}
+
+/// Changes the congestion control of a connection, live or not.
+///
+/// # Errors
+///
+/// `NotFound` where the kernel has no such module, `PermissionDenied` where it
+/// is not in `net.ipv4.tcp_allowed_congestion_control`.
+pub fn set(socket: &TcpStream, name: &str) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::tcp::{HostPort, TcpOptions};
+    use crate::tcp::{self, HostPort, TcpOptions};
 
     #[test]
     fn nothing_paces_before_the_distance_is_known() {
@@ -90,14 +107,14 @@ mod tests {
                 let own = own(&socket).unwrap();
                 let paces = own == PACES;
                 let begins = if paces { BEGINS } else { &own };
-                assert_eq!(tcp::congestion(&socket).unwrap(), begins, "{multipath}");
+                assert_eq!(of(&socket).unwrap(), begins, "{multipath}");
                 let named = |rtt| by_distance(&socket, rtt);
                 assert_eq!(named(Some(NEAR)), paces.then_some(NEARBY));
                 assert_eq!(named(Some(NEAR * 2)), paces.then_some(PACES));
                 assert_eq!(named(None), paces.then_some(PACES));
                 // Somebody chose.
                 if paces {
-                    tcp::set_congestion(&socket, PACES).unwrap();
+                    set(&socket, PACES).unwrap();
                     assert_eq!(by_distance(&socket, None), None);
                 }
             }

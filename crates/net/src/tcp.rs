@@ -150,7 +150,7 @@ pub enum ConnectError {
     /// Nobody answered.
     #[error(
         "no answer from {target} within {} s: check the address and port, and whether a firewall \
-         drops packets between", super::stream::tenths(*timeout)
+         drops packets between", tenths(*timeout)
     )]
     Timeout {
         /// Whom.
@@ -578,23 +578,9 @@ fn set_number<const BYTES: usize>(
     }
 }
 
-/// The congestion control of a connection.
-///
-/// # Errors
-///
-/// What the kernel says.
-pub fn congestion(socket: &TcpStream) -> io::Result<String> {
-    congestion::name_of(SockRef::from(socket))
-}
-
-/// Changes the congestion control of a connection, live or not.
-///
-/// # Errors
-///
-/// `NotFound` where the kernel has no such module, `PermissionDenied` where it
-/// is not in `net.ipv4.tcp_allowed_congestion_control`.
-pub fn set_congestion(socket: &TcpStream, name: &str) -> io::Result<()> {
-    SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+/// Returns a time in seconds, rounded up to a tenth, for messages.
+pub(super) fn tenths(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).ceil() / 10.0
 }
 
 #[cfg(test)]
@@ -607,7 +593,7 @@ mod tests {
 
     #[test]
     fn segments_are_limited_in_both_directions() {
-        use crate::net::tcp_info::TcpInfo;
+        use crate::tcp_info::TcpInfo;
         let listener = listen(local(), &TcpOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let limited = TcpOptions {
@@ -744,9 +730,9 @@ mod tests {
         // Every kernel has reno.
         set_pace(&socket, Some(1_000_000)).unwrap();
         set_pace(&socket, None).unwrap();
-        set_congestion(&socket, "reno").unwrap();
-        assert_eq!(congestion(&socket).unwrap(), "reno");
-        assert!(set_congestion(&socket, "no-such").is_err());
+        congestion::set(&socket, "reno").unwrap();
+        assert_eq!(congestion::of(&socket).unwrap(), "reno");
+        assert!(congestion::set(&socket, "no-such").is_err());
     }
 
     #[test]
@@ -797,6 +783,12 @@ mod tests {
         assert!(set(&multipath, libc::EINVAL).is_err());
         // No kernel so far knows the user timeout there.
         prepare(&multipath, &TcpOptions::default()).unwrap();
+    }
+
+    #[test]
+    fn times_in_messages_are_short() {
+        let shown = [60.0, 2.191_932_91].map(|time| tenths(Duration::from_secs_f64(time)));
+        assert_eq!(shown.map(|time| time.to_string()), ["60", "2.2"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustls::unbuffered::{
 use rustls::{CommonState, Error, ExtractedSecrets, SupportedCipherSuite};
 
 use super::records::{Keys, Opener, Renewal, Sealer};
-use crate::net::identity::KeyAndDates;
+use crate::identity::KeyAndDates;
 
 /// The client's or the server's side of rustls.
 pub(super) trait Endpoint: Send + 'static {

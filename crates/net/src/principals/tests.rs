@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::identity::Identity;
+use crate::identity::Identity;
 use std::fs;
 
 fn parse(text: &str) -> Result<Principals, PrincipalsError> {

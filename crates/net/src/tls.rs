@@ -26,17 +26,18 @@ mod throughput;
 use std::io;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::client::{Resumption, UnbufferedClientConnection};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
 use rustls::sign::SingleCertAndKey;
 use rustls::{CipherSuite, ClientConfig, ServerConfig, SupportedCipherSuite};
 
 use super::identity::{Fingerprint, Identity};
+use super::provider::provider;
 use super::stream::{Socket, Stream};
 use super::tcp::{self, ConnectError, HostPort, TcpOptions};
 use super::tls_errors::explained;
@@ -130,7 +131,7 @@ pub enum TlsError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// It took too long.
-    #[error("{peer} did not finish the TLS handshake within {} s: {}", super::stream::tenths(*timeout), end.if_slow())]
+    #[error("{peer} did not finish the TLS handshake within {} s: {}", super::tcp::tenths(*timeout), end.if_slow())]
     Deadline {
         /// The other end.
         peer: HostPort,
@@ -212,42 +213,6 @@ pub enum TlsError {
         /// How.
         cause: io::Error,
     },
-}
-
-/// The cryptography, with the suites in this processor's order of speed.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
-        let mut provider = aws_lc_rs::default_provider();
-        provider.cipher_suites = suites(has_aes_instructions());
-        Arc::new(provider)
-    });
-    Arc::clone(&PROVIDER)
-}
-
-fn suites(aes: bool) -> Vec<SupportedCipherSuite> {
-    use aws_lc_rs::cipher_suite::{
-        TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
-    };
-    let mut suites = vec![
-        TLS13_AES_128_GCM_SHA256,
-        TLS13_AES_256_GCM_SHA384,
-        TLS13_CHACHA20_POLY1305_SHA256,
-    ];
-    if !aes {
-        suites.rotate_right(1);
-    }
-    suites
-}
-
-fn has_aes_instructions() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("aes")
-        && std::arch::is_x86_feature_detected!("pclmulqdq");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes")
-        && std::arch::is_aarch64_feature_detected!("pmull");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    false
 }
 
 fn suite_name(suite: Option<SupportedCipherSuite>) -> &'static str {

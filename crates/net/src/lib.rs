@@ -1,5 +1,5 @@
 //! Byte streams between hosts: who is at the other end, what it may do, and
-//! how the bytes travel.
+//! how the bytes travel. No code here reads or writes the files of a copy.
 //!
 //! A connection is made by [`tcp`], becomes a [`stream::Stream`] by [`tls`] (or, for block streams
 //! that were allowed to, by [`clear`]) and is then two halves for two threads and a handle for
@@ -15,6 +15,7 @@
 //! - [`candidates`]: addresses that may lead to an end, and which does
 //! - [`relay`]: pipes of another process as a socket
 //! - [`identity`]: keys, certificates, fingerprints
+//! - `provider`: the cryptography and its cipher suites
 //! - `tls_errors`: errors of rustls as sentences
 //! - [`validity`]: the dates of certificates
 //! - [`trust`], [`known_hosts`]: whether a server is the one that was meant
@@ -34,6 +35,7 @@ pub mod identity;
 pub mod known_hosts;
 pub mod multipath;
 pub mod principals;
+mod provider;
 pub mod relay;
 pub mod sha256;
 mod sleeper;

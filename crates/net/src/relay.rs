@@ -258,7 +258,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut far = listener.accept().unwrap().0;
-        let (carried, near) = crate::net::clear::local_pair().unwrap();
+        let (carried, near) = crate::clear::local_pair().unwrap();
         let (held, freed) = channel::<()>();
         carry_stream(carried, socket, held).unwrap();
         let Stream {

@@ -176,7 +176,7 @@ fn address(bytes: &[u8]) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::tcp::{self, HostPort, TcpOptions};
+    use crate::tcp::{self, HostPort, TcpOptions};
     use std::io::{Read, Write};
     use std::time::Duration;
 
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(subflow.peer, client.peer_addr().unwrap());
         assert!(subflow.info.acknowledged.unwrap().0 >= 10_000);
         assert!(subflow.info.rtt > Duration::ZERO);
-        tcp::set_congestion(&client, "reno").unwrap();
-        assert_eq!(tcp::congestion(&client).unwrap(), "reno");
+        crate::congestion::set(&client, "reno").unwrap();
+        assert_eq!(crate::congestion::of(&client).unwrap(), "reno");
         // A pace is refused; whoever sets one goes on without.
         assert!(tcp::set_pace(&client, Some(1)).is_err());
     }

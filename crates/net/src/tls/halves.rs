@@ -14,9 +14,9 @@ use super::records::{
 };
 use super::session::Parts;
 use super::{TlsOptions, suite_name};
-use crate::net::sleeper::Sleeper;
-use crate::net::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
-use crate::net::tls_errors::explained;
+use crate::sleeper::Sleeper;
+use crate::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
+use crate::tls_errors::explained;
 
 /// A reader's first buffer: a full record with room for the next one's start.
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;

@@ -1,0 +1,5 @@
+//! The corpora of the fuzz targets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod fuzz_corpus;
