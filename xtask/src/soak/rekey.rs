@@ -12,11 +12,11 @@ const BYTES: &str = "zero:280GB";
 /// The test, and the transfer.
 pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
     let test = Test {
-        package: "longhaul-engine",
+        package: "longhaul-net",
         arguments: vec!["--lib", "keys_are_renewed"],
         release: false,
         variables: Vec::new(),
-        keep: &["test net", "test result"],
+        keep: &["test tls", "test result"],
     };
     let life = Step {
         name: "in life".to_owned(),
