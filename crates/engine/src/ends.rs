@@ -1,7 +1,6 @@
 //! Puts an end together: a session, and the stages that send or receive.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use longhaul_proto::receiver::Receiver;
 use longhaul_proto::sender::Sender;
@@ -15,10 +14,6 @@ impl Transfer {
     /// An end that sends what `side` names.
     pub fn sending(settings: TransferSettings, side: SendSide, watch: Watch) -> Arc<Transfer> {
         let machine = Sender::new(side.machine_settings(&settings));
-        let trailers = settings.trailers || settings.local;
-        side.trailers.store(trailers, Ordering::Relaxed);
-        let shuffles = settings.shuffles || settings.local;
-        side.shuffles.store(shuffles, Ordering::Relaxed);
         SendingStages::handle_any_codec(&side, settings.any_codec);
         let machine = Machine::Sending(Box::new(machine));
         Transfer::start(settings, machine, Side::Sending(Arc::new(side)), watch)

@@ -113,10 +113,6 @@ pub struct SendSide {
     /// How long it takes to open a small file.
     pub(crate) opens: Pace,
     direct: AtomicBool,
-    /// The other end understands trailers.
-    pub(crate) trailers: AtomicBool,
-    /// The other end undoes shuffles.
-    pub(crate) shuffles: AtomicBool,
     readers: OnceLock<FlowGroup>,
     compressors: OnceLock<FlowGroup>,
     /// Whether compressors run, for blocks whose codec is chosen.
@@ -153,8 +149,6 @@ impl SendSide {
             held_files: Arc::default(),
             opens: Pace::default(),
             direct: AtomicBool::new(false),
-            trailers: AtomicBool::new(false),
-            shuffles: AtomicBool::new(false),
             readers: OnceLock::new(),
             compressors: OnceLock::new(),
             compressing: OnceLock::new(),
@@ -211,7 +205,7 @@ impl SendSide {
             moves_away: settings.moves_away && settings.operation == Operation::Copy,
             deletes: settings.deletion.is_some(),
             names_only: settings.operation == Operation::Verify,
-            fronts: (settings.growth || settings.local) && settings.operation == Operation::Copy,
+            fronts: settings.operation == Operation::Copy,
             filters: self.filter.is_some() && settings.operation == Operation::Copy,
             filtered_files: filter::most_outputs(),
             epoch: settings.epoch,
@@ -359,14 +353,6 @@ impl Stages for SendSide {
 }
 
 impl SendingStages for SendSide {
-    fn handle_trailers(&self, are_understood: bool) {
-        self.trailers.store(are_understood, Ordering::Relaxed);
-    }
-
-    fn handle_shuffles(&self, are_undone: bool) {
-        self.shuffles.store(are_undone, Ordering::Relaxed);
-    }
-
     fn handle_any_codec(&self, is_taken: bool) {
         if let Some(automatic) = &self.automatic {
             automatic.handle_agreed(is_taken);

@@ -176,19 +176,8 @@ pub struct TransferSettings {
     pub deletion: Option<Arc<Deletion>>,
     /// Blocks go over streams in clear only, their headers proved with this key.
     pub clear: Option<HeaderKey>,
-    /// The other end understands checksums behind their pieces
-    /// ([`longhaul_proto::block::Trailer`]). A sender that dials hears of it later.
-    pub trailers: bool,
-    /// The other end undoes shuffles ([`longhaul_proto::shuffle`]). A sender that dials hears of
-    /// it later.
-    pub shuffles: bool,
-    /// The other end takes any codec where this transfer names none, and tells what that costs. A
-    /// sender that dials hears of it later.
+    /// The other end has every codec. A sender that dials learns it with the answer.
     pub any_codec: bool,
-    /// The other end understands that a file grew. A sender that dials hears of it later.
-    pub growth: bool,
-    /// The other end understands that a directory was there. Set where this end receives.
-    pub tells_there: bool,
     /// Both ends are in this process.
     pub local: bool,
     /// The destination is not empty: every entry is asked for first.
@@ -252,11 +241,7 @@ impl Default for TransferSettings {
             moves_away: false,
             deletion: None,
             clear: None,
-            trailers: false,
-            shuffles: false,
             any_codec: false,
-            growth: false,
-            tells_there: false,
             local: false,
             asks: true,
             epoch: 1,

@@ -106,11 +106,10 @@ pub struct BlockHeader {
     /// Only on streams in clear, where anybody may write: [`HeaderKey::prove`].
     #[cbor(n(4), with = "minicbor::bytes")]
     pub proof: Option<[u8; PROOF_BYTES]>,
-    /// What follows the payload; not on streams in clear, and to ends with
-    /// [`crate::handshake::Feature::TRAILERS`].
+    /// What follows the payload; not on streams in clear.
     #[n(5)]
     pub trailer: Option<Trailer>,
-    /// What went before the codec, to ends with [`crate::handshake::Feature::SHUFFLE`].
+    /// What went before the codec.
     #[n(6)]
     pub shuffle: Option<Shuffle>,
 }

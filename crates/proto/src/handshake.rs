@@ -16,7 +16,7 @@
 //!                               <-      Begun | Refused         no session
 //! ```
 
-use minicbor::{Decode, Encode};
+use minicbor::{Decode, Decoder, Encode, decode};
 
 use crate::allowed::Allowed;
 use crate::backup::Backup;
@@ -25,7 +25,7 @@ use crate::command::FileCommand;
 use crate::criteria::Criteria;
 use crate::deletion::Deletion;
 use crate::digest::Integrity;
-use crate::filter::{Rules, Selection};
+use crate::filter::Selection;
 use crate::keeping::Keeping;
 use crate::listing::{ListRequest, Listed};
 pub use crate::secret::Secret;
@@ -38,100 +38,27 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Most sources in one request.
 pub const MAXIMUM_SOURCES: usize = 4096;
 
-/// What an end can do beyond the protocol's core. Unknown numbers are left
-/// out of the answer, so both know what both know.
+/// Something that an end can do only on some hosts or in some builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-#[cbor(transparent)]
-pub struct Feature(#[n(0)] pub u16);
-
-impl Feature {
-    /// zstd payloads.
-    pub const ZSTD: Feature = Feature(1);
-    /// lz4 payloads.
-    pub const LZ4: Feature = Feature(2);
-    /// Runs of data within sparse blocks.
-    pub const EXTENTS: Feature = Feature(3);
-    /// Streams in clear that join with a ticket, whose headers are proved.
-    pub const CLEAR_STREAMS: Feature = Feature(8);
-    /// The sender may follow links.
-    pub const LINKS: Feature = Feature(6);
-    /// The acceptor runs jobs ([`ControlRequest`]).
-    pub const JOBS: Feature = Feature(7);
-    /// The receiver understands [`crate::block::Trailer`].
-    pub const TRAILERS: Feature = Feature(9);
-    /// The receiver understands that a file grew ([`crate::message::Message::Sealed`]).
-    pub const GROWTH: Feature = Feature(10);
-    /// The contents of files that are there can be compared
-    /// ([`crate::message::Answer::Compare`]).
-    pub const DIGESTS: Feature = Feature(11);
-    /// The sender leaves out what a [`Selection`] does.
-    pub const SELECTION: Feature = Feature(12);
-    /// The receiver undoes [`crate::shuffle::Shuffle`]s.
-    pub const SHUFFLE: Feature = Feature(13);
-    /// The receiver takes blocks of any codec where the request names none, and tells its idle
-    /// cores and what decoding takes; a sender chooses codecs itself where a request asks for it.
-    pub const AUTOMATIC: Feature = Feature(14);
-    /// Owners, access control lists, extended attributes, hard links and special files
-    /// ([`Keeping`]).
-    pub const KEEPING: Feature = Feature(20);
-    /// Files are copied by other [`Criteria`] than size and time.
-    pub const CRITERIA: Feature = Feature(24);
-    /// What the source does not have is deleted at the destination ([`Deletion`]).
-    pub const DELETION: Feature = Feature(25);
-    /// Sources are removed once they are durable at the destination.
-    pub const MOVE: Feature = Feature(26);
-    /// The sender reports what it left out ([`crate::message::Message::Omitted`]).
-    pub const OMITTED: Feature = Feature(27);
-    /// What is replaced or deleted is kept under another name ([`Backup`]).
-    pub const BACKUP: Feature = Feature(30);
-    /// Comparisons leave out what a [`Selection`] does, and what rules do ([`Deletion`]).
-    pub const FILTERED_VERIFY: Feature = Feature(31);
-    /// The sender tells files of rules that are not copied, for a deletion.
-    pub const TOLD_RULES: Feature = Feature(32);
-    /// Owners, special files and privileged attributes are kept in attributes that any user may set
-    /// ([`Keeping::as_attribute`]).
-    pub const FAKE_SUPER: Feature = Feature(36);
-    /// A command runs for each file that is committed ([`FileCommand`]).
-    pub const ON_COMMIT: Feature = Feature(40);
-    /// What comes of a file goes through a command before it gets its name ([`FileCommand`]).
-    pub const FILTER: Feature = Feature(41);
-    /// Files go through a command at the end that sends them.
-    pub const SOURCE_FILTER: Feature = Feature(42);
-    /// Everything this version knows.
-    pub const ALL: [Feature; 24] = [
-        Feature::ZSTD,
-        Feature::LZ4,
-        Feature::EXTENTS,
-        Feature::CLEAR_STREAMS,
-        Feature::LINKS,
-        Feature::JOBS,
-        Feature::TRAILERS,
-        Feature::GROWTH,
-        Feature::DIGESTS,
-        Feature::SELECTION,
-        Feature::SHUFFLE,
-        Feature::AUTOMATIC,
-        Feature::KEEPING,
-        Feature::CRITERIA,
-        Feature::DELETION,
-        Feature::MOVE,
-        Feature::OMITTED,
-        Feature::BACKUP,
-        Feature::FILTERED_VERIFY,
-        Feature::TOLD_RULES,
-        Feature::FAKE_SUPER,
-        Feature::ON_COMMIT,
-        Feature::FILTER,
-        Feature::SOURCE_FILTER,
-    ];
+#[cbor(index_only)]
+pub enum Capability {
+    /// Compresses and decompresses with zstd.
+    #[n(0)]
+    Zstd,
+    /// Compresses and decompresses with lz4.
+    #[n(1)]
+    Lz4,
 }
 
-/// What both ends know of `offered` and [`Feature::ALL`].
-pub fn negotiate(offered: &[Feature]) -> Vec<Feature> {
-    Feature::ALL
-        .into_iter()
-        .filter(|feature| offered.contains(feature))
-        .collect()
+impl Capability {
+    /// Capabilities of this end.
+    pub const ALL: [Capability; 2] = [Capability::Zstd, Capability::Lz4];
+
+    /// True if these capabilities include every codec.
+    pub fn include_every_codec(capabilities: &[Capability]) -> bool {
+        let codecs = [Capability::Zstd, Capability::Lz4];
+        codecs.iter().all(|codec| capabilities.contains(codec))
+    }
 }
 
 /// Number of a session, chosen by its acceptor at random.
@@ -167,12 +94,46 @@ pub struct Hello {
     /// Name and version of the software, for messages.
     #[n(1)]
     pub software: String,
-    /// What the dialer can do.
+    /// Capabilities of the dialer.
     #[n(2)]
-    pub features: Vec<Feature>,
+    pub capabilities: Vec<Capability>,
     /// What the stream is for.
     #[n(3)]
     pub purpose: Purpose,
+}
+
+/// A first frame, of which only the version and the software are read if the version is another
+/// one.
+#[derive(Debug)]
+pub enum Heard {
+    /// Same version.
+    Same(Hello),
+    /// Other version of the protocol.
+    Other(Spoken),
+}
+
+/// Start of every [`Hello`], of any version.
+#[derive(Debug, Decode)]
+#[cbor(map)]
+pub struct Spoken {
+    /// Version of the protocol.
+    #[n(0)]
+    pub version: u32,
+    /// Name and version of the software.
+    #[n(1)]
+    pub software: String,
+}
+
+impl<'b, C> Decode<'b, C> for Heard {
+    fn decode(decoder: &mut Decoder<'b>, context: &mut C) -> Result<Heard, decode::Error> {
+        let start = decoder.position();
+        let spoken = Spoken::decode(decoder, context)?;
+        if spoken.version != PROTOCOL_VERSION {
+            return Ok(Heard::Other(spoken));
+        }
+        decoder.set_position(start);
+        Ok(Heard::Same(Hello::decode(decoder, context)?))
+    }
 }
 
 /// What a stream is for.
@@ -408,10 +369,6 @@ pub struct Request {
     /// What was written is read back past the cache and compared.
     #[n(18)]
     pub verify_written: bool,
-    /// Zeros: an earlier release has the hash of the sending host here, which with a file's
-    /// inode tells one source of a name from another.
-    #[cbor(n(20), with = "minicbor::bytes")]
-    pub host: [u8; 32],
     /// Names that a sending dialer puts directly into the destination; `None` if it fills it with
     /// whatever a directory contains.
     #[n(19)]
@@ -542,18 +499,9 @@ pub enum Answer {
     /// The other host will be let in.
     #[n(3)]
     Vouched(#[n(0)] Vouched),
-    /// What was asked for beside any session is begun, or done.
+    /// A control request was begun or is done.
     #[n(5)]
-    Begun(#[n(0)] Begun),
-}
-
-/// What was asked for beside any session is begun.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
-#[cbor(map)]
-pub struct Begun {
-    /// What both ends can do.
-    #[n(0)]
-    pub features: Vec<Feature>,
+    Begun,
 }
 
 /// Another host will be let in.
@@ -569,15 +517,12 @@ pub struct Vouched {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Welcome {
-    /// [`PROTOCOL_VERSION`].
-    #[n(0)]
-    pub version: u32,
     /// Name and version of the software.
     #[n(1)]
     pub software: String,
-    /// What both ends can do.
+    /// Capabilities of the acceptor.
     #[n(2)]
-    pub features: Vec<Feature>,
+    pub capabilities: Vec<Capability>,
     /// The session.
     #[n(3)]
     pub session: SessionId,
@@ -668,9 +613,6 @@ pub struct Refused {
     /// In words, with the remedy.
     #[n(1)]
     pub text: String,
-    /// The acceptor's protocol version.
-    #[n(2)]
-    pub version: u32,
     /// A newer request of the same transfer came: this one is not to be tried again.
     #[n(3)]
     #[cbor(default)]
@@ -678,45 +620,12 @@ pub struct Refused {
 }
 
 impl Request {
-    /// What both ends must know for it, beyond the protocol's core.
-    pub fn needs(&self) -> Vec<Feature> {
-        let codec = match self.codec {
-            Codec::Zstd { .. } => Some(Feature::ZSTD),
-            Codec::Lz4 => Some(Feature::LZ4),
+    /// Returns the capability that both ends need for the codec, if any.
+    pub fn needed(&self) -> Option<Capability> {
+        match self.codec {
+            Codec::Zstd { .. } => Some(Capability::Zstd),
+            Codec::Lz4 => Some(Capability::Lz4),
             Codec::Plain | Codec::Omitted => None,
-        };
-        // Any tree may have sparse files.
-        let clear = self.clear.then_some(Feature::CLEAR_STREAMS);
-        let digests = self.compares_contents().then_some(Feature::DIGESTS);
-        codec
-            .into_iter()
-            .chain(clear)
-            .chain(digests)
-            .chain(self.selection.as_ref().map(|_| Feature::SELECTION))
-            .chain(self.keeping.as_ref().map(|_| Feature::KEEPING))
-            .chain(self.fakes().then_some(Feature::FAKE_SUPER))
-            .chain((!self.criteria.is_usual()).then_some(Feature::CRITERIA))
-            .chain(self.deletion.as_ref().map(|_| Feature::DELETION))
-            .chain(self.moves_away.then_some(Feature::MOVE))
-            .chain(self.tells_omitted.then_some(Feature::OMITTED))
-            .chain(self.backup.as_ref().map(|_| Feature::BACKUP))
-            .chain(self.on_commit.as_ref().map(|_| Feature::ON_COMMIT))
-            .chain(self.filter_feature())
-            .chain(
-                self.is_filtered_verify()
-                    .then_some(Feature::FILTERED_VERIFY),
-            )
-            .chain(self.needs_told_rules().then_some(Feature::TOLD_RULES))
-            .chain([Feature::EXTENTS])
-            .collect()
-    }
-
-    fn filter_feature(&self) -> Option<Feature> {
-        match (&self.filter, self.role) {
-            _ if self.filtered => Some(Feature::SOURCE_FILTER),
-            (Some(_), Role::Sender) => Some(Feature::FILTER),
-            (Some(_), Role::Receiver) => Some(Feature::SOURCE_FILTER),
-            (None, _) => None,
         }
     }
 
@@ -732,22 +641,6 @@ impl Request {
             && !self.criteria.size_only;
         let at_one_end = !self.filtered || self.role == Role::Sender && self.filter.is_none();
         is_valid && at_one_end && (fits || self.filter.is_none() && !self.filtered)
-    }
-
-    /// Whether the source has rules that protect at the destination, and may not be there.
-    fn needs_told_rules(&self) -> bool {
-        let rules = self
-            .deletion
-            .as_ref()
-            .and_then(|deletion| deletion.parse().ok());
-        let files = rules.as_ref().map_or(&[][..], Rules::per_directory);
-        let foresees = self.operation != Operation::Copy && !files.is_empty();
-        foresees || files.iter().any(|file| file.is_excluded)
-    }
-
-    fn is_filtered_verify(&self) -> bool {
-        let filtered = self.selection.is_some() || self.deletion.is_some();
-        filtered && self.operation == Operation::Verify
     }
 
     /// Whether the end that is asked has in attributes what only a superuser may give.
@@ -817,59 +710,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_features_are_left_out() {
-        assert_eq!(negotiate(&[Feature(999), Feature::LZ4]), [Feature::LZ4]);
-    }
-
-    #[test]
-    fn unknown_optional_fields_are_skipped() {
-        // What a later version may send: field 9 is not known here.
+    fn another_version_is_known_whatever_follows_it() {
         #[derive(Encode)]
         #[cbor(map)]
         struct Later {
             #[n(0)]
-            received: u64,
-            #[n(9)]
-            news: String,
+            version: u32,
+            #[n(1)]
+            software: String,
+            #[n(3)]
+            purpose: [bool; 2],
         }
-        let bytes = minicbor::to_vec(Later {
-            received: 3,
-            news: "news".into(),
-        })
-        .unwrap();
-        assert_eq!(
-            minicbor::decode::<Joined>(&bytes).unwrap(),
-            Joined { received: 3 }
-        );
-    }
-
-    #[test]
-    fn a_welcome_of_a_later_version_is_understood() {
-        let welcome = Welcome {
-            version: PROTOCOL_VERSION,
-            software: "later".into(),
-            features: vec![Feature::ZSTD, Feature(4)],
-            session: SessionId([1; 16]),
-            secret: Secret([2; 32]),
-            epoch: 3,
-            destination_empty: true,
-            clear: false,
-            maximum_streams: 4,
-            linger_seconds: 5,
-            single_file: true,
-            large_files: 64,
-            host: Some("{}".into()),
-            congestion: Some("bbr".into()),
+        let later = |version| {
+            let software = "longhaul 9".to_owned();
+            let purpose = [true, false];
+            minicbor::to_vec(Later {
+                version,
+                software,
+                purpose,
+            })
+            .unwrap()
         };
-        let mut bytes = minicbor::to_vec(&welcome).unwrap();
-        // A map of fewer than 23 fields has their number in its first byte;
-        // one more, as it once was (10) and as it may become (90).
-        for field in [10, 90] {
-            bytes[0] += 1;
-            bytes.extend(minicbor::to_vec(field).unwrap());
-            bytes.extend(minicbor::to_vec(vec![("new", 1.5)]).unwrap());
+        match minicbor::decode(&later(PROTOCOL_VERSION + 1)).unwrap() {
+            Heard::Other(spoken) => {
+                assert_eq!(spoken.version, PROTOCOL_VERSION + 1);
+                assert_eq!(spoken.software, "longhaul 9");
+            }
+            Heard::Same(hello) => panic!("{hello:?}"),
         }
-        assert_eq!(minicbor::decode::<Welcome>(&bytes).unwrap(), welcome);
+        assert!(minicbor::decode::<Heard>(&later(PROTOCOL_VERSION)).is_err());
     }
 
     #[test]

@@ -664,8 +664,7 @@ impl Receiver {
         self.end_directory(entry, outcome);
     }
 
-    /// A directory was there before. For a sender that does not know of such an end it was
-    /// finished as any other.
+    /// Handles a directory that was there before.
     pub fn handle_directory_there(&mut self, entry: Entry) {
         self.end_directory(entry, Outcome::Unchanged);
     }

@@ -1154,14 +1154,16 @@ fn another_version_is_refused_and_named() {
     let hello = Hello {
         version: 77,
         software: "longhaul 77".to_owned(),
-        features: Vec::new(),
+        capabilities: Vec::new(),
         purpose: Purpose::Join(join),
     };
     opening::send(&mut stream, &hello).unwrap();
     match opening::receive(&mut stream, limit).unwrap() {
         Answer::Refused(refused) => {
             assert_eq!(refused.refusal, Refusal::Version);
-            assert!(refused.text.contains("the same release"), "{refused:?}");
+            for part in ["version 1", "longhaul 77", "version 77", "the same release"] {
+                assert!(refused.text.contains(part), "{part}: {refused:?}");
+            }
         }
         other => panic!("{other:?}"),
     }
@@ -1178,7 +1180,6 @@ fn another_version_is_refused_and_named() {
         let refused = Refused {
             refusal: Refusal::Version,
             text,
-            version: 77,
             superseded: false,
         };
         opening::send(&mut stream, &Answer::Refused(refused)).unwrap();

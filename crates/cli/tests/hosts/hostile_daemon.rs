@@ -20,8 +20,8 @@ use longhaul_net::identity::Identity;
 use longhaul_net::tls::{TlsOptions, TlsServer};
 use longhaul_net::token::Token;
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Joined, PROTOCOL_VERSION, Purpose, Refusal, Refused, Secret, SessionId,
-    Welcome, negotiate,
+    Answer, Capability, Hello, Joined, Purpose, Refusal, Refused, Secret, SessionId,
+    Welcome,
 };
 use longhaul_proto::listing::{Gathered, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;
@@ -144,7 +144,6 @@ fn serve(mut stream: Stream, answers: &Answers) {
             let refused = Refused {
                 refusal: Refusal::Path,
                 text: text.clone(),
-                version: PROTOCOL_VERSION,
                 superseded: false,
             };
             opening::answer_last(
@@ -164,7 +163,7 @@ fn serve(mut stream: Stream, answers: &Answers) {
             };
             let sources = SendSide::new(Sources::new(vec![source]));
             let transfer = Transfer::sending(settings, sources, Arc::new(|_| {}));
-            let welcome = welcome(&hello.features, *single_file);
+            let welcome = welcome(*single_file);
             opening::send(&mut stream, &Answer::Welcome(welcome)).unwrap();
             transfer.attach(stream, StreamId(0), false, 0);
             transfer.wait();
@@ -172,7 +171,7 @@ fn serve(mut stream: Stream, answers: &Answers) {
         (Answers::Silence, purpose) => {
             let answer = match purpose {
                 Purpose::Join(_) => Answer::Joined(Joined { received: 0 }),
-                _ => Answer::Welcome(welcome(&hello.features, false)),
+                _ => Answer::Welcome(welcome(false)),
             };
             let _ = opening::send(&mut stream, &answer);
             // Until the client hangs up.
@@ -197,11 +196,10 @@ fn serve(mut stream: Stream, answers: &Answers) {
     }
 }
 
-fn welcome(features: &[Feature], single_file: bool) -> Welcome {
+fn welcome(single_file: bool) -> Welcome {
     Welcome {
-        version: PROTOCOL_VERSION,
         software: "evil".to_owned(),
-        features: negotiate(features),
+        capabilities: Capability::ALL.to_vec(),
         session: SessionId([1; 16]),
         secret: Secret([2; 32]),
         epoch: 1,

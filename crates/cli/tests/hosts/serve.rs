@@ -409,7 +409,6 @@ fn one_file_to(path: &[u8]) -> Request {
         paths: vec![RequestPath::Path(path.to_vec())],
         landing: Landing::Within,
         source: [1; 32],
-        host: [2; 32],
         integrity: Integrity::Digest,
         codec: Codec::Plain,
         block_bytes: 1 << 20,

@@ -528,7 +528,7 @@ impl Transfer {
             .map_err(failed)?;
         let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
         synced.map_err(failed)?;
-        Ok(if made || !self.settings.tells_there {
+        Ok(if made {
             Folded::Done
         } else {
             Folded::There

@@ -25,8 +25,8 @@ impl Transfer {
         if self.settings.operation == Operation::Verify {
             let result = self.finish_directory(side, &entry).map(drop);
             self.tell_receiver(|r| match result {
-                Ok(()) if self.settings.tells_there => r.handle_directory_there(entry),
-                result => r.handle_directory_finished(entry, result),
+                Ok(()) => r.handle_directory_there(entry),
+                Err(failure) => r.handle_directory_finished(entry, Err(failure)),
             });
             return;
         }

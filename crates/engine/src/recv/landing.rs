@@ -65,8 +65,6 @@ pub struct Destination {
     /// Hash of the sources, the same on every host that sees them; that of `source` if no other
     /// host does.
     pub anywhere: [u8; 32],
-    /// Hash of the sending host, of a release that tells files apart by it; else zeros.
-    pub host: [u8; 32],
     /// This process, for a process that finds what it left.
     pub owner: Owner,
     /// Ownership of the anchor for this source: a later session of the same
@@ -157,8 +155,6 @@ pub struct Arrival {
     /// Hash of the sources, the same on every host that sees them; that of `source` if no other
     /// host does.
     pub anywhere: [u8; 32],
-    /// Hash of the sending host, of a release that tells files apart by it; else zeros.
-    pub host: [u8; 32],
     /// This process.
     pub owner: Owner,
     /// When set-user-ID and set-group-ID bits are kept.
@@ -190,7 +186,6 @@ impl Arrival {
             principal: "tester".to_owned(),
             source: [7; 32],
             anywhere: [0; 32],
-            host: [0; 32],
             owner: Owner {
                 host: "test".into(),
                 process: 1,
@@ -260,7 +255,6 @@ impl Destination {
             principal,
             source,
             anywhere,
-            host,
             owner,
             set_ids,
             keeper,
@@ -279,7 +273,6 @@ impl Destination {
             principal,
             source,
             anywhere,
-            host,
             owner,
             session: Mutex::default(),
             turn: Mutex::default(),

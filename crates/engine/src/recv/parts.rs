@@ -269,7 +269,6 @@ impl ReceiveSide {
         let path = self.destination.path_of(&entry.path);
         let Destination {
             principal,
-            host,
             owner,
             ..
         } = &self.destination;
@@ -278,7 +277,7 @@ impl ReceiveSide {
             directory: Arc::clone(folder.directory()),
             name: path.name(),
             principal,
-            source: source_of(host, identity.inode),
+            source: source_of(identity.inode),
             identity: *identity,
             integrity: settings.integrity,
             owner: owner.clone(),
@@ -348,13 +347,12 @@ impl ReceiveSide {
     }
 }
 
-/// What distinguishes one source of a name from another: its host and its inode, whatever the
-/// command line was.
-fn source_of(host: &[u8; 32], inode: u64) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026 source of a file");
-    hasher.update(host);
-    hasher.update(&inode.to_le_bytes());
-    *hasher.finalize().as_bytes()
+/// Returns the source of a file as its journal has it: the number that identifies the file on every
+/// host, and zeros.
+fn source_of(number: u64) -> [u8; 32] {
+    let mut source = [0; 32];
+    source[..8].copy_from_slice(&number.to_le_bytes());
+    source
 }
 
 /// What a journal's error means for its file.

@@ -207,17 +207,13 @@ impl Sending<'_> {
         })
     }
 
-    /// What goes before the codec that the user named: for an array of numbers, where the other
-    /// end can undo it.
+    /// Returns the shuffle before the codec that the user named, for an array of numbers.
     pub(super) fn shuffle_for(
         &self,
         codec: Codec,
         content: &Content,
         data: &[u8],
     ) -> Option<Shuffle> {
-        if !self.side.shuffles.load(Ordering::Relaxed) {
-            return None;
-        }
         self.shuffle_of(self.kind_of(content, data), codec)
     }
 
@@ -290,9 +286,7 @@ impl Sending<'_> {
     }
 
     fn shuffle_of(&self, kind: Kind, codec: Codec) -> Option<Shuffle> {
-        let shuffles = self.side.shuffles.load(Ordering::Relaxed);
-        let element = elements_of(kind).filter(|_| shuffles)?;
-        Some(shuffle_before(codec, element))
+        Some(shuffle_before(codec, elements_of(kind)?))
     }
 
     /// Tells who chooses what became of a block.

@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_proto::block::{
@@ -226,8 +225,7 @@ impl Sending<'_> {
         let codec = codec_for(settings.operation, settings.codec);
         let due =
             !self.transfer.is_clear() && codec == Codec::Plain && piece.length > PART_BYTES as u64;
-        due && self.side.trailers.load(Ordering::Relaxed)
-            && self.transfer.lock().carriers() >= settings.cores
+        due && self.transfer.lock().carriers() >= settings.cores
     }
 
     /// Reads and hashes a piece: into the buffer, or out of the page cache, where

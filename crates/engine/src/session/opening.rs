@@ -10,8 +10,8 @@ use longhaul_net::{Stream, StreamReader};
 use longhaul_proto::filter::{PartOfList, Selection};
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, ControlRequest, Feature, Hello, Join, Joined, MAXIMUM_SOURCES, Operation,
-    PROTOCOL_VERSION, Purpose, Refused, Request, Vouch, Vouched, Welcome,
+    Answer, Capability, ControlRequest, Hello, Join, Joined, MAXIMUM_SOURCES, PROTOCOL_VERSION,
+    Purpose, Refused, Request, Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_system::allowance::thread_refusal;
@@ -170,7 +170,7 @@ fn hello(purpose: Purpose) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         software: SOFTWARE.to_owned(),
-        features: Feature::ALL.to_vec(),
+        capabilities: Capability::ALL.to_vec(),
         purpose,
     }
 }
@@ -301,7 +301,7 @@ pub fn control_request(
     let hello = hello(Purpose::ControlRequest(control_request));
     let frame = frame::encode(FrameKind::Handshake, &hello, 0)?;
     match exchange(stream, &[&frame], deadline)? {
-        Answer::Begun(begun) if begun.features.contains(&Feature::JOBS) => Ok(()),
+        Answer::Begun => Ok(()),
         Answer::Refused(refused) => Err(OpenError::Refused(refused)),
         _ => Err(unasked()),
     }
@@ -407,14 +407,8 @@ pub struct Agreed {
     pub streams: usize,
     /// Large files that the other end can have open.
     pub large_files: usize,
-    /// It understands checksums behind their pieces.
-    pub trailers: bool,
-    /// It undoes shuffles.
-    pub shuffles: bool,
-    /// It takes any codec.
+    /// The other end has every codec.
     pub any_codec: bool,
-    /// It understands that a file grew.
-    pub growth: bool,
 }
 
 impl Transfer {
@@ -438,8 +432,6 @@ impl Transfer {
     /// The other end accepted the session that this end, which sends, asked for.
     pub fn handle_welcome(&self, agreed: Agreed) {
         if let Side::Sending(side) = self.side() {
-            side.handle_trailers(agreed.trailers);
-            side.handle_shuffles(agreed.shuffles);
             side.handle_any_codec(agreed.any_codec);
         }
         let mut shared = self.lock();
@@ -447,9 +439,6 @@ impl Transfer {
         shared.wanted_streams = agreed.streams;
         if let Machine::Sending(sender) = &mut shared.machine {
             sender.handle_welcome(agreed.asks, agreed.epoch, agreed.large_files);
-            if agreed.growth && self.settings.operation == Operation::Copy {
-                sender.allow_fronts();
-            }
         }
         drop(shared);
         self.look_for_codecs();
@@ -526,7 +515,6 @@ mod tests {
         Refused {
             refusal: Refusal::NoSession,
             text: "no such session".to_owned(),
-            version: PROTOCOL_VERSION,
             superseded: false,
         }
     }

@@ -73,13 +73,7 @@ pub(crate) trait Stages: Send + Sync {
 
 /// Those of an end that sends.
 pub(crate) trait SendingStages: Stages {
-    /// The other end said whether it understands checksums behind their pieces.
-    fn handle_trailers(&self, are_understood: bool);
-
-    /// It said whether it undoes shuffles.
-    fn handle_shuffles(&self, are_undone: bool);
-
-    /// It said whether it takes any codec.
+    /// The other end said whether it has every codec.
     fn handle_any_codec(&self, is_taken: bool);
 
     /// Shows what is seen of the transfer to who chooses codecs, ten times a second.

@@ -80,7 +80,6 @@ pub fn arrival() -> Arrival {
         filter: None,
         filtered: false,
         anywhere: [0; 32],
-        host: [0; 32],
         principal: "tester".to_owned(),
         source: [7; 32],
         owner: owner(),

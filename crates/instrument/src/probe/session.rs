@@ -218,7 +218,6 @@ impl Ask<'_> {
             paths: vec![path],
             landing: Landing::Within,
             source,
-            host: [0; 32],
             anywhere: None,
             selection: None,
             automatic: false,
@@ -299,7 +298,6 @@ impl Ask<'_> {
                     principal: String::new(),
                     source,
                     anywhere: source,
-                    host: [0; 32],
                     owner: owner(),
                 };
                 let destination = Destination::sink(sink(), arrival);

@@ -46,11 +46,6 @@ impl Front {
 }
 
 impl Sender {
-    /// The other end understands fronts.
-    pub fn allow_fronts(&mut self) {
-        self.settings.fronts = true;
-    }
-
     /// Whether a file that changed once more is sent as far as it is there now.
     pub(super) fn goes_as_front(&self, tracked: &Tracked) -> bool {
         self.settings.fronts && tracked.only_grew && tracked.generation >= MOST_GROWTHS

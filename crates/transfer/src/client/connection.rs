@@ -310,7 +310,7 @@ impl Daemon {
         request.credential = self.credential.clone();
         request.block_bytes = block_bytes;
         let asked_clear = request.clear;
-        let needs = request.needs();
+        let needed = request.needed();
         let welcome = match opening::open(&mut stream, request, first_words, self.timeout) {
             Ok(welcome) => welcome,
             Err(error) => {
@@ -318,10 +318,10 @@ impl Daemon {
                 return Ok(Err(error));
             }
         };
-        if !needs.iter().all(|need| welcome.features.contains(need)) {
+        if needed.is_some_and(|needed| !welcome.capabilities.contains(&needed)) {
             let text = format!(
-                "{}: the daemon ({}) cannot do what was asked for: leave out filters, --compress, \
-                 --manifest and --verify, or use the same release of longhaul on both ends",
+                "{}: the daemon ({}) was built without the codec of --compress: leave the option \
+                 out",
                 self.host, welcome.software
             );
             return Err(Stop::new(Exit::Connection, text));

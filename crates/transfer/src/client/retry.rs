@@ -123,7 +123,6 @@ mod tests {
             OpenError::Refused(Refused {
                 refusal,
                 text: String::new(),
-                version: 1,
                 superseded,
             })
         };

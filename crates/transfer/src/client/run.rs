@@ -20,7 +20,7 @@ use longhaul_engine::session::{
 };
 use longhaul_model::control::start::used_memory;
 use longhaul_net::clear::local_pair;
-use longhaul_proto::handshake::{Feature, Landing, Operation, Request, RequestPath, Role};
+use longhaul_proto::handshake::{Capability, Landing, Operation, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::session::StreamId;
@@ -258,10 +258,7 @@ impl Task {
             linger: self.linger(&opened),
             streams: self.bounds(&opened).initial as usize,
             large_files: self.fewer_files(large_files(opened.welcome.large_files)),
-            trailers: opened.welcome.features.contains(&Feature::TRAILERS),
-            shuffles: opened.welcome.features.contains(&Feature::SHUFFLE),
-            any_codec: opened.welcome.features.contains(&Feature::AUTOMATIC),
-            growth: opened.welcome.features.contains(&Feature::GROWTH),
+            any_codec: Capability::include_every_codec(&opened.welcome.capabilities),
         });
         self.drive(&peer, opened, &transfer, caller)
     }
@@ -300,7 +297,6 @@ impl Task {
             asks: !destination_empty,
             epoch: opened.welcome.epoch,
             clear: header_key.filter(|_| opened.welcome.clear),
-            tells_there: opened.welcome.features.contains(&Feature::KEEPING),
             linger: self.linger(&opened),
             flows: FlowCounts {
                 streams: self.bounds(&opened).initial as usize,
@@ -308,11 +304,6 @@ impl Task {
             },
             ..settings
         };
-        if self.spec.selection.copy_links && !opened.welcome.features.contains(&Feature::LINKS) {
-            let text = "the daemon is too old to follow links: use the same release of longhaul \
-                        on both ends, or leave out --copy-links";
-            return Err(Stop::new(Exit::Connection, text).that_stays());
-        }
         if self.destination == Endpoint::Standard && !opened.welcome.single_file {
             let text = "the source is no single file: only one goes to standard output";
             return Err(Stop::new(Exit::Usage, text));
@@ -359,7 +350,6 @@ impl Task {
             settings.epoch = destination.take().map_err(|error| landing_stop(&error))?;
         }
         settings.local = true;
-        settings.tells_there = true;
         settings.large_files = self.fewer_files(most_open_parts());
         // Both ends share the memory that was asked for.
         settings.budget = ByteCount(settings.budget.0 / 2);
@@ -497,7 +487,6 @@ impl Task {
             principal: self.here.principal().map_or_else(user_name, str::to_owned),
             source: key.source,
             anywhere: key.anywhere.unwrap_or(key.source),
-            host: [0; 32],
             owner: owner(),
             set_ids: self.set_ids(),
             keeper: Arc::new(self.keeper()?),
@@ -550,7 +539,6 @@ impl Task {
             paths,
             landing: self.landing_of(self.only_file()),
             source: key.source,
-            host: [0; 32],
             anywhere: key.anywhere.map(Into::into),
             selection: match role {
                 Role::Receiver => selection.map(Box::new),

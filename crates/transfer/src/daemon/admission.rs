@@ -26,9 +26,9 @@ use longhaul_net::token::{Token, fill_random};
 use longhaul_net::{Stream, StreamHandle};
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::{
-    Answer, Credential, Feature, Hello, Join, Joined, Landing, Operation, PROTOCOL_VERSION,
-    Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Vouch, Vouched,
-    Welcome, negotiate,
+    Answer, Capability, Credential, Heard, Join, Joined, Landing, Operation, PROTOCOL_VERSION,
+    Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Spoken, Vouch,
+    Vouched, Welcome,
 };
 use longhaul_proto::message::Farewell;
 use longhaul_proto::session::StreamId;
@@ -135,7 +135,6 @@ pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
     Refused {
         refusal,
         text: text.into(),
-        version: PROTOCOL_VERSION,
         superseded: false,
     }
 }
@@ -146,6 +145,17 @@ fn superseded() -> Refused {
         superseded: true,
         ..refused(Refusal::Busy, "a newer run of the same transfer took over")
     }
+}
+
+/// Refuses a dialer with another version of the protocol.
+fn other_version(spoken: &Spoken) -> Refused {
+    let text = format!(
+        "the daemon ({SOFTWARE}) speaks version {PROTOCOL_VERSION} of the protocol, {} speaks \
+         version {}: use the same release of longhaul on both ends",
+        one_line(&spoken.software, SOFTWARE_SHOWN),
+        spoken.version
+    );
+    refused(Refusal::Version, text)
 }
 
 /// Longest wait for one message of a list of files.
@@ -175,22 +185,16 @@ impl Daemon {
     pub fn receive_hello(self: &Arc<Daemon>, mut stream: Stream, mut visitor: Visitor) {
         let (clear, peer) = (visitor.clear, visitor.peer.clone());
         let peer = peer.as_str();
-        let hello: Hello = match opening::receive(&mut stream, visitor.patience) {
-            Ok(hello) => hello,
+        let hello = match opening::receive(&mut stream, visitor.patience) {
+            Ok(Heard::Same(hello)) => hello,
+            Ok(Heard::Other(spoken)) => {
+                return self.refuse(&mut stream, other_version(&spoken), peer);
+            }
             // He was let in and never spoke: whoever looks for a way does so.
             Err(OpenError::Io(_)) if stream.handle.bytes_read() == ByteCount(0) => return,
             Err(error) => return self.unauthenticated.note(&format!("{peer}: {error}")),
         };
-        if hello.version != PROTOCOL_VERSION {
-            let text = format!(
-                "the daemon speaks version {PROTOCOL_VERSION} of the protocol, {} speaks {}: use \
-                 the same release of longhaul on both ends",
-                one_line(&hello.software, SOFTWARE_SHOWN),
-                hello.version
-            );
-            return self.refuse(&mut stream, refused(Refusal::Version, text), peer);
-        }
-        let features = negotiate(&hello.features);
+        let capabilities = hello.capabilities;
         match hello.purpose {
             Purpose::Join(join) => self.join(stream, &join, visitor),
             Purpose::List(asked) if !clear => self.list(stream, &asked, visitor),
@@ -203,7 +207,7 @@ impl Daemon {
                 self.refuse(&mut stream, refused(Refusal::Clear, text), peer);
             }
             Purpose::ControlRequest(control_request) => {
-                self.run_control_request(stream, &control_request, features, visitor);
+                self.run_control_request(stream, &control_request, visitor);
             }
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
                 Ok(vouched) => {
@@ -217,9 +221,9 @@ impl Daemon {
                 }
             },
             Purpose::Open(request) => {
-                match self.prepare(&request, &features, &mut stream, &mut visitor) {
+                match self.prepare(&request, &capabilities, &mut stream, &mut visitor) {
                     Ok((prepared, principal)) => {
-                        let welcome = self.welcome(&prepared, features);
+                        let welcome = self.welcome(&prepared);
                         match welcome {
                             Some(welcome) => {
                                 self.run_session(stream, prepared, welcome, &principal, &visitor);
@@ -345,7 +349,7 @@ impl Daemon {
     fn prepare(
         &self,
         request: &Request,
-        features: &[Feature],
+        capabilities: &[Capability],
         stream: &mut Stream,
         visitor: &mut Visitor,
     ) -> Result<(Prepared, String), Refused> {
@@ -375,12 +379,6 @@ impl Daemon {
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
         }
-        if !request.needs().iter().all(|need| features.contains(need)) {
-            let text = "your release of longhaul is too old for this daemon to do what was asked \
-                        for: leave out --manifest, --verify and what is kept (-a, -o, -H …), or use the same release on both \
-                        ends";
-            return Err(refused(Refusal::Version, text));
-        }
         let key = key_of(request, principal);
         let waited = Duration::from_millis(request.waited_milliseconds);
         visitor.rank = visitor.rank.after_waiting(waited);
@@ -402,11 +400,11 @@ impl Daemon {
             Role::Sender => {
                 let claim = (key, turn, &stream.handle);
                 let asked = allowed.map(requested::of_introduced);
-                self.prepare_receiver(request, (principal, asked), claim, (place, features))?
+                self.prepare_receiver(request, (principal, asked), claim, place)?
             }
             Role::Receiver => {
                 let selected = selected_of(request, stream)?;
-                self.prepare_sender(request, features, (principal, selected), place)?
+                self.prepare_sender(request, capabilities, (principal, selected), place)?
             }
         };
         if request.wants_host && principal.may_measure() {
@@ -461,7 +459,7 @@ impl Daemon {
         request: &Request,
         (principal, asked): (&Principal, Option<Asked>),
         (key, turn, handle): (Option<Key>, Option<Turn>, &StreamHandle),
-        (place, features): (Held, &[Feature]),
+        place: Held,
     ) -> Result<Prepared, Refused> {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
@@ -470,7 +468,6 @@ impl Daemon {
             principal: principal.name().to_owned(),
             source: request.source,
             anywhere: request.anywhere.map_or(request.source, Into::into),
-            host: request.host,
             owner: owner(),
             set_ids: set_ids_asked(request),
             keeper: Arc::new(keeper_of(request)?),
@@ -495,7 +492,6 @@ impl Daemon {
         let names = request.names.as_ref();
         let names = names.map(|names| names.iter().map(|name| name.to_vec()).collect::<Vec<_>>());
         let mut settings = self.settings(request);
-        settings.tells_there = features.contains(&Feature::KEEPING);
         let copies = request.operation == Operation::Copy;
         // An older session of this transfer that still waits for its client
         // must let go first.
@@ -538,17 +534,14 @@ impl Daemon {
     fn prepare_sender(
         &self,
         request: &Request,
-        features: &[Feature],
+        capabilities: &[Capability],
         (principal, selected): (&Principal, Selected),
         place: Held,
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
         settings.asks = !request.destination_empty || request.operation != Operation::Copy;
-        settings.trailers = features.contains(&Feature::TRAILERS);
-        settings.shuffles = features.contains(&Feature::SHUFFLE);
-        settings.any_codec = features.contains(&Feature::AUTOMATIC);
-        settings.growth = features.contains(&Feature::GROWTH);
+        settings.any_codec = Capability::include_every_codec(capabilities);
         let single_file = single_file(&sources);
         let chooser = request.automatic.then(codecs::chooser);
         let elements = Elements::of_bytes(request.element_bytes.into());
@@ -575,14 +568,13 @@ impl Daemon {
         })
     }
 
-    fn welcome(&self, prepared: &Prepared, features: Vec<Feature>) -> Option<Welcome> {
+    fn welcome(&self, prepared: &Prepared) -> Option<Welcome> {
         let (mut session, mut secret) = ([0; 16], [0; 32]);
         fill_random(&mut session).ok()?;
         fill_random(&mut secret).ok()?;
         Some(Welcome {
-            version: PROTOCOL_VERSION,
             software: SOFTWARE.to_owned(),
-            features,
+            capabilities: Capability::ALL.to_vec(),
             session: SessionId(session),
             secret: Secret(secret),
             epoch: prepared.epoch,

@@ -23,7 +23,7 @@ use longhaul_net::tls::{TlsClient, TlsOptions};
 use longhaul_net::token::fill_random;
 use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{
-    Answer, Begun, ControlRequest, Feature, Refusal, Refused, Target, Task,
+    Answer, ControlRequest, Refusal, Refused, Target, Task,
 };
 
 use super::admission::{Visitor, authenticate, refused};
@@ -117,15 +117,10 @@ impl Daemon {
         self: &Arc<Daemon>,
         mut stream: Stream,
         control_request: &ControlRequest,
-        features: Vec<Feature>,
         mut visitor: Visitor,
     ) {
         let peer = visitor.peer.clone();
-        let came = if features.contains(&Feature::JOBS) {
-            self.begin_control_request(control_request, &stream, &mut visitor)
-        } else {
-            Err(refused(Refusal::Malformed, "jobs were not offered"))
-        };
+        let came = self.begin_control_request(control_request, &stream, &mut visitor);
         let came = match came {
             Ok(came) => came,
             Err(refused) => {
@@ -134,7 +129,7 @@ impl Daemon {
                 return self.refuse(&mut stream, refused, &who);
             }
         };
-        let begun = opening::send(&mut stream, &Answer::Begun(Begun { features }));
+        let begun = opening::send(&mut stream, &Answer::Begun);
         match came {
             Came::Done => opening::close(&mut stream, LAST_WORDS),
             Came::Channel(socket, held) if begun.is_ok() => {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use longhaul_engine::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, Deal};
 use longhaul_engine::flows::{Count, Stack};
 use longhaul_engine::send::SendSide;
+use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::{Event, TransferSettings, Watch};
 use longhaul_proto::block::Codec;
@@ -47,14 +48,23 @@ fn assert_same(root: &Arc<dyn Directory>, content: &Tree, context: &str) {
 }
 
 /// Two ends that copy `content` between disks in memory.
-fn start(mut settings: TransferSettings, content: &Tree) -> (Ends, Arc<dyn Directory>) {
+fn start(settings: TransferSettings, content: &Tree) -> (Ends, Arc<dyn Directory>) {
+    start_with(settings, content, None)
+}
+
+/// As [`start`], with arrays of these elements; `None`: samples tell.
+fn start_with(
+    mut settings: TransferSettings,
+    content: &Tree,
+    elements: Option<Elements>,
+) -> (Ends, Arc<dyn Directory>) {
     let (from, to) = (disk_with(content), ForgettingStorage::new().root());
     let destination = destination(to.clone());
     settings.epoch = destination.take().unwrap();
     settings.asks = false;
     let top = from.open_directory(b"top").unwrap();
-    let from = sources(top, What::Tree(b"top"[..].into()));
-    (Ends::start(settings, from, destination), to)
+    let side = SendSide::new(sources(top, What::Tree(b"top"[..].into()))).coding(None, elements);
+    (Ends::start_coding(settings, side, destination), to)
 }
 
 /// A tree that takes a moment: many small files, some of many blocks.
@@ -294,10 +304,10 @@ fn compressed_and_lightly_checked_copies_are_right() {
     }
 }
 
-/// A field of doubles with noise in it arrives as it was, and in fewer bytes where the receiver
-/// undoes shuffles.
+/// A field of doubles with noise arrives unchanged, and in fewer bytes with shuffles than without
+/// them.
 #[test]
-fn arrays_of_numbers_are_shuffled_where_the_receiver_can_undo_it() {
+fn arrays_of_numbers_are_shuffled() {
     let random = &mut Random::new(11);
     let mut content = small_tree(3);
     let mut field = tree::file(random, 0);
@@ -314,8 +324,9 @@ fn arrays_of_numbers_are_shuffled_where_the_receiver_can_undo_it() {
     for codec in [Codec::Zstd { level: 1 }, Codec::Lz4] {
         let sent = [false, true].map(|shuffles| {
             let mut settings = settings();
-            (settings.codec, settings.shuffles) = (codec, shuffles);
-            let (ends, to) = start(settings, &content);
+            settings.codec = codec;
+            let elements = Some(Elements::None).filter(|_| !shuffles);
+            let (ends, to) = start_with(settings, &content, elements);
             ends.join(0, false);
             ends.join(1, false);
             let context = format!("{codec:?}, shuffles: {shuffles}");
@@ -390,7 +401,7 @@ fn each_block_may_have_another_codec() {
     }
     for stack in [Stack::Layered, Stack::Paired] {
         let mut settings = settings();
-        (settings.stack, settings.shuffles, settings.any_codec) = (stack, true, true);
+        (settings.stack, settings.any_codec) = (stack, true);
         settings.budget = ByteCount(16 * settings.block_bytes as u64);
         let budget = settings.budget;
         let (from, to) = (disk_with(&content), ForgettingStorage::new().root());
@@ -579,13 +590,12 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
         told += file.read_cached_at(&mut vec![0; bytes], 0);
     }
     let zstd = Codec::Zstd { level: 1 };
-    for (trailers, clear, codec, cores, limit, expected) in [
-        (true, false, Codec::Plain, 1, None, told),
-        (true, false, Codec::Plain, 1, Some(20 << 20), told),
-        (true, false, Codec::Plain, 3, None, 0),
-        (false, false, Codec::Plain, 1, None, 0),
-        (true, true, Codec::Plain, 1, None, 0),
-        (true, false, zstd, 1, None, 0),
+    for (clear, codec, cores, limit, expected) in [
+        (false, Codec::Plain, 1, None, told),
+        (false, Codec::Plain, 1, Some(20 << 20), told),
+        (false, Codec::Plain, 3, None, 0),
+        (true, Codec::Plain, 1, None, 0),
+        (false, zstd, 1, None, 0),
     ] {
         for integrity in [Integrity::Digest, Integrity::Checksum] {
             let to = ForgettingStorage::new().root();
@@ -595,7 +605,6 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
                 block_bytes: 1 << 20,
                 budget: ByteCount(16 << 20),
                 epoch: there.take().unwrap(),
-                trailers,
                 codec,
                 cores,
                 limit,
@@ -629,7 +638,6 @@ fn sources_that_change_before_they_are_sent_are_never_mixed() {
         let settings = TransferSettings {
             block_bytes: 512 << 10,
             budget: ByteCount(8 << 20),
-            trailers: true,
             cores: 1,
             ..settings()
         };

@@ -11,7 +11,7 @@ use longhaul_proto::digest::{Checksum, Integrity};
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    self, Begun, ControlRequest, Credential, Feature, Hello, Join, Joined, Landing, Operation,
+    self, Capability, ControlRequest, Credential, Hello, Join, Joined, Landing, Operation,
     PROTOCOL_VERSION, Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId,
     Target, Task, Vouch, Vouched,
 };
@@ -261,7 +261,6 @@ fn request() -> Request {
         paths: vec![RequestPath::Path(b"/data/".to_vec())],
         landing: Landing::Within,
         source: [5; 32],
-        host: [2; 32],
         anywhere: Some([3; 32].into()),
         selection: None,
         automatic: false,
@@ -309,7 +308,7 @@ fn hellos() -> Vec<Hello> {
     let hello = |purpose| Hello {
         version: PROTOCOL_VERSION,
         software: "longhaul 0.1.0".into(),
-        features: Feature::ALL.to_vec(),
+        capabilities: Capability::ALL.to_vec(),
         purpose,
     };
     let control_request = |what| {
@@ -364,13 +363,10 @@ fn answers() -> Vec<handshake::Answer> {
     vec![
         handshake::Answer::Joined(Joined { received: 8 }),
         handshake::Answer::Vouched(Vouched { seconds: 300 }),
-        handshake::Answer::Begun(Begun {
-            features: Feature::ALL.to_vec(),
-        }),
+        handshake::Answer::Begun,
         handshake::Answer::Refused(Refused {
             refusal: Refusal::Credential,
             text: "no".into(),
-            version: PROTOCOL_VERSION,
             superseded: false,
         }),
         handshake::Answer::Listed(Listed::Entries(vec![ListedEntry {

@@ -121,7 +121,7 @@ fn its_front_is_sent_once_it_grew_again_and_sealed_when_it_was_read_again() {
 }
 
 #[test]
-fn a_receiver_that_does_not_know_fronts_gets_none() {
+fn no_front_is_sent_if_the_settings_forbid_it() {
     let course = run(&mut sender(3 * BLOCK, false), &mut |_| None);
     assert!(given_up(&course) && course.sent.is_empty());
 }

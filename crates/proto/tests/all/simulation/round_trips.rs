@@ -7,8 +7,8 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Landing, Operation, PROTOCOL_VERSION, Purpose, Request, RequestPath,
-    Role, Secret, SessionId, Welcome, negotiate,
+    Answer, Capability, Hello, Landing, Operation, PROTOCOL_VERSION, Purpose, Request, RequestPath,
+    Role, Secret, SessionId, Welcome,
 };
 use longhaul_units::Moment;
 
@@ -76,7 +76,6 @@ fn open(dialer: End, empty: bool) -> Welcome {
         digests: false,
         direct: false,
         verify_written: false,
-        host: [0; 32],
         anywhere: Some([3; 32].into()),
         selection: None,
         automatic: false,
@@ -105,16 +104,15 @@ fn open(dialer: End, empty: bool) -> Welcome {
     let hello = Hello {
         version: PROTOCOL_VERSION,
         software: "simulation".into(),
-        features: vec![Feature::ZSTD, Feature(40_000)],
+        capabilities: Capability::ALL.to_vec(),
         purpose: Purpose::Open(Box::new(request.clone())),
     };
     let bytes = frame::encode(FrameKind::Handshake, &hello, 0).unwrap();
     let heard: Hello = decode(&bytes);
     assert_eq!(heard.purpose, Purpose::Open(Box::new(request)));
     let welcome = Welcome {
-        version: PROTOCOL_VERSION,
         software: "simulation".into(),
-        features: negotiate(&heard.features),
+        capabilities: heard.capabilities,
         session: SessionId([3; 16]),
         secret: Secret([4; 32]),
         epoch: 1,
@@ -131,7 +129,7 @@ fn open(dialer: End, empty: bool) -> Welcome {
     let Answer::Welcome(welcome) = decode(&bytes) else {
         panic!("no welcome")
     };
-    assert_eq!(welcome.features, [Feature::ZSTD]);
+    assert_eq!(welcome.capabilities, Capability::ALL);
     welcome
 }
 

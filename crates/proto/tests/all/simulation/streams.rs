@@ -3,7 +3,7 @@
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{self, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
-    Answer, Feature, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Secret, SessionId,
+    Answer, Capability, Hello, Join, Joined, PROTOCOL_VERSION, Purpose, Secret, SessionId,
 };
 use longhaul_proto::message::Message;
 use longhaul_proto::session::StreamId;
@@ -93,7 +93,7 @@ impl World {
         let hello = Hello {
             version: PROTOCOL_VERSION,
             software: "simulation".into(),
-            features: Feature::ALL.to_vec(),
+            capabilities: Capability::ALL.to_vec(),
             purpose: Purpose::Join(Join {
                 session: SessionId([1; 16]),
                 secret: Secret([2; 32]),
