@@ -64,28 +64,20 @@ pub struct PastTransfer {
     /// Maximum number of streams.
     pub streams: u32,
     /// Congestion control of the streams. Empty if unknown.
-    #[serde(default)]
     pub congestion: String,
     /// Guaranteed bytes in flight of one stream, by the limits of both kernels.
-    #[serde(default)]
     pub window_bytes: Option<u64>,
-    /// Expected bytes in flight of one stream. Absent in lines of earlier releases.
-    #[serde(default)]
+    /// Expected bytes in flight of one stream. `None` if unknown.
     pub likely_window_bytes: Option<u64>,
     /// Share of segments that were retransmitted, 0 to 1.
-    #[serde(default)]
     pub sent_again: f64,
     /// Bottleneck, as named by [`Limit`].
-    #[serde(default)]
     pub limit: Option<String>,
     /// True if a requested rate limited the transfer.
-    #[serde(default)]
     pub bound: bool,
     /// Figures of the layers at both ends.
-    #[serde(default)]
     pub layers: Vec<PastLayer>,
     /// Predicted duration in seconds.
-    #[serde(default)]
     pub predicted_seconds: Option<f64>,
 }
 
@@ -416,7 +408,7 @@ mod tests {
             least: 2.9e6,
         };
         assert_eq!(path.window, Some(windows));
-        // Lines of earlier releases have no expected window.
+        // Only the guaranteed bytes are known.
         let mut old = full.clone();
         old.iter_mut().for_each(|it| it.likely_window_bytes = None);
         let path = remember(&old, "dtn7", Way::To).path.unwrap();

@@ -23,25 +23,25 @@ pub struct Allowed {
     pub paths: Vec<RequestPath>,
     /// Where it sends: its sources as they were named, which say what may come. At most
     /// [`MAXIMUM_SOURCES`].
-    #[cbor(n(3), default)]
+    #[n(3)]
     pub sources: Vec<RequestPath>,
     /// Directories too.
-    #[cbor(n(4), default)]
+    #[n(4)]
     pub recursive: bool,
     /// Links below the sources are followed.
-    #[cbor(n(5), default)]
+    #[n(5)]
     pub copy_links: bool,
     /// Set-user-ID and set-group-ID bits are kept for any owner of the files.
-    #[cbor(n(6), default)]
+    #[n(6)]
     pub keep_set_ids: bool,
     /// What is kept of an entry; `None`: what always is.
-    #[cbor(n(20), default)]
+    #[n(20)]
     pub keeping: Option<Box<Keeping>>,
     /// What the source does not have is deleted at the destination.
-    #[cbor(n(7), default)]
+    #[n(7)]
     pub deletes: bool,
     /// Sources are removed once they are durable.
-    #[cbor(n(8), default)]
+    #[n(8)]
     pub moves_away: bool,
     /// What is replaced or deleted is kept so; where the host sends, its request is for exactly
     /// this.
@@ -56,7 +56,6 @@ pub struct Allowed {
     pub filter: Option<Box<FileCommand>>,
     /// Files go through a command where the host sends.
     #[n(32)]
-    #[cbor(default)]
     pub filtered: bool,
 }
 

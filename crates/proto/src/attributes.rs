@@ -37,8 +37,7 @@ const NOBODY_AT_ALL: u32 = u32::MAX;
 /// What an allocation takes beside what it holds, in bytes.
 const ALLOCATED_BYTES: usize = 16;
 
-/// What an entry has beside its data, mode and time. What was not asked for is absent. Releases
-/// that know only the numbers pass over the rest.
+/// What an entry has beside its data, mode and time. What was not asked for is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Attributes {
     /// The user, by number.
@@ -266,19 +265,6 @@ mod tests {
             incomplete: Some(true),
             superuser: Some(true),
         }
-    }
-
-    #[test]
-    fn an_older_end_reads_the_numbers_and_the_other_way_round() {
-        let bytes = minicbor::to_vec(full()).unwrap();
-        let owner: Ownership = minicbor::decode(&bytes).unwrap();
-        assert_eq!((owner.user, owner.group), (1, 2));
-        assert_eq!(minicbor::decode::<Attributes>(&bytes).unwrap(), full());
-        let bytes = minicbor::to_vec(owner).unwrap();
-        let read: Attributes = minicbor::decode(&bytes).unwrap();
-        assert_eq!(read, Attributes::of(owner));
-        // Numbers alone are no longer than they were.
-        assert_eq!(minicbor::to_vec(read).unwrap(), bytes);
     }
 
     #[test]

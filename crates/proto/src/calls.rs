@@ -75,7 +75,6 @@ pub fn are_valid(calls: &[Call]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Message;
 
     fn call(cause: &str) -> Call {
         // As long as any is.
@@ -103,23 +102,5 @@ mod tests {
         ] {
             assert!(!are_valid(&bad), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn who_asks_for_calls_alone_is_understood_and_who_does_not_tell_too() {
-        // As the release before this message says it: enum 20 with one field.
-        let older = [0x82, 0x14, 0x81, 0x03];
-        let understood: Message = minicbor::decode(&older).unwrap();
-        let alone = Message::WantCalls {
-            count: 3,
-            told: false,
-        };
-        assert_eq!(understood, alone);
-        let newer = minicbor::to_vec(Message::WantCalls {
-            count: 3,
-            told: true,
-        });
-        // It passes over what it does not know.
-        assert_eq!(newer.unwrap(), [0x82, 0x14, 0x82, 0x03, 0xf5]);
     }
 }

@@ -98,7 +98,6 @@ pub struct CodecUse {
     pub codec: Codec,
     /// A shuffle went before it.
     #[n(2)]
-    #[cbor(default)]
     pub shuffled: bool,
     /// Bytes before it.
     #[n(3)]

@@ -32,18 +32,15 @@ pub const REMOVED_AT_ONCE: usize = 512;
 pub struct Deletion {
     /// What filters leave out is deleted, too, unless a rule protects it.
     #[n(0)]
-    #[cbor(default)]
     pub excluded: bool,
     /// With more nothing is deleted.
     #[n(1)]
     pub maximum: Option<u64>,
     /// Directories on other file systems than the anchor stay as they are.
     #[n(2)]
-    #[cbor(default)]
     pub one_file_system: bool,
     /// The rules of the copy, which protect what they leave out.
     #[n(3)]
-    #[cbor(default)]
     pub rules: Vec<ByteVec>,
 }
 
@@ -92,12 +89,10 @@ pub struct NamesOf {
     /// Where the first names are: the files of rules that are in it at the source and are copied,
     /// or protect without being copied, in the order of their rules; `None` if there is none.
     #[n(4)]
-    #[cbor(default)]
     pub rules: Vec<Option<ByteVec>>,
     /// Where the last names are: it is a source that was named, and holds nothing. If the
     /// destination has something in its place, nothing is deleted anywhere.
     #[n(5)]
-    #[cbor(default)]
     pub is_empty_source: bool,
 }
 

@@ -61,6 +61,5 @@ pub struct Probe {
     pub landing: Option<ByteVec>,
     /// The sender's probe is in this directory.
     #[n(3)]
-    #[cbor(default)]
     pub shown: bool,
 }

@@ -375,16 +375,13 @@ pub struct Request {
     pub names: Option<Vec<minicbor::bytes::ByteVec>>,
     /// A sending acceptor sends what links lead to.
     #[n(21)]
-    #[cbor(default)]
     pub copy_links: bool,
     /// Of files that are there, only kept digests are reported: no file is read for it.
     #[n(22)]
-    #[cbor(default)]
     pub kept_digests_only: bool,
     /// Large files that a receiving dialer can have open; 0 where it does not
     /// say.
     #[n(23)]
-    #[cbor(default)]
     pub large_files: u32,
     /// Bytes per second of all streams together at most, where the acceptor
     /// sends; none without bound.
@@ -393,11 +390,9 @@ pub struct Request {
     /// The acceptor's streams have one thread each for all their work, instead
     /// of layers.
     #[n(27)]
-    #[cbor(default)]
     pub paired: bool,
     /// The acceptor is asked to describe its host in its [`Welcome`].
     #[n(28)]
-    #[cbor(default)]
     pub wants_host: bool,
     /// What blocks' headers on streams in clear are proved with: there where those are
     /// asked for.
@@ -406,7 +401,6 @@ pub struct Request {
     /// Set-user-ID and set-group-ID bits are wanted also where a file belongs to
     /// another user or group than at the source.
     #[n(30)]
-    #[cbor(default)]
     pub keep_set_ids: bool,
     /// Hash of the sources, the same on every host that sees them. What a dead session of the same
     /// transfer from another host left belongs to this one. `None` if no other host sees them.
@@ -415,26 +409,22 @@ pub struct Request {
     /// Milliseconds since the dialer first connected to ask for this, where it was refused for
     /// want of a place and asks again; 0 where it asks for the first time.
     #[n(32)]
-    #[cbor(default)]
     pub waited_milliseconds: u64,
     /// What of its sources a sending acceptor sends; `None`: all.
     #[n(33)]
     pub selection: Option<Box<Selection>>,
     /// A sending acceptor chooses the codec of each block; `codec` is plain then.
     #[n(34)]
-    #[cbor(default)]
     pub automatic: bool,
     /// Bytes of an element in arrays, for a sending acceptor: 1 (no arrays), 2, 4 or 8; 0 where it
     /// finds that itself.
     #[n(35)]
-    #[cbor(default)]
     pub element_bytes: u8,
     /// What is kept of an entry, at either end; `None`: what always is.
     #[n(40)]
     pub keeping: Option<Box<Keeping>>,
     /// When something is copied.
     #[n(44)]
-    #[cbor(default)]
     pub criteria: Criteria,
     /// What is deleted after the copy; `None`: nothing. A comparison deletes nothing: such
     /// names are differences.
@@ -442,11 +432,9 @@ pub struct Request {
     pub deletion: Option<Box<Deletion>>,
     /// Sources are removed once they are durable at the destination.
     #[n(46)]
-    #[cbor(default)]
     pub moves_away: bool,
     /// A sending acceptor tells what it left out.
     #[n(47)]
-    #[cbor(default)]
     pub tells_omitted: bool,
     /// What is replaced or deleted is kept under another name; `None`: it is not kept.
     #[n(50)]
@@ -460,7 +448,6 @@ pub struct Request {
     pub filter: Option<Box<FileCommand>>,
     /// Files go through a command at a sending dialer: their sizes are not those that it lists.
     #[n(62)]
-    #[cbor(default)]
     pub filtered: bool,
 }
 
@@ -550,7 +537,6 @@ pub struct Welcome {
     /// Large files that a receiving acceptor can have open; 0 where it does not
     /// say.
     #[n(12)]
-    #[cbor(default)]
     pub large_files: u32,
     /// The acceptor's host as JSON, where the request asked for it and the principal may
     /// measure.
@@ -615,7 +601,6 @@ pub struct Refused {
     pub text: String,
     /// A newer request of the same transfer came: this one is not to be tried again.
     #[n(3)]
-    #[cbor(default)]
     pub superseded: bool,
 }
 

@@ -9,62 +9,62 @@ use minicbor::{Decode, Encode};
 use modes::ModeChanges;
 use owners::OwnerMap;
 
-/// What is asked for. Absent fields of an earlier release are false or empty.
+/// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Keeping {
     /// The user who owns an entry.
-    #[cbor(n(0), default)]
+    #[n(0)]
     pub users: bool,
     /// The group that owns it.
-    #[cbor(n(1), default)]
+    #[n(1)]
     pub groups: bool,
     /// Owners by number also where their names exist.
-    #[cbor(n(2), default)]
+    #[n(2)]
     pub numeric_ids: bool,
     /// Names of one inode are that at the destination.
-    #[cbor(n(3), default)]
+    #[n(3)]
     pub hard_links: bool,
     /// Extended attributes.
-    #[cbor(n(4), default)]
+    #[n(4)]
     pub extended: bool,
     /// Access control lists.
-    #[cbor(n(5), default)]
+    #[n(5)]
     pub acls: bool,
     /// Devices.
-    #[cbor(n(6), default)]
+    #[n(6)]
     pub devices: bool,
     /// Sockets and FIFOs.
-    #[cbor(n(7), default)]
+    #[n(7)]
     pub specials: bool,
     /// A source that fills the destination gives it its own mode, time and owner.
-    #[cbor(n(8), default)]
+    #[n(8)]
     pub anchor: bool,
     /// What is there keeps its permission bits, and what is new has those of the source less the
     /// umask at the destination.
-    #[cbor(n(9), default)]
+    #[n(9)]
     pub leaves_modes: bool,
     /// With that: files can be executed where they can at the source.
-    #[cbor(n(10), default)]
+    #[n(10)]
     pub executability: bool,
     /// Directories get no times.
-    #[cbor(n(11), default)]
+    #[n(11)]
     pub omits_directory_times: bool,
     /// Changes of modes ([`ModeChanges`]); empty: none.
-    #[cbor(n(12), default)]
+    #[n(12)]
     pub modes: String,
     /// The umask for changes that name nobody.
-    #[cbor(n(13), default)]
+    #[n(13)]
     pub umask: u32,
     /// Which users become which ([`OwnerMap`]); empty: none.
-    #[cbor(n(14), default)]
+    #[n(14)]
     pub user_map: String,
     /// Which groups become which.
-    #[cbor(n(15), default)]
+    #[n(15)]
     pub group_map: String,
     /// The end that is asked has owners, special files, special bits and privileged attributes in
     /// extended attributes, as with rsync's `--fake-super`.
-    #[cbor(n(16), default)]
+    #[n(16)]
     pub as_attribute: bool,
 }
 
@@ -163,11 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_fields_are_not_asked_for() {
-        assert_eq!(
-            minicbor::decode::<Keeping>(&[0xa0]).unwrap(),
-            Keeping::default()
-        );
+    fn fields_are_read_as_they_were_written() {
         let keeping = Keeping {
             users: true,
             modes: "F644".into(),

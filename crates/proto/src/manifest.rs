@@ -282,7 +282,6 @@ pub struct AnchorState {
     pub owner: Option<Box<Attributes>>,
     /// The directory gets nothing of this. If the copy made it, others get no rights beyond `mode`.
     #[n(3)]
-    #[cbor(default)]
     pub is_limit: bool,
 }
 
@@ -295,8 +294,7 @@ impl AnchorState {
     }
 }
 
-/// One thing in a tree. On the wire a map, so that later versions can add
-/// fields that older ones skip.
+/// An entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Entry {
@@ -319,8 +317,7 @@ pub struct Entry {
     #[n(5)]
     pub modified: Timestamp,
     /// Who owns it, of a file with set-user-ID or set-group-ID bit, and what else was asked for;
-    /// none otherwise, and from a peer of an earlier release. Few have one, and many entries
-    /// are remembered.
+    /// otherwise `None`. Few entries have it, and many entries are kept in memory.
     #[n(6)]
     pub owner: Option<Box<Attributes>>,
 }

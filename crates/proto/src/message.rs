@@ -58,7 +58,6 @@ pub enum Message {
         entries: u64,
         /// How many names were left out on purpose.
         #[n(1)]
-        #[cbor(default)]
         left_out: LeftOut,
         /// What the first source that fills the destination gives it, if that was asked for.
         /// Otherwise a limit: its mode has the bits that all sources have that fill it.
@@ -79,7 +78,6 @@ pub enum Message {
         size: u64,
         /// It grew meanwhile: this is its front, which was read twice and stayed the same.
         #[n(3)]
-        #[cbor(default)]
         grew: bool,
     },
     /// Sender: this entry will not come.
@@ -168,7 +166,7 @@ pub enum Message {
         #[n(0)] Totals,
         /// What the destination did not keep or refused, one of each kind.
         #[n(1)]
-        #[cbor(default, decode_with = "bounded_notices")]
+        #[cbor(decode_with = "bounded_notices")]
         Vec<Notice>,
     ),
     /// Either: what this end sees.
@@ -204,7 +202,6 @@ pub enum Message {
         count: u32,
         /// Instead once at each of my addresses, and say what came of it.
         #[n(1)]
-        #[cbor(default)]
         told: bool,
     },
     /// Acceptor, where it was asked: what came of each address.
@@ -509,39 +506,30 @@ pub struct Totals {
     pub duplicate_blocks: u64,
     /// Files that were there and were read to compare their contents.
     #[n(6)]
-    #[cbor(default)]
     pub digests_read: u64,
     /// Their bytes.
     #[n(7)]
-    #[cbor(default)]
     pub digest_bytes_read: u64,
     /// Leftovers of other copies that expired and were removed.
     #[n(8)]
-    #[cbor(default)]
     pub expired: u64,
     /// Entries that a copy would make or replace, in a dry run.
     #[n(9)]
-    #[cbor(default)]
     pub planned: u64,
     /// Files that were there with the same size and time but other contents.
     #[n(10)]
-    #[cbor(default)]
     pub differed: u64,
     /// Entries that were there and got another mode, owner or attribute, without their data.
     #[n(20)]
-    #[cbor(default)]
     pub mended: u64,
     /// Entries that stay as they are there on purpose.
     #[n(11)]
-    #[cbor(default)]
     pub left: u64,
     /// Names deleted at the destination, or that would be.
     #[n(12)]
-    #[cbor(default)]
     pub deleted: u64,
     /// Bytes of the files among them.
     #[n(13)]
-    #[cbor(default)]
     pub deleted_bytes: u64,
 }
 
@@ -585,20 +573,16 @@ pub struct Observation {
     pub receive_buffer: Option<u64>,
     /// A sender's entries known so far.
     #[n(10)]
-    #[cbor(default)]
     pub known_entries: u64,
     /// The bytes of the files among them.
     #[n(11)]
-    #[cbor(default)]
     pub known_bytes: u64,
     /// A sender knows all.
     #[n(12)]
-    #[cbor(default)]
     pub walk_ended: bool,
     /// What this end's clock said, in nanoseconds since 1970; 0 where it is not
     /// said.
     #[n(13)]
-    #[cbor(default)]
     pub clock: u64,
     /// Of its host's cores, those that idled lately, at most as many as it may use; none if it
     /// cannot know.
@@ -606,12 +590,10 @@ pub struct Observation {
     pub idle: Option<f32>,
     /// What codecs did at this end, at most [`crate::coding::MAXIMUM_CODEC_USES`].
     #[n(15)]
-    #[cbor(default)]
     pub codecs: Vec<CodecUse>,
     /// Nanoseconds that the flows of each of [`Observation::layers`] worked, summed over them;
     /// empty where it is not said.
     #[n(16)]
-    #[cbor(default)]
     pub worked: Vec<u64>,
 }
 
@@ -658,7 +640,6 @@ pub struct StreamObservation {
     /// Which of the observing end's paths (pairs of addresses) this is. A stream over several has
     /// one observation for each, with counts that never fall.
     #[n(12)]
-    #[cbor(default)]
     pub path: u32,
     /// Segments with data sent since the stream began, including those sent again; `None` if the
     /// kernel does not count them.
@@ -673,7 +654,6 @@ pub struct StreamObservation {
     pub retransmitted_bytes: Option<u64>,
     /// Segments taken for lost now.
     #[n(16)]
-    #[cbor(default)]
     pub lost: u32,
 }
 
@@ -716,115 +696,27 @@ pub struct Flows {
     /// Threads that write.
     #[n(4)]
     pub writers: Option<u32>,
-    /// Threads that make data durable and give names, as an observation counts them. Peers of
-    /// earlier releases keep theirs.
+    /// Threads that make data durable and give names, as an observation counts them.
     #[n(5)]
     pub committers: Option<u32>,
 }
 
 /// Why a session ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Farewell {
     /// All is done.
+    #[n(0)]
     Complete,
     /// A newer session of the same transfer took over.
-    Fenced,
-    /// The steering end asked for it.
-    Cancelled,
-    /// This end cannot continue.
-    Broken(String),
-    /// This end cannot continue, since the destination cannot be used any more. Peers of earlier
-    /// releases take it for [`Farewell::Broken`].
-    Storage(String),
-}
-
-/// A [`Farewell`] as it is sent.
-#[derive(Encode, Decode)]
-enum SentFarewell {
-    #[n(0)]
-    Complete,
     #[n(1)]
     Fenced,
+    /// The steering end asked for it.
     #[n(2)]
     Cancelled,
+    /// This end cannot continue.
     #[n(3)]
-    Broken(#[n(0)] String, #[n(1)] Option<Cause>),
-}
-
-/// What broke a session off.
-#[derive(Encode, Decode)]
-#[cbor(index_only)]
-enum Cause {
-    #[n(0)]
-    Storage,
-}
-
-impl<C> Encode<C> for Farewell {
-    fn encode<W: minicbor::encode::Write>(
-        &self,
-        encoder: &mut minicbor::Encoder<W>,
-        context: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        let sent = match self {
-            Farewell::Complete => SentFarewell::Complete,
-            Farewell::Fenced => SentFarewell::Fenced,
-            Farewell::Cancelled => SentFarewell::Cancelled,
-            Farewell::Broken(text) => SentFarewell::Broken(text.clone(), None),
-            Farewell::Storage(text) => SentFarewell::Broken(text.clone(), Some(Cause::Storage)),
-        };
-        sent.encode(encoder, context)
-    }
-}
-
-impl<'b, C> Decode<'b, C> for Farewell {
-    fn decode(
-        decoder: &mut minicbor::Decoder<'b>,
-        context: &mut C,
-    ) -> Result<Farewell, minicbor::decode::Error> {
-        Ok(match SentFarewell::decode(decoder, context)? {
-            SentFarewell::Complete => Farewell::Complete,
-            SentFarewell::Fenced => Farewell::Fenced,
-            SentFarewell::Cancelled => Farewell::Cancelled,
-            SentFarewell::Broken(text, None) => Farewell::Broken(text),
-            SentFarewell::Broken(text, Some(Cause::Storage)) => Farewell::Storage(text),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As releases had it that knew no causes.
-    #[derive(Debug, PartialEq, Encode, Decode)]
-    enum Earlier {
-        #[n(2)]
-        Cancelled,
-        #[n(3)]
-        Broken(#[n(0)] String),
-    }
-
-    #[test]
-    fn farewells_are_understood_by_earlier_releases_and_theirs_here() {
-        let text = || "no room".to_owned();
-        for (farewell, earlier, back) in [
-            (Farewell::Cancelled, Earlier::Cancelled, Farewell::Cancelled),
-            (
-                Farewell::Broken(text()),
-                Earlier::Broken(text()),
-                Farewell::Broken(text()),
-            ),
-            (
-                Farewell::Storage(text()),
-                Earlier::Broken(text()),
-                Farewell::Broken(text()),
-            ),
-        ] {
-            let bytes = minicbor::to_vec(&farewell).unwrap();
-            assert_eq!(minicbor::decode::<Farewell>(&bytes).unwrap(), farewell);
-            assert_eq!(minicbor::decode::<Earlier>(&bytes).unwrap(), earlier);
-            let bytes = minicbor::to_vec(&earlier).unwrap();
-            assert_eq!(minicbor::decode::<Farewell>(&bytes).unwrap(), back);
-        }
-    }
+    Broken(#[n(0)] String),
+    /// This end cannot continue, since the destination cannot be used any more.
+    #[n(4)]
+    Storage(#[n(0)] String),
 }

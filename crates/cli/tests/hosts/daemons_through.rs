@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -17,8 +17,6 @@ use crate::support::site::{
 };
 use crate::support::{assert_no_leftovers, tree};
 use longhaul_engine::session::opening::OpenError;
-use longhaul_net::identity::Identity;
-use longhaul_net::tls::{TlsOptions, TlsServer};
 use longhaul_proto::handshake::{Refusal, Task};
 use longhaul_transfer::third_party::job_protocol::{JobEvent, Reach};
 use rustix::process::Signal;
@@ -402,40 +400,4 @@ fn what_goes_from_a_host_to_a_daemon_cannot_be_read_on_the_way() {
     let mut other = OsString::from("other:");
     other.push(ssh.0.path().join("copy"));
     assert!(is_read(&ssh.copy(&site, &file, &other)));
-}
-
-/// What a release does that does not know what it is asked for.
-fn hang_up(listener: &TcpListener, tls: &TlsServer) {
-    for socket in listener.incoming() {
-        if let Ok(mut stream) = tls.accept(socket.unwrap()) {
-            let _ = stream.reader.read(&mut [0; 4096]);
-        }
-    }
-}
-
-#[test]
-fn a_daemon_that_does_not_know_of_it_is_named_with_the_remedy() {
-    let site = closed();
-    let identity = Identity::ephemeral().unwrap();
-    let tls = TlsServer::new(&identity, TlsOptions::default()).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let line = format!("{address} {}\n", identity.fingerprint());
-    let file = site.user.path().join("known_hosts");
-    let known = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, known + &line).unwrap();
-    let file = site.user.path().join("tokens");
-    let tokens = std::fs::read_to_string(&file).unwrap();
-    let token = tokens.lines().next().unwrap().split_once(' ').unwrap().1;
-    let tokens = format!("{tokens}{address} {token}\n");
-    std::fs::write(&file, tokens).unwrap();
-    std::thread::spawn(move || hang_up(&listener, &tls));
-    let mut copy = site.command("cp");
-    copy.arg("--through-local")
-        .arg(crate::support::daemon::url(address, "file"));
-    run(copy.arg(site.two.url(""))).expect(3).says(&[
-        &format!("longhaul://{address} hung up"),
-        "older releases",
-        "use the same release of longhaul everywhere",
-    ]);
 }

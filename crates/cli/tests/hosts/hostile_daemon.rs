@@ -20,8 +20,7 @@ use longhaul_net::identity::Identity;
 use longhaul_net::tls::{TlsOptions, TlsServer};
 use longhaul_net::token::Token;
 use longhaul_proto::handshake::{
-    Answer, Capability, Hello, Joined, Purpose, Refusal, Refused, Secret, SessionId,
-    Welcome,
+    Answer, Capability, Hello, Joined, Purpose, Refusal, Refused, Secret, SessionId, Welcome,
 };
 use longhaul_proto::listing::{Gathered, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::TreePath;

@@ -528,11 +528,7 @@ impl Transfer {
             .map_err(failed)?;
         let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
         synced.map_err(failed)?;
-        Ok(if made {
-            Folded::Done
-        } else {
-            Folded::There
-        })
+        Ok(if made { Folded::Done } else { Folded::There })
     }
 
     /// Removes what killed copies left long ago in a directory. What is held, or

@@ -268,9 +268,7 @@ impl ReceiveSide {
         };
         let path = self.destination.path_of(&entry.path);
         let Destination {
-            principal,
-            owner,
-            ..
+            principal, owner, ..
         } = &self.destination;
         let superseded = self.destination.former_sessions();
         let wanted = Claim {

@@ -38,7 +38,6 @@ pub struct PartOfList {
 pub struct Selection {
     /// Rules, as [`super::Gathered`] has them.
     #[n(0)]
-    #[cbor(default)]
     pub rules: Vec<ByteVec>,
     /// Names beneath a source at most: 0 is the source alone. Directories so deep are copied
     /// without what they hold.
@@ -58,7 +57,6 @@ pub struct Selection {
     pub older_than: Option<Timestamp>,
     /// Directories on another file system than their source are copied without what they hold.
     #[n(6)]
-    #[cbor(default)]
     pub one_file_system: bool,
     /// Only these lines of a list, with the directories that they lie in ([`super::ListedPath`]).
     /// The one source is a directory.
@@ -66,11 +64,9 @@ pub struct Selection {
     pub files: Option<Vec<ByteVec>>,
     /// Listed directories are copied with everything in them.
     #[n(8)]
-    #[cbor(default)]
     pub files_recursive: bool,
     /// Number of messages ([`PartOfList`]) after the request that have the list.
     #[n(9)]
-    #[cbor(default)]
     pub list_parts: u32,
 }
 
@@ -186,15 +182,12 @@ pub struct LeftOut {
     pub specials: u64,
     /// Files that are newer at the destination.
     #[n(6)]
-    #[cbor(default)]
     pub newer: u64,
     /// What is not at the destination, where nothing is made.
     #[n(7)]
-    #[cbor(default)]
     pub missing: u64,
     /// What is at the destination, where nothing is replaced.
     #[n(8)]
-    #[cbor(default)]
     pub existing: u64,
 }
 

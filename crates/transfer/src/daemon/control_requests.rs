@@ -22,9 +22,7 @@ use longhaul_net::tcp::HostPort;
 use longhaul_net::tls::{TlsClient, TlsOptions};
 use longhaul_net::token::fill_random;
 use longhaul_net::trust::ServerTrust;
-use longhaul_proto::handshake::{
-    Answer, ControlRequest, Refusal, Refused, Target, Task,
-};
+use longhaul_proto::handshake::{Answer, ControlRequest, Refusal, Refused, Target, Task};
 
 use super::admission::{Visitor, authenticate, refused};
 use super::quotas::{Held, Most};

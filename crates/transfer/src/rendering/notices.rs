@@ -101,7 +101,6 @@ fn words(kind: NoticeKind) -> (&'static str, &'static str) {
         NoticeKind::AttributeNotKept => ("extended attributes not kept", ""),
         NoticeKind::ListNotKept => ("access control lists not kept", ""),
         NoticeKind::DeviceNotMade => ("devices left out", ""),
-        NoticeKind::Unknown => ("not kept or refused at the destination", ""),
     }
 }
 
@@ -121,7 +120,6 @@ fn name(kind: NoticeKind) -> &'static str {
         NoticeKind::AttributeNotKept => "attribute_not_kept",
         NoticeKind::ListNotKept => "list_not_kept",
         NoticeKind::DeviceNotMade => "device_not_made",
-        NoticeKind::Unknown => "unknown",
     }
 }
 

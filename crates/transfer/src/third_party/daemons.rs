@@ -182,10 +182,7 @@ fn through(asked: &JobRequest<'_>, source: Side<'_>, destination: Side<'_>) -> R
         (runs, other) = (other, runs);
         started = runs.daemon.control_request(Task::DriveThrough)?;
     }
-    let started = started.map_err(|error| match &error {
-        OpenError::Io(error) if is_end(error) => unknown(&runs.name),
-        _ => open_stop(&runs.name, &error),
-    })?;
+    let started = started.map_err(|error| open_stop(&runs.name, &error))?;
     let job = Process::new(started, &runs)?;
     let begin = begin_of(asked, &asked.of_job(at_source)?, Reach::Sealed, &runs.name)?;
     job.introduce(&runs, other.remote, (asked, asked.allowed(at_source)))?;
@@ -264,25 +261,6 @@ impl Process {
         let told = (&self.channel).write_all(introduced.line(CLIENT).as_bytes());
         told.map_err(|_| why_closed(&self.channel, &runs.name))
     }
-}
-
-/// Whether the other end was there, and hung up.
-fn is_end(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
-    )
-}
-
-/// What a daemon is that hangs up when it is asked for a job with channels: it
-/// knows no such thing.
-fn unknown(host: &str) -> Stop {
-    let text = format!(
-        "{host} hung up where it was asked to copy through this host, as older releases do, which \
-         cannot: use the same release of longhaul everywhere (this is {RELEASE}), or leave out \
-         --through-local and have either daemon started with --allow-dial"
-    );
-    Stop::new(Exit::Connection, text)
 }
 
 /// What comes first on a channel of a daemon: it is of the same release.

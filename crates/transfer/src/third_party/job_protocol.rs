@@ -29,8 +29,8 @@ const NAME_DIGITS: usize = 8;
 /// A message to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Order {
-    /// Begin it. Its number was 0 when it carried the words of a command line.
-    #[n(5)]
+    /// Begin it.
+    #[n(0)]
     Begin(#[n(0)] Begin),
     /// Send its output so far, and what comes.
     #[n(1)]
@@ -45,7 +45,7 @@ pub enum Order {
     #[n(4)]
     Allow(#[n(0)] Allowed),
     /// Describe the job as it is now: one Listed, and then the end of the channel.
-    #[n(6)]
+    #[n(5)]
     Describe,
 }
 
@@ -99,9 +99,8 @@ pub struct Shown {
     /// Names, layers, wire and decisions too.
     #[n(2)]
     pub verbose: bool,
-    /// The forecast before it, and its outcome beside that; a host that does not know it leaves it
-    /// out.
-    #[cbor(n(3), default)]
+    /// The forecast before the copy, and the outcome beside it.
+    #[n(3)]
     pub explain: bool,
 }
 
@@ -138,11 +137,11 @@ pub struct Follow {
     #[n(2)]
     pub progress: ShownProgress,
     /// It wants the manifest, if there is one.
-    #[cbor(n(3), default)]
+    #[n(3)]
     pub manifest: bool,
     /// Seconds without a word after which the job says that it is there, at most
     /// [`LONGEST_ALIVE_SECONDS`]; 0: never.
-    #[cbor(n(4), default)]
+    #[n(4)]
     pub alive_seconds: u32,
 }
 
@@ -239,7 +238,7 @@ pub struct Listed {
     #[n(5)]
     pub state: State,
     /// It compares and copies nothing.
-    #[cbor(n(6), default)]
+    #[n(6)]
     pub compares: bool,
     /// Bytes of files that are durable at the destination, with those that were there before.
     /// `None` if the job was killed or has not begun.

@@ -15,7 +15,6 @@ use longhaul_proto::receiver::{Compared, Receiver, ReceiverSettings, StorageJob,
 use longhaul_proto::sender::{BlockId, PackedRead, PieceRead, Sender, SenderError, SenderSettings};
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
-use minicbor::{Encode, Encoder};
 
 use super::random::Random;
 
@@ -524,48 +523,4 @@ fn memory_is_bounded_whatever_is_begun_and_never_ended() {
             .handle_message(Message::Entries(vec![file(0, 1)]))
             .is_ok()
     });
-}
-
-/// An entry as a later version may send it: one more field.
-struct LaterEntry(Entry);
-
-impl Encode<()> for LaterEntry {
-    fn encode<W: minicbor::encode::Write>(
-        &self,
-        encoder: &mut Encoder<W>,
-        _: &mut (),
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        let plain = minicbor::to_vec(&self.0).unwrap();
-        let fields = minicbor::Decoder::new(&plain).map().unwrap().unwrap();
-        encoder.map(fields + 2)?;
-        // The head of a map with fewer than 24 fields is one byte.
-        encoder
-            .writer_mut()
-            .write_all(&plain[1..])
-            .map_err(minicbor::encode::Error::write)?;
-        encoder.u32(70)?.str("owner")?;
-        encoder
-            .u32(71)?
-            .array(2)?
-            .u8(1)?
-            .map(1)?
-            .u8(1)?
-            .bytes(b"acl")?;
-        Ok(())
-    }
-}
-
-#[test]
-fn what_a_later_version_adds_is_skipped() {
-    let entries = vec![file(0, 5), file(1, 6)];
-    let later: Vec<LaterEntry> = entries.iter().cloned().map(LaterEntry).collect();
-    // Message::Entries is variant 0 with one field.
-    let mut bytes = Vec::new();
-    let mut encoder = Encoder::new(&mut bytes);
-    encoder.array(2).unwrap().u32(0).unwrap().array(1).unwrap();
-    encoder.encode(&later).unwrap();
-    assert_eq!(
-        minicbor::decode::<Message>(&bytes).unwrap(),
-        Message::Entries(entries)
-    );
 }
