@@ -31,7 +31,6 @@ pub fn receiver(bytes: &[u8]) {
             epoch: 1,
             checkpoint_bytes: choices.number().max(1),
             checkpoint_span: Duration::from_nanos(choices.number()),
-            commits: choices.flag(),
             digests: choices.flag(),
             compares: true,
             deletes: choices.flag(),
@@ -210,12 +209,6 @@ impl Play<'_> {
                 id: self.id(),
                 parent: self.choices.flag().then(|| self.id()),
                 failure: failure(),
-            },
-            6 => Message::Commit {
-                epoch: self.choices.below(2) as u64,
-                file: self.id(),
-                generation: self.generation(),
-                digest: self.choices.flag().then(|| self.checksum()),
             },
             _ => Message::Checksums {
                 content: ContentName::Pack(vec![self.id()]),

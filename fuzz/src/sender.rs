@@ -2,7 +2,7 @@
 //! and files that change while they are read.
 
 use longhaul_proto::block::{ContentName, LARGEST_BLOCK_BYTES, PieceName};
-use longhaul_proto::digest::{Checksum, Integrity, is_block};
+use longhaul_proto::digest::{Checksum, is_block};
 use longhaul_proto::frame::MAXIMUM_BODY_BYTES;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{
@@ -33,14 +33,8 @@ pub fn sender(bytes: &[u8]) {
         window_bytes: 4 << 20,
         unacknowledged_entries: 1 + choices.below(16),
         unacknowledged_blocks: 1 + choices.below(32),
-        integrity: if choices.flag() {
-            Integrity::Digest
-        } else {
-            Integrity::Checksum
-        },
         large_files: 4,
         asks: choices.flag(),
-        commits: choices.flag(),
         moves: true,
         moves_away: false,
         compares: false,
@@ -243,8 +237,7 @@ impl Play<'_> {
             }
             2 | 3 => {
                 let count = self.choices.below(4);
-                let value = Checksum::Blake3([self.choices.byte(); 32]);
-                let pieces = (0..count).map(|_| (self.piece(), value)).collect();
+                let pieces = (0..count).map(|_| self.piece()).collect();
                 Message::Durable { epoch: 1, pieces }
             }
             4 => {

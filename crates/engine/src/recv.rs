@@ -219,7 +219,6 @@ impl ReceiveSide {
             epoch: settings.epoch,
             checkpoint_bytes: settings.checkpoint_bytes,
             checkpoint_span: settings.checkpoint_span,
-            commits: true,
             digests: settings.digests,
             compares: settings.asks,
             deletes: settings.deletion.is_some(),

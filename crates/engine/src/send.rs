@@ -197,7 +197,6 @@ impl SendSide {
     pub(crate) fn machine_settings(&self, settings: &TransferSettings) -> SenderSettings {
         SenderSettings {
             block_bytes: settings.block_bytes as u64,
-            integrity: settings.integrity,
             large_files: settings.large_files.max(1),
             asks: settings.asks,
             moves: settings.operation != Operation::DryRun,

@@ -109,25 +109,9 @@ pub enum Message {
         /// The session's epoch.
         #[n(0)]
         epoch: u64,
-        /// The pieces with their checksums.
+        /// The pieces.
         #[n(1)]
-        pieces: Vec<(PieceName, Checksum)>,
-    },
-    /// The end that holds all acknowledgements of a file: give it its name.
-    #[n(8)]
-    Commit {
-        /// The session's epoch.
-        #[n(0)]
-        epoch: u64,
-        /// The file.
-        #[n(1)]
-        file: EntryId,
-        /// Its generation.
-        #[n(2)]
-        generation: u32,
-        /// Its digest; none without digests.
-        #[n(3)]
-        digest: Option<Checksum>,
+        pieces: Vec<PieceName>,
     },
     /// Receiver: these entries are done, one way or the other.
     #[n(9)]
@@ -175,13 +159,6 @@ pub enum Message {
     /// Steering end: use these numbers of flows.
     #[n(14)]
     SetFlows(#[n(0)] Flows),
-    /// Steering end: I leave, continue; or I am back.
-    #[n(15)]
-    Steer {
-        /// There is somebody who steers.
-        #[n(0)]
-        attached: bool,
-    },
     /// Dialer: I want to join with this many streams in clear.
     #[n(16)]
     WantTickets(#[n(0)] u32),

@@ -49,9 +49,6 @@ pub struct ReceiverSettings {
     pub checkpoint_bytes: u64,
     /// Time after which they are.
     pub checkpoint_span: Duration,
-    /// This end holds the acknowledgements and commits large files; else it
-    /// waits for [`Message::Commit`].
-    pub commits: bool,
     /// Digests go with the acknowledgements.
     pub digests: bool,
     /// Something may be there: questions are answered. Else the sender knows
@@ -72,7 +69,6 @@ impl Default for ReceiverSettings {
             epoch: 1,
             checkpoint_bytes: 256 << 20,
             checkpoint_span: Duration::from_secs(1),
-            commits: true,
             digests: false,
             compares: true,
             deletes: false,
@@ -334,7 +330,7 @@ pub struct Receiver {
     outcomes: Vec<(EntryId, Outcome)>,
     /// Bytes of the texts among them.
     outcome_bytes: usize,
-    durable: Vec<(PieceName, Checksum)>,
+    durable: Vec<PieceName>,
     arrived: BTreeMap<u32, u64>,
     /// Streams on which something arrived that the sender was not told of.
     arrived_untold: BTreeSet<u32>,
@@ -466,15 +462,6 @@ impl Receiver {
                 parent,
                 failure,
             } => self.handle_abandoned(id, parent, failure),
-            Message::Commit {
-                epoch,
-                file,
-                generation,
-                digest,
-            } if epoch == self.settings.epoch => {
-                self.handle_commit(file, generation, digest);
-            }
-            Message::Commit { .. } => {}
             Message::Names(names) => self.handle_names(names)?,
             Message::NamesEnd(failure) => self.handle_names_end(failure)?,
             Message::RemovedTaken => self.handle_removed_taken(),

@@ -28,9 +28,8 @@ use longhaul_units::Moment;
 
 use crate::account::Account;
 use crate::block::PieceName;
-use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};
+use crate::digest::{SMALLEST_BLOCK_BYTES, is_block};
 use crate::filter::LeftOut;
-use crate::ledger::DurableBlock;
 use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
 use crate::notice::Notice;
@@ -352,9 +351,9 @@ impl Sender {
                 }
             }
             Message::Durable { epoch, pieces } if epoch == self.settings.epoch => {
-                let files: BTreeSet<EntryId> = pieces.iter().map(|(piece, _)| piece.file).collect();
-                for (piece, checksum) in pieces {
-                    self.handle_durable(piece, checksum);
+                let files: BTreeSet<EntryId> = pieces.iter().map(|piece| piece.file).collect();
+                for piece in pieces {
+                    self.handle_durable(piece);
                 }
                 self.report_durable(files);
             }
@@ -595,7 +594,7 @@ impl Sender {
         };
         let size = tracked.entry.size();
         if is_large(&tracked.entry, self.settings.block_bytes) {
-            tracked.make_large(self.settings.integrity, |_| {});
+            tracked.make_large(|_| {});
             self.plan.queue_large(id);
         } else {
             tracked.stage = Stage::Small;
@@ -646,7 +645,7 @@ impl Sender {
         };
         let size = tracked.entry.size();
         let mut resumed = 0;
-        tracked.make_large(self.settings.integrity, |large| {
+        tracked.make_large(|large| {
             for &(offset, length) in ranges {
                 let end = offset.saturating_add(length).min(size);
                 // Between blocks only: what is left is cut into blocks.
@@ -667,8 +666,7 @@ impl Sender {
         self.seal_if_read(id);
     }
 
-    fn handle_durable(&mut self, piece: PieceName, checksum: Checksum) {
-        let commits = self.settings.commits;
+    fn handle_durable(&mut self, piece: PieceName) {
         let Some(tracked) = self.entries.get_mut(&piece.file) else {
             return;
         };
@@ -688,14 +686,6 @@ impl Sender {
         large.durable.insert(piece.offset, end);
         // It may have been lost for us, and be waiting to be cut anew.
         large.planned.insert(piece.offset, end);
-        let block = DurableBlock {
-            offset: piece.offset,
-            length: piece.length,
-            checksum,
-        };
-        if commits {
-            large.ledger.insert(block);
-        }
         // A block may have been acknowledged in parts, cut otherwise.
         if let Some((start, end)) = large.durable.range_around(piece.offset, end) {
             for block in large.take_covered(start, end) {
@@ -703,7 +693,6 @@ impl Sender {
             }
         }
         self.count_durable(piece.file, fresh);
-        self.commit_if_complete(piece.file);
     }
 
     fn handle_done(&mut self, id: EntryId, outcome: Outcome) {
@@ -827,39 +816,12 @@ impl Sender {
         };
         if !large.sealed {
             large.sealed = true;
-            large.ledger.seal();
             let (size, grew) = (large.size, large.front.is_some());
             self.messages.push_back(Message::Sealed {
                 file,
                 generation,
                 size,
                 grew,
-            });
-            self.commit_if_complete(file);
-        }
-    }
-
-    fn commit_if_complete(&mut self, file: EntryId) {
-        if !self.settings.commits {
-            return;
-        }
-        let epoch = self.settings.epoch;
-        let Some(tracked) = self.entries.get_mut(&file) else {
-            return;
-        };
-        let generation = tracked.generation;
-        let Some(large) = tracked.large_mut() else {
-            return;
-        };
-        if !large.commit_said && large.sealed && large.durable.contains(0, large.size) {
-            large.commit_said = true;
-            // After a resume the checksums of the first part are the receiver's.
-            let digest = large.ledger.digest();
-            self.messages.push_back(Message::Commit {
-                epoch,
-                file,
-                generation,
-                digest,
             });
         }
     }

@@ -1,7 +1,6 @@
-//! How long a session lives, and which end steers it.
+//! How long a session lives.
 //!
-//! A session outlives all its streams for a stated time, and the steering end may leave and come
-//! back. Next states: `Active` -> `Lingering` (last stream lost) -> `Active` (one joined) or
+//! A session outlives all its streams for a stated time. Next states: `Active` -> `Lingering` (last stream lost) -> `Active` (one joined) or
 //! `Over` (time is up); any -> `Over`.
 
 use std::collections::BTreeSet;
@@ -42,7 +41,6 @@ pub struct Session {
     used: RangeSet,
     /// Number of the next stream that this end dials.
     next: u32,
-    steered: bool,
 }
 
 impl Session {
@@ -55,7 +53,6 @@ impl Session {
             control: None,
             used: RangeSet::default(),
             next: 0,
-            steered: true,
         }
     }
 
@@ -95,11 +92,6 @@ impl Session {
             self.control = None;
         }
         moved
-    }
-
-    /// The steering end left or came back; the session continues.
-    pub fn handle_steer(&mut self, attached: bool) {
-        self.steered = attached;
     }
 
     /// Time passed.
@@ -174,11 +166,6 @@ impl Session {
         self.next = self.next.saturating_add(1);
         stream
     }
-
-    /// Whether somebody steers.
-    pub fn is_steered(&self) -> bool {
-        self.steered
-    }
 }
 
 #[cfg(test)]
@@ -231,15 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn no_stream_joins_twice_and_whoever_steers_may_leave() {
+    fn no_stream_joins_twice_and_the_first_end_stays() {
         let mut session = Session::new(SECOND, Moment(0));
         assert!(session.handle_stream_up(StreamId(0)));
         assert!(!session.handle_stream_up(StreamId(0)));
-        session.handle_steer(false);
-        assert!(!session.is_steered());
-        assert_eq!(*session.life(), Life::Active);
-        session.handle_steer(true);
-        assert!(session.is_steered());
         session.end(Farewell::Complete);
         session.end(Farewell::Fenced);
         assert_eq!(*session.life(), Life::Over(Farewell::Complete));

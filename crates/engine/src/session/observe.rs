@@ -441,7 +441,6 @@ impl Transfer {
                     shared.tune(tuning.clone());
                 }
             }
-            Message::Steer { attached } => shared.life.handle_steer(*attached),
             Message::Goodbye(farewell) => {
                 // A sender that was told the end has nothing to add to it.
                 let complete = *farewell == Farewell::Complete && shared.finished.is_none();

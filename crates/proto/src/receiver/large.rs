@@ -39,9 +39,8 @@ pub(super) struct Incoming {
     pub(super) reading_back: bool,
     /// A checkpoint of it is under way.
     pub(super) syncing: bool,
-    /// Its commit was asked for, by this end or the other.
+    /// Its commit was asked for.
     pub(super) committing: bool,
-    pub(super) may_commit: bool,
     /// The digest of what it became, if that is not what came.
     pub became: Option<Checksum>,
 }
@@ -217,21 +216,11 @@ impl Receiver {
                 entry: file.entry.clone(),
                 bytes: file.share.at_destination(),
             });
-            self.durable.extend(blocks.iter().map(|block| {
-                let DurableBlock {
-                    offset,
-                    length,
-                    checksum,
-                } = *block;
-                (
-                    PieceName {
-                        file: id,
-                        generation,
-                        offset,
-                        length,
-                    },
-                    checksum,
-                )
+            self.durable.extend(blocks.iter().map(|block| PieceName {
+                file: id,
+                generation,
+                offset: block.offset,
+                length: block.length,
             }));
             self.commit_if_complete(id);
         }
@@ -298,7 +287,6 @@ impl Receiver {
             reading_back: false,
             syncing: false,
             committing: false,
-            may_commit: self.settings.commits,
             became: None,
         };
         self.discard_file(id);
@@ -395,28 +383,6 @@ impl Receiver {
         }
     }
 
-    pub(super) fn handle_commit(&mut self, id: EntryId, generation: u32, digest: Option<Checksum>) {
-        let Some(file) = self
-            .files
-            .get_mut(&id)
-            .filter(|f| f.generation == generation)
-        else {
-            return;
-        };
-        if digest.is_some() && digest != file.ledger.digest() {
-            let failure = Failure::new(
-                FailureKind::Corrupt,
-                "the digests of both ends differ although every block agreed: copy it again",
-            );
-            let parent = file.entry.parent;
-            self.discard_file(id);
-            self.finish_entry(id, parent, None, Outcome::Failed(failure));
-            return;
-        }
-        file.may_commit = true;
-        self.commit_if_complete(id);
-    }
-
     /// The sender gave an entry up.
     pub(super) fn handle_abandoned(
         &mut self,
@@ -457,8 +423,7 @@ impl Receiver {
         }
     }
 
-    /// Commits a file that is complete and sealed, if this end may; otherwise informs the end that
-    /// may.
+    /// Commits a file that is complete and sealed.
     pub(super) fn commit_if_complete(&mut self, id: EntryId) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
@@ -467,20 +432,15 @@ impl Receiver {
         if !file.ledger.is_complete() || busy || self.packed.contains_key(&id) {
             return;
         }
-        if file.may_commit {
-            file.committing = true;
-            let (entry, generation) = (file.entry.clone(), file.generation);
-            let digest = file.ledger.digest();
-            self.take_dirty(id);
-            self.push_job(StorageJob::Commit {
-                entry,
-                generation,
-                digest,
-            });
-        } else if let Some(checkpoint) = self.take_checkpoint(id) {
-            self.jobs
-                .push_back(StorageJob::Checkpoint(vec![checkpoint]));
-        }
+        file.committing = true;
+        let (entry, generation) = (file.entry.clone(), file.generation);
+        let digest = file.ledger.digest();
+        self.take_dirty(id);
+        self.push_job(StorageJob::Commit {
+            entry,
+            generation,
+            digest,
+        });
     }
 
     pub(super) fn fail_file(&mut self, id: EntryId, failure: Failure) {

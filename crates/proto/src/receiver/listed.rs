@@ -185,7 +185,6 @@ mod tests {
             epoch: 1,
             checkpoint_bytes: 1 << 20,
             checkpoint_span: Duration::from_secs(1),
-            commits: true,
             digests: false,
             compares: true,
             ..ReceiverSettings::default()

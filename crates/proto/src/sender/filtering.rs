@@ -115,7 +115,6 @@ mod tests {
     use longhaul_units::Moment;
 
     use super::*;
-    use crate::digest::Integrity;
     use crate::manifest::{SourceIdentity, Timestamp, TreePath};
     use crate::message::{Answer, FailureKind, Message, Outcome};
     use crate::sender::{SenderSettings, Work};
@@ -144,7 +143,6 @@ mod tests {
         let mut sender = Sender::new(SenderSettings {
             asks: true,
             filters: true,
-            integrity: Integrity::Digest,
             ..SenderSettings::default()
         });
         (0..files).for_each(|id| sender.handle_entry(file(id, 5)));

@@ -55,7 +55,7 @@ impl Sender {
     pub(super) fn begin_front(&mut self, id: EntryId) {
         if let Some(tracked) = self.entries.get_mut(&id) {
             let front = Some(Front::default());
-            tracked.make_large(self.settings.integrity, |large| large.front = front);
+            tracked.make_large(|large| large.front = front);
             self.plan.queue_large(id);
         }
     }

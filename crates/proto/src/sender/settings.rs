@@ -2,7 +2,6 @@
 
 use super::filtering::MOST_FILTERED;
 use crate::block::MAXIMUM_PACK_ENTRIES;
-use crate::digest::Integrity;
 
 /// Large files begun and not done at most, whatever the receiver can have open:
 /// of two blocks of 512 KiB each, what a path of 366 ms takes at 80 Gbit/s.
@@ -25,12 +24,8 @@ pub struct SenderSettings {
     pub unacknowledged_blocks: usize,
     /// Most large files begun and not done: the receiver has each of them open.
     pub large_files: usize,
-    /// How blocks are verified.
-    pub integrity: Integrity,
     /// Every entry is asked for first: the destination is not empty.
     pub asks: bool,
-    /// This end holds the acknowledgements and commits large files.
-    pub commits: bool,
     /// Data are moved; else this is a dry run, in which every entry is asked
     /// for and nothing is sent.
     pub moves: bool,
@@ -63,9 +58,7 @@ impl Default for SenderSettings {
             unacknowledged_entries: 4096,
             unacknowledged_blocks: 65_536,
             large_files: MOST_LARGE_FILES,
-            integrity: Integrity::Digest,
             asks: false,
-            commits: false,
             moves: true,
             moves_away: false,
             deletes: false,

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::BlockId;
 use super::front::Front;
 use crate::account::Share;
-use crate::digest::Integrity;
-use crate::ledger::{FileLedger, RangeSet};
+use crate::ledger::RangeSet;
 use crate::manifest::Entry;
 use crate::message::AgainReason;
 
@@ -67,13 +66,10 @@ pub(super) struct Large {
     pub moved: RangeSet,
     /// Acknowledged.
     pub durable: RangeSet,
-    /// Checksums, where this end commits.
-    pub ledger: FileLedger,
     pub sealed: bool,
     /// Pieces came wrong, and nothing was read since: where the source changed under
     /// what was under way, all of that comes wrong before reading finds it.
     pub doubted: bool,
-    pub commit_said: bool,
     /// It keeps growing, and its front is sent.
     pub front: Option<Front>,
     /// Blocks under way by first byte: one past their last byte, and their
@@ -100,7 +96,7 @@ impl Tracked {
     }
 
     /// It goes in pieces; what `prepare` says of it is known already.
-    pub fn make_large(&mut self, integrity: Integrity, prepare: impl FnOnce(&mut Large)) {
+    pub fn make_large(&mut self, prepare: impl FnOnce(&mut Large)) {
         let size = self.entry.size();
         let mut large = Box::new(Large {
             size,
@@ -108,10 +104,8 @@ impl Tracked {
             read: RangeSet::default(),
             moved: RangeSet::default(),
             durable: RangeSet::default(),
-            ledger: FileLedger::new(size, integrity),
             sealed: false,
             doubted: false,
-            commit_said: false,
             front: None,
             blocks: BTreeMap::new(),
         });

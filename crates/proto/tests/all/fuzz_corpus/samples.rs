@@ -104,12 +104,6 @@ fn from_sender() -> Vec<Message> {
             content: ContentName::Piece(piece_name()),
             checksums: vec![Some(BLAKE3)],
         },
-        Message::Commit {
-            epoch: 1,
-            file: EntryId(1),
-            generation: 0,
-            digest: Some(BLAKE3),
-        },
     ]
 }
 
@@ -123,7 +117,7 @@ fn from_receiver() -> Vec<Message> {
         ]),
         Message::Durable {
             epoch: 1,
-            pieces: vec![(piece_name(), Checksum::Xxh3(7))],
+            pieces: vec![piece_name()],
         },
         Message::Done {
             epoch: 1,
@@ -187,7 +181,6 @@ fn from_either() -> Vec<Message> {
             streams: Some(4),
             ..Flows::default()
         }),
-        Message::Steer { attached: false },
         Message::WantTickets(2),
         Message::WantCalls {
             count: 3,

@@ -34,10 +34,6 @@ pub struct Checks {
     stale: Vec<Message>,
     /// Sessions that were needed, less one.
     pub restarts: u32,
-    /// Commits that a sender asked for.
-    pub commits_by_sender: u64,
-    /// How often an end heard that the other one's steerer left.
-    pub detached: u64,
     pub blocks_sent: u64,
     pub bytes_sent: u64,
     /// What the sender wrote, with headers and messages.
@@ -60,10 +56,7 @@ impl Checks {
 
     /// An end says something.
     pub fn say(&mut self, message: &Message) {
-        let late = matches!(
-            message,
-            Message::Durable { .. } | Message::Done { .. } | Message::Commit { .. }
-        );
+        let late = matches!(message, Message::Durable { .. } | Message::Done { .. });
         if late && self.stale.len() < 20 {
             self.stale.push(message.clone());
         }
@@ -72,10 +65,8 @@ impl Checks {
     /// An end hears something.
     pub fn hear(&mut self, end: End, message: &Message, sending: &Sending, disk: &Disk) {
         match message {
-            Message::Commit { .. } => self.commits_by_sender += 1,
-            Message::Steer { attached: false } => self.detached += 1,
             Message::Durable { pieces, .. } if end == End::Sender => {
-                for (piece, _) in pieces {
+                for piece in pieces {
                     let Some(version) = self.versions.get(&(piece.file, piece.generation)) else {
                         continue;
                     };

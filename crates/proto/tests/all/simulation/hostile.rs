@@ -122,12 +122,6 @@ fn for_receiver(random: &mut Random) -> Message {
                 failure: failure(),
             }
         }
-        5 => Message::Commit {
-            epoch: random.below(3),
-            file: id(random),
-            generation: random.below(3) as u32,
-            digest: random.chance(500).then(|| checksum(random)),
-        },
         8 => Message::Digests(vec![(id(random), checksum(random))]),
         _ => Message::WantTickets(random.next() as u32),
     }
@@ -157,9 +151,7 @@ fn for_sender(random: &mut Random) -> Message {
         ),
         1 => Message::Durable {
             epoch: random.below(3),
-            pieces: (0..some)
-                .map(|_| (piece(random), checksum(random)))
-                .collect(),
+            pieces: (0..some).map(|_| piece(random)).collect(),
         },
         2 => Message::Done {
             epoch: random.below(3),
@@ -300,7 +292,6 @@ fn a_receiver_survives_whatever_a_sender_says() {
         let mut random = Random::new(seed);
         let settings = ReceiverSettings {
             checkpoint_bytes: random.below(5000),
-            commits: random.chance(500),
             ..ReceiverSettings::default()
         };
         let mut receiver = Receiver::new(settings);
@@ -332,7 +323,6 @@ fn a_sender_survives_whatever_a_receiver_says() {
         let settings = SenderSettings {
             block_bytes: 1024,
             asks: random.chance(500),
-            commits: random.chance(500),
             unacknowledged_blocks: 16,
             ..SenderSettings::default()
         };

@@ -29,8 +29,6 @@ pub enum Fault {
     Vanish(u64),
     /// Whoever steers sets readers, streams and writers.
     SetFlows(u32, u32, u32),
-    /// Whoever steers leaves, or comes back.
-    Steer(bool),
 }
 
 /// A run.
@@ -146,7 +144,6 @@ fn random_links(random: &mut Random) -> Vec<Link> {
 
 fn random_settings(scenario: &mut Scenario, random: &mut Random) {
     let integrity = random.pick(&[Integrity::Digest, Integrity::Checksum]);
-    let by_sender = random.chance(400);
     let sender = &mut scenario.sender;
     sender.pack_entries = random.between(1, 20) as usize;
     // Never fewer than the open directories of the deepest path, and one.
@@ -154,12 +151,9 @@ fn random_settings(scenario: &mut Scenario, random: &mut Random) {
     sender.unacknowledged_entries = random.between(1, 40) as usize;
     sender.unacknowledged_blocks = random.between(1, 60) as usize;
     sender.large_files = random.pick(&[1, 2, 5, 4096]);
-    sender.integrity = integrity;
     sender.asks = random.chance(500);
-    sender.commits = by_sender;
     let receiver = &mut scenario.receiver;
     receiver.integrity = integrity;
-    receiver.commits = !by_sender;
     receiver.checkpoint_bytes = random.pick(&[1, 5000, 50_000, 1 << 28]);
     receiver.checkpoint_span = milliseconds(random.pick(&[1, 50, 1000]));
     receiver.digests = random.chance(500);
@@ -192,7 +186,7 @@ fn random_faults(scenario: &mut Scenario, random: &mut Random) {
                 (now as u32 / 2).max(1)
             }
         };
-        let kind = random.below(10);
+        let kind = random.below(9);
         if kinds >> kind & 1 == 0 {
             continue;
         }
@@ -202,12 +196,11 @@ fn random_faults(scenario: &mut Scenario, random: &mut Random) {
             4 => Fault::Restart,
             5 | 6 => Fault::Change(n),
             7 => Fault::Vanish(n),
-            8 => Fault::SetFlows(
+            _ => Fault::SetFlows(
                 flows(random, scenario.readers),
                 flows(random, scenario.links.len()),
                 flows(random, scenario.writers),
             ),
-            _ => Fault::Steer(random.chance(500)),
         };
         let at = Moment(random.below(span) * 1000);
         scenario.faults.push((at, fault));

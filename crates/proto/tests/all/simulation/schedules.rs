@@ -15,10 +15,6 @@ struct Met {
     corrupt: u64,
     duplicate: u64,
     streams_lost: u64,
-    /// Files that the sender committed.
-    commits_by_sender: u64,
-    /// Runs that ended while nobody steered.
-    detached: u64,
 }
 
 fn run(seed: u64, met: &mut Met) {
@@ -31,9 +27,6 @@ fn run(seed: u64, met: &mut Met) {
     met.failed += totals.failed;
     met.corrupt += totals.corrupt_blocks;
     met.duplicate += totals.duplicate_blocks;
-    met.commits_by_sender += world.checks.commits_by_sender;
-    let left = world.sides.iter().any(|side| !side.steered);
-    met.detached += u64::from(left && world.checks.detached > 0);
     met.streams_lost += world.conns.iter().filter(|conn| conn.dead).count() as u64;
 }
 
@@ -69,12 +62,10 @@ fn run_quarter(quarter: u64) {
     assert!(
         least
             .into_iter()
-            .chain([met.streams_lost, met.commits_by_sender])
+            .chain([met.streams_lost])
             .all(|n| n >= rare),
         "{met:?}"
     );
-    // One fault in ten, one in two that leaves, none that comes back after it.
-    assert!(met.detached >= rare / 10, "{met:?}");
 }
 
 #[test]

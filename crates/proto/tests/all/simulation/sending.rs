@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_proto::block::{BlockHeader, Codec, Content, PackedEntry, Piece, PieceName};
+use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -24,6 +25,7 @@ pub struct Sending {
     /// Path of each node.
     pub paths: BTreeMap<usize, TreePath>,
     settings: SenderSettings,
+    integrity: Integrity,
     steps: Vec<Step>,
     at: usize,
     /// Of open directories: number, entry and children.
@@ -39,7 +41,7 @@ fn vanished() -> Failure {
 }
 
 impl Sending {
-    pub fn new(settings: SenderSettings, source: &Source) -> Sending {
+    pub fn new(settings: SenderSettings, integrity: Integrity, source: &Source) -> Sending {
         Sending {
             sender: Sender::new(settings),
             readers: None,
@@ -51,6 +53,7 @@ impl Sending {
                 .enumerate()
                 .collect(),
             settings,
+            integrity,
             steps: source.walk(),
             at: 0,
             open: Vec::new(),
@@ -125,7 +128,7 @@ impl Sending {
             if matches!(result, PackedRead::Ready(_)) {
                 let data = source.whole(node, source::version_of(&now));
                 let file = matches!(now.kind, EntryKind::File { .. });
-                let integrity = self.settings.integrity;
+                let integrity = self.integrity;
                 packed.push(PackedEntry {
                     generation: *generation,
                     checksum: file.then(|| longhaul_proto::digest::whole_file(integrity, &data)),
@@ -172,12 +175,7 @@ impl Sending {
             offset: name.offset,
             length: name.length,
             extents,
-            checksum: Some(source::checksum(
-                self.settings.integrity,
-                name.offset,
-                &data,
-                size,
-            )),
+            checksum: Some(source::checksum(self.integrity, name.offset, &data, size)),
         };
         self.hold(block, Content::Piece(piece), payload);
     }

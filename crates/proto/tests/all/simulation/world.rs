@@ -25,7 +25,6 @@ use super::source::{NodeKind, Source};
 pub struct Side {
     pub control: ControlChannel,
     pub session: Session,
-    pub steered: bool,
     wake: Option<Moment>,
 }
 
@@ -137,7 +136,7 @@ impl World {
                 Side::new(&scenario, Moment(0)),
                 Side::new(&scenario, Moment(0)),
             ],
-            sending: Sending::new(sender, &scenario.source),
+            sending: Sending::new(sender, scenario.receiver.integrity, &scenario.source),
             receiving: Receiving::new(scenario.receiver),
             checks: Checks::default(),
             want: scenario.links.len(),
@@ -170,7 +169,7 @@ impl World {
             Side::new(&self.scenario, self.now),
             Side::new(&self.scenario, self.now),
         ];
-        self.sending = Sending::new(sender, &self.source);
+        self.sending = Sending::new(sender, self.scenario.receiver.integrity, &self.source);
         self.receiving = Receiving::new(receiver);
         self.want = self.scenario.links.len();
         self.dialing = 0;
@@ -204,13 +203,8 @@ impl World {
     /// What an older session said has no effect on this one.
     fn hear_stale(&mut self, message: Message) {
         let now = self.now;
-        if matches!(message, Message::Commit { .. }) {
-            self.receiving.receiver.handle_message(message).unwrap();
-            assert!(self.receiving.receiver.poll_storage(now).is_none());
-        } else {
-            self.sending.sender.handle_message(message, now).unwrap();
-            assert!(self.sending.sender.poll_event().is_none());
-        }
+        self.sending.sender.handle_message(message, now).unwrap();
+        assert!(self.sending.sender.poll_event().is_none());
     }
 
     pub fn push(&mut self, after: Duration, event: Event) {
@@ -318,7 +312,6 @@ impl World {
                 };
                 self.steer(&Message::SetFlows(flows));
             }
-            Fault::Steer(attached) => self.steer(&Message::Steer { attached }),
         }
     }
 
@@ -343,12 +336,6 @@ impl World {
     /// A message for whoever drives, at either end.
     pub fn obey(&mut self, end: End, message: &Message) {
         match message {
-            Message::Steer { attached } => {
-                let side = &mut self.sides[end.index()];
-                side.session.handle_steer(*attached);
-                side.steered = *attached;
-                assert_eq!(side.session.is_steered(), *attached);
-            }
             Message::SetFlows(flows) => {
                 if end == End::Sender {
                     self.sending.readers = flows.readers.map(|n| n as usize);
@@ -406,7 +393,6 @@ impl Side {
         Side {
             control: ControlChannel::default(),
             session: Session::new(scenario.linger.max(scenario.first_linger()), now),
-            steered: true,
             wake: None,
         }
     }
