@@ -7,8 +7,6 @@
 //! CPU, then the fewest flows.
 //!
 //! [`solve`] moves all parts of the dataset at the same time, each at its share of the bytes.
-//! [`solve_in_turn`] moves one part after the other, like a mover that sends in the order of a
-//! walk.
 //!
 //! Most graphs do not need this program: if the members of each class can be combined, the search
 //! uses one number of flows for each class (`compact`).
@@ -16,13 +14,11 @@
 //! - `compact`: branch and bound over the total flows of each class
 //! - [`program`]: the linear program over all counts, and its solver
 //! - `build`: conversion of a graph to its program
-//! - `lp`: a program as a file for other solvers
 //! - [`prices`]: the bottlenecks of an optimum, and the gain of more resources
 //! - `sure`: enough streams for the guaranteed windows
 
 mod build;
 mod compact;
-mod lp;
 pub mod prices;
 pub mod program;
 mod sure;
@@ -336,21 +332,4 @@ fn fastest(
     let built = Built::new(graph, scale, Counts::Fastest);
     let found = built.fastest(bound)?;
     Ok((built, found))
-}
-
-/// Solves each part separately and returns the optima in the order of the parts.
-///
-/// # Errors
-///
-/// The same as for [`solve`].
-pub fn solve_in_turn(graph: &Graph, bound: Bound) -> Result<Vec<Optimum>, SolveError> {
-    graph.check()?;
-    let alone = |part: usize| {
-        let alone = Graph {
-            parts: vec![graph.parts[part].clone()],
-            ..graph.clone()
-        };
-        solve(&alone, bound)
-    };
-    (0..graph.parts.len()).map(alone).collect()
 }

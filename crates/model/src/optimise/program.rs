@@ -113,12 +113,12 @@ impl Program {
     }
 
     /// Returns the terms of the objective, with variables by index.
-    pub(super) fn objective_terms(&self) -> impl Iterator<Item = (usize, f64)> {
+    pub fn objective_terms(&self) -> impl Iterator<Item = (usize, f64)> {
         self.objective.iter().map(|&(Var(at), factor)| (at, factor))
     }
 
     /// Returns the rows, with variables by index.
-    pub(super) fn row_terms(&self) -> impl Iterator<Item = (Vec<(usize, f64)>, Relation, f64)> {
+    pub fn row_terms(&self) -> impl Iterator<Item = (Vec<(usize, f64)>, Relation, f64)> {
         self.rows.iter().map(|row| {
             let terms = row.terms.iter().map(|&(Var(at), factor)| (at, factor));
             (terms.collect(), row.relation, row.right)
@@ -126,7 +126,7 @@ impl Program {
     }
 
     /// Returns the maximum of each variable, and true if it is an integer.
-    pub(super) fn column_bounds(&self) -> impl Iterator<Item = (f64, bool)> {
+    pub fn column_bounds(&self) -> impl Iterator<Item = (f64, bool)> {
         self.columns
             .iter()
             .map(|column| (column.most, column.whole))
