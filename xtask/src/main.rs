@@ -56,7 +56,7 @@ const COMMANDS: [Command; 7] = [
     },
     Command {
         name: "bench",
-        arguments: "(pieces | small | storage | lab | gluster) [--again] | plan | \
+        arguments: "(pieces | small | storage | lab) [--again] | plan | \
                     SCENARIO [OPTIONS OF longhaul sweep]",
         summary: "compare a copy with its pieces or with a local writer of small files, threads with \
                   io_uring, the lab and its file system with their settings; print how long plans \

@@ -7,15 +7,14 @@
 //!   takes them
 //! - [`storage`]: threads beside `io_uring`, ways to make small files durable
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
-//! - [`lab`]: the lab beside what it is asked for; [`gluster`]: a parallel file
-//!   system in it; [`worker`]: what runs on its hosts; [`kept`]: their results
+//! - [`lab`]: the lab beside what it is asked for; [`worker`]: what runs on its hosts;
+//!   [`kept`]: their results
 //! - [`plan`]: how long plans take, beside their bars
 //! - [`scenario`]: the experiments of `bench/scenarios`, run by the product itself
 //!
 //! Everything is warm: one round is thrown away, then rounds are interleaved, so
 //! that a slow minute of a shared host touches all alike.
 
-mod gluster;
 mod kept;
 mod lab;
 pub mod local_writer;
@@ -60,9 +59,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
             return storage::run_inside(Path::new(directory), Path::new(kept));
         }
         ["worker", rest @ ..] => return worker::run(rest),
-        [what @ ("lab" | "gluster"), "--record"] => return record_so_far(what),
-        [what @ ("pieces" | "small" | "lab" | "gluster")] => (*what, false),
-        [what @ ("pieces" | "small" | "lab" | "gluster"), "--again"] => (*what, true),
+        ["lab", "--record"] => return record_so_far(),
+        [what @ ("pieces" | "small" | "lab")] => (*what, false),
+        [what @ ("pieces" | "small" | "lab"), "--again"] => (*what, true),
         [name, rest @ ..] => return scenario::run(name, rest),
         _ => return Err(USAGE.to_owned()),
     };
@@ -77,23 +76,22 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     };
     match what {
         "pieces" | "small" => run.copies(what),
-        "lab" | "gluster" => run.lab(what),
+        "lab" => run.lab(),
         _ => Err(USAGE.to_owned()),
     }
 }
 
 const USAGE: &str =
-    "write: bench (pieces | small | storage | lab | gluster) [--again], bench plan, or bench NAME";
+    "write: bench (pieces | small | storage | lab) [--again], bench plan, or bench NAME";
 
-/// Writes what a run that was stopped has measured.
-fn record_so_far(what: &str) -> Result<(), String> {
-    let path = workspace::target_directory()?.join(format!("bench-{what}.jsonl"));
+/// File in the target directory with the results of the lab.
+const LAB_RESULTS: &str = "bench-lab.jsonl";
+
+/// Writes the results of a run that was stopped.
+fn record_so_far() -> Result<(), String> {
     let about = about()?;
-    let kept = Kept::open(&path, &about, false)?;
-    match what {
-        "gluster" => gluster::write(&about, &kept),
-        _ => lab::write(&about, &kept),
-    }
+    let kept = Kept::open(&workspace::target_directory()?.join(LAB_RESULTS), &about, false)?;
+    lab::write(&about, &kept)
 }
 
 const TIME_IS_UP: &str = "time is up: the same command resumes";
@@ -136,27 +134,18 @@ impl Run {
         samples.forget()
     }
 
-    fn lab(&self, what: &str) -> Result<(), String> {
-        if what == "gluster" {
-            gluster::check()?;
-        }
-        let path = self.target.join(format!("bench-{what}.jsonl"));
+    fn lab(&self) -> Result<(), String> {
+        let path = self.target.join(LAB_RESULTS);
         let mut kept = Kept::open(&path, &self.about, self.again)?;
         build(&["-p", "longhaul"])?;
         let janitor = self.janitor()?;
         let hosts = lab::Hosts::new(&self.target, &self.directory, &janitor);
-        let measured = match what {
-            "gluster" => gluster::measure(&hosts, &mut kept),
-            _ => lab::measure(&hosts, &mut kept),
-        };
+        let measured = lab::measure(&hosts, &mut kept);
         janitor.finish()?;
         if !measured? {
             return Err(TIME_IS_UP.to_owned());
         }
-        match what {
-            "gluster" => gluster::write(&self.about, &kept)?,
-            _ => lab::write(&self.about, &kept)?,
-        }
+        lab::write(&self.about, &kept)?;
         kept.forget()
     }
 }
