@@ -207,15 +207,6 @@ impl Emulator {
             Ok(())
         })?
     }
-
-    /// Replaces the firewall rules.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Stopped`] if the emulator's thread has ended.
-    pub fn set_rules(&self, rules: Vec<gate::BlockRule>) -> Result<(), Stopped> {
-        self.ask(move |running| running.core.gate.rules = rules)
-    }
 }
 
 impl Drop for Emulator {

@@ -31,8 +31,6 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// IANA protocol number of ICMP.
 pub const ICMP: u8 = 1;
-/// IANA protocol number of ICMPv6.
-pub const ICMPV6: u8 = 58;
 
 /// Flag: the checksum field contains only the sum of the pseudo-header.
 const NEEDS_CHECKSUM: u8 = 1;

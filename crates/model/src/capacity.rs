@@ -50,26 +50,6 @@ impl Capacity {
     }
 }
 
-/// Returns the rate of all flows together, in bytes per second, for files of `bytes` bytes. The
-/// layer carries `rate` bytes per second with `flows` flows and spends `per_file` seconds on each
-/// file: opening, walking, making durable.
-///
-/// Each flow carries `rate / flows`, so it needs `bytes * flows / rate + per_file` seconds for a
-/// file. The flows work in parallel.
-pub fn with_cost_per_file(rate: f64, flows: u32, bytes: f64, per_file: f64) -> f64 {
-    if flows == 0 || rate <= 0.0 {
-        return 0.0;
-    }
-    if per_file <= 0.0 {
-        return rate;
-    }
-    if bytes <= 0.0 {
-        return 0.0;
-    }
-    let seconds_per_byte = 1.0 / rate + per_file / (f64::from(flows) * bytes);
-    1.0 / seconds_per_byte
-}
-
 /// Returns the rate in bytes per second of a layer with at most `credits` messages of `message`
 /// bytes in flight and a round-trip time of `seconds`. Infinite for a round-trip time of zero.
 pub fn of_credits(credits: u32, message: f64, seconds: f64) -> f64 {
@@ -79,33 +59,13 @@ pub fn of_credits(credits: u32, message: f64, seconds: f64) -> f64 {
     f64::from(credits) * message / seconds
 }
 
-/// Returns the rate in bytes per second of a disk that answers each request of `bytes` bytes after
-/// `seconds`, with `requests` requests in progress (Little's law).
-pub fn of_requests(requests: u32, bytes: f64, seconds: f64) -> f64 {
-    of_credits(requests, bytes, seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_per_file_equal_to_the_transfer_time_halves_the_rate() {
-        // 1 MB at 100 MB/s takes 10 ms, and the cost for the file is another 10 ms.
-        let rate = with_cost_per_file(100e6, 1, 1e6, 0.01);
-        assert!((rate - 50e6).abs() < 1.0, "{rate}");
-        // Four flows pay this cost in parallel.
-        let rate = with_cost_per_file(100e6, 4, 1e6, 0.01);
-        assert!((rate - 80e6).abs() < 1.0, "{rate}");
-        assert_eq!(with_cost_per_file(100e6, 0, 1e6, 0.01), 0.0);
-        assert_eq!(with_cost_per_file(100e6, 2, 0.0, 0.01), 0.0);
-        assert_eq!(with_cost_per_file(100e6, 2, 1e6, 0.0), 100e6);
-    }
-
-    #[test]
     fn each_credit_carries_one_message_per_round_trip() {
         assert_eq!(of_credits(16, 1e6, 0.1), 160e6);
         assert_eq!(of_credits(16, 1e6, 0.0), f64::INFINITY);
-        assert_eq!(of_requests(8, 1e6, 0.01), 800e6);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use longhaul_proto::attributes::{AclTag, Attributes};
+use longhaul_proto::attributes::AclTag;
 
 use super::Status;
 
@@ -135,11 +135,6 @@ pub fn write_list(entries: &[KernelAclEntry]) -> Vec<u8> {
 /// Whether an entry is about a user or group by number.
 pub fn is_named(tag: AclTag) -> bool {
     matches!(tag, AclTag::User | AclTag::Group)
-}
-
-/// Whether attributes have anything beyond owners.
-pub fn has_more_than_owners(attributes: &Attributes) -> bool {
-    attributes.access.is_some() || attributes.default.is_some() || attributes.extended.is_some()
 }
 
 #[cfg(test)]

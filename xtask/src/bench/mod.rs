@@ -90,7 +90,11 @@ const LAB_RESULTS: &str = "bench-lab.jsonl";
 /// Writes the results of a run that was stopped.
 fn record_so_far() -> Result<(), String> {
     let about = about()?;
-    let kept = Kept::open(&workspace::target_directory()?.join(LAB_RESULTS), &about, false)?;
+    let kept = Kept::open(
+        &workspace::target_directory()?.join(LAB_RESULTS),
+        &about,
+        false,
+    )?;
     lab::write(&about, &kept)
 }
 

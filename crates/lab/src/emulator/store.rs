@@ -176,11 +176,6 @@ impl Store {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), length) }
     }
 
-    /// Returns `length` bytes from a location for writing.
-    pub fn bytes_mut(&mut self, place: Place, length: usize) -> &mut [u8] {
-        self.slice_mut(place.chunk, place.offset as usize, length)
-    }
-
     #[allow(unsafe_code)]
     fn slice_mut(&mut self, chunk: u32, offset: usize, length: usize) -> &mut [u8] {
         let (at, length) = self.within(chunk, offset, length);
