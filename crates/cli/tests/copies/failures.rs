@@ -1069,11 +1069,12 @@ fn damaged(pushes: bool, security: &str, pieces: u64) -> (Pushing, Finished) {
     let proxy = pushing.proxy.handle();
     pushing.proxy.after(1 << 20, move || proxy.damage(pieces));
     let url = |path: &str| daemon::url(pushing.proxy.address, path);
+    // A damaged length may be waited for until the timeout.
     let mut command = if pushes {
-        pushing.command()
+        pushing.command_within("20s")
     } else {
         pushing.command_with(
-            "60s",
+            "20s",
             &[&url("source")],
             pushing.directory.path().as_os_str(),
         )

@@ -119,7 +119,7 @@ fn ssh_that(place: &Path, name: &str, script: &str) -> String {
 
 /// Answers the questions that ssh answers on this host, for its configuration and for a master, as
 /// ssh does: at once.
-const QUERIES: &str = "case \" $* \" in *' -G '*) exit 0;; *' -O '*) exit 255;; esac";
+const QUERIES: &str = "case \" $* \" in *' -G '*) exit 0;; *' -O check '*) exit 255;; esac";
 
 fn over(ssh: &str, place: &Path, timeout: &str, words: &[&str]) -> Command {
     let mut command = Command::new(LONGHAUL);
