@@ -108,6 +108,8 @@ pub struct ReceiveSide {
     pub(crate) replacements: Replacements,
     /// Held while something makes way for a directory.
     pub(crate) clearing: Mutex<()>,
+    /// Held while the other end searches its sources for a probe.
+    asking: Mutex<()>,
     pub(crate) parts: Parts,
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
@@ -165,6 +167,7 @@ impl ReceiveSide {
             probes: Probes::default(),
             replacements: Replacements::default(),
             clearing: Mutex::default(),
+            asking: Mutex::default(),
             parts: Parts::default(),
             announced: links.then(Mutex::default),
             destination,

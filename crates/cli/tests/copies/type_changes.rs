@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::process::{Finished, longhaul, run};
+use crate::support::sshd::{Sshd, at_dtn, is_possible};
 use crate::support::tree::{set_modified, write};
-use crate::support::ways::{WAYS, contents, copy, names, rsync, slashed};
+use crate::support::ways::{WAYS, Way, contents, copy, names, rsync, slashed};
 use crate::support::{Daemon, assert_no_leftovers};
 
 /// A time long before that of any directory that is made now.
@@ -295,4 +296,93 @@ fn an_empty_directory_that_a_killed_copy_left_is_removed() {
     command.args(["clean", "--remove", "--older-than", "0s"]);
     run(command.arg(place.path()));
     assert!(!empty.exists() && full.join("precious").exists());
+}
+
+/// A source whose directory `x` has files of the names that directories have beside it.
+fn source_around_its_destination(top: &Path) {
+    write(&top.join("n/inner"), b"inner");
+    write(&top.join("d/n/inner"), b"inner");
+    write(&top.join("plain"), b"plain");
+    fs::create_dir_all(top.join("x/d")).unwrap();
+    write(&top.join("x/n"), b"precious");
+    write(&top.join("x/d/n"), b"precious");
+    let made = Command::new("mkfifo").arg(top.join("x/plain")).status();
+    assert!(made.unwrap().success());
+}
+
+fn assert_source_is_whole(top: &Path, way: &str) {
+    for name in ["x/n", "x/d/n"] {
+        let data = fs::read(top.join(name));
+        assert_eq!(data.unwrap(), b"precious", "{way}: {name}");
+    }
+    let status = fs::symlink_metadata(top.join("x/plain")).unwrap();
+    assert!(!status.is_file(), "{way}");
+    assert_no_leftovers(top);
+}
+
+/// The destination is a directory of the source: what it holds is the source's own.
+#[test]
+fn a_directory_takes_no_place_of_a_file_of_the_source() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    for way in [Way::Push, Way::Pull] {
+        let top = place.path().join(format!("{way:?}"));
+        source_around_its_destination(&top);
+        let command = copy((&daemon, place.path()), way, (&top, &top.join("x")));
+        run(&mut command.with(&["-r", "--delete", "--max-depth=4"]))
+            .expect(2)
+            .says(&["n: it is not replaced by another kind of file"]);
+        assert_source_is_whole(&top, &format!("{way:?}"));
+    }
+}
+
+#[test]
+fn a_directory_takes_no_place_of_a_file_of_the_source_behind_ssh() {
+    if !is_possible() {
+        return;
+    }
+    let (sshd, place) = (Sshd::start(), tempfile::tempdir().unwrap());
+    let top = place.path().join("top");
+    source_around_its_destination(&top);
+    let mut command = sshd.command("cp");
+    command.args(["-r", "--delete", "--max-depth=4"]);
+    run(command.arg(slashed(&top)).arg(at_dtn(top.join("x"))))
+        .expect(2)
+        .says(&["n: it is not replaced by another kind of file"]);
+    assert_source_is_whole(&top, "ssh");
+}
+
+/// Directories are mounted beneath the destination: one of the source, and another one.
+#[test]
+fn a_directory_takes_the_place_of_a_file_in_a_mount_unless_it_is_of_the_source() {
+    if !crate::support::is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    for name in ["sub/n/inner", "free/n/inner", "here/n/inner"] {
+        write(&from.join(name), b"inner");
+    }
+    write(&from.join("other/n"), b"precious");
+    write(&place.path().join("elsewhere/n"), b"old");
+    write(&to.join("here/n"), b"old");
+    for name in ["sub", "free"] {
+        fs::create_dir_all(to.join(name)).unwrap();
+    }
+    let script = "mount --bind \"$1/other\" \"$2/sub\" || exit 99\n\
+                  mount --bind \"$1/../elsewhere\" \"$2/free\" || exit 99\n\
+                  exec \"$0\" cp -r --delete \"$1/\" \"$2\"";
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-c", script]);
+    shell.arg(longhaul().get_program()).args([&from, &to]);
+    shell.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
+    shell.env("XDG_STATE_HOME", "/nonexistent/state");
+    run(&mut shell)
+        .expect(2)
+        .says(&["sub/n: it is not replaced by another kind of file"]);
+    assert_eq!(fs::read(from.join("other/n")).unwrap(), b"precious");
+    for made in [place.path().join("elsewhere"), to.join("here")] {
+        assert_eq!(fs::read(made.join("n/inner")).unwrap(), b"inner");
+    }
+    assert_no_leftovers(place.path());
 }

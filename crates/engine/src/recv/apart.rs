@@ -1,7 +1,21 @@
 //! Proof that directories of the destination are no sources' directories, do not lie in one and
-//! hold none: before names are deleted in them, and before backups replace what is there. A probe
-//! is made in each, and the other end searches its sources for it
+//! hold none. A probe is made in each, and the other end searches its sources for it
 //! ([`longhaul_proto::distinct`]).
+//!
+//! These operations remove or replace an existing name of the destination:
+//!
+//! - Deletion, and an entry that takes the place of a directory: proved once, before the first
+//!   name is removed (`deletion/carry.rs`).
+//! - A directory that takes the place of a file, and a file that takes the place of a special file
+//!   because of `--delete`: proved before the first one in each part of the destination
+//!   (`replacing/proof.rs`).
+//! - A backup that replaces an older one in a directory for backups: proved once
+//!   (`backup/proof.rs`). The proof is not needed for a backup next to its file: it replaces only
+//!   the older backup of that name, as `-b` asks.
+//! - A file, link or special file that takes the place of one of the same name: not proved. This is
+//!   what every copy does, and the name then has the source's data.
+//! - Removal of temporary files, parts and probes: not proved. Their names are reserved for
+//!   longhaul, and one that is in use is locked.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -12,6 +26,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_storage::Directory;
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::mounts::points_beneath;
+use longhaul_system::queue::lock;
 
 use super::ReceiveSide;
 use super::probes::{Placed, random_number};
@@ -26,6 +41,10 @@ pub(super) const MOST_TOPS: usize = 512;
 pub(super) enum For {
     Deletion,
     Backups,
+    /// Names are replaced in a directory, and not in file systems mounted beneath it.
+    ReplacementHere,
+    /// Names are replaced in a directory and beneath it.
+    Replacement,
 }
 
 impl For {
@@ -34,6 +53,7 @@ impl For {
         match self {
             For::Deletion => "nothing was deleted at the destination",
             For::Backups => "the directory for backups cannot be used",
+            For::ReplacementHere | For::Replacement => "it is not replaced by another kind of file",
         }
     }
 
@@ -41,12 +61,21 @@ impl For {
         match self {
             For::Deletion => "in which names would be deleted",
             For::Backups => "for backups",
+            For::ReplacementHere | For::Replacement => "in which names would be replaced",
         }
+    }
+
+    /// True if the probe is also made in file systems that are mounted beneath a directory.
+    fn includes_mounted(self) -> bool {
+        !matches!(self, For::ReplacementHere)
     }
 }
 
 impl Transfer {
     /// Fails unless these directories are no part of a source, and no part of them is one.
+    ///
+    /// Waits for the other end: it must not be called while the session owns the anchor, or with a
+    /// lock held that another thread needs to end the session.
     ///
     /// # Errors
     ///
@@ -57,6 +86,8 @@ impl Transfer {
         directories: &[Arc<dyn Directory>],
         purpose: For,
     ) -> Result<(), Failure> {
+        // The other end takes one question at a time.
+        let _one = lock(&side.asking);
         let refused = purpose.refused();
         let failed = |error: io::Error| {
             let what = "make a file that tells the destination from the source";
@@ -71,7 +102,7 @@ impl Transfer {
             shown: false,
         };
         let mut placed = Vec::new();
-        let made = place_all(side, directories, &probe, &mut placed);
+        let made = place_all((side, purpose), directories, &probe, &mut placed);
         let asked = match made {
             Ok(()) => self.ask_sources(probe),
             Err(error) => Some(Err(failed(error))),
@@ -120,10 +151,10 @@ impl Transfer {
     }
 }
 
-/// Makes the probe in each of the directories, and in each file system that is mounted beneath
-/// them. Where nothing may be made, nothing can be deleted or replaced.
+/// Makes the probe in each of the directories and, if the purpose needs it, in each file system
+/// that is mounted beneath them. Where nothing may be made, nothing can be deleted or replaced.
 fn place_all(
-    side: &ReceiveSide,
+    (side, purpose): (&ReceiveSide, For),
     directories: &[Arc<dyn Directory>],
     probe: &Probe,
     placed: &mut Vec<Placed>,
@@ -134,6 +165,9 @@ fn place_all(
             // It is mounted beneath another one of them.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
+        }
+        if !purpose.includes_mounted() {
+            continue;
         }
         for below in mounted_beneath(&**directory)? {
             match Placed::make(side, below, probe) {

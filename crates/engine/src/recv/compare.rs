@@ -176,6 +176,14 @@ impl Transfer {
                 let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
+            Some(status)
+                if status.kind == FileKind::Special
+                    && self.copies()
+                    && !may_replace_special(side, entry)
+                    && let Err(failure) = self.ensure_replaceable(side, &folder, &path) =>
+            {
+                Compared::Refused(failure)
+            }
             // What is there was another name's until a moment ago.
             Some(_) if is_backup && self.copies() => self.compare_part(side, entry, &folder),
             Some(status) => self.compare_with(side, entry, &folder, &status),

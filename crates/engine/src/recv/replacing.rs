@@ -6,6 +6,9 @@
 //!   backup first, as what the source does not have. Then the empty directory and the new entry
 //!   exchange their names.
 //! - If anything in the directory stays, the directory stays, and the entry fails.
+//! - No name is replaced that may be the source's (`proof`).
+
+mod proof;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -29,6 +32,7 @@ use super::commit::is_gone;
 use super::folders::Folder;
 use super::parts::journal_failure;
 use crate::session::Transfer;
+use proof::Proofs;
 
 /// Directories that entries are to take the place of, at most: their paths are kept in memory.
 const MOST_AWAITED: usize = 16_384;
@@ -49,6 +53,7 @@ pub(crate) struct Replacements {
     state: Mutex<State>,
     /// Directories that took the place of something else.
     made: AtomicU64,
+    proofs: Proofs,
 }
 
 #[derive(Default)]
@@ -209,16 +214,27 @@ impl Transfer {
     /// Something that is no directory has a name on the way to a directory of the copy. It makes
     /// way for a directory.
     pub(super) fn clear_way(&self, side: &ReceiveSide, path: &TreePath) -> Result<Way, Failure> {
-        // Several threads may come to the same one.
-        let _one = lock(&side.clearing);
-        let shown = path.to_string();
-        let found = obstacle(side, path);
-        let found = found.map_err(|error| failure_of("look into the directory", &shown, &error))?;
-        let Some((folder, at, status)) = found else {
+        let look = || {
+            let found = obstacle(side, path);
+            found.map_err(|error| failure_of("look into the directory", &path.to_string(), &error))
+        };
+        let Some((folder, proved, _)) = look()? else {
             return Ok(Way::Free);
         };
         if self.settings.criteria.ignore_existing {
             return Ok(Way::Left(Held::Exists));
+        }
+        if self.copies() {
+            self.ensure_replaceable(side, &folder, &proved)?;
+        }
+        // Several threads may come to the same one.
+        let _one = lock(&side.clearing);
+        let Some((folder, at, status)) = look()? else {
+            return Ok(Way::Free);
+        };
+        if at != proved {
+            let text = format!("{at}: was changed at the destination meanwhile: run it again");
+            return Err(Failure::new(FailureKind::Changing, text));
         }
         if !self.copies() && !side.replacements.foresee(&at) {
             return Ok(Way::Free);

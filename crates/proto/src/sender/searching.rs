@@ -4,8 +4,10 @@ use super::{Sender, SenderError};
 use crate::distinct::Probe;
 use crate::message::{Failure, Message};
 
-/// Most searches of one session: a copy needs two.
-const MOST_SEARCHES: u32 = 16;
+/// Maximum number of searches of one session. Deletion and backups need one each. Names that are
+/// replaced by another kind of file need one for the anchor and one for each directory in it, up to
+/// 513 (`recv/replacing/proof.rs` in the engine).
+const MOST_SEARCHES: u32 = 520;
 
 /// What the receiver asked for.
 #[derive(Debug, Default)]

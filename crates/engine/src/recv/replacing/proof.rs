@@ -1,0 +1,86 @@
+//! Proof that a name which something of another kind replaces at once is not the source's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_storage::failure::failure_of;
+use longhaul_system::queue::lock;
+
+use super::super::ReceiveSide;
+use super::super::apart::{For, MOST_TOPS};
+use super::super::folders::Folder;
+use crate::session::Transfer;
+
+/// What the other end answered for the anchor (`None`) and for directories directly in it.
+#[derive(Default)]
+pub(super) struct Proofs(Mutex<BTreeMap<Option<TreePath>, Result<(), Failure>>>);
+
+impl Transfer {
+    /// Fails unless the directory that has the name `at` is no source's directory.
+    ///
+    /// The proof for the anchor is enough for all directories of its file system. If the anchor
+    /// holds the source, or a directory is mounted beneath it, each directory directly in the
+    /// anchor is proved by itself. The other end searches all its sources for each proof, so they
+    /// are few.
+    ///
+    /// # Errors
+    ///
+    /// Why the directory may be the source's.
+    pub(in crate::recv) fn ensure_replaceable(
+        &self,
+        side: &ReceiveSide,
+        folder: &Folder,
+        at: &TreePath,
+    ) -> Result<(), Failure> {
+        let ensure = || {
+            // Other threads that need a proof wait for this one.
+            let mut proofs = lock(&side.replacements.proofs.0);
+            let anchor = self.proof_of(side, &mut proofs, None);
+            if at.parent().is_none() {
+                return anchor;
+            }
+            let mount = folder.directory().mount();
+            let is_in_anchor =
+                mount.is_some() && mount == side.folders.anchor().directory().mount();
+            if anchor.is_ok() && is_in_anchor {
+                return Ok(());
+            }
+            let top = at.names().next().and_then(|name| TreePath::new(name).ok());
+            self.proof_of(side, &mut proofs, top)
+        };
+        ensure().map_err(|failure| Failure::new(failure.kind, format!("{at}: {}", failure.text)))
+    }
+
+    /// Asks the other end at most once for each directory.
+    fn proof_of(
+        &self,
+        side: &ReceiveSide,
+        proofs: &mut BTreeMap<Option<TreePath>, Result<(), Failure>>,
+        top: Option<TreePath>,
+    ) -> Result<(), Failure> {
+        if let Some(known) = proofs.get(&top) {
+            return known.clone();
+        }
+        if proofs.len() > MOST_TOPS {
+            let text = format!(
+                "entries are replaced by other kinds of files in at most {MOST_TOPS} directories \
+                 of a copy: run it again"
+            );
+            return Err(Failure::new(FailureKind::Other, text));
+        }
+        let purpose = match top {
+            None => For::ReplacementHere,
+            Some(_) => For::Replacement,
+        };
+        let found = match side.folders.find_in_copy(top.as_ref()) {
+            Ok(folder) => self.ensure_apart(side, &[Arc::clone(folder.directory())], purpose),
+            Err(error) => {
+                let shown = top.as_ref().map_or(".".to_owned(), TreePath::to_string);
+                Err(failure_of("look into the directory", &shown, &error))
+            }
+        };
+        proofs.entry(top).or_insert(found).clone()
+    }
+}
