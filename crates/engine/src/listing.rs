@@ -239,10 +239,7 @@ fn walk<E>(
 type Looked = (Found, Option<TreePath>);
 
 fn path_of(name: &[u8], above: Option<&TreePath>) -> Result<TreePath, Found> {
-    let path = match above {
-        Some(above) => above.join(name),
-        None => TreePath::new(name),
-    };
+    let path = TreePath::beneath(above, name);
     path.map_err(|_| {
         let above = above.map_or(String::new(), |above| format!("{above}/"));
         let text = format!("{above}{}: the path is too long", name.escape_ascii());

@@ -86,6 +86,21 @@ impl TreePath {
         Ok(TreePath([&self.0, &b"/"[..], name].concat().into()))
     }
 
+    /// The path of a name in the directory `above`, or in the anchor.
+    ///
+    /// # Errors
+    ///
+    /// As [`TreePath::join`].
+    pub fn beneath(above: Option<&TreePath>, name: &[u8]) -> Result<TreePath, PathError> {
+        match above {
+            Some(above) => above.join(name),
+            None => {
+                check_name(name)?;
+                TreePath::new(name)
+            }
+        }
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -321,10 +321,7 @@ impl Backups {
         let too_long = |_| io::Error::from(Errno::NAMETOOLONG);
         let mut name = [path.name(), &self.suffix].concat();
         loop {
-            let target = match path.parent() {
-                Some(parent) => parent.join(&name),
-                None => TreePath::new(&name),
-            };
+            let target = TreePath::beneath(path.parent().as_ref(), &name);
             let target = target.map_err(too_long)?;
             if self.stay_beside() && known.brought.contains(&target) {
                 name.extend_from_slice(&self.suffix);

@@ -351,10 +351,7 @@ impl Folders {
         let mut folder = Arc::clone(&self.anchor);
         let mut walked: Option<TreePath> = None;
         for (depth, name) in path.names().enumerate() {
-            let next = match &walked {
-                Some(walked) => walked.join(name),
-                None => TreePath::new(name),
-            };
+            let next = TreePath::beneath(walked.as_ref(), name);
             let next = next.map_err(io::Error::other)?;
             folder = match self.known(&next, want) {
                 Some(known) => known,

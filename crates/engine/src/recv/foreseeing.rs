@@ -111,7 +111,6 @@ impl Transfer {
         }
         // What is not kept is noted by the copy.
         let looked = look(side, folder, entry, status);
-        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
         let same_time = match status.kind {
             FileKind::File => !self.is_late(side, entry, status),
             _ => {
@@ -119,7 +118,7 @@ impl Transfer {
                 side.destination.keeps_as(entry.modified, status, operation)
             }
         };
-        if same_mode && same_time && looked.dresses.is_ok_and(|dresses| !dresses) {
+        if same_time && looked.keeps(status) {
             Compared::Same(None)
         } else {
             Compared::Planned(Change::Attributes)

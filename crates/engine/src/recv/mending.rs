@@ -100,10 +100,8 @@ impl Transfer {
         let directory = &**folder.directory();
         let destination = &side.destination;
         let looked = look(side, folder, entry, status);
-        let same_mode = status.kind == FileKind::Symlink || status.mode == looked.mode;
-        let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
         let decides = lock(&side.mending).decides(entry, status);
-        if is_dressed && same_mode && entry.modified == status.modified {
+        if looked.keeps(status) && entry.modified == status.modified {
             destination.notices.merge(looked.notices);
             return Compared::Same(None);
         }
@@ -189,6 +187,14 @@ pub(super) struct Looked {
     pub dresses: io::Result<bool>,
     /// The mode that it should have.
     pub mode: u32,
+}
+
+impl Looked {
+    /// True if an existing entry keeps its mode, owner, lists and attributes.
+    pub(super) fn keeps(&self, status: &Status) -> bool {
+        let same_mode = status.kind == FileKind::Symlink || status.mode == self.mode;
+        same_mode && matches!(self.dresses, Ok(false))
+    }
 }
 
 /// Looks at what is there, and changes nothing.

@@ -304,10 +304,7 @@ fn obstacle(
     let mut folder = Arc::clone(side.folders.anchor());
     let mut walked: Option<TreePath> = None;
     for name in path.names() {
-        let next = match &walked {
-            Some(walked) => walked.join(name),
-            None => TreePath::new(name),
-        };
+        let next = TreePath::beneath(walked.as_ref(), name);
         let next = next.map_err(io::Error::other)?;
         match folder.directory().status_of(name) {
             Ok(status) if status.kind != FileKind::Directory => {

@@ -132,7 +132,7 @@ impl Search<'_> {
                 open.pop();
                 continue;
             };
-            let Ok(path) = join(level.path.as_ref(), &name) else {
+            let Ok(path) = TreePath::beneath(level.path.as_ref(), &name) else {
                 continue;
             };
             let opened = open.last().and_then(|above| above.open_directory(&name));
@@ -201,7 +201,7 @@ impl Search<'_> {
         place: &Place,
         device: Option<u64>,
     ) -> bool {
-        let Ok(whole) = join(path, name) else {
+        let Ok(whole) = TreePath::beneath(path, name) else {
             return false;
         };
         let status = directory.status_of(name);
@@ -239,14 +239,4 @@ fn is_closed(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory
     )
-}
-
-fn join(
-    path: Option<&TreePath>,
-    name: &[u8],
-) -> Result<TreePath, longhaul_proto::manifest::PathError> {
-    match path {
-        Some(path) => path.join(name),
-        None => TreePath::new(name),
-    }
 }

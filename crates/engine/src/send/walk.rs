@@ -336,10 +336,7 @@ impl Walk<'_, '_> {
                 Some(Ok(Looked { name, status })) => {
                     level.children += 1;
                     let parent = level.entry.as_ref().map(|entry| entry.id);
-                    let path = match &level.path {
-                        Some(path) => path.join(&name),
-                        None => TreePath::new(&name),
-                    };
+                    let path = TreePath::beneath(level.path.as_ref(), &name);
                     let Ok(path) = path else {
                         let (shown, above) = (shown_name(level, &name), level.path.clone());
                         let text = format!("{shown}: the path is too long to be sent");
@@ -482,10 +479,7 @@ impl Walk<'_, '_> {
             let Err(error) = directory.status_of(&name) else {
                 continue;
             };
-            let path = match path {
-                Some(path) => path.join(&name),
-                None => TreePath::new(&name),
-            };
+            let path = TreePath::beneath(path, &name);
             if error.kind() == io::ErrorKind::NotFound
                 && let Ok(path) = path
             {

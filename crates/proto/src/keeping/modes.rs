@@ -223,9 +223,17 @@ mod tests {
         changes.apply(mode, is_directory)
     }
 
+    /// Each case has a text, the mode before and the mode after.
+    fn assert_applied(is_directory: bool, cases: &[(&str, u32, u32)]) {
+        for (text, before, after) in cases {
+            let applied = apply(text, *before, is_directory);
+            assert_eq!(applied, *after, "{text} {before:o}");
+        }
+    }
+
     #[test]
     fn changes_are_those_of_chmod() {
-        for (text, before, after) in [
+        let cases = [
             ("", 0o644, 0o644),
             ("600", 0o755, 0o600),
             ("u+x", 0o644, 0o744),
@@ -249,9 +257,8 @@ mod tests {
             ("u=g,g=o", 0o640, 0o400),
             // As with chmod, the umask counts if no one is named.
             ("=u", 0o600, 0o644),
-        ] {
-            assert_eq!(apply(text, before, false), after, "{text} {before:o}");
-        }
+        ];
+        assert_applied(false, &cases);
     }
 
     #[test]
@@ -266,7 +273,7 @@ mod tests {
 
     #[test]
     fn directories_keep_set_id_bits_that_a_change_does_not_name() {
-        for (text, before, after) in [
+        let cases = [
             ("g=rwx", 0o2755, 0o2775),
             ("ug=rwx,o=", 0o6755, 0o6770),
             ("a=rx", 0o2777, 0o2555),
@@ -276,9 +283,8 @@ mod tests {
             ("g-s", 0o2755, 0o755),
             // As with rsync, a number is the whole mode.
             ("755", 0o2755, 0o755),
-        ] {
-            assert_eq!(apply(text, before, true), after, "{text} {before:o}");
-        }
+        ];
+        assert_applied(true, &cases);
         assert_eq!(apply("g=rwx", 0o2755, false), 0o775);
     }
 

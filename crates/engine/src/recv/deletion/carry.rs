@@ -155,6 +155,7 @@ impl Carry {
                     return true;
                 }
             };
+            let replaces = matches!(step, Step::Replace(..));
             bytes += match step {
                 // It was said why its directory could not be listed.
                 _ if self.void.contains(&group) => 0,
@@ -169,22 +170,17 @@ impl Carry {
                     removed.push(stays);
                     bytes
                 }
-                Step::Remove(path, seen) => {
+                Step::Remove(path, seen) | Step::Replace(path, seen) => {
+                    // The content of a directory is removed before it.
                     if seen.directory {
                         self.let_leave(side, removed);
                     }
                     let bytes = path.as_bytes().len();
-                    let one = self.remove(transfer, side, path, seen);
-                    let text = one.as_ref().and_then(|one| one.failure.as_ref());
-                    let bytes = bytes + text.map_or(0, |failure| failure.text.len());
-                    removed.extend(one);
-                    bytes
-                }
-                Step::Replace(path, seen) => {
-                    // What the directory held is gone by then.
-                    self.let_leave(side, removed);
-                    let bytes = path.as_bytes().len();
-                    let one = self.replace(transfer, side, path, seen);
+                    let one = if replaces {
+                        self.replace(transfer, side, path, seen)
+                    } else {
+                        self.remove(transfer, side, path, seen)
+                    };
                     let text = one.as_ref().and_then(|one| one.failure.as_ref());
                     let bytes = bytes + text.map_or(0, |failure| failure.text.len());
                     removed.extend(one);

@@ -22,10 +22,7 @@ impl Plan {
     /// A name that the source has. If it is a directory here that is to be replaced, its
     /// content is to be deleted.
     pub(super) fn judge_replaced(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
-        let path = match &merge.place.path {
-            Some(above) => above.join(name),
-            None => TreePath::new(name),
-        };
+        let path = TreePath::beneath(merge.place.path.as_ref(), name);
         let Ok(path) = path else { return };
         if !here.side.replacements.awaits(&path) {
             return;
