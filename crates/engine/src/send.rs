@@ -38,6 +38,7 @@ mod parents;
 pub(crate) mod payload;
 mod prepared;
 pub mod read;
+pub(crate) mod rule_files;
 pub mod seal;
 mod searching;
 pub mod select;

@@ -24,7 +24,7 @@ mod wildcard;
 pub use gathered::{GatherError, Gathered};
 pub use in_force::{InForce, Rules};
 pub use lines::Ends;
-pub use list::{ListedPath, ListedPathError};
+pub use list::{ListedPath, ListedPathError, merged_path};
 pub use pattern::MAXIMUM_PATTERN_BYTES;
 pub(crate) use selection::check_bytes;
 pub use selection::{
@@ -80,8 +80,8 @@ pub enum RuleError {
         "a per-directory file is looked for in each directory by its name: write it without a slash"
     )]
     Slash,
-    /// A merge rule in a per-directory file.
-    #[error("a per-directory file names no other files: write their rules into it")]
+    /// A rule for further per-directory files in a per-directory file.
+    #[error("a per-directory file names no further per-directory files: use . and a file")]
     Nested,
     /// A pattern longer than [`MAXIMUM_PATTERN_BYTES`].
     #[error("its pattern has more than {MAXIMUM_PATTERN_BYTES} bytes: shorten it")]

@@ -395,6 +395,46 @@ fn rules_that_are_not_copied_protect() {
     }
 }
 
+/// A per-directory file names another file of rules, which is a link at the source.
+#[test]
+fn rules_of_files_that_a_per_directory_file_names_protect() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = daemon(place.path());
+    let from = place.path().join("from");
+    source(&from);
+    write(&from.join("more"), b"- *.keep\n");
+    symlink("../more", from.join("dir/rules")).unwrap();
+    write(&from.join("dir/.rsync-filter"), b". ./rules\n. ./../more\n");
+    for way in WAYS {
+        for flag in ["-F", "-FF"] {
+            let to = place.path().join(format!("to{way:?}{flag}"));
+            there(&to);
+            let before = names(&to);
+            let copy = |more: &[&str]| {
+                let command = copy((&daemon, place.path()), way, (&from, &to));
+                let flags = ["-r", "-v", "--delete", flag];
+                let done = run(&mut command.with(&[&flags[..], more].concat())).expect(0);
+                String::from_utf8(done.output).unwrap()
+            };
+            let planned = copy(&["-n"]);
+            assert_eq!(names(&to), before);
+            assert!(!planned.contains("x.keep"), "{way:?} {flag}: {planned}");
+            assert!(planned.contains("dir/old"), "{way:?} {flag}: {planned}");
+            copy(&[]);
+            assert!(to.join("dir/x.keep").exists(), "{way:?} {flag}");
+            assert!(!to.join("dir/old").exists(), "{way:?} {flag}");
+            // A directory that the source does not have, with rules of its own.
+            write(&to.join("gone/.rsync-filter"), b". ./rules\n");
+            write(&to.join("gone/rules"), b"P kept\n");
+            write(&to.join("gone/kept"), b"there");
+            write(&to.join("gone/not"), b"there");
+            copy(&[]);
+            assert!(to.join("gone/kept").exists(), "{way:?} {flag}");
+            assert!(!to.join("gone/not").exists(), "{way:?} {flag}");
+        }
+    }
+}
+
 /// The rules of the destination's own directory hold for what is copied into it, as with rsync's
 /// -F.
 #[test]

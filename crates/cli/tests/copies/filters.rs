@@ -276,6 +276,66 @@ fn rules_in_a_link_are_read_beneath_the_root() {
     assert_eq!(files(&to), ["in/x", "x", "y"]);
 }
 
+/// What is beside the source is not read for a file of the source.
+#[test]
+fn a_per_directory_file_names_files_of_the_source_only() {
+    let place = linked("../rules");
+    let data = place.path().join("data");
+    let daemon = Daemon::start(&data);
+    std::fs::write(place.path().join("secret"), "secret\n").unwrap();
+    std::os::unix::fs::symlink("../secret", data.join("link")).unwrap();
+    let file = data.join(".rsync-filter");
+    std::fs::remove_file(&file).unwrap();
+    let absolute = format!(". {}/secret", place.path().display());
+    for (text, expected) in [
+        (". ./../secret", "not in the tree"),
+        (&absolute, "not in the tree"),
+        (". ./missing", "missing"),
+        (". missing", "missing"),
+        (". ./in", "cannot read the filter file"),
+        (". ./.rsync-filter", "name each other"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        for pulls in [false, true] {
+            let mut command = if pulls {
+                daemon.command("cp")
+            } else {
+                let mut command = longhaul();
+                command.arg("cp");
+                command
+            };
+            command.args(["-r", "-F"]);
+            let from = if pulls {
+                daemon.url("")
+            } else {
+                slashed(&data)
+            };
+            let to = place.path().join("to");
+            let done = run(command.arg(from).arg(&to)).expect(2).says(&[expected]);
+            assert!(!done.errors.contains("\"secret"));
+            assert!(!to.join("x").exists());
+        }
+    }
+    // This host's user may read what the link leads to, and the daemon does not serve it.
+    std::fs::write(&file, ". ./link").unwrap();
+    let mut command = daemon.command("cp");
+    command.args(["-r", "-F"]).arg(daemon.url(""));
+    let done = run(command.arg(place.path().join("pulled"))).expect(2);
+    assert!(!done.errors.contains("\"secret"));
+    // The name of a file without a slash begins where the tree begins.
+    std::fs::write(data.join("rules"), "- x\n").unwrap();
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(data.join("in/.rsync-filter"), ". rules\n").unwrap();
+    let to = place.path().join("beneath");
+    let mut command = longhaul();
+    run(command
+        .args(["cp", "-r", "-F"])
+        .arg(slashed(&data))
+        .arg(&to))
+    .expect(0);
+    assert!(to.join("x").exists() && !to.join("in/x").exists());
+}
+
 #[test]
 fn rules_of_directories_end_with_a_nul_where_that_is_asked_for() {
     let place = place();

@@ -97,7 +97,9 @@ impl Transfer {
         // What stays as it is does not become what the source has.
         let are_copied = self.settings.criteria.is_usual();
         let foresees = !self.copies() && are_copied;
-        let protection = asked.map(|asked| Protection::new(asked, (foresees, are_copied)));
+        let shows_lines = side.destination.keeper.may_compare();
+        let protection =
+            asked.map(|asked| Protection::new(asked, (foresees, are_copied), shows_lines));
         match protection {
             Some(Ok(protection)) => State::Planning(Box::new(Plan::new(protection))),
             // Its rules were read before the session began.

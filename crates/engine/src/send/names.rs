@@ -19,7 +19,8 @@ use minicbor::bytes::ByteVec;
 
 use super::Sending;
 use super::mounted::{Mounted, Now};
-use super::select::{Place, Selected, text_at};
+use super::rule_files::rules_at;
+use super::select::{Place, Selected};
 use super::source::{Source, What};
 use crate::session::{Machine, Transfer};
 
@@ -170,7 +171,7 @@ impl Naming<'_> {
                 open.pop();
                 continue;
             };
-            let path = join(level.path.as_ref(), &name);
+            let path = TreePath::beneath(level.path.as_ref(), &name);
             let path = path.map_err(|error| self.undeleted(&error.to_string()))?;
             let above = open.last();
             let inner = above.and_then(|above| above.open_directory(&name));
@@ -235,7 +236,7 @@ impl Naming<'_> {
                 continue;
             }
             is_empty = false;
-            let whole = join(path.as_ref(), name);
+            let whole = TreePath::beneath(path.as_ref(), name);
             let whole = whole.map_err(|error| self.undeleted(&error.to_string()))?;
             let kind = match listed.kind.filter(|_| !follows) {
                 Some(kind) => Some(kind),
@@ -307,15 +308,15 @@ impl Naming<'_> {
         let mut bytes = 0;
         let mut told = Vec::new();
         for file in self.selected.per_directory() {
-            let whole = join(path, &file.name);
+            let whole = TreePath::beneath(path, &file.name);
             let is_told = file.is_excluded
                 || whole.is_ok_and(|whole| !self.selected.excludes(place, whole.as_bytes(), false));
             let text = if is_told {
-                text_at((self.source, path), directory, &file.name)
+                rules_at((self.source, path), directory, file)
             } else {
                 Ok(None)
             };
-            let text = text.map_err(|error| self.failed("read the filters in", path, &error))?;
+            let text = text.map_err(|error| self.undeleted(&error.to_string()))?;
             bytes += text.as_ref().map_or(0, Vec::len);
             told.push(text.map(Into::into));
         }
@@ -402,16 +403,6 @@ impl Naming<'_> {
 
 fn shown(source: &Source, path: Option<&TreePath>) -> String {
     path.map_or(source.shown.clone(), TreePath::to_string)
-}
-
-fn join(
-    path: Option<&TreePath>,
-    name: &[u8],
-) -> Result<TreePath, longhaul_proto::manifest::PathError> {
-    match path {
-        Some(path) => path.join(name),
-        None => TreePath::new(name),
-    }
 }
 
 fn wait_for_credit(transfer: &Transfer) -> Result<(), Stopped> {

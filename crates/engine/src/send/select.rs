@@ -4,16 +4,15 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_proto::filter::{
-    Action, BadRule, FileFacts, InForce, MAXIMUM_FILE_BYTES, PerDirectory, Reason, Rules,
-    Selection, SelectionError,
+    Action, BadRule, FileFacts, InForce, PerDirectory, Reason, Rules, Selection, SelectionError,
 };
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
-use longhaul_storage::following::LinkError;
-use longhaul_storage::{DataMode, Directory, FileKind, Special, Status};
+use longhaul_storage::{Directory, FileKind, Special, Status};
 use minicbor::bytes::ByteVec;
 
 use super::list::{Listed, divided, whole_list};
+use super::rule_files::rules_at;
 use super::source::{Source, Sources, What};
 
 /// A selection, read.
@@ -46,6 +45,9 @@ pub(super) enum PlaceError {
     /// A line of one of its files is no rule.
     #[error("{0}: fix that file; what is in the directory was not copied")]
     Rule(BadRule),
+    /// A file that one of its files names cannot be used.
+    #[error("{0}; what is in the directory was not copied")]
+    Merged(String),
     /// One of its files cannot be read.
     #[error("cannot read the filters in it: {0}; what is in the directory was not copied")]
     Io(io::Error),
@@ -122,9 +124,8 @@ impl Selected {
         let path = path.map_or(&b""[..], TreePath::as_bytes);
         let top = Place::default();
         let files = self.rules.per_directory().iter();
-        let files = files.map(|file| text_at((source, there), directory, &file.name));
-        let files = files.collect::<io::Result<Vec<_>>>();
-        let files = files.map_err(PlaceError::Io)?;
+        let files = files.map(|file| rules_at((source, there), directory, file));
+        let files = files.collect::<Result<Vec<_>, _>>()?;
         let outer = &above.unwrap_or(&top).force;
         let force = outer.enter(&self.rules, path, &files);
         let listed = match above {
@@ -172,10 +173,7 @@ impl Selected {
         };
         let mut above = Some(directory);
         for name in inner {
-            let next = match &path {
-                Some(path) => path.join(name),
-                None => TreePath::new(name),
-            };
+            let next = TreePath::beneath(path.as_ref(), name);
             let Ok(next) = next else {
                 return true;
             };
@@ -312,56 +310,4 @@ impl Place {
 
 fn last_name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
-}
-
-/// The text of a per-directory file of a source. One that is a link is followed as far as this end
-/// may read.
-pub(super) fn text_at(
-    (source, path): (&Source, Option<&TreePath>),
-    directory: &dyn Directory,
-    name: &[u8],
-) -> io::Result<Option<Vec<u8>>> {
-    let text = text_of(directory, name);
-    if text.is_ok() || !is_link(directory, name) {
-        return text;
-    }
-    match source.open_following(path)? {
-        Some(following) => text_of(&*following, name),
-        None => text,
-    }
-}
-
-/// Whether a name is a link.
-pub(crate) fn is_link(directory: &dyn Directory, name: &[u8]) -> bool {
-    let status = directory.status_of(name);
-    status.is_ok_and(|status| status.kind == FileKind::Symlink)
-}
-
-/// The text of a per-directory file, as far as it may be long and a byte more; `None` if there is
-/// no such file.
-pub(crate) fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    // A name that no file can have.
-    if TreePath::new(name).is_err() {
-        return Ok(None);
-    }
-    let file = match directory.open_file(name, DataMode::Buffered) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A directory, device, socket or FIFO.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
-        // A link that was followed, to a directory or to nothing.
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(None),
-        Err(error) if matches!(LinkError::within(&error), Some(LinkError::Dangling(_))) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
-    let (mut text, mut buffer) = (Vec::new(), vec![0; 16 << 10]);
-    while text.len() <= MAXIMUM_FILE_BYTES {
-        match file.read_at(&mut buffer, text.len() as u64)? {
-            0 => break,
-            read => text.extend_from_slice(&buffer[..read]),
-        }
-    }
-    Ok(Some(text))
 }

@@ -2,16 +2,29 @@
 
 use super::lines::{Ends, rules};
 use super::pattern::MAXIMUM_PATTERN_BYTES;
-use super::syntax::{Action, Match, Reading, Written, read, read_old};
-use super::{BadRule, MAXIMUM_RULES, RuleError};
+use super::syntax::{Action, Form, Match, PerDirectory, Reading, Written, read, read_old};
+use super::{BadRule, MAXIMUM_RULES, MAXIMUM_RULES_BYTES, RuleError};
 
 /// Merge files within each other: a file may name itself.
 const MOST_NESTED: usize = 16;
+
+/// Maximum number of merge files that are read for the command line, or for one per-directory file.
+const MOST_FILES: usize = 256;
+
+/// First byte of a per-directory file's rules after [`Gathered::per_directory`] put those of other
+/// files in their place. Each of these rules ends with a NUL.
+pub(super) const GATHERED: u8 = 0;
 
 /// Rules in their order, without files but per-directory ones: what goes to the sending end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     rules: Vec<Vec<u8>>,
+    /// Bytes of their patterns.
+    bytes: usize,
+    /// Number of files that were read.
+    files: usize,
+    /// A rule cleared those before it.
+    clears: bool,
 }
 
 /// Why rules cannot be gathered.
@@ -39,6 +52,9 @@ pub enum GatherError<E: std::fmt::Display> {
     /// Files name each other.
     #[error("{0}: more than {MOST_NESTED} filter files name each other: does one name itself?")]
     Nested(String),
+    /// More than [`MOST_FILES`].
+    #[error("{0}: with it more than {MOST_FILES} filter files are named: join them")]
+    Files(String),
 }
 
 /// How files are read: their contents by their names.
@@ -88,6 +104,37 @@ impl Gathered {
         self.merge((name, Reading::old(action)), ends, file, 0)
     }
 
+    /// The text of a per-directory file, with the rules of the files that it names in their place.
+    /// A text that names no files is returned unchanged, and so is one with an error, which
+    /// [`super::InForce::enter`] reports.
+    ///
+    /// # Errors
+    ///
+    /// [`GatherError`], of the files that it names.
+    pub fn per_directory<E: std::fmt::Display>(
+        file: &PerDirectory,
+        text: Vec<u8>,
+        read: Read<'_, E>,
+    ) -> Result<Vec<u8>, GatherError<E>> {
+        let ends = file.line_ends();
+        if file.reading.form != Form::Rules {
+            return Ok(text);
+        }
+        let Ok(written) = rules(&text, ends, file.reading) else {
+            return Ok(text);
+        };
+        let names_files = |(_, written): &(_, Written<'_>)| matches!(written, Written::Merge(..));
+        if text.first() != Some(&GATHERED) && !written.iter().any(names_files) {
+            return Ok(text);
+        }
+        let mut gathered = Gathered::default();
+        let shown = || String::from_utf8_lossy(&file.name).into_owned();
+        gathered.add_all(written, (ends, &shown), read, 0)?;
+        let clear = gathered.clears.then(|| b"!".to_vec());
+        let rules: Vec<Vec<u8>> = clear.into_iter().chain(gathered.rules).collect();
+        Ok([&[GATHERED], &*rules.join(&0)].concat())
+    }
+
     fn merge<E: std::fmt::Display>(
         &mut self,
         (name, reading): (&[u8], Reading),
@@ -99,6 +146,10 @@ impl Gathered {
         if depth == MOST_NESTED {
             return Err(GatherError::Nested(shown()));
         }
+        self.files += 1;
+        if self.files > MOST_FILES {
+            return Err(GatherError::Files(shown()));
+        }
         let text = file(name).map_err(|error| GatherError::File {
             file: shown(),
             error,
@@ -107,14 +158,27 @@ impl Gathered {
             file: shown(),
             error,
         };
-        for (line, written) in rules(&text, ends, reading).map_err(bad)? {
+        let written = rules(&text, ends, reading).map_err(bad)?;
+        self.add_all(written, (ends, &shown), file, depth + 1)
+    }
+
+    /// Adds the rules of a file, and those of the files that it names.
+    fn add_all<E: std::fmt::Display>(
+        &mut self,
+        rules: Vec<(&[u8], Written<'_>)>,
+        (ends, shown): (Ends, &dyn Fn() -> String),
+        read: Read<'_, E>,
+        depth: usize,
+    ) -> Result<(), GatherError<E>> {
+        for (line, written) in rules {
             match written {
-                Written::Merge(name, reading) => {
-                    self.merge((name, reading), ends, file, depth + 1)?;
-                }
+                Written::Merge(name, reading) => self.merge((name, reading), ends, read, depth)?,
                 written => self
                     .add(written, ends)
-                    .map_err(|cause| bad(BadRule::new(line, cause)))?,
+                    .map_err(|cause| GatherError::InFile {
+                        file: shown(),
+                        error: BadRule::new(line, cause),
+                    })?,
             }
         }
         Ok(())
@@ -124,20 +188,24 @@ impl Gathered {
         let rule = match written {
             Written::Clear => {
                 self.rules.clear();
+                (self.bytes, self.clears) = (0, true);
                 return Ok(());
             }
             Written::Match(Match { pattern: [], .. }) => return Ok(()),
             Written::Match(written) if written.pattern.len() > MAXIMUM_PATTERN_BYTES => {
                 return Err(RuleError::Long);
             }
-            Written::Match(written) => written.written(),
+            Written::Match(written) => {
+                self.bytes += written.pattern.len();
+                written.written()
+            }
             Written::PerDirectory(mut file) => {
                 file.zeros |= ends == Ends::Zeros;
                 file.written()
             }
             Written::Merge(..) => return Err(RuleError::Nested),
         };
-        if self.rules.len() == MAXIMUM_RULES {
+        if self.rules.len() == MAXIMUM_RULES || self.bytes > MAXIMUM_RULES_BYTES {
             return Err(RuleError::TooMany);
         }
         self.rules.push(rule);
@@ -159,7 +227,11 @@ mod tests {
             b"a" => Ok(b"# all\n- x\n. b\n+ y\n".to_vec()),
             b"b" => Ok(b"dir-merge,n .f\n-_z".to_vec()),
             b"itself" => Ok(b". itself".to_vec()),
-            b"clears" => Ok(b"!\nx\n- y\n+ z\n".to_vec()),
+            b"clears" => Ok(b"!\n- y\n".to_vec()),
+            b"old" => Ok(b"!\nx\n- y\n+ z\n".to_vec()),
+            b"c" => Ok(b"- x y\n".to_vec()),
+            b"doubles" => Ok(b". end\n".repeat(256)),
+            b"end" => Ok(Vec::new()),
             b"bad" => Ok(b"- x\nnothing\n".to_vec()),
             _ => Err("no such file"),
         }
@@ -182,9 +254,48 @@ mod tests {
         let expected = ["+ first", "- x", ":n .f", "- z", "+ y", "+ last"];
         assert_eq!(shown(gathered.clone()), expected);
         gathered
-            .file(Action::Exclude, b"clears", Ends::Lines, &mut files)
+            .file(Action::Exclude, b"old", Ends::Lines, &mut files)
             .unwrap();
         assert_eq!(shown(gathered), ["- x", "- y", "+ z"]);
+    }
+
+    fn of_directory(rule: &[u8], text: &str) -> Result<String, String> {
+        let Written::PerDirectory(file) = read(rule).unwrap() else {
+            panic!("it names a per-directory file");
+        };
+        let text = Gathered::per_directory(&file, text.into(), &mut files);
+        let text = text.map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn files_that_a_per_directory_file_names_stand_in_their_place() {
+        for (rule, text, expected) in [
+            (": .f", "- a\n- b", "- a\n- b"),
+            (": .f", "- q\n. c\n- r", "\0- q\0- x y\0- r"),
+            (": .f", ".s c\n- r", "\0-s x y\0- r"),
+            (":r .f", ". c\n- r", "\0-r x y\0-r r"),
+            (":w .f", "._c -_r", "\0- x y\0- r"),
+            (": .f", "- q\n. clears", "\0!\0- y"),
+            (": .f", "- q\n.- c", "\0- q\0- - x y"),
+            // Only patterns.
+            (":- .f", ". c", ". c"),
+            // Reported where it is used.
+            (": .f", "nothing\n. c", "nothing\n. c"),
+            (":0 .f", "\0- a\0", "\0- a"),
+        ] {
+            let files = of_directory(rule.as_bytes(), text);
+            assert_eq!(files.as_deref(), Ok(expected), "{text}");
+        }
+        for (text, expected) in [
+            (". none", "cannot read the filter file none"),
+            (". itself", "itself: more than 16 filter files"),
+            (". doubles", "with it more than 256 filter files are named"),
+            (". bad", "bad: the filter rule \"nothing\""),
+        ] {
+            let error = of_directory(b": .f", text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

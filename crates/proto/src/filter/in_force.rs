@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use super::gathered::GATHERED;
 use super::lines::{self, Ends};
 use super::pattern::Pattern;
-use super::syntax::{Action, End, Ends as Sides, Form, Match, PerDirectory, Written, read};
+use super::syntax::{
+    Action, End, Ends as Sides, Form, Match, PerDirectory, Reading, Written, read,
+};
 use super::{BadRule, MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, MAXIMUM_RULES_BYTES, RuleError};
 
 /// The rules of a copy, in their order.
@@ -72,7 +75,12 @@ impl Rule {
 }
 
 impl PerDirectory {
-    fn line_ends(&self) -> Ends {
+    /// True if the rules of other files are in this text ([`super::Gathered::per_directory`]).
+    pub fn is_gathered(&self, text: &[u8]) -> bool {
+        self.reading.form == Form::Rules && text.first() == Some(&GATHERED)
+    }
+
+    pub(super) fn line_ends(&self) -> Ends {
         if self.zeros { Ends::Zeros } else { Ends::Lines }
     }
 }
@@ -177,7 +185,8 @@ pub struct InForce {
 
 impl InForce {
     /// What holds in a directory at `path` (empty: the root) in one where this holds. The
-    /// directory's files have these contents, in the order of [`Rules::per_directory`].
+    /// directory's files have these contents, in the order of [`Rules::per_directory`]. The files
+    /// that they name are in them already ([`super::Gathered::per_directory`]).
     ///
     /// # Errors
     ///
@@ -265,7 +274,11 @@ fn layer(
         return Ok(Arc::new(Layer { rules, above }));
     }
     let mut rules = Vec::new();
-    for (line, written) in lines::rules(text, file.line_ends(), file.reading)? {
+    let (text, ends, reading) = match text {
+        [GATHERED, text @ ..] => (text, Ends::Zeros, Reading::RULES),
+        text => (text, file.line_ends(), file.reading),
+    };
+    for (line, written) in lines::rules(text, ends, reading)? {
         let added = match written {
             Written::Match(written) => size
                 .add(written.pattern)
@@ -372,7 +385,12 @@ mod tests {
         assert_eq!(decide(&below, "d/q"), Some(Action::Include));
         let cleared = below.enter(&rules, b"d/e", &[file("!"), None]).unwrap();
         assert_eq!(decide(&cleared, "d/e/y"), Some(Action::Exclude));
-        let bad = below.enter(&rules, b"d/e", &[file(". other"), None]);
+        let gathered = file("\0-s s\0- a b\0!\0- t u");
+        let gathered = below.enter(&rules, b"d/e", &[gathered, None]).unwrap();
+        assert_eq!(decide(&gathered, "d/e/t u"), Some(Action::Exclude));
+        assert_eq!(decide(&gathered, "d/e/a b"), Some(Action::Exclude));
+        assert_eq!(decide(&gathered, "d/e/x"), Some(Action::Exclude));
+        let bad = below.enter(&rules, b"d/e", &[file(": other"), None]);
         assert_eq!(bad.unwrap_err().cause, RuleError::Nested);
     }
 

@@ -46,6 +46,18 @@ impl ListedPath {
     }
 }
 
+/// The path of a file that a per-directory file in a directory of the copy names, as rsync finds it:
+/// a name with a slash begins at that directory, another one where the tree begins. `None` if it is
+/// absolute, or leads out of the tree.
+pub fn merged_path(directory: Option<&TreePath>, name: &[u8]) -> Option<TreePath> {
+    let above = directory.filter(|_| name.contains(&b'/'));
+    let above = above.map_or(&b""[..], TreePath::as_bytes);
+    if name.starts_with(b"/") || name.ends_with(b"/") {
+        return None;
+    }
+    path_of(&[above, b"/", name].concat()).ok().flatten()
+}
+
 /// The path that names with dots lead to; `None` if it is where they begin.
 fn path_of(text: &[u8]) -> Result<Option<TreePath>, ListedPathError> {
     let mut names: Vec<&[u8]> = Vec::new();
@@ -71,6 +83,31 @@ mod tests {
         let text = |path: Option<TreePath>| path.map_or(String::new(), |path| path.to_string());
         let listed = ListedPath::read(line.as_bytes())?;
         Ok((text(listed.anchor), text(listed.path), listed.contents))
+    }
+
+    #[test]
+    fn files_of_rules_are_found_as_rsync_finds_them() {
+        let directory = TreePath::new(b"a/b").unwrap();
+        for (name, expected) in [
+            ("./x", Some("a/b/x")),
+            ("c//x", Some("a/b/c/x")),
+            ("./../x", Some("a/x")),
+            ("../../x", Some("x")),
+            ("../../../x", None),
+            ("/x", None),
+            ("x", Some("x")),
+            ("..", None),
+            ("./", None),
+        ] {
+            let path = merged_path(Some(&directory), name.as_bytes());
+            assert_eq!(
+                path.map(|path| path.to_string()).as_deref(),
+                expected,
+                "{name}"
+            );
+        }
+        assert_eq!(merged_path(None, b"./x"), TreePath::new(b"x").ok());
+        assert_eq!(merged_path(None, b"../x"), None);
     }
 
     #[test]

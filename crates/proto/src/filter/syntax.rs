@@ -129,6 +129,13 @@ pub(super) enum Form {
 }
 
 impl Reading {
+    /// Rules, one on each line.
+    pub(super) const RULES: Reading = Reading {
+        form: Form::Rules,
+        words: false,
+        ends: Ends::Unnamed,
+    };
+
     /// As patterns for `--exclude` or `--include`.
     pub(super) fn old(action: Action) -> Reading {
         Reading {

@@ -12,7 +12,7 @@ use longhaul_storage::listing::SortedListing;
 
 use super::super::folders::Folder;
 use super::plan::{Here, Look, Place, Plan};
-use super::protection::Force;
+use super::protection::{At, Force};
 use super::record::{Seen, Step};
 
 /// Directories within each other that are looked through, at most: each is kept open.
@@ -155,10 +155,12 @@ impl Plan {
                 }
                 return Err(io::Error::other("it is a mount point: unmount it first"));
             }
-            let there = self.at_source(path);
-            let force = self
-                .protection
-                .enter(above, (directory, &[]), Some(&there))?;
+            let at = At {
+                anchor: &**here.side.folders.anchor().directory(),
+                here: Some(path),
+                source: Some(&self.at_source(path)),
+            };
+            let force = self.protection.enter(above, (directory, &[]), &at)?;
             let listing = SortedListing::open_nested(directory, depth + 1)?;
             Ok(Some((folder, force, listing)))
         };

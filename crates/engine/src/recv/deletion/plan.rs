@@ -20,7 +20,7 @@ use super::super::apart::MOST_TOPS;
 use super::super::folders::Folder;
 use super::super::replacing::is_obstructed;
 use super::carry::Carry;
-use super::protection::{Force, Protection};
+use super::protection::{At, Force, Protection};
 use super::record::{Seen, Step, Steps};
 use super::replaced::empty_source;
 use super::too_many;
@@ -234,7 +234,12 @@ impl Plan {
             let none = Force::default();
             let told = if path.is_none() { told } else { &[] };
             let anchor = here.side.folders.anchor().directory();
-            let force = self.protection.enter(&none, (&**anchor, told), None)?;
+            let at = At {
+                anchor: &**anchor,
+                here: None,
+                source: None,
+            };
+            let force = self.protection.enter(&none, (&**anchor, told), &at)?;
             self.at_anchor = Some(force);
         }
         let anchor = self.at_anchor.clone().unwrap_or_default();
@@ -254,24 +259,20 @@ impl Plan {
         let mut walked = self.above.last().map(|(last, _)| last.clone());
         let names: Vec<&[u8]> = path.names().collect();
         for (depth, name) in names.iter().enumerate().skip(known.unwrap_or(0)) {
-            let next = match &walked {
-                Some(walked) => walked.join(name),
-                None => TreePath::new(name),
-            };
+            let next = TreePath::beneath(walked.as_ref(), name);
             let next = next.map_err(io::Error::other)?;
+            let at = At {
+                anchor: &**here.side.folders.anchor().directory(),
+                here: Some(&next),
+                source: Some(&self.at_source(&next)),
+            };
             force = if depth + 1 == names.len() {
-                self.protection.enter(
-                    &force,
-                    (&**folder.directory(), told),
-                    Some(&self.at_source(&next)),
-                )?
+                let directory = &**folder.directory();
+                self.protection.enter(&force, (directory, told), &at)?
             } else {
                 let between = here.side.folders.find(Some(&next))?;
-                self.protection.enter(
-                    &force,
-                    (&**between.directory(), &[]),
-                    Some(&self.at_source(&next)),
-                )?
+                let directory = &**between.directory();
+                self.protection.enter(&force, (directory, &[]), &at)?
             };
             self.above.push((next.clone(), force.clone()));
             walked = Some(next);
@@ -366,10 +367,7 @@ impl Plan {
 
     /// What a name is that the source does not have.
     pub(super) fn look(&self, here: Here<'_>, place: &Place, name: &[u8]) -> Look {
-        let path = match &place.path {
-            Some(above) => above.join(name),
-            None => TreePath::new(name),
-        };
+        let path = TreePath::beneath(place.path.as_ref(), name);
         let Ok(path) = path else {
             // Too long to be said; it stays.
             return Look::Kept;

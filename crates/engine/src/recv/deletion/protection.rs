@@ -8,7 +8,7 @@ use longhaul_proto::manifest::TreePath;
 use longhaul_storage::Directory;
 use minicbor::bytes::ByteVec;
 
-use crate::send::select::{is_link, text_of};
+use crate::send::rule_files::{is_link, rules_of};
 
 /// The rules, as the receiving end reads them.
 #[derive(Default)]
@@ -21,6 +21,17 @@ pub(super) struct Protection {
     foresees: bool,
     /// The files of rules that the source copies are here afterwards as they are there.
     are_copied: bool,
+    /// The other end may read what it writes: errors show it lines of files of rules.
+    shows_lines: bool,
+}
+
+/// Where a directory is.
+pub(super) struct At<'a> {
+    pub anchor: &'a dyn Directory,
+    /// Its path beneath the anchor.
+    pub here: Option<&'a TreePath>,
+    /// Its path as rules know it.
+    pub source: Option<&'a TreePath>,
 }
 
 /// What holds in a directory. A name stays that either protects.
@@ -39,6 +50,7 @@ impl Protection {
     pub(super) fn new(
         asked: &Deletion,
         (foresees, are_copied): (bool, bool),
+        shows_lines: bool,
     ) -> Result<Protection, SelectionError> {
         Ok(Protection {
             rules: asked.parse()?,
@@ -50,7 +62,17 @@ impl Protection {
             one_file_system: asked.one_file_system,
             foresees,
             are_copied,
+            shows_lines,
         })
+    }
+
+    /// An error without what it shows of a file of rules, if the other end may not read that.
+    fn without_lines(&self, error: io::Error) -> io::Error {
+        if self.shows_lines || error.kind() != io::ErrorKind::Other {
+            error
+        } else {
+            io::Error::other("a file of rules in it cannot be used")
+        }
     }
 
     /// Whether what holds depends on the directory.
@@ -58,8 +80,8 @@ impl Protection {
         !self.rules.per_directory().is_empty()
     }
 
-    /// What holds in a directory, which has this path, in one where `above` holds. Of one that the
-    /// source has, `told` are its files of rules there.
+    /// What holds in a directory in one where `above` holds. Of one that the source has, `told` are
+    /// its files of rules there.
     ///
     /// # Errors
     ///
@@ -68,7 +90,7 @@ impl Protection {
         &self,
         above: &Force,
         (directory, told): (&dyn Directory, &[Option<ByteVec>]),
-        path: Option<&TreePath>,
+        at: &At<'_>,
     ) -> io::Result<Force> {
         if !self.is_local() {
             return Ok(Force::default());
@@ -80,13 +102,18 @@ impl Protection {
             .enumerate()
             .map(|(number, file)| match told(number) {
                 Some(told) if self.foresees && !file.is_excluded => Ok(Some(told.to_vec())),
-                // It is the link that was copied. What it leads to is at the source.
-                Some(told) if self.are_copied && is_link(directory, &file.name) => {
+                // It is the link that was copied, or a file that names others, which may be links
+                // or not be copied. What they lead to is at the source.
+                Some(told)
+                    if self.are_copied
+                        && (file.is_gathered(told) || is_link(directory, &file.name)) =>
+                {
                     Ok(Some(told.to_vec()))
                 }
-                _ => text_of(directory, &file.name),
+                _ => rules_of((at.anchor, at.here), directory, file),
             });
-        let there = there.collect::<io::Result<Vec<_>>>()?;
+        let there = there.collect::<io::Result<Vec<_>>>();
+        let there = there.map_err(|error| self.without_lines(error))?;
         // Files that are not copied are at the source alone.
         let of_source = files
             .iter()
@@ -96,10 +123,10 @@ impl Protection {
                 _ => there[number].clone(),
             });
         let of_source: Vec<_> = of_source.collect();
-        let path = path.map_or(&b""[..], TreePath::as_bytes);
+        let path = at.source.map_or(&b""[..], TreePath::as_bytes);
         let enter = |above: &InForce, files: &[Option<Vec<u8>>]| {
             let entered = above.enter(&self.rules, path, files);
-            entered.map_err(|error| io::Error::other(error.to_string()))
+            entered.map_err(|error| self.without_lines(io::Error::other(error.to_string())))
         };
         let differs = above.of_source.is_some() || of_source != there;
         let of_source = differs.then(|| {
@@ -122,5 +149,41 @@ impl Protection {
             decided == Some(Action::Exclude)
         };
         protects(&force.there) || force.of_source.as_ref().is_some_and(protects)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use longhaul_storage::posix::PosixDirectory;
+
+    use super::*;
+
+    /// A principal without the right to read learns no line of a file that it calls one of rules.
+    #[test]
+    fn errors_show_lines_of_rules_only_to_readers() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
+        let asked = Deletion {
+            rules: vec![b": .f".to_vec().into()],
+            ..Deletion::default()
+        };
+        let directory = PosixDirectory::open_root(place.path()).unwrap();
+        let error = |shows: bool| {
+            let protection = Protection::new(&asked, (false, true), shows).unwrap();
+            let at = At {
+                anchor: &*directory,
+                here: None,
+                source: None,
+            };
+            let entered = protection.enter(&Force::default(), (&*directory, &[]), &at);
+            entered.err().unwrap().to_string()
+        };
+        write("private", "password");
+        for text in ["password", ". ./private"] {
+            write(".f", text);
+            assert!(error(true).contains("\"password\""), "{}", error(true));
+            assert!(!error(false).contains("password"), "{}", error(false));
+        }
     }
 }

@@ -13,7 +13,8 @@ mod tree;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use longhaul_proto::filter::{Action, Gathered, InForce, Rules, Selection};
+use longhaul_proto::filter::{Action, Gathered, InForce, Rules, Selection, merged_path};
+use longhaul_proto::manifest::TreePath;
 
 use crate::support::{Random, times};
 use rules::Given;
@@ -75,9 +76,26 @@ fn select(
     (above, path, inner): (&InForce, &[u8], &[u8]),
     selected: &mut BTreeSet<Vec<u8>>,
 ) -> Result<(), String> {
+    // The tree's own name, if it has one in the copy.
+    let top = path.strip_suffix(inner).unwrap_or(path);
+    let top = top.strip_suffix(b"/").unwrap_or(top);
+    let mut read = |name: &[u8]| {
+        let path = merged_path(TreePath::new(path).ok().as_ref(), name);
+        let path = path.ok_or("it leads out")?;
+        let within = path.as_bytes().strip_prefix(top).ok_or("it is beside")?;
+        let within = match (top, within) {
+            (b"", within) => within,
+            (_, within) => within.strip_prefix(b"/").ok_or("it is beside")?,
+        };
+        tree.text(b"", within).ok_or("it is missing")
+    };
     let files = rules.per_directory().iter();
-    let files = files.map(|file| tree.text(inner, &file.name));
-    let files: Vec<_> = files.collect();
+    let files = files.map(|file| {
+        let text = tree.text(inner, &file.name)?;
+        Some(Gathered::per_directory(file, text, &mut read))
+    });
+    let files: Result<Vec<_>, _> = files.map(Option::transpose).collect();
+    let files = files.map_err(|error| error.to_string())?;
     let force = above
         .enter(rules, path, &files)
         .map_err(|error| error.to_string())?;

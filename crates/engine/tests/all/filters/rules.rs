@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use longhaul_proto::filter::{Action, Ends, Gathered};
 
-use super::tree::{FILES, NAMES, Tree};
+use super::tree::{FILES, MERGED, NAMES, Tree};
 use crate::support::Random;
 
 /// A rule of the command line.
@@ -146,14 +146,24 @@ fn matching(chance: &mut Random) -> String {
     format!("{prefix}{}", any(chance))
 }
 
-/// The text of a per-directory file, which is read as rules (0) or as patterns (1).
+/// A rule that names a file, most often one that is there.
+fn merging(chance: &mut Random) -> String {
+    let rule = one_of(chance, &[". ", ". ", ".- ", ".+ ", ".s ", ".w "]);
+    let place = one_of(chance, &["./", "./", "./", "./../", ""]);
+    format!("{rule}{place}{MERGED}")
+}
+
+/// The text of a per-directory file, which is read as rules (0) or as patterns (1), or that of a
+/// file that it names (2).
 pub fn random_file(number: usize, chance: &mut Random) -> Vec<u8> {
     let mut text = String::new();
     for _ in 0..chance.below(4) {
         let line = match (number, chance.below(12)) {
             (_, 0) => "# nothing".to_owned(),
-            (0, 1) => "!".to_owned(),
-            (0, _) => matching(chance),
+            (0 | 2, 1) => "!".to_owned(),
+            (0, 2..=3) => merging(chance),
+            (2, 2) => any(chance),
+            (0 | 2, _) => matching(chance),
             (_, _) => any(chance),
         };
         text.push_str(&line);

@@ -16,6 +16,9 @@ pub const NAMES: [&str; 14] = [
 /// Names of per-directory files.
 pub const FILES: [&str; 2] = [".f", ".g"];
 
+/// Name of files that per-directory files name.
+pub const MERGED: &str = ".m";
+
 pub struct Tree {
     place: tempfile::TempDir,
     /// Paths beneath the root; of a directory none, of a file its text.
@@ -60,6 +63,10 @@ impl Tree {
                     let text = rules::random_file(number, chance);
                     tree.make(&joined(&directory, file.as_bytes()), Some(text));
                 }
+            }
+            if chance.below(3) > 0 {
+                let text = rules::random_file(2, chance);
+                tree.make(&joined(&directory, MERGED.as_bytes()), Some(text));
             }
         }
         for number in 0..2 {
