@@ -35,12 +35,18 @@ struct Command {
 }
 
 /// All subcommands, in the order of the help.
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 8] = [
     Command {
         name: "tidy",
         arguments: "",
         summary: "check the project's habits; prints path:line: rule: message",
         run: tidy::run,
+    },
+    Command {
+        name: "wire",
+        arguments: "",
+        summary: "write the table of wire types in FORMAT.md from the derives of the messages",
+        run: tidy::write_wire_table,
     },
     Command {
         name: "test",

@@ -17,6 +17,7 @@
 //! - [`sizes`]: no large file, and measurements within a bound
 //! - [`test_binaries`]: few test binaries
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
+//! - [`mod@wire`]: the tables of FORMAT.md agree with the derives of the messages
 //!
 //! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
 
@@ -37,6 +38,9 @@ mod test_binaries;
 mod text;
 mod tree;
 mod unsafety;
+mod wire;
+
+pub use wire::write as write_wire_table;
 
 use std::fmt;
 
@@ -80,7 +84,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 15] = [
     directions::check,
     circles::check,
     names::check,
@@ -95,6 +99,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     fuzzing::check,
     sizes::check,
     test_binaries::check,
+    wire::check,
 ];
 
 /// Checks the repository and prints what it finds.
