@@ -17,6 +17,7 @@
 //! - [`sizes`]: no large file, and measurements within a bound
 //! - [`test_binaries`]: few test binaries
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
+//! - [`promises`]: a test names every promise of SEMANTICS.md
 //! - [`mod@wire`]: the tables of FORMAT.md agree with the derives of the messages
 //!
 //! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
@@ -30,6 +31,7 @@ mod fuzzing;
 mod lengths;
 mod licences;
 mod names;
+mod promises;
 mod prose;
 mod purity;
 mod rust_source;
@@ -84,7 +86,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 15] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
     directions::check,
     circles::check,
     names::check,
@@ -99,6 +101,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 15] = [
     fuzzing::check,
     sizes::check,
     test_binaries::check,
+    promises::check,
     wire::check,
 ];
 

@@ -54,6 +54,7 @@ fn there(root: &Path) {
     fs::set_permissions(root.join("dir"), fs::Permissions::from_mode(0o750)).unwrap();
 }
 
+// Promise 80.
 #[test]
 fn what_is_kept_is_what_rsync_keeps_on_every_way() {
     let place = tempfile::tempdir().unwrap();
@@ -105,6 +106,7 @@ fn what_is_kept_is_what_rsync_keeps_on_every_way() {
 
 /// What is kept is the very inode that was there, which had a name at every moment; directories
 /// for it are no more open than those that it was in.
+// Promise 80.
 #[test]
 fn what_was_there_is_kept_itself() {
     let place = tempfile::tempdir().unwrap();
@@ -131,6 +133,7 @@ fn what_was_there_is_kept_itself() {
 }
 
 /// The copy has names that backups would have: nothing that it brings or finds is replaced by one.
+// Promise 80.
 #[test]
 fn no_backup_takes_a_name_of_the_copy() {
     let place = tempfile::tempdir().unwrap();
@@ -288,6 +291,7 @@ fn what_cannot_be_kept_is_not_replaced() {
     assert!(names(elsewhere.path()).is_empty());
 }
 
+// Promise 80.
 #[test]
 fn backups_stay_beneath_the_roots_in_which_a_principal_may_write() {
     let place = tempfile::tempdir().unwrap();
@@ -579,6 +583,7 @@ fn what_keeps_nothing_says_why() {
 }
 
 /// A backup would replace the file of the source by the older one.
+// Promise 80.
 #[test]
 fn backups_replace_nothing_of_the_source() {
     let place = tempfile::tempdir().unwrap();

@@ -28,6 +28,7 @@ fn assert_paced(mut command: Command) {
     assert!(seconds >= (BYTES - kept) / RATE, "{seconds} s");
 }
 
+// Promise 54.
 #[test]
 fn no_way_is_faster_than_the_rate() {
     let place = tempfile::tempdir().unwrap();
@@ -78,6 +79,7 @@ fn what_is_no_rate_is_explained() {
 }
 
 /// A copy that would take an hour, at a rate that is changed while it runs.
+// Promise 54.
 #[test]
 fn the_rate_of_a_running_copy_is_changed() {
     let place = tempfile::tempdir().unwrap();

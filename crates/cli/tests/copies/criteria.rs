@@ -75,6 +75,7 @@ fn sides(root: &Path, kind: &str) -> PathBuf {
     to
 }
 
+// Promise 19.
 #[test]
 fn each_criterion_copies_what_rsyncs_does_on_every_way() {
     let place = tempfile::tempdir().unwrap();
@@ -145,6 +146,7 @@ fn summary(command: &mut Command) -> Value {
     serde_json::from_slice(last).unwrap()
 }
 
+// Promise 19.
 #[test]
 fn what_is_held_back_is_counted_and_no_failure() {
     let place = tempfile::tempdir().unwrap();
@@ -181,6 +183,7 @@ fn what_is_held_back_is_counted_and_no_failure() {
 }
 
 /// A dry run with `-c` names what verify finds, and the copy mends it.
+// Promise 20.
 #[test]
 fn what_verify_finds_a_copy_by_contents_mends() {
     let place = tempfile::tempdir().unwrap();

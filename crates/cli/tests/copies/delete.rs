@@ -53,6 +53,7 @@ fn daemon(root: &Path) -> Daemon {
 }
 
 // tidy: long because each way is compared with what rsync did.
+// Promise 66.
 #[test]
 fn a_mirror_removes_what_rsync_does_on_every_way() {
     let place = tempfile::tempdir().unwrap();
@@ -199,6 +200,7 @@ fn only_directories_that_are_copied_are_looked_at() {
     assert!(to.join("from/dir/deep/old").exists() && !to.join("from/old").exists());
 }
 
+// Promise 66.
 #[test]
 fn a_failure_an_empty_source_or_too_much_deletes_nothing() {
     let place = tempfile::tempdir().unwrap();
@@ -253,6 +255,7 @@ fn a_failure_an_empty_source_or_too_much_deletes_nothing() {
     assert_eq!(names(&to), names(&from));
 }
 
+// Promise 68.
 #[test]
 fn who_may_write_may_not_delete_unless_that_is_a_right() {
     let place = tempfile::tempdir().unwrap();
@@ -362,6 +365,7 @@ fn what_cannot_delete_says_why() {
 
 /// Files of rules that are not copied protect all the same, in a dry run, too; those of the
 /// destination hold beside them.
+// Promise 67.
 #[test]
 fn rules_that_are_not_copied_protect() {
     let place = tempfile::tempdir().unwrap();
@@ -437,6 +441,7 @@ fn rules_of_files_that_a_per_directory_file_names_protect() {
 
 /// The rules of the destination's own directory hold for what is copied into it, as with rsync's
 /// -F.
+// Promise 67.
 #[test]
 fn rules_above_what_is_copied_protect() {
     let place = tempfile::tempdir().unwrap();
@@ -465,6 +470,7 @@ fn rules_above_what_is_copied_protect() {
 }
 
 /// What lies deeper than so many directories in something that the source does not have stays.
+// Promise 66.
 #[test]
 fn what_lies_very_deep_stays() {
     let place = tempfile::tempdir().unwrap();
@@ -495,6 +501,7 @@ fn mounting(script: &str, (from, to): (&Path, &Path)) -> Option<Finished> {
 }
 
 /// A bind mount has the device of the file system that it is of, which may be the same.
+// Promise 66.
 #[test]
 fn what_is_mounted_at_the_destination_stays() {
     let place = tempfile::tempdir().unwrap();
@@ -515,6 +522,7 @@ fn what_is_mounted_at_the_destination_stays() {
 
 /// What was copied from a file system that is unmounted before the names are compared is not
 /// deleted again: its mount point is an empty directory then.
+// Promise 66.
 #[test]
 fn what_is_unmounted_at_the_source_meanwhile_deletes_nothing() {
     let place = tempfile::tempdir().unwrap();
@@ -564,6 +572,7 @@ fn mount_points_at_the_destination_stay_with_one_file_system() {
 
 /// Names that the source does not have are names of the source itself, where the destination is a
 /// directory around it, within it or the same by another name.
+// Promise 66.
 #[test]
 fn what_holds_the_source_or_lies_in_it_is_not_deleted() {
     let place = tempfile::tempdir().unwrap();

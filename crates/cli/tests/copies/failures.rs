@@ -65,6 +65,7 @@ fn chown(path: &Path) {
     std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
 }
 
+// Promise 39.
 #[test]
 fn an_unreadable_file_is_named() {
     if !is_root() {
@@ -235,6 +236,7 @@ fn a_read_only_destination_is_named() {
         .says(&["Read-only file system"]);
 }
 
+// Promise 7.
 #[test]
 fn what_is_in_the_way_is_named() {
     let directory = directory();
@@ -266,6 +268,7 @@ fn what_is_in_the_way_is_named() {
     assert_copied(&source, &to.join("source"), &["a", "large"]);
 }
 
+// Promises 6 and 40.
 #[test]
 fn usage_is_explained() {
     let directory = directory();
@@ -316,6 +319,7 @@ fn usage_is_explained() {
     }
 }
 
+// Promise 57.
 #[test]
 fn what_makes_no_sense_copies_nothing() {
     let directory = directory();
@@ -457,6 +461,7 @@ fn who_never_speaks_is_not_in_the_log_and_a_scan_hardly() {
     }
 }
 
+// Promise 35.
 #[test]
 fn an_unknown_key_is_refused_and_a_changed_one_too() {
     let directory = directory();
@@ -493,6 +498,7 @@ fn an_unknown_key_is_refused_and_a_changed_one_too() {
     }
 }
 
+// Promise 40.
 #[test]
 fn nobody_there_is_a_connection_error() {
     let directory = directory();
@@ -727,6 +733,7 @@ fn with_few_files(command: &Command, files: u32) -> Command {
     shell
 }
 
+// Promise 37.
 #[test]
 fn trees_deeper_than_files_may_be_open_are_copied() {
     let directory = directory();
@@ -753,6 +760,7 @@ fn trees_deeper_than_files_may_be_open_are_copied() {
 }
 
 /// More clients than an eighth of the files that may be open is enough for.
+// Promise 37.
 #[test]
 fn many_clients_share_the_files_that_a_daemon_may_have_open() {
     let directory = directory();
@@ -813,6 +821,7 @@ fn strangers_do_not_use_up_a_daemons_descriptors() {
 }
 
 /// Two networks hold as many places as there are, and say nothing.
+// Promise 29.
 #[test]
 fn strangers_of_few_networks_leave_room_for_others() {
     let directory = directory();
@@ -825,6 +834,7 @@ fn strangers_of_few_networks_leave_room_for_others() {
     fetch(&daemon, directory.path(), &daemon.fingerprint, &tokens).expect(0);
 }
 
+// Promise 29.
 #[test]
 fn a_client_waits_for_a_place_at_a_busy_daemon() {
     let directory = directory();
@@ -862,6 +872,7 @@ fn a_client_waits_for_a_place_at_a_busy_daemon() {
 }
 
 /// It was refused for want of a place before the newer run began, and asks again.
+// Promise 16.
 #[test]
 fn a_run_that_waited_for_a_place_does_not_end_a_newer_one() {
     let directory = directory();
@@ -993,6 +1004,7 @@ impl Pushing {
     }
 }
 
+// Promise 18.
 #[test]
 fn a_daemon_that_does_not_come_back_is_given_up() {
     let mut pushing = Pushing::new();
@@ -1026,6 +1038,7 @@ fn run_held(proxy: &Proxy, after: u64, command: &mut Command) -> Finished {
     finished
 }
 
+// Promise 18.
 #[test]
 fn a_daemon_that_falls_silent_is_given_up() {
     let pushing = Pushing::new();
@@ -1041,6 +1054,7 @@ fn a_daemon_that_falls_silent_is_given_up() {
     assert_no_leftovers(pushing.directory.path());
 }
 
+// Promise 18.
 #[test]
 fn a_host_that_accepts_and_says_nothing_is_given_up_in_time() {
     let pushing = Pushing::new();
@@ -1084,6 +1098,7 @@ fn damaged(pushes: bool, security: &str, pieces: u64) -> (Pushing, Finished) {
     (pushing, finished)
 }
 
+// Promise 30.
 #[test]
 fn a_block_that_is_damaged_in_clear_is_named_and_comes_again() {
     for pushes in [true, false] {
@@ -1099,6 +1114,7 @@ fn a_block_that_is_damaged_in_clear_is_named_and_comes_again() {
     }
 }
 
+// Promise 30.
 #[test]
 fn an_encrypted_connection_that_is_damaged_is_told_of_and_replaced() {
     for pushes in [true, false] {
@@ -1121,6 +1137,7 @@ fn an_encrypted_connection_that_is_damaged_is_told_of_and_replaced() {
     }
 }
 
+// Promise 30.
 #[test]
 fn a_path_that_damages_everything_is_given_up() {
     let (_, finished) = damaged(true, "clear", u64::MAX);
@@ -1197,6 +1214,7 @@ fn another_version_is_refused_and_named() {
     served.join().unwrap();
 }
 
+// Promise 18.
 #[test]
 fn lost_connections_are_replaced() {
     let pushing = Pushing::new();
@@ -1208,6 +1226,7 @@ fn lost_connections_are_replaced() {
     tree::assert_same(&pushing.source(), &pushing.landed());
 }
 
+// Promises 12 and 41.
 #[test]
 fn an_interrupt_ends_it_and_the_same_command_goes_on() {
     let pushing = Pushing::new();
@@ -1233,6 +1252,7 @@ fn an_interrupt_ends_it_and_the_same_command_goes_on() {
 /// A file of ones becomes one of twos in place, and then of threes by a rename,
 /// each time when part of it has passed and the rest cannot have been read: the
 /// sender holds 8 MiB, and 128 KiB fit into each of its connections.
+// Promise 21.
 #[test]
 fn a_source_that_changes_is_never_mixed() {
     const LENGTH: usize = 48 << 20;

@@ -49,12 +49,14 @@ fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
+// Promise 86.
 #[test]
 fn the_destination_has_the_output_on_every_way() {
     at_either_end("destination", Way::Push);
 }
 
 /// The same before files are sent.
+// Promise 86.
 #[test]
 fn what_is_sent_is_the_output_on_every_way() {
     at_either_end("source", Way::Pull);
@@ -135,6 +137,7 @@ fn the_output_has_any_size() {
     }
 }
 
+// Promise 86.
 #[test]
 fn a_filter_that_fails_fails_its_file_alone() {
     fails_alone("destination");
@@ -171,6 +174,7 @@ fn fails_alone(end: &str) {
     assert_no_leftovers(&to);
 }
 
+// Promise 86.
 #[test]
 fn a_kill_leaves_nothing_half_filtered() {
     let place = tempfile::tempdir().unwrap();
@@ -261,6 +265,7 @@ fn what_is_not_kept_is_told_once() {
 
 /// Of a large file that came in part, nothing is part of another run's output; a command that runs
 /// once a file is there runs for it, and no output is left behind.
+// Promise 86.
 #[test]
 fn nothing_of_two_outputs_is_mixed() {
     let place = tempfile::tempdir().unwrap();

@@ -51,6 +51,7 @@ fn files(root: &Path) -> Vec<String> {
     all
 }
 
+// Promise 63.
 #[test]
 fn a_copy_selects_the_same_here_and_at_a_daemon_and_as_rsync_does() {
     let place = place();
@@ -178,6 +179,7 @@ fn what_cannot_be_used_is_refused_before_anything_is_made() {
     }
 }
 
+// Promise 65.
 #[test]
 fn more_rules_than_a_request_carries_are_refused() {
     let place = place();
@@ -211,6 +213,7 @@ fn linked(to: &str) -> TempDir {
     place
 }
 
+// Promise 64.
 #[test]
 fn rules_in_a_link_are_read_beneath_the_root() {
     let place = linked("../rules");

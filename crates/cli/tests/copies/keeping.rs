@@ -163,6 +163,7 @@ fn count(finished: &Finished, what: &str) -> u64 {
         .unwrap_or_else(|| panic!("{summary}"))
 }
 
+// Promise 71.
 #[test]
 fn rsync_finds_nothing_to_do_and_neither_does_longhaul_after_rsync() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
@@ -196,6 +197,7 @@ fn rsync_finds_nothing_to_do_and_neither_does_longhaul_after_rsync() {
 }
 
 /// What differs besides the data is mended without them, and counted.
+// Promise 75.
 #[test]
 fn what_differs_besides_the_data_is_mended_without_them() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
@@ -232,6 +234,7 @@ fn what_differs_besides_the_data_is_mended_without_them() {
 }
 
 /// Without flags nothing of this is asked for.
+// Promise 23.
 #[test]
 fn without_flags_names_of_one_file_are_files_of_their_own() {
     let place = place();
@@ -246,6 +249,7 @@ fn without_flags_names_of_one_file_are_files_of_their_own() {
     assert_eq!(linked.nlink(), 2);
 }
 
+// Promise 75.
 #[test]
 fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
     if !is_root() {
@@ -299,6 +303,7 @@ fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
 }
 
 /// What is there may be closed to its own user, who may not write attributes then.
+// Promise 74.
 #[test]
 fn attributes_reach_ones_own_file_that_is_closed() {
     if !is_root() || !have(&["setfattr"]) {
@@ -341,6 +346,7 @@ fn attributes_reach_ones_own_file_that_is_closed() {
     }
 }
 
+// Promise 72.
 #[test]
 fn owners_are_mapped_and_modes_changed() {
     if !is_root() {
@@ -382,6 +388,7 @@ fn owners_are_mapped_and_modes_changed() {
     assert_eq!(new.mode() & 0o7777, 0o755);
 }
 
+// Promise 71.
 #[test]
 fn directories_get_no_times_where_that_is_asked_for() {
     let place = place();
@@ -423,6 +430,7 @@ fn a_read_only_destination_is_copied_into_again() {
 }
 
 /// A principal's right says whether files get other owners, and devices are made.
+// Promise 77.
 #[test]
 fn at_a_daemon_owners_and_devices_are_rights() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
@@ -520,6 +528,7 @@ fn between_two_hosts_everything_is_kept() {
 }
 
 /// A copy that is killed and run again has linked every name in the end.
+// Promise 73.
 #[test]
 fn hard_links_survive_a_kill() {
     let place = place();
@@ -593,6 +602,7 @@ fn at_host(path: &Path) -> OsString {
 }
 
 /// A user without rights keeps all of it in attributes, from which either tool gives it back.
+// Promise 82.
 #[test]
 fn what_only_root_may_keep_is_kept_in_attributes_as_rsync_does() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap", "setpriv"]) {
@@ -644,6 +654,7 @@ fn what_only_root_may_keep_is_kept_in_attributes_as_rsync_does() {
 }
 
 /// What rsync kept in attributes is read, and found unchanged.
+// Promise 82.
 #[test]
 fn what_rsync_kept_in_attributes_is_given_back() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
@@ -685,6 +696,7 @@ fn what_rsync_kept_in_attributes_is_given_back() {
     assert_eq!(String::from_utf8_lossy(&found.unwrap().stdout), "");
 }
 
+// Promise 82.
 #[test]
 fn an_end_without_attributes_is_refused_or_named() {
     let place = place();
@@ -711,6 +723,7 @@ fn an_end_without_attributes_is_refused_or_named() {
 }
 
 /// A device is a way to a disk of this host, and the daemon may be hostile.
+// Promise 76.
 #[test]
 fn devices_of_a_daemon_come_only_where_they_are_named() {
     if !is_root() {

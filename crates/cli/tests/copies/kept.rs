@@ -74,6 +74,7 @@ fn mode_of(path: impl AsRef<Path>) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
+// Promise 10.
 #[test]
 fn a_file_system_that_does_not_sync_directories_gets_the_data() {
     if !can_refuse() {
@@ -102,6 +103,7 @@ fn a_file_system_that_does_not_sync_directories_gets_the_data() {
     run(&mut refusing(&copy, "fsync", "EIO", Some(&to))).says(&["Input/output error"]);
 }
 
+// Promise 10.
 #[test]
 fn refused_modes_and_times_cost_no_data() {
     if !can_refuse() {
@@ -133,6 +135,7 @@ fn refused_modes_and_times_cost_no_data() {
     }
 }
 
+// Promise 10.
 #[test]
 fn an_error_of_the_disk_is_never_a_refusal() {
     if !can_refuse() {
@@ -164,6 +167,7 @@ fn in_mounts(place: &Path, script: &str) -> Finished {
 }
 
 /// As Lustre is mounted by default.
+// Promise 10.
 #[test]
 fn a_file_system_without_locks_gets_the_data() {
     if !can_refuse() {
@@ -196,6 +200,7 @@ fn a_file_system_without_locks_gets_the_data() {
 }
 
 /// What is written is on a file system that nobody finds by its name any more.
+// Promise 10.
 #[test]
 fn a_destination_that_is_unmounted_lazily_is_no_success() {
     if !is_root() {
@@ -219,6 +224,7 @@ fn a_destination_that_is_unmounted_lazily_is_no_success() {
     }
 }
 
+// Promise 22.
 #[test]
 fn times_that_a_file_system_cannot_keep_are_told_and_not_copied_again() {
     if !is_root() {
@@ -330,6 +336,7 @@ const SAME_OWNER: [u32; 5] = [0o4755, 0o755, 0o2755, 0o4755, 0o755];
 const ALL: [u32; 5] = [0o4755, 0o4755, 0o2755, 0o6755, 0o755];
 const NONE: [u32; 5] = [0o755; 5];
 
+// Promise 22.
 #[test]
 fn a_set_id_bit_of_another_owner_is_dropped_and_told() {
     if !is_root() {
@@ -390,6 +397,7 @@ fn a_set_group_id_bit_that_the_kernel_drops_is_told() {
 }
 
 /// Who owns a source at the other end is a client's word, or a daemon's.
+// Promise 22.
 #[test]
 fn at_a_daemon_set_id_bits_are_a_right() {
     if !is_root() {
@@ -460,6 +468,7 @@ fn over_ssh_set_id_bits_of_another_owner_are_dropped_and_told() {
 }
 
 /// What may be gone after a power cut stays at the source.
+// Promise 69.
 #[test]
 fn a_source_stays_where_directories_cannot_be_synced() {
     if !can_refuse() {

@@ -428,6 +428,7 @@ impl<'a> Trial<'a> {
     }
 }
 
+// Promises 12 and 13.
 #[test]
 fn nothing_is_lost_or_sent_again() {
     let (kills, bytes, files) = (

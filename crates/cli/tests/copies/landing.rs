@@ -140,6 +140,7 @@ fn small_tree(root: &Path) {
     tree::set_times(root);
 }
 
+// Promise 2.
 #[test]
 fn a_directory_lands_in_the_destination_by_its_name() {
     each_way(|stage| {
@@ -153,6 +154,7 @@ fn a_directory_lands_in_the_destination_by_its_name() {
     });
 }
 
+// Promise 2.
 #[test]
 fn a_slash_means_what_is_in_the_directory() {
     each_way(|stage| {
@@ -168,6 +170,7 @@ fn a_slash_means_what_is_in_the_directory() {
     });
 }
 
+// Promise 3.
 #[test]
 fn a_file_gets_a_new_name_or_goes_into_a_directory() {
     each_way(|stage| {
@@ -190,6 +193,7 @@ fn a_file_gets_a_new_name_or_goes_into_a_directory() {
     });
 }
 
+// Promise 4.
 #[test]
 fn several_sources_go_into_the_destination() {
     each_way(|stage| {
@@ -223,6 +227,7 @@ fn very_many_named_sources_are_pushed() {
     }
 }
 
+// Promise 4.
 #[test]
 fn of_several_sources_the_missing_are_named_and_the_others_copied() {
     each_way(|stage| {
@@ -252,6 +257,7 @@ fn of_several_sources_the_missing_are_named_and_the_others_copied() {
     });
 }
 
+// Promise 4.
 #[test]
 fn wildcards_of_another_host_s_sources_are_expanded_there() {
     let stage = Stage::new(Way::Pull);
@@ -302,6 +308,7 @@ fn wildcards_of_another_host_s_sources_are_expanded_there() {
     run(&mut local.command(&["*"], "")).expect(6);
 }
 
+// Promise 4.
 #[test]
 fn two_sources_of_one_name_are_no_lottery() {
     each_way(|stage| {
@@ -314,6 +321,7 @@ fn two_sources_of_one_name_are_no_lottery() {
     });
 }
 
+// Promise 4.
 #[test]
 fn of_files_with_one_name_the_first_source_s_is_copied() {
     each_way(|stage| {
@@ -392,6 +400,7 @@ fn the_current_directory_is_a_source_and_a_destination() {
     }
 }
 
+// Promise 22.
 #[test]
 fn a_tree_arrives_as_it_was() {
     each_way(|stage| {
@@ -423,6 +432,7 @@ fn a_tree_follows_its_source() {
     });
 }
 
+// Promises 1 and 12.
 #[test]
 fn a_killed_copy_lands_where_it_would_have() {
     each_way(|stage| {
@@ -590,6 +600,7 @@ fn a_partial_file_that_its_owner_may_not_write_is_gone_on_from() {
 }
 
 /// A source that cannot be read for a while costs nothing of what has arrived.
+// Promise 13.
 #[test]
 fn what_has_arrived_of_a_file_that_fails_stays() {
     let Some(nobody) = Nobody::new() else {

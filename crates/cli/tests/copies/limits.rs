@@ -44,6 +44,7 @@ fn with_threads(place: &Path, most: u32) -> Command {
     command
 }
 
+// Promise 37.
 #[test]
 fn with_few_threads_there_are_fewer_flows() {
     if !is_root() {
@@ -57,6 +58,7 @@ fn with_few_threads_there_are_fewer_flows() {
     }
 }
 
+// Promise 37.
 #[test]
 fn with_too_few_threads_the_limit_is_named_at_once() {
     if !is_root() {
@@ -84,6 +86,7 @@ fn with_memory(place: &Path, most: ByteCount) -> Command {
     command
 }
 
+// Promise 37.
 #[test]
 fn little_memory_is_enough_or_named() {
     let place = place();
@@ -139,6 +142,7 @@ fn side_by_side(commands: impl IntoIterator<Item = Command>) -> Vec<Finished> {
     running.into_iter().map(Running::wait).collect()
 }
 
+// Promise 18.
 #[test]
 fn a_shell_that_waits_for_input_is_not_waited_for() {
     let place = place();

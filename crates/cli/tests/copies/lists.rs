@@ -55,6 +55,7 @@ fn copy(place: &Path, daemon: Option<&Daemon>, options: &[&str], lines: &str) ->
     run(command(place, daemon, options).arg("l"))
 }
 
+// Promise 63.
 #[test]
 fn lists_are_copied_as_rsync_copies_them() {
     if Command::new("rsync").arg("--version").output().is_err() {
@@ -97,6 +98,7 @@ fn lists_are_copied_as_rsync_copies_them() {
     }
 }
 
+// Promise 63.
 #[test]
 fn a_line_that_cannot_be_copied_is_a_failure_of_its_own() {
     let place = place();
@@ -164,6 +166,7 @@ fn a_line_that_cannot_be_copied_is_a_failure_of_its_own() {
     }
 }
 
+// Promise 63.
 #[test]
 fn the_destination_has_the_mode_of_the_source_only_if_that_is_listed() {
     let place = place();
@@ -190,6 +193,7 @@ fn the_destination_has_the_mode_of_the_source_only_if_that_is_listed() {
     }
 }
 
+// Promise 65.
 #[test]
 fn a_pull_has_a_list_of_any_usual_length() {
     let place = place();

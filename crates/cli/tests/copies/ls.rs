@@ -44,6 +44,7 @@ fn output(command: &mut Command) -> Vec<u8> {
     run(command).expect(0).output
 }
 
+// Promise 55.
 #[test]
 fn names_come_in_byte_order() {
     let place = place();
@@ -103,6 +104,7 @@ fn json_has_an_object_for_each() {
     assert_eq!(found[4]["path"], "new\nline");
 }
 
+// Promise 55.
 #[test]
 fn what_cannot_be_listed_is_named() {
     let place = place();
@@ -148,6 +150,7 @@ fn ls_with(daemon: &Daemon, tokens: &Path, path: &str) -> Command {
     command
 }
 
+// Promise 55.
 #[test]
 fn listing_needs_the_right_to_read() {
     let place = place();

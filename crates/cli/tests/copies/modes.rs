@@ -61,6 +61,7 @@ fn other(place: &Path, umask: &str, words: &[&str]) {
 }
 
 /// While it is filled, and after that, a directory gives no rights that its source does not give.
+// Promises 7 and 11.
 #[test]
 fn a_directory_is_never_more_open_than_its_source() {
     let place = place(&[]).unwrap();
@@ -122,6 +123,7 @@ fn a_directory_for_listed_names_is_no_more_open_than_their_source() {
 }
 
 /// A directory that holds what is copied by its name, and no contents of a source, is a usual one.
+// Promise 7.
 #[test]
 fn a_new_directory_for_sources_by_name_has_the_usual_mode() {
     let place = place(&[]).unwrap();
@@ -140,6 +142,7 @@ fn a_new_directory_for_sources_by_name_has_the_usual_mode() {
     assert_eq!(mode_of(&place.join("there")), 0o1700);
 }
 
+// Promise 75.
 #[test]
 fn names_of_one_inode_that_need_different_modes_are_separated() {
     let place = place(&[]).unwrap();
@@ -205,6 +208,7 @@ fn as_rsync(
     }
 }
 
+// Promise 76.
 #[test]
 fn modes_are_those_that_rsync_gives() {
     let Some(place) = place(&["rsync", "setfacl"]) else {
@@ -249,6 +253,7 @@ fn modes_are_those_that_rsync_gives() {
     }
 }
 
+// Promise 76.
 #[test]
 fn copied_bits_are_those_of_chmod() {
     let Some(place) = place(&["chmod"]) else {

@@ -49,6 +49,7 @@ fn there(root: &Path) {
     }
 }
 
+// Promise 69.
 #[test]
 fn what_is_durable_there_goes_and_the_rest_stays_on_every_way() {
     let place = tempfile::tempdir().unwrap();
@@ -108,6 +109,7 @@ fn a_dry_run_moves_nothing_and_reading_alone_is_no_right() {
 
 /// Between the last look while it was read and the removal somebody may write to it: what is
 /// durable at the destination is not what is here.
+// Promise 69.
 #[test]
 fn what_changed_after_it_was_copied_stays() {
     const LENGTH: usize = 200 << 10;
@@ -175,6 +177,7 @@ fn assert_run7(root: &Path, way: &str) {
     crate::support::assert_no_leftovers(root);
 }
 
+// Promise 69.
 #[test]
 fn a_directory_that_is_moved_onto_itself_keeps_its_files() {
     let place = tempfile::tempdir().unwrap();
@@ -246,6 +249,7 @@ fn mounting(script: &str, place: &Path) -> Option<Finished> {
 }
 
 /// A bind mount below the destination, of a directory of the source.
+// Promise 69.
 #[test]
 fn a_directory_that_is_mounted_at_the_destination_keeps_its_files() {
     let place = tempfile::tempdir().unwrap();
@@ -265,6 +269,7 @@ fn a_directory_that_is_mounted_at_the_destination_keeps_its_files() {
 }
 
 /// Without `-r` the file that the link leads to is copied.
+// Promise 69.
 #[test]
 fn a_link_that_was_named_is_removed_and_not_its_target() {
     let place = tempfile::tempdir().unwrap();

@@ -77,6 +77,7 @@ fn local(from: &Path, to: &Path, options: &[&str]) -> Command {
     command
 }
 
+// Promise 85.
 #[test]
 fn it_runs_once_for_each_file_on_every_way() {
     let place = tempfile::tempdir().unwrap();
@@ -127,6 +128,7 @@ fn a_failed_command_does_not_make_a_file_incomplete() {
 
 /// The file stays, the others are done, and the same command runs for what failed and for no
 /// other file.
+// Promise 85.
 #[test]
 fn what_fails_is_a_failure_of_its_file_and_runs_again() {
     let place = tempfile::tempdir().unwrap();
@@ -237,6 +239,7 @@ fn an_interrupt_ends_the_commands_with_the_copy() {
 
 /// Whatever ends longhaul at once, but for a kill, ends its commands before: with a second
 /// interrupt and where a terminal was closed. This one does not heed SIGTERM.
+// Promises 41 and 85.
 #[test]
 fn no_command_outlives_what_is_ended_at_once() {
     let place = tempfile::tempdir().unwrap();
@@ -373,6 +376,7 @@ fn commands_have_flows_of_their_own() {
         .says(&["1 to 64"]);
 }
 
+// Promise 85.
 #[test]
 fn at_a_daemon_only_what_its_administrator_named_runs() {
     let place = tempfile::tempdir().unwrap();
@@ -534,6 +538,7 @@ fn the_path_is_where_the_file_is() {
 }
 
 /// More files than may wait for their command.
+// Promise 85.
 #[test]
 fn what_commits_waits_for_commands_and_goes_on() {
     let place = tempfile::tempdir().unwrap();

@@ -213,6 +213,7 @@ fn every_way_to_copy_gives_the_same_tree() {
     assert_no_leftovers(stage.directory.path());
 }
 
+// Promise 36.
 #[test]
 fn blocks_in_clear_need_both_ends() {
     let stage = Stage::new(&["--write"]);
@@ -279,6 +280,7 @@ fn files(root: &Path) -> BTreeSet<Vec<u8>> {
         .collect()
 }
 
+// Promise 33.
 #[test]
 fn a_manifest_names_every_file_at_the_destination() {
     let stage = Stage::new(&["--write"]);
@@ -326,6 +328,7 @@ fn a_manifest_names_every_file_at_the_destination() {
     run(&mut stage.push(&light, "data", "y")).expect(1);
 }
 
+// Promise 33.
 #[test]
 fn a_manifest_reads_no_file_again_after_a_kill() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
@@ -397,6 +400,7 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
 
 /// A file at the destination that was altered, with its old size and time, is taken for the
 /// source's by neither a manifest nor `--verify`, whoever dials.
+// Promises 32 and 33.
 #[test]
 fn an_altered_file_that_is_there_is_compared_and_copied() {
     let stage = Stage::new(&["--write"]);
@@ -461,6 +465,7 @@ fn an_altered_file_that_is_there_is_compared_and_copied() {
     }
 }
 
+// Promise 33.
 #[test]
 fn events_tell_the_digests_that_are_kept_and_read_none() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
@@ -663,6 +668,7 @@ fn plans(finished: &Finished) -> BTreeMap<Vec<u8>, String> {
 }
 
 // tidy: long because each way of copying is compared with the same copy
+// Promise 44.
 #[test]
 fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
     let stage = Stage::new(&["--write"]);
@@ -793,6 +799,7 @@ fn what_is_copied_is_named_where_that_is_asked_for() {
     assert!(silent.output.is_empty());
 }
 
+// Promise 44.
 #[test]
 fn a_dry_run_leaves_a_running_copy_alone() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
@@ -809,6 +816,7 @@ fn a_dry_run_leaves_a_running_copy_alone() {
     assert_no_leftovers(stage.directory.path());
 }
 
+// Promises 5 and 34.
 #[test]
 fn verify_finds_what_differs() {
     let stage = Stage::new(&["--write"]);
@@ -868,6 +876,7 @@ fn verify_finds_what_differs() {
     assert_eq!(tree::leftovers(stage.directory.path()).len(), 0);
 }
 
+// Promise 34.
 #[test]
 fn verify_finds_what_only_the_second_has() {
     let directory = tempfile::tempdir().unwrap();
@@ -903,6 +912,7 @@ fn verify_finds_what_only_the_second_has() {
     assert_eq!(count, 6, "{finished:?}");
 }
 
+// Promise 28.
 #[test]
 fn rights_and_roots_are_kept() {
     let stage = Stage::new(&[]);
@@ -972,6 +982,7 @@ fn through(stage: &Stage, proxy: &Proxy, source: &str, destination: &str) -> Com
     command
 }
 
+// Promise 16.
 #[test]
 fn a_second_run_takes_over_from_one_that_hangs() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
@@ -988,6 +999,7 @@ fn a_second_run_takes_over_from_one_that_hangs() {
     assert_no_leftovers(stage.directory.path());
 }
 
+// Promise 17.
 #[test]
 fn another_source_for_a_name_in_use_is_told_who_has_it() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
@@ -1021,6 +1033,7 @@ fn clean_is_for_local_trees_and_says_where_it_runs() {
     run(longhaul().args(["clean", "no/where"])).expect(6);
 }
 
+// Promise 42.
 #[test]
 fn clean_lists_and_removes_what_was_left() {
     let stage = Stage::new(&["--write", "--memory", "8MiB", "--linger", "1s"]);
@@ -1107,6 +1120,7 @@ fn tokens_are_made_and_principals_read_again() {
         .says(&["was read again", "stay as they were"]);
 }
 
+// Promise 37.
 #[test]
 fn a_principal_leaves_sessions_to_others() {
     let stage = tempfile::tempdir().unwrap();
@@ -1176,6 +1190,7 @@ fn a_restart_has_the_place_of_the_session_that_it_fences() {
     run(&mut copy("100MB")).expect(0);
 }
 
+// Promise 35.
 #[test]
 fn a_certificate_that_is_named_counts_before_the_users_tokens() {
     let stage = Stage::new(&[]);
@@ -1246,6 +1261,7 @@ fn linked_tree(stage: &Stage) {
     symlink(stage.path("outside/secret"), data.join("to secret")).unwrap();
 }
 
+// Promise 27.
 #[test]
 fn links_are_followed_where_asked() {
     let stage = Stage::new(&["--write"]);
@@ -1341,6 +1357,7 @@ fn followed_links_compare_as_what_they_lead_to() {
     );
 }
 
+// Promise 43.
 #[test]
 fn leftovers_expire_where_nobody_alive_has_them() {
     let mut stage = Stage::new(&["--write", "--memory", "8MiB"]);

@@ -233,6 +233,7 @@ fn many(place: &Path) -> (PathBuf, PathBuf) {
     (from, to)
 }
 
+// Promise 41.
 #[test]
 fn it_ends_after_too_many_failures() {
     let place = tempfile::tempdir().unwrap();
@@ -256,6 +257,7 @@ fn it_ends_after_too_many_failures() {
     );
 }
 
+// Promise 41.
 #[test]
 fn it_ends_in_order_when_its_time_is_over_and_resumes() {
     let place = tempfile::tempdir().unwrap();
@@ -293,6 +295,7 @@ fn short_help_is_short_and_long_help_complete() {
     assert!(short.lines().count() < long.lines().count());
 }
 
+// Promise 39.
 #[test]
 fn a_report_shows_no_character_that_moves_a_cursor() {
     let place = tempfile::tempdir().unwrap();
@@ -316,6 +319,7 @@ fn a_report_shows_no_character_that_moves_a_cursor() {
 }
 
 /// In a directory that several users write, such a link leads to a file of its victim.
+// Promise 39.
 #[test]
 fn links_of_other_users_lead_nowhere() {
     if !crate::support::is_root() {

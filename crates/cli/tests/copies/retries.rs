@@ -24,6 +24,7 @@ fn local(options: &[&str], from: impl AsRef<std::ffi::OsStr>, to: &Path) -> Comm
     command
 }
 
+// Promise 81.
 #[test]
 fn a_daemon_that_comes_back_is_copied_to() {
     let (root, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -59,6 +60,7 @@ fn a_source_that_appears_is_copied() {
 }
 
 /// An entry that failed is copied by a later try, and the accounts have all of it.
+// Promise 81.
 #[test]
 fn what_failed_is_copied_by_a_later_try() {
     let place = tempfile::tempdir().unwrap();
@@ -92,6 +94,7 @@ fn what_failed_is_copied_by_a_later_try() {
     );
 }
 
+// Promise 81.
 #[test]
 fn what_does_not_pass_is_tried_once() {
     let place = tempfile::tempdir().unwrap();

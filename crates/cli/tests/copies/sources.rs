@@ -43,6 +43,7 @@ fn resume_elsewhere(copy: impl Fn(&[&str]) -> Command) {
     assert!(resumed, "{finished:?}");
 }
 
+// Promise 12.
 #[test]
 fn a_host_of_another_name_goes_on_with_what_is_there() {
     if !is_root() {
@@ -65,6 +66,7 @@ fn a_host_of_another_name_goes_on_with_what_is_there() {
     assert_no_leftovers(place.path());
 }
 
+// Promise 12.
 #[test]
 fn a_daemon_knows_a_source_again_that_another_host_sends() {
     if !is_root() {
@@ -102,6 +104,7 @@ fn while_growing<T>(file: &Path, line: &[u8], action: impl FnOnce() -> T) -> T {
     })
 }
 
+// Promise 21.
 #[test]
 fn of_a_file_that_keeps_growing_the_front_is_copied() {
     let place = tempfile::tempdir().unwrap();
@@ -222,6 +225,7 @@ fn what_an_earlier_source_has_is_left_out_by_name() {
 /// How one path is copied to another.
 type Way<'a> = &'a dyn Fn(&str, &str) -> Command;
 
+// Promise 27.
 #[test]
 fn a_link_that_is_named_is_copied_as_one_or_followed() {
     use std::os::unix::fs::symlink;
@@ -293,6 +297,7 @@ fn a_link_that_is_named_is_copied_as_one_or_followed() {
     verify("s/dangling", "into0/tree").expect(5);
 }
 
+// Promise 55.
 #[test]
 fn wildcards_are_listed_as_they_are_copied() {
     let place = tempfile::tempdir().unwrap();
@@ -309,6 +314,7 @@ fn wildcards_are_listed_as_they_are_copied() {
     modules.expect(1).says(&["dtn::h", "dtn:PATH"]);
 }
 
+// Promise 24.
 #[test]
 fn files_that_do_not_tell_their_size_are_copied_with_their_content() {
     let place = tempfile::tempdir().unwrap();
@@ -341,6 +347,7 @@ fn files_that_do_not_tell_their_size_are_copied_with_their_content() {
     }
 }
 
+// Promise 24.
 #[test]
 fn a_file_that_never_ends_is_a_failure() {
     if !is_root() {

@@ -41,6 +41,7 @@ fn fed(command: &mut Command, data: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     })
 }
 
+// Promises 50 and 53.
 #[test]
 fn what_is_piped_in_becomes_a_file_and_comes_out_again() {
     let (place, data) = (tempfile::tempdir().unwrap(), data());
@@ -172,6 +173,7 @@ fn broken(place: &Path) -> File {
     File::open(place).unwrap()
 }
 
+// Promise 51.
 #[test]
 fn a_source_that_breaks_leaves_the_old_file() {
     let place = tempfile::tempdir().unwrap();
@@ -196,6 +198,7 @@ fn a_source_that_breaks_leaves_the_old_file() {
     assert_no_leftovers(place.path());
 }
 
+// Promise 51.
 #[test]
 fn a_killed_pipe_leaves_the_old_file() {
     let place = tempfile::tempdir().unwrap();
@@ -221,6 +224,7 @@ fn a_killed_pipe_leaves_the_old_file() {
     assert_no_leftovers(place.path());
 }
 
+// Promise 53.
 #[test]
 fn a_reader_that_goes_away_ends_it() {
     let mut command = longhaul();

@@ -69,6 +69,7 @@ fn mirror(flags: &[&str], from: &Path, to: &Path) -> Finished {
     run(command.arg(slashed(from)).arg(to))
 }
 
+// Promises 7 and 66.
 #[test]
 fn a_mirror_of_what_changed_its_kind_is_as_rsyncs_on_every_way() {
     let place = tempfile::tempdir().unwrap();
@@ -181,6 +182,7 @@ fn a_dry_run_foresees_what_makes_way() {
 }
 
 /// Whatever in a directory stays keeps it, and what was to take its place fails.
+// Promise 66.
 #[test]
 fn what_stays_in_a_directory_keeps_it() {
     let place = tempfile::tempdir().unwrap();

@@ -59,6 +59,7 @@ fn verify(
 }
 
 // tidy: long because each difference is looked for on each way.
+// Promise 34.
 #[test]
 fn a_filtered_mirror_agrees_and_what_differs_in_it_is_named() {
     let place = tempfile::tempdir().unwrap();

@@ -50,6 +50,7 @@ fn copied(lan: &Lan) -> Finished {
     run(command.args(["-r", "--json", "left:data", "right:there"])).expect(0)
 }
 
+// Promise 58.
 #[test]
 fn a_tree_goes_from_one_host_to_the_other() {
     if !is_possible() {
@@ -109,6 +110,7 @@ fn either_of_the_two_connects() {
     tree::assert_same(&data, &lan.right.home().join("there/data"));
 }
 
+// Promise 58.
 #[test]
 fn where_neither_can_that_is_said_and_nothing_goes_through_here_unasked() {
     if !is_possible() {
@@ -181,6 +183,7 @@ fn what_fails_is_said_here_with_its_exit_code() {
     }
 }
 
+// Promise 59.
 #[test]
 fn a_copy_goes_on_without_who_started_it() {
     if !is_possible() {
@@ -259,6 +262,7 @@ fn whoever_comes_back_sees_it_to_its_end() {
     assert_eq!(files(&late), files(&done));
 }
 
+// Promise 60.
 #[test]
 fn a_cancelled_copy_goes_on_with_the_same_command() {
     if !is_possible() {
@@ -351,6 +355,7 @@ fn daemon_at(lan: &Lan, root: &Path, port: u16) -> (Daemon, SocketAddr) {
     (daemon, address)
 }
 
+// Promise 58.
 #[test]
 fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
     if !is_possible() {

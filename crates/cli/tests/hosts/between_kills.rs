@@ -47,6 +47,7 @@ fn job(lan: &Lan) -> serde_json::Value {
     listed.events().pop().unwrap()
 }
 
+// Promise 59.
 #[test]
 fn a_killed_job_is_listed_as_killed_and_the_same_command_goes_on() {
     if !is_possible() {

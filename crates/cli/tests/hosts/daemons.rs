@@ -121,6 +121,7 @@ fn a_job_goes_on_without_who_asked_for_it() {
     assert_eq!(ended.summary()["bwlimit_bytes_per_second"], 1_000_000);
 }
 
+// Promise 62.
 #[test]
 fn a_daemon_connects_to_nobody_unless_it_may() {
     let site = Site::new(&["--write"], &["--write", "--allow-dial"]);
@@ -155,6 +156,7 @@ fn the_daemon_that_may_connect_runs_the_copy() {
     assert!(site.jobs(&site.one).is_empty());
 }
 
+// Promise 62.
 #[test]
 fn rights_and_roots_hold_for_jobs() {
     let site = Site::new(&[DIAL], &["--write"]);
@@ -175,6 +177,7 @@ fn rights_and_roots_hold_for_jobs() {
     assert!(!site.root("two").join("in").exists());
 }
 
+// Promise 62.
 #[test]
 fn a_daemon_with_another_key_is_not_spoken_to() {
     let site = Site::new(&["--write", DIAL], &["--write", DIAL]);
@@ -283,6 +286,7 @@ fn many_control_requests_at_once_all_come_to_their_end() {
     assert_eq!(left, ["longhaul"]);
 }
 
+// Promise 61.
 #[test]
 fn a_job_is_of_one_principal_alone() {
     let site = Site::new(&[], &["--write"]);
@@ -303,6 +307,7 @@ fn a_job_is_of_one_principal_alone() {
     run(cancel.arg(&job)).expect(0).says(&["is cancelled"]);
 }
 
+// Promise 62.
 #[test]
 fn one_principal_does_not_lock_out_another() {
     let site = Site::new(&[], &["--write"]);

@@ -34,6 +34,7 @@ fn jobs(mut command: Command) -> Vec<Value> {
     run(command.arg("--json")).expect(0).events()
 }
 
+// Promise 59.
 #[test]
 fn a_job_of_this_host_outlives_its_terminal() {
     if !is_possible() {

@@ -41,6 +41,7 @@ fn examine(mut command: Command, endpoint: &str) -> Finished {
     run(command.args(["--json", endpoint]))
 }
 
+// Promise 56.
 #[test]
 fn this_host_is_told_of_without_another() {
     let place = tempfile::tempdir().unwrap();
@@ -76,6 +77,7 @@ fn apart(config: &str) -> Sshd {
     })
 }
 
+// Promise 56.
 #[test]
 fn an_open_host_has_both_ways_open() {
     if !is_possible() {
@@ -203,6 +205,7 @@ fn a_binary_that_does_not_start_is_a_problem() {
     );
 }
 
+// Promise 56.
 #[test]
 fn a_login_that_fails_is_the_finding() {
     if !is_possible() {

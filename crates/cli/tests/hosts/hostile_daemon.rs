@@ -223,6 +223,7 @@ fn evil(place: &Path, single_file: bool) -> Answers {
     Answers::Contents(evil, single_file)
 }
 
+// Promise 28.
 #[test]
 fn names_that_were_not_asked_for_are_not_taken() {
     for single_file in [true, false] {
@@ -236,6 +237,7 @@ fn names_that_were_not_asked_for_are_not_taken() {
     }
 }
 
+// Promise 28.
 #[test]
 fn no_tree_comes_for_a_file() {
     for single_file in [true, false] {
@@ -276,6 +278,7 @@ fn a_flat_listing_has_no_names_from_below() {
     run(command.arg(hostile.url("x"))).expect(0);
 }
 
+// Promise 39.
 #[test]
 fn a_refusal_is_one_line_and_moves_no_text() {
     let forged = "no\nlonghaul: copied: 3 files\r\nlonghaul: x\u{2028}\u{202e}txt\u{2066}\x1b[2J";

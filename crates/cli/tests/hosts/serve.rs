@@ -98,6 +98,7 @@ fn refused<const N: usize>(arguments: [&OsStr; N], says: &[&str]) -> Finished {
     done
 }
 
+// Promise 28.
 #[test]
 fn no_root_holds_the_daemons_secrets() {
     let site = Site::new();
@@ -307,6 +308,7 @@ fn a_log_for_programs_has_an_object_for_each_event() {
     );
 }
 
+// Promise 29.
 #[test]
 fn who_may_only_write_learns_no_digest() {
     let site = Site::new();
@@ -340,6 +342,7 @@ fn who_may_only_write_learns_no_digest() {
 }
 
 /// A principal that may not read, and tries contents.
+// Promise 29.
 #[test]
 fn who_may_only_write_cannot_try_contents() {
     let site = Site::new();
@@ -448,6 +451,7 @@ fn one_file_to(path: &[u8]) -> Request {
 
 /// The host that runs a copy to this daemon is somebody's who may be hostile.
 // tidy: long because it has a request with each of its fields.
+// Promise 58.
 #[test]
 fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -556,6 +560,7 @@ fn write_certificate(
     file
 }
 
+// Promise 35.
 #[test]
 fn a_certificate_of_another_time_lets_nobody_in() {
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -607,6 +612,7 @@ fn a_certificate_of_another_time_lets_nobody_in() {
     }
 }
 
+// Promise 41.
 #[test]
 fn a_renewed_certificate_is_read_at_sighup() {
     let site = Site::new();
@@ -664,6 +670,7 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     (reader, writer)
 }
 
+// Promise 41.
 #[test]
 fn a_log_that_takes_nothing_holds_up_nobody() {
     let site = Site::new();

@@ -46,6 +46,7 @@ fn a_tree_goes_there_and_back() {
     assert_no_leftovers(&sshd.home());
 }
 
+// Promise 46.
 #[test]
 fn one_file_gets_a_name_or_a_place_in_the_home() {
     if !is_possible() {
@@ -66,6 +67,7 @@ fn one_file_gets_a_name_or_a_place_in_the_home() {
         .says(&["copied: 1 file,"]);
 }
 
+// Promise 49.
 #[test]
 fn what_a_profile_prints_does_no_harm() {
     if !is_possible() {
@@ -85,6 +87,7 @@ fn what_a_profile_prints_does_no_harm() {
         .says(&["profile print nothing"]);
 }
 
+// Promise 45.
 #[test]
 fn a_changed_host_key_is_ssh_s_to_refuse() {
     if !is_possible() {
@@ -184,6 +187,7 @@ fn there_and_back(sshd: &Sshd) -> [String; 2] {
     [there, again].map(|done| done.summary()["route"].as_str().unwrap().to_owned())
 }
 
+// Promise 47.
 #[test]
 fn data_goes_directly_where_the_far_side_can_be_reached() {
     if is_possible() {
@@ -261,6 +265,7 @@ fn has_streams(event: &Value, count: u64) -> bool {
     event["event"] == "progress" && event["streams"].as_u64() >= Some(count)
 }
 
+// Promise 47.
 #[test]
 fn direct_streams_outlive_their_ssh() {
     if !is_possible() {
@@ -306,6 +311,7 @@ fn stripped(place: &Path) -> std::path::PathBuf {
     binary
 }
 
+// Promise 48.
 #[test]
 fn nothing_has_to_be_installed() {
     if !is_possible() {
@@ -361,6 +367,7 @@ fn nothing_has_to_be_installed() {
 /// Shell commands after which nothing runs in the home.
 const NO_PROGRAMS: &str = "mkdir $far/.cache; mount -t tmpfs -o noexec none $far/.cache;";
 
+// Promise 48.
 #[test]
 fn where_it_cannot_run_it_is_put_elsewhere() {
     if !is_possible() {
@@ -453,6 +460,7 @@ fn where_there_is_no_place_each_is_named() {
         .says(&["/var/tmp/open/.longhaul-0: it or the directory above it is not yours alone"]);
 }
 
+// Promise 48.
 #[test]
 fn another_release_is_replaced_over_the_same_login() {
     if !is_possible() {

@@ -102,6 +102,7 @@ fn from_behind_nat_data_go_outward_or_through_ssh() {
     }
 }
 
+// Promise 47.
 #[test]
 fn if_all_named_ports_are_in_use_data_go_through_ssh() {
     if !is_possible() {

@@ -160,6 +160,7 @@ fn a_killed_client_goes_on() {
     }
 }
 
+// Promise 47.
 #[test]
 fn a_killed_far_side_is_noticed_and_goes_on() {
     if is_possible() {

@@ -49,6 +49,7 @@ fn keeping(sshd: &Sshd, runtime: &TempDir, subcommand: &str) -> Command {
     command
 }
 
+// Promise 45.
 #[test]
 fn the_users_own_master_serves_every_command() {
     if !is_possible() {
@@ -92,6 +93,7 @@ fn the_users_own_master_serves_every_command() {
     }
 }
 
+// Promise 45.
 #[test]
 fn a_login_that_is_kept_serves_later_commands_until_it_is_ended() {
     if !is_possible() {
@@ -162,6 +164,7 @@ fn nothing_is_kept_where_nobody_asks_for_it() {
     assert!(!runtime.path().join("longhaul").exists());
 }
 
+// Promise 45.
 #[test]
 fn a_directory_that_others_reach_holds_no_login() {
     if !is_possible() {

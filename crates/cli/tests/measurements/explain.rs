@@ -19,6 +19,7 @@ fn dataset(place: &Path) {
     }
 }
 
+// Promise 87.
 #[test]
 fn a_forecast_stands_before_and_the_outcome_beside_it() {
     let place = tempfile::tempdir().unwrap();
@@ -107,6 +108,7 @@ fn the_shortest_copy_has_the_layers_and_codecs_of_both_ends() {
     }
 }
 
+// Promise 87.
 #[test]
 fn copies_are_remembered_and_forgotten() {
     let place = tempfile::tempdir().unwrap();

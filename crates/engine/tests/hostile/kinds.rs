@@ -100,6 +100,7 @@ fn what_nobody_asked_for_is_not_made() {
 
 /// A further name becomes one of what came by the number that it names, and of nothing else that is
 /// there.
+// Promise 73.
 #[test]
 fn a_further_name_is_tied_to_its_entry() {
     let place = Place::new();
@@ -148,6 +149,7 @@ fn a_further_name_is_tied_to_its_entry() {
 }
 
 /// Attributes beyond their bounds, and a name that comes before what it is a name of.
+// Promise 74.
 #[test]
 fn attributes_beyond_their_bounds_end_the_session() {
     let link = EntryKind::HardLink {

@@ -47,6 +47,7 @@ fn with_path(path: &[u8]) -> Vec<u8> {
     bytes
 }
 
+// Promise 28.
 #[test]
 fn paths_that_lead_out_end_the_session() {
     for path in [
@@ -91,6 +92,7 @@ fn what_comes_after_the_end_is_read() {
     );
 }
 
+// Promise 27.
 #[test]
 fn links_in_the_way_are_not_followed() {
     let place = Place::new();
@@ -268,6 +270,7 @@ fn message_of(flood: &str, n: u64) -> Message {
     }
 }
 
+// Promise 37.
 #[test]
 fn floods_are_refused_with_bounded_memory() {
     for name in FLOODS {
@@ -730,6 +733,7 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
 }
 
 /// Who is on the path can say anything on a stream in clear.
+// Promise 36.
 #[test]
 fn nonsense_on_a_stream_in_clear_costs_that_stream_alone() {
     let place = Place::new();

@@ -141,6 +141,7 @@ impl Seen {
 /// What grows with the files is more in every pair of runs, however many.
 const PAIRS: usize = 12;
 
+// Promise 37.
 #[test]
 fn the_heap_is_flat_in_the_number_of_files() {
     let _turn = turn();

@@ -386,6 +386,7 @@ mod tests {
     }
 
     /// Backtracking would take longer than the universe is old.
+    // Promise 65.
     #[test]
     fn a_hostile_pattern_takes_no_more_steps_than_bytes_times_tokens() {
         let pattern = "*a".repeat(1000) + "*b";

@@ -265,6 +265,7 @@ fn parent(disk: &ForgettingStorage, path: &[u8]) -> (Arc<dyn Directory>, Vec<u8>
     (parent, last)
 }
 
+// Promise 80.
 #[test]
 fn what_is_kept_is_never_lost() {
     for case in Case::all() {

@@ -13,6 +13,7 @@ use crate::support::ends::{Ends, PATIENCE, copy, destination, sources, watch};
 use crate::support::tree::{self, Tree, one_file, single_file, small_tree};
 use crate::support::{Random, times};
 
+// Promise 9.
 #[test]
 fn a_sync_that_fails_is_never_called_durable() {
     let scene = Scene::new(small_tree(4), Tree::new());
@@ -45,6 +46,7 @@ fn a_sync_that_fails_is_never_called_durable() {
 
 /// A file system that goes down, and whose later syncs succeed all the same: of what is told to
 /// be durable nothing is lost.
+// Promise 9.
 #[test]
 fn nothing_is_durable_on_a_file_system_that_went_down() {
     let mut content = Tree::new();
@@ -107,6 +109,7 @@ fn alter_part(root: &Arc<dyn Directory>) -> bool {
 
 /// What an earlier run left of a file, and somebody altered, does not get the file's name: the
 /// file fails, and is copied from its beginning the next time.
+// Promise 31.
 #[test]
 fn a_part_that_was_altered_is_not_gone_on_with() {
     let mut found = 0;

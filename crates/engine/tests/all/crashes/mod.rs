@@ -221,12 +221,14 @@ fn at_every_step(scene: &Scene, crashes: u64) {
     }
 }
 
+// Promises 8, 9 and 11.
 #[test]
 fn power_is_lost_at_every_step_of_a_copy_to_an_empty_place() {
     let scene = Scene::new(small_tree(1), Tree::new());
     at_every_step(&scene, times("LONGHAUL_CRASHES", 200));
 }
 
+// Promises 8 and 9.
 #[test]
 fn power_is_lost_at_every_step_of_a_copy_over_older_files() {
     let content = small_tree(2);
@@ -235,6 +237,7 @@ fn power_is_lost_at_every_step_of_a_copy_over_older_files() {
 }
 
 /// Without a journal the sync of a directory does not write the inodes of links in it.
+// Promise 9.
 #[test]
 fn links_are_durable_before_they_are_called_so_without_a_journal() {
     let mut content = small_tree(7);

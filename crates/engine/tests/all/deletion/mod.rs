@@ -107,6 +107,7 @@ fn state(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
 }
 
 // tidy: long because one case is made, run and judged.
+// Promise 66.
 #[test]
 fn nothing_is_deleted_that_the_model_keeps() {
     let mut deleted = 0;
@@ -217,6 +218,7 @@ fn nothing_is_deleted_that_the_model_keeps() {
 }
 
 /// What is in a directory that somebody moved away when all was planned stays where it is now.
+// Promise 66.
 #[test]
 fn what_was_moved_away_meanwhile_stays() {
     let place = place();

@@ -127,6 +127,7 @@ fn copy_twice(root: &Arc<dyn Directory>, name: &str) {
     }
 }
 
+// Promise 26.
 #[test]
 fn names_that_are_one_in_memory() {
     let storage = ForgettingStorage::new();
@@ -136,6 +137,7 @@ fn names_that_are_one_in_memory() {
     assert_eq!(staging, [""; 0], "left behind");
 }
 
+// Promise 26.
 #[test]
 fn names_that_are_one_on_ntfs() {
     match mount_folding() {

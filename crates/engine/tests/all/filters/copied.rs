@@ -95,6 +95,7 @@ fn rules(rules: &[&str]) -> Selection {
     }
 }
 
+// Promise 63.
 #[test]
 fn an_excluded_directory_is_not_opened() {
     let place = tree(&[("a", 1), ("d/e/f", 1)]);
@@ -113,6 +114,7 @@ fn an_excluded_directory_is_not_opened() {
     );
 }
 
+// Promises 25 and 63.
 #[test]
 fn what_is_left_out_is_counted_at_both_ends_and_no_failure() {
     let place = tree(&[("a.o", 1), ("b", 10), ("c", 100), ("d/e", 10), ("old", 10)]);

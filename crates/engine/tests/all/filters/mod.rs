@@ -143,6 +143,7 @@ fn shown(paths: &BTreeSet<Vec<u8>>) -> Vec<String> {
     paths.map(|path| path.escape_ascii().to_string()).collect()
 }
 
+// Promise 63.
 #[test]
 fn random_rules_select_what_they_select_for_rsync() {
     if Command::new("rsync").arg("--version").output().is_err() {

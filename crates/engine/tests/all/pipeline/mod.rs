@@ -155,6 +155,7 @@ fn streams_are_killed_and_replaced_while_data_flows() {
     }
 }
 
+// Promise 30.
 #[test]
 fn every_flipped_byte_is_noticed_and_sent_again() {
     let mut noticed = 0;
@@ -183,6 +184,7 @@ fn every_flipped_byte_is_noticed_and_sent_again() {
 }
 
 /// Names, modes, kinds and targets are in blocks' headers, and contents alone have checksums.
+// Promise 36.
 #[test]
 fn a_header_in_clear_that_was_changed_does_nothing() {
     for seed in 0..times("LONGHAUL_PIPELINES", 2) {
@@ -267,6 +269,7 @@ fn the_only_block_stream_stalls_and_is_replaced() {
     assert_same(&to, &content, "stalled");
 }
 
+// Promise 18.
 #[test]
 fn a_session_lingers_and_then_gives_up() {
     let mut settings = settings();
@@ -439,6 +442,7 @@ fn each_block_may_have_another_codec() {
     }
 }
 
+// Promise 24.
 #[test]
 fn holes_stay_holes() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -476,6 +480,7 @@ fn holes_stay_holes() {
 
 /// A block that the journal calls durable is garbled on the disk: the copy that reads its file
 /// back says so, and the next one does not go on with it.
+// Promise 32.
 #[test]
 fn what_reads_back_otherwise_is_copied_anew() {
     let content = one_file(8, "big", 3 << 20);
@@ -518,6 +523,7 @@ fn what_reads_back_otherwise_is_copied_anew() {
 
 /// Sources change, grow, shrink and vanish while they are copied: what arrives
 /// is one state of each, whole, and the rest is told.
+// Promise 21.
 #[test]
 fn sources_that_change_are_never_mixed() {
     for seed in 0..times("LONGHAUL_PIPELINES", 3) {
@@ -738,6 +744,7 @@ fn is_one_state(data: &[u8]) -> bool {
 
 /// A file system may take direct I/O when a file is opened and refuse it when
 /// it is used: what is said of the copy is what happened.
+// Promise 38.
 #[test]
 fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
     let (from, to) = (ForgettingStorage::new(), ForgettingStorage::new());

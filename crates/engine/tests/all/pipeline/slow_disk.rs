@@ -43,6 +43,7 @@ fn a_disk_that_stands_still_costs_no_streams() {
 
 /// While the disk does not sync, no more is written than a checkpoint, and what
 /// writers had in hand: the rest waits in buffers, and then at the sender.
+// Promise 13.
 #[test]
 fn a_disk_that_does_not_sync_takes_in_no_more_than_a_checkpoint() {
     let chance = &mut Random::new(3);

@@ -22,6 +22,7 @@ use crate::support::ends::{Ends, OnlyRoot, arrival, settings, watch};
 /// Pieces of a 64th of this are held in memory, 16 at a time.
 const BYTES: usize = 4 << 20;
 
+// Promise 52.
 #[test]
 fn a_stream_of_data_outlives_its_connections() {
     let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 % 251) as u8).collect();

@@ -49,6 +49,7 @@ fn a_large_file_that_became_durable_too_late_gets_no_name() {
     assert_eq!(found[&b"top/sub/two"[..]], Node::Link(b"newer".to_vec()));
 }
 
+// Promise 16.
 #[test]
 fn a_fenced_session_claims_no_part_and_finishes_no_directory() {
     let whole = single_file();

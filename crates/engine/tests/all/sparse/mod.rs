@@ -47,6 +47,7 @@ fn digest(size: u64) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
+// Promise 24.
 #[test]
 fn a_large_sparse_file_arrives_with_its_holes() {
     let size = times("LONGHAUL_SPARSE_GIB", 2) * GIB + 4567;

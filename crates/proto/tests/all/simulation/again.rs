@@ -109,6 +109,7 @@ fn all_that_was_under_way_as_the_source_changed_is_one_mishap() {
     }
 }
 
+// Promise 30.
 #[test]
 fn what_comes_wrong_as_often_as_it_is_read_is_given_up() {
     for reason in [AgainReason::Corrupt, AgainReason::Void] {

@@ -68,6 +68,7 @@ fn run_quarter(quarter: u64) {
     );
 }
 
+// Promise 14.
 #[test]
 fn random_schedules_first_quarter() {
     run_quarter(0);

@@ -89,6 +89,7 @@ fn a_restart_takes_over_from_the_dead() {
     assert_eq!(claim(&root, FIRST, 1).recovered(), [FIRST.durable(0)]);
 }
 
+// Promises 15 and 16.
 #[test]
 fn a_changed_source_starts_anew_and_fences() {
     let root = ForgettingStorage::new().root();
