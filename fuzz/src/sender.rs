@@ -270,7 +270,10 @@ impl Play<'_> {
     fn answer(&mut self) -> Answer {
         match self.choices.below(6) {
             5 => Answer::Compare,
-            0 => Answer::Skip { digest: None },
+            0 => Answer::Skip {
+                digest: None,
+                mended: self.choices.flag(),
+            },
             1 => Answer::Refuse(failure()),
             2 | 3 => {
                 let count = self.choices.below(5);

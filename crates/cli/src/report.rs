@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use longhaul_engine::session::{Event, Progress};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
+use longhaul_proto::message::Change;
 use longhaul_transfer::client::observer::{
     Again, Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
@@ -164,9 +165,15 @@ impl Observer for Report {
                 name(planned(*change), path, b"");
             }
             Event::Planned { .. } | Event::Left { .. } | Event::Omitted { .. } => {}
-            Event::Committed { path, digest, .. } | Event::Skipped { path, digest, .. } => {
-                if self.names && matches!(event, Event::Committed { .. }) {
-                    name(b"", path, b"");
+            Event::Committed { path, digest, .. }
+            | Event::Skipped { path, digest, .. }
+            | Event::Mended { path, digest, .. } => {
+                match event {
+                    Event::Committed { .. } if self.names => name(b"", path, b""),
+                    Event::Mended { .. } if self.names => {
+                        name(planned(Change::Attributes), path, b"");
+                    }
+                    _ => {}
                 }
                 if let (Some(manifest), Some(Checksum::Blake3(digest))) = (&self.manifest, digest) {
                     let mut manifest = manifest.lock().unwrap_or_else(PoisonError::into_inner);

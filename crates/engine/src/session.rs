@@ -46,6 +46,7 @@ use longhaul_proto::sender::{BlockId, MOST_LARGE_FILES, Sender, SenderError};
 use longhaul_proto::session::{Session, StreamId};
 use longhaul_units::{ByteCount, Moment};
 
+pub use bucket::burst_bytes;
 use dial::Calling;
 pub use dial::{Caller, Calls, DialError, Dialer, Joined};
 pub use end::Ending;
@@ -440,6 +441,8 @@ pub(crate) struct Counters {
     pub coded_from: AtomicU64,
     pub coded_to: AtomicU64,
     pub wire_bytes: AtomicU64,
+    pub message_bytes: AtomicU64,
+    pub hole_bytes: AtomicU64,
     pub written_bytes: AtomicU64,
     pub done_entries: AtomicU64,
     pub done_bytes: AtomicU64,
@@ -448,6 +451,7 @@ pub(crate) struct Counters {
     pub new_entries: AtomicU64,
     pub changed_entries: AtomicU64,
     pub fixed_entries: AtomicU64,
+    pub fixed_directories: AtomicU64,
     pub planned_bytes: AtomicU64,
     pub planned_files: AtomicU64,
     pub planned_directories: AtomicU64,

@@ -249,6 +249,11 @@ impl Piece {
         }
     }
 
+    /// Bytes of its holes: they are in no payload.
+    pub fn hole_bytes(&self) -> u64 {
+        self.length.saturating_sub(self.data_bytes())
+    }
+
     fn is_valid(&self) -> bool {
         let EntryKind::File { identity, .. } = &self.entry.kind else {
             return false;

@@ -253,6 +253,10 @@ pub enum Answer {
         /// The digest, where it was asked for.
         #[n(0)]
         digest: Option<Checksum>,
+        /// True if its owner, mode, time or attributes were corrected.
+        #[n(1)]
+        #[cbor(default)]
+        mended: bool,
     },
     /// These ranges of the file, durable: first byte and length.
     #[n(2)]
@@ -313,6 +317,9 @@ pub enum Outcome {
     /// It stays as it is there: a directory that is not made.
     #[n(5)]
     Left(#[n(0)] Held),
+    /// It was there already, and its owner, mode, time or attributes were corrected: a directory.
+    #[n(6)]
+    Mended,
 }
 
 /// What kind of failure.
@@ -496,7 +503,8 @@ pub struct Totals {
     /// Files that were there with the same size and time but other contents.
     #[n(10)]
     pub differed: u64,
-    /// Entries that were there and got another mode, owner or attribute, without their data.
+    /// Entries that were there and got another mode, owner, time or attribute, without their data.
+    /// `skipped` counts them as well.
     #[n(20)]
     pub mended: u64,
     /// Entries that stay as they are there on purpose.

@@ -227,6 +227,9 @@ pub enum Compared {
     Send,
     /// It is there, unchanged; its digest where that was asked for.
     Same(Option<Checksum>),
+    /// It is there, and its owner, mode, time or attributes were corrected; its digest as of
+    /// [`Compared::Same`].
+    Mended(Option<Checksum>),
     /// A file of the same size and time is there: its contents are to be compared.
     Contents,
     /// Its contents were compared, and are not the source's.
@@ -621,11 +624,6 @@ impl Receiver {
         self.totals.digest_bytes_read += bytes;
     }
 
-    /// An entry that was there got another mode, owner or attribute.
-    pub fn handle_mended(&mut self) {
-        self.totals.mended += 1;
-    }
-
     /// What the destination itself gets, once everything else is done.
     pub fn anchor(&self) -> Option<&AnchorState> {
         self.anchor.as_deref()
@@ -654,6 +652,11 @@ impl Receiver {
     /// Handles a directory that was there before.
     pub fn handle_directory_there(&mut self, entry: Entry) {
         self.end_directory(entry, Outcome::Unchanged);
+    }
+
+    /// A directory was there before, and its owner, mode, time or attributes were corrected.
+    pub fn handle_directory_mended(&mut self, entry: Entry) {
+        self.end_directory(entry, Outcome::Mended);
     }
 
     /// In a dry run: what a copy would do with a directory; `None` if it is there.
@@ -820,6 +823,10 @@ impl Receiver {
             Some(Outcome::Failed(_)) => &mut totals.failed,
             Some(Outcome::Left(_)) => &mut totals.left,
             Some(Outcome::Planned(Some(_))) => &mut totals.planned,
+            Some(Outcome::Mended) => {
+                totals.mended += 1;
+                &mut totals.skipped
+            }
             Some(Outcome::Planned(None) | Outcome::Unchanged) | None => &mut totals.skipped,
             Some(Outcome::LeftOut) => return,
         };

@@ -611,7 +611,14 @@ impl Sender {
         }
         match answer {
             Answer::Send => self.route(id),
-            Answer::Skip { digest } => self.end(id, Ending::Skipped(digest)),
+            Answer::Skip {
+                digest,
+                mended: false,
+            } => self.end(id, Ending::Skipped(digest)),
+            Answer::Skip {
+                digest,
+                mended: true,
+            } => self.end(id, Ending::Mended(digest)),
             Answer::Refuse(failure) => self.end(id, Ending::Failed(failure)),
             // What is there is of another run of the command.
             Answer::Resume(_) if self.filters(id) => self.route(id),
@@ -701,6 +708,7 @@ impl Sender {
             Outcome::Failed(failure) => self.end(id, Ending::Failed(failure)),
             Outcome::Planned(Some(change)) => self.end(id, Ending::Planned(change)),
             Outcome::Planned(None) | Outcome::Unchanged => self.end(id, Ending::Skipped(None)),
+            Outcome::Mended => self.end(id, Ending::Mended(None)),
             Outcome::LeftOut => self.end(id, Ending::LeftOut),
             Outcome::Left(held) => self.end(id, Ending::Left(held)),
         }

@@ -42,16 +42,20 @@ impl About {
 
     /// Its last line.
     pub fn end(&self, farewell: &Farewell, progress: &Progress) -> String {
-        let (there, failed) = (progress.skipped_entries, progress.failed_entries);
+        let (there, failed) = (progress.unchanged_entries(), progress.failed_entries);
         let deleted = progress.deleted_entries;
+        let corrected = match progress.fixed_entries {
+            0 => String::new(),
+            count => format!(", {count} with other attributes"),
+        };
         let counts = match self.operation {
             Operation::Copy => format!(
-                "{} copied, {there} unchanged, {failed} failed, {deleted} deleted",
+                "{} copied, {there} unchanged{corrected}, {failed} failed, {deleted} deleted",
                 progress.done_entries
             ),
             Operation::DryRun => format!(
-                "{} would be copied, {there} unchanged, {failed} would fail, {deleted} would be \
-                 deleted",
+                "{} would be copied, {there} unchanged{corrected}, {failed} would fail, {deleted} \
+                 would be deleted",
                 progress.new_entries + progress.changed_entries
             ),
             Operation::Verify => format!(

@@ -249,8 +249,19 @@ fn line_of(event: &Event, operation: Operation) -> Option<Line<'_>> {
             size,
             file,
             digest: found,
+        }
+        | Event::Mended {
+            path,
+            size,
+            file,
+            digest: found,
+            ..
         } => of(
-            "unchanged",
+            if matches!(event, Event::Mended { .. }) {
+                "attributes"
+            } else {
+                "unchanged"
+            },
             path,
             &[
                 ("bytes", json!(size)),

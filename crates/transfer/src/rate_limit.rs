@@ -45,7 +45,7 @@ impl fmt::Display for ChangedLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(rate) => rate.fmt(f),
-            None => f.write_str("no rate"),
+            None => f.write_str("none"),
         }
     }
 }
@@ -174,6 +174,7 @@ mod tests {
         for text in ["0", "none", "off", "0k", "0KiB/s", "0Mbit/s"] {
             assert_eq!(text.parse(), Ok(ChangedLimit(None)), "{text}");
         }
+        assert_eq!(ChangedLimit(None).to_string(), "none");
         let limit = ChangedLimit(Some(BandwidthLimit(1 << 20)));
         assert_eq!("1m".parse(), Ok(limit));
         for text in ["", "-1", "0.5B", "nan", "inf", "1e9"] {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::observer::Control;
 use crate::client::owner::host_name;
 use crate::console::one_line;
-use crate::rate_limit::BandwidthLimit;
+use crate::rate_limit::{BandwidthLimit, ChangedLimit};
 use crate::ssh::control_directory;
 use crate::state::make_private;
 use crate::stop::{Exit, Stop};
@@ -73,7 +73,7 @@ impl RunningHere {
             }
         };
         let rate = rate.and_then(|rate| BandwidthLimit::try_from(rate).ok());
-        let rate = rate.map_or("no limit".to_owned(), |rate| rate.to_string());
+        let rate = ChangedLimit(rate);
         one_line(&format!("{name}  {rate}  {from} -> {to}"), usize::MAX)
     }
 }
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(unbound.bwlimit_bytes_per_second, None);
         assert_eq!(unbound.from, "a");
         let shown = RunningHere::Copy(unbound).line();
-        assert!(shown.contains("no limit"), "{shown}");
+        assert!(shown.contains("  none  "), "{shown}");
         let bound = ask_at(place.path(), own, &Order::Limit(5000)).unwrap();
         assert_eq!(bound.bwlimit_bytes_per_second, Some(5000));
         assert_eq!(control.limit().rate.map(u64::from), Some(5000));

@@ -85,7 +85,11 @@ fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
 fn bind_job(arguments: &LimitArguments, job: &str, rate: ChangedLimit) -> Result<Exit, Stop> {
     let (watched, _process) = reach(job, &arguments.connection.settings())?;
     watched.bind(rate.0)?;
-    say(&format!("the rate of {job} is now limited to {rate}"));
+    let limit = match rate.0 {
+        Some(rate) => format!("limited to {rate}"),
+        None => "not limited (--bwlimit none)".to_owned(),
+    };
+    say(&format!("the rate of {job} is now {limit}"));
     Ok(Exit::Done)
 }
 

@@ -111,7 +111,10 @@ fn the_rate_of_a_running_copy_is_changed() {
         assert_eq!(listed[0]["to"], to.to_str().unwrap());
         let slower = limit(&[&process, "20kB/s"]).expect(0).events();
         assert_eq!(slower[0]["bwlimit_bytes_per_second"], 20_000);
-        limit(&[&process, "none"]).expect(0);
+        let mut command = with_place(longhaul());
+        let shown = run(command.args(["limit", &process, "0"])).expect(0);
+        let shown = String::from_utf8(shown.output).unwrap();
+        assert!(shown.starts_with(&format!("{process}  none  ")), "{shown}");
         let ended = copying.wait().expect(0);
         let summary = ended.summary();
         assert_eq!(summary["bytes"], 40_000_000);

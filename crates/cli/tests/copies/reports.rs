@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::Daemon;
@@ -29,6 +30,10 @@ fn place() -> tempfile::TempDir {
         set_modified(&root.join(name), time, 0);
     }
     place
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn lines(report: &Path) -> Vec<Value> {
@@ -124,9 +129,24 @@ fn directories_that_were_there_have_no_line_on_any_way() {
         run_it(&["-v"]);
         let asked = fs::read_to_string(&log).unwrap();
         assert!(asked.contains("unchanged deep/er/a"), "{asked}");
-        // One that gets a file is still the one that was there.
+        // One that gets a file is still the one that was there. Its time is that of the source.
         write(&from.join("empty/b"), b"b");
-        let expected = [of("deep/er/a", "unchanged"), of("empty/b", "copied")];
+        let expected = [
+            of("deep/er/a", "unchanged"),
+            of("empty", "attributes"),
+            of("empty/b", "copied"),
+        ];
+        assert_eq!(run_it(&[]), expected, "{way:?}");
+        // A directory that gets a file and had the time of the source is unchanged.
+        write(&from.join("deep/er/c"), b"c");
+        for root in [&from, &to] {
+            set_modified(&root.join("deep/er"), 77, 0);
+        }
+        let expected = [
+            of("deep/er/a", "unchanged"),
+            of("deep/er/c", "copied"),
+            of("empty/b", "unchanged"),
+        ];
         assert_eq!(run_it(&[]), expected, "{way:?}");
         run_it(&["-n"]);
         let dry = fs::read_to_string(&log).unwrap();
@@ -135,6 +155,136 @@ fn directories_that_were_there_have_no_line_on_any_way() {
             "{dry}"
         );
     }
+}
+
+/// Makes `from` and `to` the same, and then changes owner, mode or time at `to`.
+fn place_with_other_attributes() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    for root in [&from, &to] {
+        for file in ["mode", "same", "d_time/a", "d_mode/b", "d_same/c", "time"] {
+            write(&root.join(file), b"data");
+            set_modified(&root.join(file), 5, 0);
+        }
+        std::os::unix::fs::symlink("same", root.join("link")).unwrap();
+        set_modified(&root.join("link"), 5, 0);
+        for directory in ["d_time", "d_mode", "d_same"] {
+            set_modified(&root.join(directory), 5, 0);
+        }
+    }
+    set_mode(&to.join("mode"), 0o600);
+    set_mode(&to.join("d_mode"), 0o700);
+    for changed in ["d_time", "link", "time"] {
+        set_modified(&to.join(changed), 9, 0);
+    }
+    place
+}
+
+/// A copy says of the same entries the same as its dry run: those of which only owner, mode or time
+/// differs.
+#[test]
+fn attributes_alone_are_reported_as_in_a_dry_run_on_every_way() {
+    for way in WAYS {
+        for flags in [&["-rc"][..], &["-ac"], &["-rc", "-H"]] {
+            let place = place_with_other_attributes();
+            let daemon = Daemon::start(place.path());
+            let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+            let (report, log) = (place.path().join("report"), place.path().join("log"));
+            let run_it = |more: &[&str]| {
+                let command = copy((&daemon, place.path()), way, (&from, &to));
+                let mut command = command.with(&[flags, &["--json"], more].concat());
+                command.arg("--report").arg(&report);
+                let summary = run(command.arg("--log-file").arg(&log)).expect(0).summary();
+                let named = lines(&report).into_iter().map(|line| {
+                    let path = line["path"].as_str().unwrap().to_owned();
+                    (path, line["entry"].as_str().unwrap().to_owned())
+                });
+                let named: std::collections::BTreeMap<String, String> = named.collect();
+                let counts = ["fixed_entries", "skipped_entries", "skipped_bytes"];
+                (named, counts.map(|count| summary[count].as_u64().unwrap()))
+            };
+            let planned = run_it(&["-n"]);
+            assert_eq!(run_it(&[]), planned, "{way:?} {flags:?}");
+            let (named, counts) = planned;
+            let changed = named.iter().filter(|(_, what)| *what == "attributes");
+            let changed: Vec<&str> = changed.map(|(path, _)| path.as_str()).collect();
+            assert_eq!(changed, ["d_mode", "d_time", "link", "mode", "time"]);
+            assert_eq!(counts, [5, 7, 24], "{named:?}");
+            let log = fs::read_to_string(&log).unwrap();
+            assert!(log.contains(" attributes d_mode\n"), "{log}");
+            assert!(
+                log.contains("0 copied, 4 unchanged, 5 with other attributes"),
+                "{log}"
+            );
+            let (again, [0, ..]) = run_it(&[]) else {
+                panic!("{way:?} {flags:?}: it does not converge");
+            };
+            assert!(again.values().all(|what| what == "unchanged"), "{again:?}");
+        }
+    }
+}
+
+/// The names on the terminal are those of the dry run.
+#[test]
+fn a_copy_names_what_gets_other_attributes_as_its_dry_run_does() {
+    let place = place_with_other_attributes();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    let names = |flags: &[&str]| {
+        let mut command = longhaul();
+        command.args(["cp", "-rc"]).args(flags).arg(slashed(&from));
+        let finished = run(command.arg(&to)).expect(0);
+        let text = String::from_utf8(finished.output).unwrap() + &finished.errors;
+        let lines = text.lines().filter(|line| line.starts_with("attributes "));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let planned = names(&["-nv"]);
+    assert_eq!(planned.len(), 5, "{planned:?}");
+    assert_eq!(names(&["-v"]), planned);
+}
+
+/// A hole moves as a note of a few bytes.
+#[test]
+fn holes_are_counted_and_in_no_rate_on_every_way() {
+    for way in WAYS {
+        let place = tempfile::tempdir().unwrap();
+        let daemon = Daemon::start(place.path());
+        let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+        fs::create_dir(&from).unwrap();
+        let file = fs::File::create(from.join("f")).unwrap();
+        file.set_len(64 << 20).unwrap();
+        drop(file);
+        let run_it = |flags: &[&str]| {
+            let command = copy((&daemon, place.path()), way, (&from, &to));
+            run(&mut command.with(flags)).expect(0)
+        };
+        run_it(&["-r"]).says(&["(0 B/s, ", "holes, which are in no rate: 67.1 MB"]);
+        fs::remove_file(to.join("f")).unwrap();
+        assert_eq!(run_it(&["-r", "--json"]).summary()["hole_bytes"], 64 << 20);
+    }
+}
+
+/// Contents that differ are copied, and count for nothing else.
+#[test]
+fn a_file_of_other_contents_and_mode_is_copied_only() {
+    let place = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+    for (root, text, mode) in [(&from, b"one", 0o640), (&to, b"two", 0o600)] {
+        write(&root.join("f"), text);
+        set_mode(&root.join("f"), mode);
+        set_modified(&root.join("f"), 5, 0);
+        set_modified(root, 5, 0);
+    }
+    let mut command = longhaul();
+    command.args(["cp", "-r", "--verify", "--json"]);
+    let summary = run(command.arg(slashed(&from)).arg(&to))
+        .expect(0)
+        .summary();
+    assert_eq!(
+        (&summary["files"], &summary["fixed_entries"]),
+        (&1.into(), &0.into())
+    );
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_job_goes_on_without_who_asked_for_it() {
     // The same without following it.
     run(site.command("limit").args([&name, "1MB/s"]))
         .expect(0)
-        .says(&["is bound to 1.00 MB/s"]);
+        .says(&["is now limited to 1.00 MB/s"]);
     run(site.command("limit").arg(&name))
         .expect(1)
         .says(&["name a rate"]);

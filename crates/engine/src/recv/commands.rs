@@ -123,7 +123,7 @@ impl Transfer {
             let path = side.destination.path_of(&entry.path);
             let state = || state_of(side, &path, entry);
             let digest = match found {
-                Compared::Same(digest) => *digest,
+                Compared::Same(digest) | Compared::Mended(digest) => *digest,
                 // It is not looked at, and that it came is what counts.
                 Compared::Left(Held::Exists | Held::Newer) => None,
                 _ => continue,

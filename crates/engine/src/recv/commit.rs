@@ -62,6 +62,8 @@ pub(super) enum Folded {
     Done,
     /// It was there.
     There,
+    /// It was there, and its owner, mode, time or attributes were corrected.
+    Mended,
     /// Something else has its name, and stays on purpose.
     Left(Held),
 }
@@ -270,6 +272,7 @@ impl Transfer {
         }
         self.tell_receiver(|receiver| match result {
             Ok(Folded::There) => receiver.handle_directory_there(entry),
+            Ok(Folded::Mended) => receiver.handle_directory_mended(entry),
             Ok(Folded::Left(held)) => receiver.handle_directory_left(entry, held),
             Ok(Folded::Done) => receiver.handle_directory_finished(entry, Ok(())),
             Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
@@ -524,11 +527,19 @@ impl Transfer {
         let made = side.folders.take_made(&path);
         let finish = || side.destination.finish_folder(&**directory, entry, made);
         let set = side.destination.while_owned(finish);
-        set.map_err(|error| journal_failure(&shown, &error))?
+        let changed = set
+            .map_err(|error| journal_failure(&shown, &error))?
             .map_err(failed)?;
+        let mended = side.take_differing_directory(entry) && changed;
         let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
         synced.map_err(failed)?;
-        Ok(if made { Folded::Done } else { Folded::There })
+        Ok(if made {
+            Folded::Done
+        } else if mended {
+            Folded::Mended
+        } else {
+            Folded::There
+        })
     }
 
     /// Removes what killed copies left long ago in a directory. What is held, or

@@ -69,6 +69,9 @@ impl Transfer {
             let entries = match listed {
                 Listed::Entries(entries) => {
                     side.note_directories(&entries);
+                    if self.copies() && !side.destination.is_sink {
+                        flow.busy(|| look_at_directories(side, &entries, &pace));
+                    }
                     entries
                 }
                 Listed::End(entry) => {
@@ -328,6 +331,18 @@ impl Transfer {
         let kept = || side.destination.kept_digest(&path, entry, status);
         let digest = wanted.then(kept).flatten();
         let destination = &side.destination;
+        // A digest that is kept says what was compared once, not what is on the disk now.
+        let settings = &self.settings;
+        let compares = digest.is_none() || settings.verify_written || settings.moves_away;
+        if settings.compares_contents() && compares {
+            // One that is kept also says that this principal's own copy brought the file.
+            if !destination.keeper.may_compare() && digest.is_none() {
+                return self.unlike();
+            }
+            // Its mode follows once its contents agreed.
+            side.note_inode(entry, status);
+            return Compared::Contents;
+        }
         // What is mended notes again what it does not keep.
         let looked = look(side, folder, entry, status);
         let (notices, mode) = (looked.notices, looked.mode);
@@ -341,38 +356,33 @@ impl Transfer {
         if !dresses && !late && status.mode == mode {
             side.note_inode(entry, status);
             destination.notices.merge(notices);
-        } else {
-            let file = folder
-                .directory()
-                .open_file(path.name(), DataMode::Buffered);
-            // Somebody else may have given the name to another file meanwhile.
-            let is_that = |file: &dyn StoredFile| {
-                let now = file.status().ok();
-                now.is_some_and(|now| {
-                    (now.device, now.inode, now.size) == (status.device, status.inode, status.size)
-                        && (now.owner, now.modified) == (status.owner, status.modified)
-                })
-            };
-            let Some(file) = file.ok().filter(|file| is_that(&**file)) else {
-                return Compared::Send;
-            };
-            if !self.mend(side, folder, (entry, status), &*file) {
-                return Compared::Send;
-            }
-            if let (Some(digest), Ok(status)) = (digest, file.status()) {
-                // The mode's change made a new state of it.
-                side.destination.keep_digest(&path, entry, status, digest);
-            }
+            return Compared::Same(digest);
         }
-        // A digest that is kept says what was compared once, not what is on the disk now.
-        let settings = &self.settings;
-        let compares = digest.is_none() || settings.verify_written || settings.moves_away;
-        // One that is kept also says that this principal's own copy brought the file.
-        let may_compare = destination.keeper.may_compare() || digest.is_some();
-        match self.settings.compares_contents() && compares {
-            true if may_compare => Compared::Contents,
-            true => self.unlike(),
-            false => Compared::Same(digest),
+        let file = folder
+            .directory()
+            .open_file(path.name(), DataMode::Buffered);
+        // Somebody else may have given the name to another file meanwhile.
+        let is_that = |file: &dyn StoredFile| {
+            let now = file.status().ok();
+            now.is_some_and(|now| {
+                (now.device, now.inode, now.size) == (status.device, status.inode, status.size)
+                    && (now.owner, now.modified) == (status.owner, status.modified)
+            })
+        };
+        let Some(file) = file.ok().filter(|file| is_that(&**file)) else {
+            return Compared::Send;
+        };
+        let Some(mended) = self.mend(side, folder, (entry, status), &*file) else {
+            return Compared::Send;
+        };
+        if let (Some(digest), Ok(status)) = (digest, file.status()) {
+            // The mode's change made a new state of it.
+            side.destination.keep_digest(&path, entry, status, digest);
+        }
+        if mended {
+            Compared::Mended(digest)
+        } else {
+            Compared::Same(digest)
         }
     }
 
@@ -392,6 +402,15 @@ impl Transfer {
             Err(failure) => Compared::Refused(failure),
         }
     }
+}
+
+/// Notes which directories among these differ in owner, mode, time or attributes. Nothing in them
+/// has changed yet: what they hold is compared later, in the order of the listing.
+fn look_at_directories(side: &ReceiveSide, entries: &[Entry], pace: &Pace) {
+    let directories = entries.iter();
+    let directories = directories.filter(|entry| entry.kind == EntryKind::Directory);
+    let directories: Vec<&Entry> = directories.collect();
+    pace.look(&directories, |entry| side.note_directory(entry));
 }
 
 /// A special file, or another name of one, takes the place of one.

@@ -145,9 +145,9 @@ impl Transfer {
         if !self.copies() {
             return self.planned(side, &folder, entry, &status);
         }
-        if !self.mend(side, &folder, (entry, &status), &*file) {
+        let Some(mended) = self.mend(side, &folder, (entry, &status), &*file) else {
             return Compared::Send;
-        }
+        };
         let Ok(status) = file.status() else {
             return Compared::Send;
         };
@@ -160,7 +160,12 @@ impl Transfer {
         if self.settings.digests {
             side.destination.keep_digest(&path, entry, status, digest);
         }
-        Compared::Same(self.settings.digests.then_some(digest))
+        let digest = self.settings.digests.then_some(digest);
+        if mended {
+            Compared::Mended(digest)
+        } else {
+            Compared::Same(digest)
+        }
     }
 
     /// What has to come, or would.

@@ -9,13 +9,11 @@ use longhaul_proto::manifest::Entry;
 use longhaul_proto::message::Change;
 use longhaul_proto::receiver::Compared;
 use longhaul_storage::failure::failure_of;
-use longhaul_storage::notices::Notices;
 use longhaul_storage::{FileKind, Status};
 
 use super::ReceiveSide;
 use super::folders::Folder;
-use super::keeper::{Before, Doing};
-use super::mending::look;
+use super::mending::{look, look_at};
 use super::replacing::{Way, is_obstructed};
 use crate::session::Transfer;
 
@@ -77,16 +75,8 @@ impl Transfer {
             return (!is_usual).then_some(Change::Attributes);
         }
         let status = directory.status().ok()?;
-        let notices = Notices::default();
-        let doing = (status.owner, Doing::Look, &notices);
-        let looked = destination.dress_noting(directory.inode().as_deref(), entry, doing);
-        let keeping = destination.keeper.keeping();
-        let before = (Before::There(status.mode), &notices);
-        let mode = destination.mode_noting(entry, status.owner, before);
-        let same_mode = keeping.leaves_modes || mode == status.mode;
-        let same_time = keeping.omits_directory_times
-            || destination.keeps_as(entry.modified, &status, Operation::DryRun);
-        let same = same_mode && same_time && looked.is_ok_and(|looked| !looked.changed);
+        let looked = look_at(side, directory.inode().as_deref(), entry, &status);
+        let same = side.is_directory_right(entry, &status, looked);
         (!same).then_some(Change::Attributes)
     }
 

@@ -236,7 +236,7 @@ impl Destination {
         directory: &dyn Directory,
         entry: &Entry,
         made: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let status = directory.status()?;
         let path = &entry.path;
         let keeping = self.keeper.keeping();
@@ -254,7 +254,7 @@ impl Destination {
         let changes_time =
             !keeping.omits_directory_times && !self.is_known_to_keep(entry.modified, &status);
         if !changes_mode && !changes_time {
-            return Ok(());
+            return Ok(dressed.changed);
         }
         let mut mode_set = None;
         if changes_mode {
@@ -273,7 +273,7 @@ impl Destination {
         if time_set.is_some() {
             self.compare_time(entry, &kept);
         }
-        Ok(())
+        Ok(dressed.changed || mode_set.is_some() || time_set.is_some())
     }
 
     /// Gives the destination what the source that fills it has.
@@ -294,7 +294,7 @@ impl Destination {
             modified: state.modified,
             owner: state.owner.clone(),
         };
-        self.finish_folder(directory, &entry, false)
+        self.finish_folder(directory, &entry, false).map(drop)
     }
 
     /// Opens the destination to others once everything in it is done, if the copy made it.
@@ -334,7 +334,7 @@ impl Destination {
         let set = inode.map_or(Ok(()), |inode| inode.set_mode(mode));
         self.notices
             .wish(NoticeKind::ModeRefused, &entry.path, set)?;
-        self.date_link(directory, temporary, entry)
+        self.date_link(directory, temporary, entry).map(drop)
     }
 
     /// Makes a link under its temporary name. One that was taken for a leftover meanwhile is
@@ -353,6 +353,7 @@ impl Destination {
             self.dress(inode.as_deref(), entry, (here, Doing::Set))?;
         }
         let dated = self.date_link(directory, temporary, entry);
+        let dated = dated.map(drop);
         dated.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
@@ -362,7 +363,7 @@ impl Destination {
         directory: &dyn Directory,
         name: &[u8],
         entry: &Entry,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let set = directory.set_modified_of(name, entry.modified);
         let set = self
             .notices
@@ -370,7 +371,7 @@ impl Destination {
         if set.is_some() {
             self.compare_time(entry, &directory.status_of(name)?);
         }
-        Ok(())
+        Ok(set.is_some())
     }
 
     fn compare_time(&self, entry: &Entry, kept: &Status) {

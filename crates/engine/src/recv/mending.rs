@@ -4,13 +4,15 @@
 //! compared decides what the inode gets. An entry that needs something else is sent, and so gets
 //! an inode of its own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryId};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::Compared;
+use longhaul_storage::attributes::Inode;
 use longhaul_storage::notices::Notices;
 use longhaul_storage::{FileKind, Status, StoredFile};
 use longhaul_system::queue::lock;
@@ -33,6 +35,10 @@ pub(crate) struct Mending {
     /// By file system: the directory of a link or special file that was changed, and is not
     /// durable yet.
     unsynced: BTreeMap<u64, Arc<Folder>>,
+    /// Directories that are not finished yet, and differed from the source's in owner, mode, time
+    /// or attributes before the copy changed anything in them. The sender bounds the number of
+    /// directories that are not finished.
+    differing_directories: HashSet<EntryId>,
 }
 
 impl Mending {
@@ -54,6 +60,47 @@ impl Mending {
 }
 
 impl ReceiveSide {
+    /// Notes that a directory differs from the source's in more than its contents. Call it before
+    /// anything in the directory changes, because each change sets the directory's time.
+    pub(super) fn note_directory(&self, entry: &Entry) {
+        let path = self.destination.path_of(&entry.path);
+        let above = path.parent();
+        let Ok(folder) = self.folders.find_in_copy(above.as_ref()) else {
+            return;
+        };
+        let Ok(status) = folder.directory().status_of(path.name()) else {
+            return;
+        };
+        if status.kind == FileKind::Directory {
+            let looked = look(self, &folder, entry, &status);
+            if !self.is_directory_right(entry, &status, looked) {
+                lock(&self.mending).differing_directories.insert(entry.id);
+            }
+        }
+    }
+
+    /// True if [`ReceiveSide::note_directory`] noted this directory. It is forgotten then.
+    pub(super) fn take_differing_directory(&self, entry: &Entry) -> bool {
+        lock(&self.mending).differing_directories.remove(&entry.id)
+    }
+
+    /// True if a directory that is there has the owner, mode, time and attributes that it should
+    /// have, so far as a look shows it.
+    pub(super) fn is_directory_right(
+        &self,
+        entry: &Entry,
+        status: &Status,
+        looked: Looked,
+    ) -> bool {
+        let keeping = self.destination.keeper.keeping();
+        let same_mode = keeping.leaves_modes || looked.mode == status.mode;
+        let same_time = keeping.omits_directory_times
+            || self
+                .destination
+                .keeps_as(entry.modified, status, Operation::DryRun);
+        same_mode && same_time && looked.dresses.is_ok_and(|dresses| !dresses)
+    }
+
     /// An entry has an inode as it needs it: no other entry changes that.
     pub(super) fn note_inode(&self, entry: &Entry, status: &Status) {
         lock(&self.mending).decides(entry, status);
@@ -119,6 +166,8 @@ impl Transfer {
         let mended = destination.while_owned(|| -> io::Result<bool> {
             let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
             let mut changed = dressed.changed;
+            let operation = self.settings.operation;
+            let late = !destination.keeps_as(entry.modified, status, operation);
             let before = Before::There(status.mode);
             let mode = destination.mode_for(entry, dressed.owner, before);
             if status.kind == FileKind::Special
@@ -130,7 +179,7 @@ impl Transfer {
                 changed |= destination.notices.wish(kind, &entry.path, set)?.is_some();
             }
             if entry.modified != status.modified {
-                destination.date_link(directory, path.name(), entry)?;
+                changed |= destination.date_link(directory, path.name(), entry)? && late;
             }
             Ok(changed)
         });
@@ -138,10 +187,10 @@ impl Transfer {
             let mut mending = lock(&side.mending);
             mending.unsynced.entry(device).or_insert(Arc::clone(folder));
         }
-        if let Ok(Ok(true)) = mended {
-            self.tell_receiver(|receiver| receiver.handle_mended());
+        match mended {
+            Ok(Ok(true)) => Compared::Mended(None),
+            _ => Compared::Same(None),
         }
-        Compared::Same(None)
     }
 
     /// Whether its time should follow: one within the window is right.
@@ -155,27 +204,28 @@ impl Transfer {
                 .keeps_as(wanted, status, self.settings.operation)
     }
 
-    /// Gives a file that is there its owner, attributes, mode and time. False if that failed, or
-    /// another entry of the copy is the same inode and needs it as it is.
+    /// Gives a file that is there its owner, attributes, mode and time. Returns true if any of
+    /// these changed, and `None` if that failed, or if another entry of the copy is the same inode
+    /// and needs it as it is.
     pub(super) fn mend(
         &self,
         side: &ReceiveSide,
         folder: &Folder,
         (entry, status): (&Entry, &Status),
         file: &dyn StoredFile,
-    ) -> bool {
+    ) -> Option<bool> {
         let late = self.is_late(side, entry, status);
         if !lock(&side.mending).decides(entry, status) {
             let looked = look(side, folder, entry, status);
             let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
-            return is_dressed && !late && looked.mode == status.mode;
+            let same = is_dressed && !late && looked.mode == status.mode;
+            return same.then_some(false);
         }
-        let mended = mend(side, file, entry, status);
-        if late || mended == Some(true) {
-            self.tell_receiver(|receiver| receiver.handle_mended());
+        let mut changed = mend(side, file, entry, status)?;
+        if late {
+            changed |= mend_time(side, file, entry)?;
         }
-        let has_time = || !late || mend_time(side, file, entry);
-        mended.is_some() && has_time() && side.ensure_up(folder).is_ok()
+        side.ensure_up(folder).is_ok().then_some(changed)
     }
 }
 
@@ -199,15 +249,22 @@ impl Looked {
 
 /// Looks at what is there, and changes nothing.
 pub(super) fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
-    let destination = &side.destination;
-    let path = destination.path_of(&entry.path);
-    let notices = Notices::default();
+    let path = side.destination.path_of(&entry.path);
     let inode = folder.directory().inode_of(path.name());
-    let dressed = destination.dress_noting(
-        inode.as_deref(),
-        entry,
-        (status.owner, Doing::Look, &notices),
-    );
+    look_at(side, inode.as_deref(), entry, status)
+}
+
+/// The same, with the inode already open.
+pub(super) fn look_at(
+    side: &ReceiveSide,
+    inode: Option<&dyn Inode>,
+    entry: &Entry,
+    status: &Status,
+) -> Looked {
+    let destination = &side.destination;
+    let notices = Notices::default();
+    let doing = (status.owner, Doing::Look, &notices);
+    let dressed = destination.dress_noting(inode, entry, doing);
     let before = (Before::There(status.mode), &notices);
     let mode = destination.mode_noting(entry, status.owner, before);
     Looked {
@@ -246,16 +303,18 @@ fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Statu
     (!changed || file.sync_all().is_ok()).then_some(changed)
 }
 
-/// Gives a file that is there its time; false where that failed. Another user's keeps its own.
-fn mend_time(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry) -> bool {
+/// Gives a file that is there its time. Returns false if the file belongs to another user and keeps
+/// its time, and `None` if this failed.
+fn mend_time(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry) -> Option<bool> {
     let destination = &side.destination;
-    let Ok(set) = destination.while_owned(|| file.set_modified(entry.modified)) else {
-        return false;
-    };
+    let set = destination
+        .while_owned(|| file.set_modified(entry.modified))
+        .ok()?;
     let set = destination
         .notices
-        .wish(NoticeKind::TimeRefused, &entry.path, set);
-    set.is_ok() && file.sync_all().is_ok()
+        .wish(NoticeKind::TimeRefused, &entry.path, set)
+        .ok()?;
+    file.sync_all().ok().map(|()| set.is_some())
 }
 
 #[cfg(test)]

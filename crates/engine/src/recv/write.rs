@@ -110,6 +110,7 @@ impl Transfer {
         match (written, piece.checksum) {
             (Ok(()), Some(checksum)) => {
                 Counters::add(&self.counters.written_bytes, piece.data_bytes());
+                Counters::add(&self.counters.hole_bytes, piece.hole_bytes());
                 self.tell_receiver(|receiver| receiver.handle_written(name, checksum, now));
             }
             (Ok(()), None) => {}

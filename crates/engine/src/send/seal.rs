@@ -18,11 +18,16 @@ use crate::session::stages::WireBlock;
 pub struct SealedBlock {
     frame: Vec<u8>,
     payload: Payload,
+    hole_bytes: u64,
 }
 
 impl WireBlock for SealedBlock {
     fn frame_bytes(&self) -> usize {
         self.frame.len()
+    }
+
+    fn hole_bytes(&self) -> u64 {
+        self.hole_bytes
     }
 
     fn payload_bytes(&self) -> usize {
@@ -83,8 +88,17 @@ pub fn seal(
         key.prove(&mut header);
         message
     });
+    let hole_bytes = match &header.content {
+        Content::Piece(piece) => piece.hole_bytes(),
+        Content::Pack(_) => 0,
+    };
     let frame = frame::encode(FrameKind::Block, &header, payload.wire_len())?;
-    Ok((SealedBlock { frame, payload }, message))
+    let sealed = SealedBlock {
+        frame,
+        payload,
+        hole_bytes,
+    };
+    Ok((sealed, message))
 }
 
 fn take_checksums(header: &mut BlockHeader) -> Message {

@@ -24,6 +24,11 @@ const LARGEST_WRITE_BYTES: u64 = 64 << 10;
 /// nothing is ever rounded.
 const SECOND: u128 = 1_000_000_000;
 
+/// Bytes that a rate in bytes per second allows beyond rate times span, in any span of time.
+pub fn burst_bytes(rate: u64) -> u64 {
+    (rate / KEPT_PARTS_OF_A_SECOND).max(LEAST_BYTES)
+}
+
 /// A bucket that fills at a rate. In any span of time what it lets go is at
 /// most rate times span and [`TokenBucket::kept_bytes`].
 #[derive(Clone, Debug)]
@@ -55,8 +60,7 @@ impl TokenBucket {
     /// Bytes beyond rate times span that may go in any span: a twentieth of a
     /// second's worth, at least 1 KiB. 0 without a bound.
     pub fn kept_bytes(&self) -> u64 {
-        self.rate
-            .map_or(0, |rate| (rate / KEPT_PARTS_OF_A_SECOND).max(LEAST_BYTES))
+        self.rate.map_or(0, burst_bytes)
     }
 
     /// Bytes that are to be asked for at once, at most; none without a bound.

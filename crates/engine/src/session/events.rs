@@ -44,6 +44,19 @@ pub enum Event {
         /// Its digest, where that was asked for.
         digest: Option<Checksum>,
     },
+    /// It was there, and its owner, mode, time or attributes were corrected.
+    Mended {
+        /// Where.
+        path: TreePath,
+        /// Bytes; 0 for what is no file.
+        size: u64,
+        /// It is a file.
+        file: bool,
+        /// It is a directory.
+        directory: bool,
+        /// Its digest, where that was asked for.
+        digest: Option<Checksum>,
+    },
     /// It stays as it is at the destination, on purpose.
     Left {
         /// Where it would be.
@@ -154,7 +167,7 @@ pub struct Progress {
     pub files: u64,
     /// Bytes of the files done.
     pub done_bytes: u64,
-    /// Entries that were there.
+    /// Entries that were there. In a copy, files and links that were corrected are among them.
     pub skipped_entries: u64,
     /// Their bytes.
     pub skipped_bytes: u64,
@@ -162,8 +175,11 @@ pub struct Progress {
     pub new_entries: u64,
     /// Entries that it would replace.
     pub changed_entries: u64,
-    /// Entries that it would give another owner, mode or attribute.
+    /// Entries that were there and got another owner, mode, time or attribute, or would in a dry
+    /// run.
     pub fixed_entries: u64,
+    /// Directories among them.
+    pub fixed_directories: u64,
     /// Bytes of the files among both.
     pub planned_bytes: u64,
     /// Files among new and changed entries.
@@ -182,6 +198,11 @@ pub struct Progress {
     pub left_out: LeftOut,
     /// Bytes that went over or came from the wire, without encryption's own.
     pub wire_bytes: u64,
+    /// Of those, bytes of messages, which no rate limits.
+    pub message_bytes: u64,
+    /// Bytes of holes in the blocks that this end sent or wrote: they moved as a note of a few
+    /// bytes. A block that was sent again counts again.
+    pub hole_bytes: u64,
     /// Bytes of file data read or written at this end.
     pub disk_bytes: u64,
     /// Bytes of file data read at this end; holes are not read.
@@ -224,6 +245,14 @@ pub struct Progress {
     pub memory: (ByteCount, ByteCount),
     /// The paths that streams took; none within a host.
     pub paths: Vec<PathUse>,
+}
+
+impl Progress {
+    /// Files and links that were there and stayed as they were.
+    pub fn unchanged_entries(&self) -> u64 {
+        let corrected = self.fixed_entries.saturating_sub(self.fixed_directories);
+        self.skipped_entries.saturating_sub(corrected)
+    }
 }
 
 impl Shared {
@@ -279,6 +308,18 @@ fn skipped(entry: Entry, digest: Option<Checksum>) -> Option<Event> {
         file,
         digest,
     })
+}
+
+fn mended(entry: Entry, digest: Option<Checksum>) -> Event {
+    let (size, file) = (entry.size(), is_file(&entry));
+    let directory = entry.kind == EntryKind::Directory;
+    Event::Mended {
+        path: entry.path,
+        size,
+        file,
+        directory,
+        digest,
+    }
 }
 
 fn planned(entry: Entry, change: Change) -> Event {
@@ -369,6 +410,7 @@ fn from_sender(event: EntryEvent) -> Option<Event> {
     Some(match ending {
         Ending::Committed(digest) => committed(entry, digest),
         Ending::Skipped(digest) => return skipped(entry, digest),
+        Ending::Mended(digest) => mended(entry, digest),
         Ending::Planned(change) => planned(entry, change),
         Ending::LeftOut => return None,
         Ending::Left(held) => left(entry, held),
@@ -398,6 +440,7 @@ fn from_receiver(event: ReceivedEvent) -> Option<Event> {
             path: entry.map(|entry| entry.path),
             failure,
         },
+        (Some(entry), Some(Outcome::Mended)) => mended(entry, digest),
         (Some(entry), Some(Outcome::Planned(Some(change)))) => planned(entry, change),
         (Some(entry), Some(Outcome::Left(held))) => left(entry, held),
         (Some(entry), Some(Outcome::Planned(None) | Outcome::Unchanged) | None) => {
@@ -424,6 +467,15 @@ impl Transfer {
                 Counters::add(&counters.skipped_entries, 1);
                 Counters::add(&counters.skipped_bytes, *size);
             }
+            Event::Mended {
+                size, directory, ..
+            } => {
+                let is_other = u64::from(!directory);
+                Counters::add(&counters.skipped_entries, is_other);
+                Counters::add(&counters.skipped_bytes, *size);
+                Counters::add(&counters.fixed_entries, 1);
+                Counters::add(&counters.fixed_directories, u64::from(*directory));
+            }
             Event::Planned {
                 size,
                 change,
@@ -437,7 +489,11 @@ impl Transfer {
                     Change::Attributes => &counters.fixed_entries,
                 };
                 Counters::add(counter, 1);
-                if *change != Change::Attributes {
+                if *change == Change::Attributes {
+                    Counters::add(&counters.skipped_entries, u64::from(!directory));
+                    Counters::add(&counters.skipped_bytes, *size);
+                    Counters::add(&counters.fixed_directories, u64::from(*directory));
+                } else {
                     Counters::add(&counters.planned_bytes, *size);
                     Counters::add(&counters.planned_files, u64::from(*file));
                     Counters::add(&counters.planned_directories, u64::from(*directory));
@@ -494,6 +550,7 @@ impl Transfer {
             new_entries: get(&counters.new_entries),
             changed_entries: get(&counters.changed_entries),
             fixed_entries: get(&counters.fixed_entries),
+            fixed_directories: get(&counters.fixed_directories),
             planned_bytes: get(&counters.planned_bytes),
             planned_files: get(&counters.planned_files),
             planned_directories: get(&counters.planned_directories),
@@ -503,6 +560,8 @@ impl Transfer {
             deleted_bytes: get(&counters.deleted_bytes),
             left_out: self.left_out(),
             wire_bytes: get(&counters.wire_bytes),
+            message_bytes: get(&counters.message_bytes),
+            hole_bytes: get(&counters.hole_bytes),
             disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
             read_bytes: get(&counters.read_bytes),
             uncopied_bytes: get(&counters.uncopied_bytes),

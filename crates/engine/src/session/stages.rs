@@ -26,6 +26,9 @@ pub(crate) trait WireBlock: Send {
     /// Bytes of its frame's header and body.
     fn frame_bytes(&self) -> usize;
 
+    /// Bytes of holes in the files of which it is.
+    fn hole_bytes(&self) -> u64;
+
     /// Bytes that follow them.
     fn payload_bytes(&self) -> usize;
 

@@ -488,6 +488,8 @@ impl Transfer {
         );
         match header.kind {
             FrameKind::Control => {
+                let bytes = HEADER_BYTES + header.body + header.payload;
+                Counters::add(&self.counters.message_bytes, bytes as u64);
                 if self.carries_no_messages(id) {
                     // Whoever is on the path may have said it.
                     return Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())));
@@ -609,7 +611,11 @@ impl Transfer {
                 Outgoing::Block(block) => block.frame_bytes() + block.payload_bytes(),
             };
             Counters::add(&self.counters.wire_bytes, bytes as u64);
+            if matches!(outgoing, Outgoing::Message(_)) {
+                Counters::add(&self.counters.message_bytes, bytes as u64);
+            }
             if let Outgoing::Block(block) = &outgoing {
+                Counters::add(&self.counters.hole_bytes, block.hole_bytes());
                 let late = block.late_bytes();
                 Counters::add(&self.counters.read_bytes, late as u64);
                 Counters::add(&self.counters.late_bytes, late as u64);

@@ -138,7 +138,9 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
         let mut told = inner.lock().unwrap();
         match event {
             Event::Committed { path, .. } => told.committed.push(path.as_bytes().into()),
-            Event::Skipped { path, .. } => told.skipped.push(path.as_bytes().into()),
+            Event::Skipped { path, .. } | Event::Mended { path, .. } => {
+                told.skipped.push(path.as_bytes().into())
+            }
             Event::Planned { path, .. } => panic!("{path} is planned in a copy"),
             Event::Failed { path, failure } => {
                 let path = path.map(|path| path.as_bytes().to_vec());

@@ -115,7 +115,19 @@ impl Receiver {
                 if !known {
                     self.end_compared(entry, None, digest);
                 }
-                Answer::Skip { digest }
+                Answer::Skip {
+                    digest,
+                    mended: false,
+                }
+            }
+            Compared::Mended(digest) => {
+                if !known {
+                    self.end_compared(entry, Some(Outcome::Mended), digest);
+                }
+                Answer::Skip {
+                    digest,
+                    mended: true,
+                }
             }
             Compared::Contents if known => Answer::Send,
             Compared::Contents => {
@@ -269,6 +281,7 @@ mod tests {
         let digest = Checksum::Blake3([3; 32]);
         for found in [
             Compared::Same(Some(digest)),
+            Compared::Mended(Some(digest)),
             Compared::Differs,
             Compared::Send,
         ] {
@@ -287,19 +300,23 @@ mod tests {
             let job = StorageJob::CompareContents(file.clone(), digest);
             assert_eq!(receiver.poll_storage(now), Some(job));
             assert!(receiver.poll_storage(now).is_none(), "told twice");
-            let same = matches!(found, Compared::Same(_));
+            let mended = matches!(found, Compared::Mended(_));
+            let same = mended || matches!(found, Compared::Same(_));
             let differs = found == Compared::Differs;
             receiver.handle_contents_compared(file.clone(), found);
             let answer = if same {
                 Answer::Skip {
                     digest: Some(digest),
+                    mended,
                 }
             } else {
                 Answer::Send
             };
             let answered = Message::Answers(vec![(file.id, answer)]);
             assert_eq!(receiver.poll_message(), Some(answered));
-            assert_eq!(receiver.totals().skipped, u64::from(same));
+            let totals = receiver.totals();
+            assert_eq!(totals.skipped, u64::from(same));
+            assert_eq!(totals.mended, u64::from(mended));
             assert_eq!(receiver.totals().differed, u64::from(differs));
         }
     }

@@ -130,6 +130,7 @@ pub(super) fn of_message(message: &Message) -> usize {
                 Outcome::Committed { .. }
                 | Outcome::Planned(_)
                 | Outcome::Unchanged
+                | Outcome::Mended
                 | Outcome::LeftOut
                 | Outcome::Left(_) => 0,
             });

@@ -56,6 +56,8 @@ pub enum Ending {
     Committed(Option<Checksum>),
     /// Was there.
     Skipped(Option<Checksum>),
+    /// Was there, and its owner, mode, time or attributes were corrected.
+    Mended(Option<Checksum>),
     /// Would be moved, were this no dry run.
     Planned(Change),
     /// The destination does without it.

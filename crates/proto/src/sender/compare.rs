@@ -150,6 +150,7 @@ mod tests {
             &mut sender,
             Answer::Skip {
                 digest: Some(DIGEST),
+                mended: false,
             },
         );
         let ended = sender.poll_event();

@@ -61,7 +61,10 @@ impl Sender {
     /// An entry is done. It is removed if all of it is durable at the destination, as it was read
     /// in this session.
     pub(super) fn move_away(&mut self, entry: &Entry, ending: &Ending) {
-        let there = matches!(ending, Ending::Committed(_) | Ending::Skipped(_));
+        let there = matches!(
+            ending,
+            Ending::Committed(_) | Ending::Skipped(_) | Ending::Mended(_)
+        );
         if self.settings.moves_away && there && entry.kind != EntryKind::Directory {
             self.moving.waiting.push_back(Moved {
                 entry: entry.clone(),

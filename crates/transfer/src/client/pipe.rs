@@ -85,7 +85,9 @@ pub fn watch(source: &Arc<StreamSource>, inner: Watch) -> Watch {
     let source = Arc::clone(source);
     let failed = AtomicBool::new(false);
     Arc::new(move |event| match event {
-        Event::Committed { path, .. } | Event::Skipped { path, .. } => source.let_go(&path),
+        Event::Committed { path, .. }
+        | Event::Skipped { path, .. }
+        | Event::Mended { path, .. } => source.let_go(&path),
         Event::Failed { failure, .. } => {
             if failed.swap(true, Ordering::Relaxed) {
                 return;

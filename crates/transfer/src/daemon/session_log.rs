@@ -90,7 +90,7 @@ impl Due {
             operation,
             entries,
             bytes,
-            unchanged = progress.skipped_entries,
+            unchanged = progress.unchanged_entries(),
             failed = progress.failed_entries,
             seconds,
             outcome,

@@ -25,7 +25,7 @@ use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::history::Past;
-use super::limiting::{all_layers, full_layer};
+use super::limiting::{all_layers, full_layer, without_holes};
 use super::profiles;
 use super::sampling::sample;
 use super::survey::SurveyLimits;
@@ -418,6 +418,7 @@ pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
     let bytes = progress
         .done_bytes
         .saturating_sub(progress.account.resumed_bytes);
+    let bytes = without_holes(bytes, progress);
     let seconds = progress.elapsed.as_secs_f64().max(1e-9);
     let rate = bytes as f64 / seconds;
     let layers: Vec<LayerUse> = all_layers(progress).copied().collect();

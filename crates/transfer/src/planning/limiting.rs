@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_engine::flows::LayerUse;
-use longhaul_engine::session::{LAYERS, Progress};
+use longhaul_engine::session::{LAYERS, Progress, burst_bytes};
 use longhaul_model::control::Bound;
 use longhaul_model::limit::Limit;
 
@@ -94,10 +94,19 @@ pub fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
     progress.wire_bytes.saturating_sub(coded)
 }
 
-/// The part of the rate that went over the wire, of either end.
+/// The part of what the rate allowed that went over the wire, of either end, 0 to 1. The rate
+/// allows a burst beyond rate times span, and does not count messages.
 pub fn part_used(progress: &Progress, complete: bool, limit: BandwidthLimit) -> f64 {
-    let seconds = progress.elapsed.as_secs_f64().max(1e-9);
-    wire_bytes(progress, complete) as f64 / seconds / limit.bytes_per_second() as f64
+    let rate = limit.bytes_per_second();
+    let allowed = rate as f64 * progress.elapsed.as_secs_f64() + burst_bytes(rate) as f64;
+    let used = wire_bytes(progress, complete).saturating_sub(progress.message_bytes);
+    (used as f64 / allowed).min(1.0)
+}
+
+/// Bytes of files that moved in this session, of `bytes` that arrived in it. A hole moves as a note
+/// of a few bytes, so holes are left out.
+pub fn without_holes(bytes: u64, progress: &Progress) -> u64 {
+    bytes.saturating_sub(progress.hole_bytes)
 }
 
 /// Whether a rate that was asked for, and never changed, was used up.
@@ -120,11 +129,28 @@ mod tests {
         progress.account.moved_bytes = 19_000_000;
         progress.account.arrived_bytes = 7_000_000;
         let limit: BandwidthLimit = "2MB/s".parse().unwrap();
-        assert_eq!(part_used(&progress, true, limit), 1.0);
-        assert_eq!(part_used(&progress, false, limit), 0.4);
+        progress.message_bytes = 2_000_000;
+        let allowed = 20_100_000.0;
+        assert_eq!(part_used(&progress, true, limit), 18e6 / allowed);
+        assert_eq!(part_used(&progress, false, limit), 6e6 / allowed);
         assert_eq!(wire_bytes(&progress, false), 8_000_000);
         progress.compression = (20_000_000, 10_000_000);
         assert_eq!(wire_bytes(&progress, false), 14_000_000);
+    }
+
+    /// All data fit into the burst of the least rate.
+    #[test]
+    fn no_more_than_all_of_a_rate_is_used() {
+        let limit: BandwidthLimit = "1kB/s".parse().unwrap();
+        let mut progress = Progress {
+            elapsed: std::time::Duration::from_millis(100),
+            wire_bytes: 2_600,
+            message_bytes: 2_100,
+            ..Progress::default()
+        };
+        assert_eq!(part_used(&progress, true, limit), 500.0 / 1124.0);
+        progress.wire_bytes = 9_000;
+        assert_eq!(part_used(&progress, true, limit), 1.0);
     }
 
     #[test]

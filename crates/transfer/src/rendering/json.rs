@@ -105,6 +105,16 @@ fn event_of_copy(event: &Event) -> Value {
             "schema": SCHEMA, "event": "skipped", "path": name_of(path), "size": size,
             "file": file, "blake3": digest_of(digest.as_ref()),
         }),
+        Event::Mended {
+            path,
+            size,
+            file,
+            digest,
+            ..
+        } => json!({
+            "schema": SCHEMA, "event": "attributes", "path": name_of(path), "size": size,
+            "file": file, "blake3": digest_of(digest.as_ref()),
+        }),
         Event::Left { .. }
         | Event::Omitted { .. }
         | Event::Deleted { .. }
@@ -247,6 +257,7 @@ fn fields(progress: &Progress) -> Value {
         "known_bytes": progress.walked_bytes,
         "walk_ended": progress.walk_ended,
         "read_bytes": progress.read_bytes,
+        "hole_bytes": progress.hole_bytes,
         "uncopied_bytes": progress.uncopied_bytes,
         "discarded_bytes": progress.account.discarded_bytes,
         "moved_bytes": progress.account.moved_bytes,
@@ -340,7 +351,7 @@ pub fn summary(outcome: &Outcome<'_>) -> Value {
     let totals = ending.totals.unwrap_or_default();
     value["digests_read"] = json!(totals.digests_read);
     value["contents_differed"] = json!(totals.differed);
-    value["fixed_entries"] = json!(totals.mended + progress.fixed_entries);
+    value["fixed_entries"] = json!(progress.fixed_entries);
     value["expired_leftovers"] = json!(totals.expired);
     value["digest_bytes_read"] = json!(totals.digest_bytes_read);
     value["notices"] = ending.notices.iter().map(notices::value).collect();

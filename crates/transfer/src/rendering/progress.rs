@@ -49,7 +49,10 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
     let mut parts = vec![format!("{} of {}{more}", ByteCount(done), ByteCount(known))];
     match now.silence {
         Some(silence) => parts.push(shown_silence(silence)),
-        None => parts.push(format!("{}/s", ByteCount(rate as u64))),
+        None => {
+            let moved = rate * part_without_holes(first, now);
+            parts.push(format!("{}/s", ByteCount(moved as u64)));
+        }
     }
     if now.walk_ended && rate > 1.0 && now.silence.is_none() {
         let left = known.saturating_sub(done) as f64;
@@ -75,6 +78,18 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
         parts.push(format!("{most} {} ({percent:.0} %)", layer.layer));
     }
     parts.join(" | ")
+}
+
+/// The part of the bytes that moved between two moments that was data, and no hole.
+fn part_without_holes(first: &Progress, now: &Progress) -> f64 {
+    let moved = now.account.moved_bytes;
+    let moved = moved.saturating_sub(first.account.moved_bytes);
+    let holes = now.hole_bytes.saturating_sub(first.hole_bytes).min(moved);
+    if moved > 0 {
+        (moved - holes) as f64 / moved as f64
+    } else {
+        1.0
+    }
 }
 
 /// Instead of a rate, where nothing comes from the other end.
@@ -130,6 +145,15 @@ mod tests {
             peer_layers: vec![layer("write", 1, write * 1_000_000_000)],
             ..Progress::default()
         }
+    }
+
+    #[test]
+    fn holes_are_in_no_rate() {
+        let mut now = progress(4, 8_000_000, 1, 1);
+        now.account.moved_bytes = 8_000_000;
+        now.hole_bytes = 6_000_000;
+        let shown = line(2e6, &Progress::default(), &now);
+        assert!(shown.contains("| 500 kB/s"), "{shown}");
     }
 
     #[test]

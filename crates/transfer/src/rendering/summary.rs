@@ -7,7 +7,9 @@ use crate::client::steering::Steered;
 use crate::codecs;
 use crate::manifest::hexadecimal;
 use crate::planning::foresight::Explained;
-use crate::planning::limiting::{FULL, USED_UP, all_layers, busiest, part_used, wire_bytes};
+use crate::planning::limiting::{
+    FULL, USED_UP, all_layers, busiest, part_used, wire_bytes, without_holes,
+};
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::send::stream::WholeStream;
 use longhaul_engine::session::{Ending, PathUse, Progress};
@@ -152,10 +154,10 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
             counted(totals.differed, "file")
         ));
     }
-    if let Some(totals) = ending.totals.filter(|totals| totals.mended > 0) {
+    if progress.fixed_entries > 0 && operation == Operation::Copy {
         lines.push(format!(
-            "owner, mode or attributes fixed, without data: {}",
-            totals.mended
+            "owner, mode, time or attributes corrected, without data: {}",
+            progress.fixed_entries
         ));
     }
     if let Some(totals) = ending.totals.filter(|totals| totals.expired > 0) {
@@ -247,7 +249,8 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
         _ => "",
     };
     let seconds = progress.elapsed.as_secs_f64();
-    let now = whole.saturating_sub(resumed);
+    let arrived = whole.saturating_sub(resumed);
+    let now = without_holes(arrived, progress);
     let goodput = BitRate::from_transfer(ByteCount(now), progress.elapsed);
     let rate = ByteCount((now as f64 / seconds.max(1e-9)) as u64);
     let whole = ByteCount(whole);
@@ -266,6 +269,12 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
         lines.push(format!(
             "durable before, by an earlier attempt: {}, which is in no rate",
             ByteCount(resumed)
+        ));
+    }
+    if now < arrived {
+        lines.push(format!(
+            "holes, which are in no rate: {}",
+            ByteCount(arrived - now)
         ));
     }
     lines
@@ -338,7 +347,7 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     if progress.fixed_entries > 0 {
         let count = progress.fixed_entries;
         lines.push(format!(
-            "would get another owner, mode or attributes: {count}"
+            "would get another owner, mode, time or attributes, without data: {count}"
         ));
     }
     if progress.failed_entries > 0 {
@@ -461,6 +470,21 @@ mod tests {
         };
         let expected = "left out: 3 by filters, 1 by size, 2 devices, sockets or FIFOs";
         assert_eq!(left_out_line(left_out).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn holes_are_in_no_rate() {
+        let progress = Progress {
+            elapsed: std::time::Duration::from_secs(2),
+            done_bytes: 10_000_000_000,
+            hole_bytes: 9_998_000_000,
+            files: 1,
+            ..Progress::default()
+        };
+        let lines = first_lines(&progress, Operation::Copy, true);
+        let expected = "copied: 1 file, 10.0 GB in 2.0 s (1.00 MB/s";
+        assert!(lines[0].starts_with(expected), "{lines:?}");
+        assert_eq!(lines[1], "holes, which are in no rate: 10.0 GB");
     }
 
     #[test]

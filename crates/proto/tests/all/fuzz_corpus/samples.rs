@@ -111,7 +111,13 @@ fn from_receiver() -> Vec<Message> {
     vec![
         Message::Answers(vec![
             (EntryId(0), Answer::Send),
-            (EntryId(1), Answer::Skip { digest: None }),
+            (
+                EntryId(1),
+                Answer::Skip {
+                    digest: None,
+                    mended: true,
+                },
+            ),
             (EntryId(2), Answer::Resume(vec![(0, 1 << 20)])),
             (EntryId(3), Answer::Refuse(failure())),
         ]),
@@ -124,6 +130,7 @@ fn from_receiver() -> Vec<Message> {
             entries: vec![
                 (EntryId(1), Outcome::Committed { digest: None }),
                 (EntryId(2), Outcome::Failed(failure())),
+                (EntryId(3), Outcome::Mended),
             ],
         },
         Message::Again {

@@ -139,7 +139,10 @@ fn for_sender(random: &mut Random) -> Message {
                     let answer = match random.below(5) {
                         0 => Answer::Send,
                         4 => Answer::Compare,
-                        1 => Answer::Skip { digest: None },
+                        1 => Answer::Skip {
+                            digest: None,
+                            mended: random.below(2) == 0,
+                        },
                         2 => Answer::Refuse(failure()),
                         _ => Answer::Resume(
                             (0..3).map(|_| (number(random), number(random))).collect(),
