@@ -4,7 +4,9 @@
 //! first.
 
 use std::fmt;
+use std::time::Duration;
 
+use longhaul_units::{BitRate, ByteCount};
 use serde::{Deserialize, Serialize};
 
 /// A reason to mistrust a measurement.
@@ -124,6 +126,11 @@ pub enum Doubt {
         /// Round-trip time in seconds, greater than 0.
         rtt_seconds: f64,
     },
+    /// Bytes, time and throughput of an imported run do not belong together.
+    Inconsistent {
+        /// The reported throughput over bytes per time, 0 or more.
+        ratio: f64,
+    },
     /// A doubt that a later version of longhaul wrote.
     #[serde(other)]
     Other,
@@ -142,6 +149,10 @@ const DRIFT: f64 = 0.1;
 /// Minimum duration in round-trip times at which slow start is a small part of a run: ten
 /// doublings, and as many round trips at full speed.
 const ROUND_TRIPS_WANTED: f64 = 20.0;
+
+/// A throughput that differs by more than this share from bytes per time is doubted. Instruments
+/// round their times, and count the bytes of a start that they leave out of the throughput.
+const INCONSISTENT: f64 = 0.2;
 
 impl Doubt {
     /// Returns advice on how to remove the cause of the doubt.
@@ -194,6 +205,10 @@ impl Doubt {
             Doubt::LoadedRoundTrip { .. } => {
                 "measure the idle path, for example with ping, and import again with --rtt"
             }
+            Doubt::Inconsistent { .. } => {
+                "check the units in the imported file (bits or bytes, seconds or milliseconds), \
+                 correct it and import it again"
+            }
             Doubt::Other => "read this record with the longhaul that wrote it",
         };
         advice.to_owned()
@@ -220,6 +235,16 @@ impl Doubt {
         }
         doubts.extend(drift(values));
         doubts
+    }
+
+    /// Returns a doubt if bytes, time and throughput are all known and do not belong together.
+    pub fn of_quantities(bytes: ByteCount, wall: Duration, throughput: BitRate) -> Option<Doubt> {
+        let computed = BitRate::from_transfer(bytes, wall).bits_per_second();
+        let reported = throughput.bits_per_second();
+        let ratio = reported / computed;
+        let is_known = bytes.0 > 0 && !wall.is_zero() && reported > 0.0 && ratio.is_finite();
+        let is_same = (1.0 - INCONSISTENT..=1.0 / (1.0 - INCONSISTENT)).contains(&ratio);
+        (is_known && !is_same).then_some(Doubt::Inconsistent { ratio })
     }
 
     /// Returns a doubt if the run was so short that its start is a large part of it.
@@ -353,6 +378,11 @@ impl fmt::Display for Doubt {
                 longhaul_units::ByteCount(*bytes),
                 longhaul_units::ByteCount(*others_bytes)
             ),
+            Doubt::Inconsistent { ratio } => write!(
+                f,
+                "the reported throughput is {} of bytes over time",
+                Percent(*ratio)
+            ),
             Doubt::Other => write!(f, "a doubt that this version does not know"),
         }
     }
@@ -381,6 +411,33 @@ mod tests {
             [Doubt::Drift { ratio }] if ratio < 0.9
         ));
         assert!(Doubt::of_length(0.5, 0.1).is_some());
+    }
+
+    #[test]
+    fn quantities_that_do_not_belong_together_are_doubted() {
+        let of = |bytes, seconds, mbps: f64| {
+            let throughput = BitRate::new(mbps * 1e6).unwrap();
+            Doubt::of_quantities(ByteCount(bytes), Duration::from_secs(seconds), throughput)
+        };
+        // 125 MB in 1 s are 1000 Mbit/s.
+        for (mbps, is_doubted) in [
+            (1000.0, false),
+            (850.0, false),
+            (1150.0, false),
+            (100.0, true),
+            (10_000.0, true),
+            (8000.0, true),
+        ] {
+            let doubt = of(125_000_000, 1, mbps);
+            assert_eq!(doubt.is_some(), is_doubted, "{mbps}: {doubt:?}");
+        }
+        assert_eq!(
+            of(125_000_000, 1, 10_000.0),
+            Some(Doubt::Inconsistent { ratio: 10.0 })
+        );
+        for unknown in [of(0, 1, 5.0), of(9, 0, 5.0), of(9, 1, 0.0)] {
+            assert_eq!(unknown, None);
+        }
     }
 
     #[test]

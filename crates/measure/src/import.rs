@@ -261,6 +261,10 @@ fn record_of(
 ) -> Result<RunRecord, String> {
     let said = said(&run);
     run.doubts.extend(doubt_of_round_trip(&run, rtt, given));
+    if run.error.is_empty() {
+        let doubt = Doubt::of_quantities(run.moved, run.wall, run.throughput);
+        run.doubts.extend(doubt);
+    }
     if run.wall.is_zero() && run.error.is_empty() {
         let text = "it has neither a duration nor a number of bytes: give --time";
         return Err(text.to_owned());

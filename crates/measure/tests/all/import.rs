@@ -8,7 +8,7 @@ use longhaul_measure::doubt::Doubt;
 use longhaul_measure::import::{Found, Given, Imported, import};
 use longhaul_measure::record::{Ended, Knob};
 use longhaul_measure::runs::Runs;
-use longhaul_measure::sources::{Direction, ExternalRun, HostName, read_iperf3};
+use longhaul_measure::sources::{Direction, ExternalRun, HostName, read_csv, read_iperf3};
 use longhaul_units::{BitRate, ByteCount};
 
 /// Returns a run from `a` to `b` that moves this number of megabits in a second.
@@ -115,6 +115,24 @@ fn a_missing_round_trip_is_taken_from_other_runs_or_given() {
             .iter()
             .all(|(_, record)| record.path.capacity.bits_per_second() == 1e9)
     );
+}
+
+/// Each of the three quantities of the table is wrong by a factor in one line.
+#[test]
+fn a_table_whose_quantities_disagree_is_doubted() {
+    let table = "source,destination,rtt_ms,bytes,seconds,throughput_mbps\n\
+                 a,b,40,125000000,1,1000\n\
+                 a,b,40,125000000,1,100\n\
+                 a,b,40,125000000,1000,1000\n\
+                 a,b,40,125000,1,1000\n";
+    let runs = read_csv(table.as_bytes()).unwrap();
+    let imported = imported(runs, &Given::default());
+    let doubted = imported.records.iter().map(|(_, record)| {
+        let mut doubts = record.doubts.iter();
+        doubts.any(|doubt| matches!(doubt, Doubt::Inconsistent { .. }))
+    });
+    let doubted: Vec<bool> = doubted.collect();
+    assert_eq!(doubted, [false, true, true, true]);
 }
 
 #[test]
