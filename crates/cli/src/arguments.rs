@@ -354,8 +354,8 @@ pub struct ConnectionArguments {
     pub buffer: Option<ByteCount>,
     /// Maximum time for the daemon to answer, and to be silent later. A lost connection is dialled
     /// again for this time, but not longer than the daemon keeps the session (its --linger). A bare
-    /// number is in seconds, as in rsync. [default: 60s; jobs: 20s]
-    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = longhaul_units::parse_span_or_seconds)]
+    /// number is in seconds, and 0 is no timeout, as in rsync. [default: 60s; jobs: 20s]
+    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = parse_timeout)]
     pub timeout: Option<Duration>,
     #[command(flatten)]
     pub ssh: SshArguments,
@@ -708,6 +708,14 @@ pub struct FingerprintArguments {
 /// Age at which leftovers expire; `None` means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry(pub Option<Duration>);
+
+/// The span that `--timeout 0` stands for: longer than any copy.
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
+
+fn parse_timeout(text: &str) -> Result<Duration, longhaul_units::ParseSpanError> {
+    let span = longhaul_units::parse_span_or_seconds(text)?;
+    Ok(if span.is_zero() { NO_TIMEOUT } else { span })
+}
 
 fn parse_expiry(text: &str) -> Result<Expiry, String> {
     match text {

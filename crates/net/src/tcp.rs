@@ -62,6 +62,10 @@ impl From<SocketAddr> for HostPort {
     }
 }
 
+/// The longest time without an answer that the kernel can be told: it counts milliseconds in 31
+/// bits, which end after 24 days.
+const LONGEST_USER_TIMEOUT: Duration = Duration::from_secs(24 * 86_400);
+
 /// What is set on every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
@@ -429,7 +433,8 @@ pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
     ] {
         known(reference.set_tcp_keepalive(&keepalive))?;
     }
-    known(reference.set_tcp_user_timeout(Some(options.user_timeout)))?;
+    let user_timeout = options.user_timeout.min(LONGEST_USER_TIMEOUT);
+    known(reference.set_tcp_user_timeout(Some(user_timeout)))?;
     if let Some(bytes) = options.unsent_limit {
         known(set_unsent_limit(socket, bytes))?;
     }

@@ -2,5 +2,6 @@
 //! instead; and values of their options that a command line would take for sources.
 
 pub mod commands;
+pub mod numbers;
 pub mod options;
 pub mod values;

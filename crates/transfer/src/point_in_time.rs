@@ -32,10 +32,14 @@ impl FromStr for PointInTime {
 ///
 /// For people: how one is written.
 pub fn parse_minutes(text: &str) -> Result<Duration, String> {
-    if let Ok(minutes) = text.parse::<u32>() {
-        return Ok(Duration::from_secs(60 * u64::from(minutes)));
+    let span = match text.parse::<u32>() {
+        Ok(minutes) => Duration::from_secs(60 * u64::from(minutes)),
+        Err(_) => parse_span(text).map_err(|error| error.to_string())?,
+    };
+    if span.is_zero() {
+        return Err("write a time above 0".to_owned());
     }
-    parse_span(text).map_err(|error| error.to_string())
+    Ok(span)
 }
 
 /// How long it is until a moment, in UTC.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// likely a mistake than a wish, at this rate a gigabyte takes eleven days.
 pub const LEAST_RATE: u64 = 1000;
 
+/// The greatest rate in bytes per second, a million times 8 Gbit/s: more is a mistake.
+const GREATEST_RATE: u64 = 1_000_000_000_000_000;
+
 /// The smallest block, in bytes: at the least rate it takes four seconds.
 const SMALLEST_BLOCK_BYTES: u64 = 4096;
 
@@ -110,7 +113,11 @@ impl FromStr for BandwidthLimit {
     /// is in KiB/s, and a prefix alone is in bytes with powers of 1024: `1m`, `100k`.
     fn from_str(text: &str) -> Result<BandwidthLimit, String> {
         let bytes = read_rate(text)? as u64;
-        if bytes >= LEAST_RATE {
+        if bytes > GREATEST_RATE {
+            Err(format!(
+                "\"{text}\" is more than any path carries; write none for no limit"
+            ))
+        } else if bytes >= LEAST_RATE {
             Ok(BandwidthLimit(bytes))
         } else {
             Err(format!(
@@ -177,7 +184,15 @@ mod tests {
         assert_eq!(ChangedLimit(None).to_string(), "none");
         let limit = ChangedLimit(Some(BandwidthLimit(1 << 20)));
         assert_eq!("1m".parse(), Ok(limit));
-        for text in ["", "-1", "0.5B", "nan", "inf", "1e9"] {
+        for text in [
+            "",
+            "-1",
+            "0.5B",
+            "nan",
+            "inf",
+            "1e9",
+            "1000000000000000000000",
+        ] {
             assert!(text.parse::<ChangedLimit>().is_err(), "{text}");
         }
     }

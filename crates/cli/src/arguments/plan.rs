@@ -44,10 +44,10 @@ pub struct PlanArguments {
     #[arg(long, value_name = "NAME", conflicts_with = "graph")]
     pub congestion: Option<String>,
     /// Size of the dataset in bytes, if it is not on this host.
-    #[arg(long, value_name = "SIZE", conflicts_with = "graph")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "graph", value_parser = positive_size)]
     pub bytes: Option<ByteCount>,
     /// Number of files of the dataset, if it is not on this host [default: 1]
-    #[arg(long, value_name = "N", requires = "bytes")]
+    #[arg(long, value_name = "N", requires = "bytes", value_parser = clap::value_parser!(u64).range(1..))]
     pub files: Option<u64>,
     /// Profile of the sending host, written by `longhaul bench`.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
@@ -120,6 +120,13 @@ fn parse_policy(text: &str) -> Result<PolicyArgument, String> {
     match text {
         "all" => Ok(PolicyArgument::All),
         name => name.parse().map(PolicyArgument::One),
+    }
+}
+
+fn positive_size(text: &str) -> Result<ByteCount, String> {
+    match text.parse::<ByteCount>() {
+        Ok(ByteCount(0)) => Err("write a size above 0".to_owned()),
+        size => size.map_err(|error| error.to_string()),
     }
 }
 

@@ -135,6 +135,8 @@ fn the_page_lists_all_options_with_quantities() {
         let fit = match quantity {
             "size" if option == "mtu" => "1500",
             "size" => "64KiB",
+            // A day at most.
+            "time" if option == "modify-window" => "7h",
             "time" => "7d",
             "rate" => "8Mbit/s",
             "share" => "7%",
@@ -146,6 +148,133 @@ fn the_page_lists_all_options_with_quantities() {
     for row in &page {
         let known = |(_, option, _): &(_, String, _)| row[0] == format!("--{option}");
         assert!(all.iter().any(known), "no command has {}", row[0]);
+    }
+}
+
+/// Values that are no quantity, or too great, negative or beyond the range of a float.
+const HOSTILE: &[&str] = &[
+    "",
+    "nan",
+    "NaN",
+    "inf",
+    "-inf",
+    "-1",
+    "-5s",
+    "1e308",
+    "1e400",
+    "1000000000000000000000000000000",
+    "1000000000000000000000000000000s",
+    "1e300GiB",
+    "1e300Gbit/s",
+    "-1Mbit/s",
+    "-1B",
+    "18446744073709551616",
+    "0x10",
+    "1_000",
+    "off",
+];
+
+/// Pairs of an option and a hostile value that it takes on purpose.
+const TAKEN: &[(&str, &str)] = &[("bwlimit", "off"), ("ssh-persist", "off")];
+
+/// Each option that takes a number refuses what is none, and says the option, the cause and a
+/// remedy.
+#[test]
+fn every_option_refuses_what_is_no_number() {
+    const NUMBERS: &[&str] = &[
+        "N",
+        "TIME",
+        "SIZE",
+        "RATE",
+        "SHARE",
+        "LOSS",
+        "QUEUE",
+        "WINDOW",
+        "BYTES",
+        "ON/OFF",
+        "SHARE:TIME",
+        "FIRST-LAST",
+    ];
+    let all = options();
+    let all = all
+        .iter()
+        .filter(|(_, _, name)| NUMBERS.contains(&name.as_str()));
+    let (mut seen, mut faults) = (0, Vec::new());
+    let shown = Arguments::shown();
+    for (way, option, _) in all {
+        let below =
+            |command: &clap::Command, name: &String| command.find_subcommand(name).unwrap().clone();
+        let command = way
+            .iter()
+            .fold(shown.clone(), |command, name| below(&command, name));
+        for value in HOSTILE {
+            seen += 1;
+            let is_taken = TAKEN.contains(&(option.as_str(), value));
+            // The path of a lab is read later.
+            match PathSettings::default().apply_one(option, value) {
+                Err(ScenarioError::UnknownKey(_)) => {}
+                Ok(()) if !is_taken => {
+                    faults.push(format!("{way:?} --{option} {value:?} is taken"))
+                }
+                _ => continue,
+            }
+            let line = [String::new(), format!("--{option}={value}")];
+            let error = match command.clone().try_get_matches_from(line) {
+                Err(error) if error.kind() == clap::error::ErrorKind::ValueValidation => {
+                    other_tools::without_wrong_tips(error).to_string()
+                }
+                _ if is_taken => continue,
+                _ => {
+                    faults.push(format!("{way:?} --{option} {value:?} is taken"));
+                    continue;
+                }
+            };
+            let remedies = ["write ", "leave ", " has ", " is not in ", " are a "];
+            if !error.contains(&format!("--{option}"))
+                || !remedies.iter().any(|remedy| error.contains(remedy))
+            {
+                faults.push(format!("{way:?} --{option} {value:?}: {error}"));
+            }
+        }
+    }
+    assert!(seen > 1000, "{seen}");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// As in rsync and rclone, or with what to write instead.
+#[test]
+fn values_that_mean_no_limit_in_other_tools_are_read_or_explained() {
+    let of = |option: &str| {
+        let line = ["longhaul", "cp", option, "a", "b"];
+        Arguments::read_line(line.map(Into::into).to_vec()).map_err(|error| error.to_string())
+    };
+    let year = Duration::from_secs(365 * 86_400);
+    for option in ["--timeout=0", "--timeout=0s", "--contimeout=0"] {
+        let Ok(Arguments {
+            command: Command::Cp(copy),
+            ..
+        }) = of(option)
+        else {
+            panic!("{option}");
+        };
+        assert_eq!(copy.connection.timeout, Some(year), "{option}");
+    }
+    for (option, remedy) in [
+        ("--modify-window=-1", "times are compared to the nanosecond"),
+        ("--modify-window=2d", "write a day (24h) or less"),
+        ("--max-delete=-1", "leave --max-delete out"),
+        ("--max-depth=-1", "leave --max-depth out"),
+        ("--max-size=off", "leave --max-size out"),
+        ("--min-size=-1", "leave --min-size out"),
+        ("--timeout=-1", "write --timeout 0 for no timeout"),
+        ("--bwlimit=-1", "write --bwlimit none"),
+        ("--retries=0", "leave --retries out for one try"),
+        ("--stop-after=0", "leave --stop-after out"),
+        ("--max-errors=1e3", "write a whole number"),
+        ("--expire-leftovers=off", "write --expire-leftovers never"),
+    ] {
+        let error = of(option).err().unwrap_or_default();
+        assert!(error.contains(remedy), "{option}: {error}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! Filters the tips that clap adds to errors of the command line.
 
-use clap::error::{ContextKind, ContextValue};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use longhaul_transfer::other_tools::numbers;
 
 /// Removes misleading tips from an error. clap suggests hidden commands, options with a
 /// vaguely similar name, and passing an unknown option as a value.
@@ -18,7 +20,27 @@ pub fn without_wrong_tips(mut error: clap::Error) -> clap::Error {
     {
         error.remove(ContextKind::SuggestedArg);
     }
+    if error.kind() == ErrorKind::ValueValidation
+        && let Some(remedy) = remedy(&error)
+    {
+        let tip = StyledStr::from(remedy);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
     error
+}
+
+/// Returns what to write instead of a value of an option, if the error itself does not say it.
+fn remedy(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (given, value) = (
+        text(ContextKind::InvalidArg)?,
+        text(ContextKind::InvalidValue)?,
+    );
+    let name = given.split([' ', '=']).next()?;
+    numbers::remedy(name, value, &std::error::Error::source(error)?.to_string())
 }
 
 /// True if two names differ in one letter, or in the order of two adjacent letters.
