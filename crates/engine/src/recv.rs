@@ -5,7 +5,7 @@
 //!   whether it is wanted: an [`verify::ArrivedBlock`];
 //! - [`verify`] decompresses it where needed and compares its checksum: a
 //!   [`verify::VerifiedBlock`];
-//! - [`mod@write`] writes it, not synced;
+//! - [`mod@write`] writes it, not synced; `sparse` leaves zeros out;
 //! - `staging` gathers small files that were written;
 //! - [`commit`] alone makes things durable: data, then journal, then the
 //!   state machine's ledger, and gives files their names; `standing` asks
@@ -41,6 +41,7 @@ mod open;
 pub mod parts;
 mod probes;
 mod replacing;
+mod sparse;
 mod staging;
 mod standing;
 pub mod stream;

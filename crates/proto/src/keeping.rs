@@ -66,6 +66,9 @@ pub struct Keeping {
     /// extended attributes, as with rsync's `--fake-super`.
     #[n(16)]
     pub as_attribute: bool,
+    /// Runs of zeros become holes at the destination.
+    #[cbor(n(17), default)]
+    pub sparse: bool,
 }
 
 /// Longest text of a field in bytes.
@@ -138,6 +141,7 @@ impl Keeping {
                 keeping.devices,
                 keeping.specials,
                 keeping.anchor,
+                keeping.sparse,
             ]
         };
         let texts = |keeping: &Keeping| {

@@ -247,6 +247,17 @@ pub trait StoredFile: Send + Sync {
     /// As `ftruncate`.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
+    /// Makes a hole of these bytes, which read as zeros then. The length stays. Does nothing if the
+    /// file system has no holes: call it only where the bytes are zeros, or were never written.
+    ///
+    /// # Errors
+    ///
+    /// As `fallocate`.
+    fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
     /// Reserves room from the start to `length` without changing the length,
     /// where the file system can; nothing where it cannot. In memory it is promised by this
     /// process alone, as long as the file is open.

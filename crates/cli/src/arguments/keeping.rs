@@ -104,6 +104,9 @@ pub struct KeepingArguments {
     /// Do not keep the times of directories.
     #[arg(short = 'O', long)]
     pub omit_dir_times: bool,
+    /// Make a hole of each run of zeros, in blocks of 4 KiB. Holes of the source are always kept.
+    #[arg(short = 'S', long)]
+    pub sparse: bool,
 }
 
 impl KeepingArguments {
@@ -139,6 +142,7 @@ impl KeepingArguments {
             leave_modes: self.no_perms,
             executability: self.executability,
             omit_directory_times: self.omit_dir_times,
+            sparse: self.sparse,
             modes: self.chmod.join(","),
             umask: umask(),
             owners_required: by_name && (self.owner || self.group)

@@ -71,6 +71,7 @@ const NEGATIONS: &[&str] = &[
     "omit_dir_times no-omit-dir-times no-O",
     "one_file_system no-one-file-system no-x",
     "size_only no-size-only",
+    "sparse no-sparse no-S",
     "update no-update no-u",
     "verbose no-verbose no-v",
     "xattrs no-xattrs no-X",

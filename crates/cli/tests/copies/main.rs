@@ -26,6 +26,7 @@ mod quotas;
 mod reports;
 mod retries;
 mod sources;
+mod sparse;
 mod stack;
 mod stream;
 #[path = "../support/mod.rs"]

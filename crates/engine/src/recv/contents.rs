@@ -17,6 +17,7 @@ use longhaul_storage::{Advice, Status, StoredFile};
 
 use super::ReceiveSide;
 use super::parts::PartKind;
+use super::sparse::punch_zeros;
 use crate::flows::Flow;
 use crate::session::{Counters, Transfer};
 
@@ -63,7 +64,7 @@ impl Transfer {
             // The whole file is read back in the end.
             Some(PartKind::Partial(partial)) if !self.settings.verify_written => {
                 let each = |block: &DurableBlock| {
-                    self.check_block(entry, generation, &**partial.file(), block)
+                    self.check_block(side, (entry, generation), &**partial.file(), block)
                 };
                 blocks.iter().try_for_each(each)
             }
@@ -77,8 +78,8 @@ impl Transfer {
     /// under way.
     fn check_block(
         &self,
-        entry: &Entry,
-        generation: u32,
+        side: &ReceiveSide,
+        (entry, generation): (&Entry, u32),
         file: &dyn StoredFile,
         block: &DurableBlock,
     ) -> Result<(), Failure> {
@@ -106,6 +107,11 @@ impl Transfer {
                 return Err(altered());
             }
             hasher.update(&room[..read]);
+            if side.makes_holes() {
+                // An earlier run may have been without it.
+                let punched = punch_zeros(file, offset, &room[..read]);
+                punched.map_err(|error| failure_of("make a hole in it", &shown, &error))?;
+            }
             offset += read as u64;
         }
         if hasher.finish() == block.checksum {

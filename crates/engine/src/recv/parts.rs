@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use longhaul_proto::digest::Checksum;
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
@@ -242,7 +243,7 @@ impl ReceiveSide {
     fn prepare(&self, partial: &Partial, entry: &Entry, resumed: bool) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         let file = partial.file();
-        if !entry.is_sparse() {
+        if !entry.is_sparse() && !self.makes_holes() {
             match file.preallocate(entry.size()) {
                 // File systems that reserve nothing (ZFS) compare the whole length with what is
                 // free, whatever the file has already: writing will tell.
@@ -255,6 +256,11 @@ impl ReceiveSide {
         file.set_length(entry.size())
             .map_err(|error| failure_of("write", &shown, &error))?;
         Ok(())
+    }
+
+    /// Whether each run of zeros becomes a hole.
+    pub(super) fn makes_holes(&self) -> bool {
+        self.destination.keeper.keeping().sparse
     }
 
     fn claim(
@@ -281,7 +287,7 @@ impl ReceiveSide {
             owner: owner.clone(),
             superseded: &superseded,
             inherits: false,
-            data_mode: write_mode_for(settings.direct, entry.size(), *sparse),
+            data_mode: write_mode_for(settings.direct, entry.size(), *sparse || self.makes_holes()),
         };
         let shown = entry.path.to_string();
         // A claim takes a part from whoever has it: it must not be a later
@@ -331,7 +337,11 @@ impl ReceiveSide {
             abandoned.map_err(|error| journal_failure(&entry.path.to_string(), &error))?;
             return Ok(None);
         }
-        if let Err(failure) = self.prepare(&partial, entry, true) {
+        let mut prepared = self.prepare(&partial, entry, true);
+        if prepared.is_ok() && self.makes_holes() {
+            prepared = free_room(&**partial.file(), entry, &blocks);
+        }
+        if let Err(failure) = prepared {
             // It is this session's now.
             self.parts.note_left_behind();
             return Err(failure);
@@ -343,6 +353,27 @@ impl ReceiveSide {
         lock(&self.parts.open).insert((entry.id, 0), Arc::new(part));
         Ok(Some(blocks))
     }
+}
+
+/// Frees the room of a part that was reserved before `--sparse` was given: all but its durable
+/// blocks, which are in the order of their offsets.
+fn free_room(file: &dyn StoredFile, entry: &Entry, blocks: &[DurableBlock]) -> Result<(), Failure> {
+    let end = DurableBlock {
+        offset: entry.size(),
+        length: 0,
+        checksum: Checksum::Xxh3(0),
+    };
+    let mut free = 0;
+    for block in blocks.iter().chain([&end]) {
+        if block.offset > free {
+            let punched = file.punch_hole(free, block.offset - free);
+            punched.map_err(|error| {
+                failure_of("make a hole in it", &entry.path.to_string(), &error)
+            })?;
+        }
+        free = free.max(block.offset.saturating_add(block.length));
+    }
+    Ok(())
 }
 
 /// Returns the source of a file as its journal has it: the number that identifies the file on every

@@ -23,6 +23,7 @@ use super::filter::Unfiltered;
 use super::folders::Folder;
 use super::landing::Destination;
 use super::parts::{PartKind, journal_failure};
+use super::sparse::write_around_holes;
 use super::stream::{DataStream, part_of, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
 use crate::flows::Flow;
@@ -33,10 +34,6 @@ use crate::session::{Counters, Machine, Transfer};
 /// I/O. That is no more work than finding pages for them in the cache, and much less if the kernel
 /// has to find memory first (files of 2 MB: the same time, or 0.4 of it).
 const PACKED_DIRECT_BYTES: usize = 1 << 20;
-
-/// So long holes are made anew in packed files that had some; file systems have blocks of this
-/// size.
-const HOLE_BYTES: usize = 4096;
 
 impl Transfer {
     /// A writer's thread.
@@ -154,10 +151,16 @@ impl Transfer {
             .map_err(|error| journal_failure(&shown, &error))?;
         let file = partial.file();
         let failed = |error: io::Error| failure_of("write", &shown, &error);
+        let makes_holes = side.makes_holes();
         for run in runs_of(piece) {
             let (now, rest) = data.split_at(run.length as usize);
-            file.write_at(now, piece.offset + u64::from(run.start))
-                .map_err(failed)?;
+            let offset = piece.offset + u64::from(run.start);
+            let written = if makes_holes {
+                write_around_holes(&**file, offset, now)
+            } else {
+                file.write_at(now, offset)
+            };
+            written.map_err(failed)?;
             data = rest;
         }
         // Only now is it proved how data really moves.
@@ -489,23 +492,6 @@ fn wanted<'a>(
     list
 }
 
-/// Writes the pages that are not all zeros: the others stay holes.
-fn write_around_holes(file: &dyn StoredFile, data: &[u8]) -> io::Result<()> {
-    file.set_length(data.len() as u64)?;
-    let is_hole = |page: &[u8]| page.iter().all(|byte| *byte == 0);
-    let (mut offset, mut rest) = (0, data);
-    while !rest.is_empty() {
-        let hole = rest.chunks(HOLE_BYTES).take_while(|page| is_hole(page));
-        let hole: usize = hole.map(<[u8]>::len).sum();
-        let run = rest[hole..].chunks(HOLE_BYTES);
-        let run: usize = run.take_while(|page| !is_hole(page)).map(<[u8]>::len).sum();
-        file.write_at(&rest[hole..hole + run], offset + hole as u64)?;
-        offset += (hole + run) as u64;
-        rest = &rest[hole + run..];
-    }
-    Ok(())
-}
-
 /// Makes a small file or link under its temporary name.
 fn stage_file(
     (destination, folder, name): (&Destination, &Folder, &[u8]),
@@ -528,8 +514,9 @@ fn stage_file(
     }
     // Its lock tells `longhaul clean` that somebody is at work.
     let file = create_held(&**directory, name, mode)?;
-    let put = if entry.is_sparse() {
-        write_around_holes(&*file, data)
+    let put = if entry.is_sparse() || destination.keeper.keeping().sparse {
+        let length = file.set_length(data.len() as u64);
+        length.and_then(|()| write_around_holes(&*file, 0, data))
     } else {
         file.write_at(data, 0)
     };

@@ -68,6 +68,10 @@ impl StoredFile for FakeFile {
         self.0.set_length(length)
     }
 
+    fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.0.punch_hole(offset, length)
+    }
+
     fn preallocate(&self, length: u64) -> io::Result<()> {
         self.0.preallocate(length)
     }

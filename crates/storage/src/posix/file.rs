@@ -158,6 +158,11 @@ impl StoredFile for PosixFile {
         or_without(reserved.map_err(io::Error::from))
     }
 
+    fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
+        let punched = retry_on_intr(|| punch(self.descriptor.as_fd(), offset, length));
+        or_without(punched.map_err(io::Error::from))
+    }
+
     fn set_mode(&self, mode: u32) -> io::Result<()> {
         set_mode(self.descriptor.as_fd(), mode)
     }
@@ -257,6 +262,18 @@ fn room_in_memory(file: BorrowedFd<'_>) -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 fn room_in_memory(_: BorrowedFd<'_>) -> Option<u64> {
     None
+}
+
+#[cfg(target_os = "linux")]
+fn punch(file: BorrowedFd<'_>, offset: u64, length: u64) -> rustix::io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, flags, offset, length)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch(_: BorrowedFd<'_>, _: u64, _: u64) -> rustix::io::Result<()> {
+    Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]

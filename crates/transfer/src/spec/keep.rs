@@ -39,6 +39,9 @@ pub struct Keep {
     pub executability: bool,
     /// Directories get no times.
     pub omit_directory_times: bool,
+    /// Runs of zeros become holes at the destination.
+    #[serde(skip_serializing_if = "is_false")]
+    pub sparse: bool,
     /// Changes of permission bits, as chmod writes them, with `D` and `F` before those for
     /// directories or other files alone.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -185,6 +188,7 @@ impl Keep {
             user_map: keep.user_map,
             group_map: keep.group_map,
             as_attribute: fakes,
+            sparse: keep.sparse,
         };
         if keeping.is_usual() {
             return Ok(None);

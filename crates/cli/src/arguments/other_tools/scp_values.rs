@@ -71,10 +71,10 @@ const TAKING: &[Taking] = &[
         hint: "it copies devices here and takes no value; scp's -D has no counterpart",
     },
     Taking {
-        id: "S",
+        id: "sparse",
         flag: "-S",
         is_value: |word, after| after > 1 && is_program(word),
-        hint: "it keeps holes here and takes no value; name the program with --ssh PROGRAM",
+        hint: "it makes holes of zeros here and takes no value; name the program with --ssh PROGRAM",
     },
     Taking {
         id: "P",
