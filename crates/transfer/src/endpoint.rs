@@ -1,4 +1,4 @@
-//! Endpoints as users write them: a local path, `[user@]host:path` over SSH,
+//! Endpoints in the notation of users: a local path, `[user@]host:path` over SSH,
 //! `longhaul://host/path` at a daemon, `null:` and `zero:SIZE`.
 
 use std::ffi::{OsStr, OsString};
@@ -10,13 +10,13 @@ use longhaul_units::ByteCount;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The daemon's port where the URL names none.
+/// Port of the daemon if the URL contains none.
 pub const DEFAULT_PORT: u16 = 4960;
 
-/// Where the port of a login is written.
+/// Hint that says how to set the port of ssh.
 const NO_PORT: &str = "a port of ssh is --ssh 'ssh -p PORT', or Port in ~/.ssh/config";
 
-/// Where data comes from or goes to.
+/// Source or destination of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A path on this host.
@@ -25,9 +25,9 @@ pub enum Endpoint {
     Daemon(Remote),
     /// A path at a host that SSH reaches.
     Ssh(SshRemote),
-    /// Nowhere.
+    /// Discards all data.
     Null,
-    /// This many zeros, from no file.
+    /// Provides this many zero bytes without reading a file.
     Zero(ByteCount),
     /// Standard input or standard output.
     Standard,
@@ -36,104 +36,104 @@ pub enum Endpoint {
 /// A path at a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Who we are there; none leaves it to the tokens file.
+    /// Name of the user at the daemon. `None` selects the one in the tokens file.
     pub principal: Option<String>,
-    /// Where it is.
+    /// Host and port of the daemon.
     pub host: HostPort,
-    /// What of it.
+    /// Path at the daemon.
     pub path: RemotePath,
 }
 
 /// A path at a host that SSH reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshRemote {
-    /// `[user@]host`, as ssh takes it; it begins with no hyphen.
+    /// `[user@]host` for ssh. It does not start with a hyphen.
     pub destination: String,
-    /// What of it; relative paths begin at the user's home.
+    /// Path at that host. Relative paths start at the user's home directory.
     pub path: RemotePath,
 }
 
-/// What the other end is asked for.
+/// Path at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemotePath {
-    /// A path: in a daemon's roots, or of a host.
+    /// Path within a daemon's roots or on a host.
     Path(Vec<u8>),
-    /// Its sink.
+    /// Discards all data at the other end.
     Null,
-    /// Its source of zeros.
+    /// Provides this many zero bytes at the other end.
     Zero(ByteCount),
 }
 
-/// An endpoint that cannot be understood.
+/// Errors in the text of an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The URL has no host.
     #[error("{0}: write longhaul://HOST[:PORT]/PATH")]
     Url(String),
-    /// The port is none.
+    /// The port is not a number from 1 to 65535.
     #[error("{0}: the port must be a number from 1 to 65535")]
     Port(String),
-    /// The size is none.
+    /// The size is not a valid number of bytes.
     #[error("{0}: {1}")]
     Size(String, longhaul_units::ParseByteCountError),
-    /// What is before the colon is no host.
+    /// The text before the colon is not a valid host.
     #[error(
         "{0}: write [USER@]HOST:PATH, an IPv6 address as [ADDRESS]:PATH (a local file whose name \
          has a colon: ./{0})"
     )]
     Ssh(String),
-    /// Two colons, as rsync has them before a daemon's module.
+    /// The text has two colons, as in rsync's notation for a daemon's module.
     #[error(
         "{shown}: longhaul has no modules as rsync's daemon has: write {destination}:PATH (over SSH) \
          or longhaul://{destination}/PATH (a daemon), {destination}:./{path} for a name that begins \
          with a colon"
     )]
     Module {
-        /// What was written.
+        /// The text as given.
         shown: String,
-        /// What is before the colons.
+        /// Text before the colons.
         destination: String,
-        /// What is behind the first one.
+        /// Text after the first colon.
         path: String,
     },
-    /// A port, as it seems, where ssh takes none.
+    /// The path appears to start with a port, which ssh does not accept there.
     #[error("{shown}: {NO_PORT}; {destination}:./{path} is a name that begins so")]
     SshPort {
-        /// What was written.
+        /// The text as given.
         shown: String,
-        /// What is before the first colon.
+        /// Text before the first colon.
         destination: String,
-        /// What is behind it.
+        /// Text after the first colon.
         path: String,
     },
-    /// A host, as it seems, without what follows it.
+    /// The text appears to be a host without a colon and path.
     #[error(
         "{0} has no colon: write {0}: for that host (the home there; {0}:PATH for another place), \
          or ./{0} for a file or directory of that name here"
     )]
     Colon(String),
-    /// A URL of something else.
+    /// The URL has an unknown scheme.
     #[error(
         "{shown}: {scheme}:// is nothing that longhaul knows: write [USER@]HOST:PATH (over SSH), \
          longhaul://HOST[:PORT]/PATH (a daemon) or a local path{}",
         of_port(scheme)
     )]
     Scheme {
-        /// What was written.
+        /// The text as given.
         shown: String,
-        /// How it begins.
+        /// Scheme of the URL.
         scheme: String,
     },
-    /// A shell would know whose home it is, we do not.
+    /// The path starts with `~USER`. Only a shell could resolve that home directory.
     #[error("{0}: ~USER is not looked up: write an absolute path")]
     Home(String),
-    /// Nothing.
+    /// The text is empty.
     #[error("an empty path names nothing")]
     Empty,
 }
 
 impl Endpoint {
-    /// Reads an endpoint.
+    /// Parses an endpoint.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Endpoint {
             let (shown, scheme) = (shown(), scheme.to_owned());
             return Err(EndpointError::Scheme { shown, scheme });
         }
-        // As scp has it: a colon before the first slash names a host.
+        // As in scp, a colon before the first slash marks a host.
         let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
         if first.contains(&b':') {
             return parse_ssh(bytes, shown()).map(Endpoint::Ssh);
@@ -171,7 +171,7 @@ impl Endpoint {
         Ok(Endpoint::Local(bytes.to_vec()))
     }
 
-    /// The endpoint as [`Endpoint::parse`] reads it, and as the same host opens it.
+    /// Returns the text that [`Endpoint::parse`] reads back as the same endpoint on the same host.
     pub fn text(&self) -> Vec<u8> {
         match self {
             Endpoint::Local(path) => {
@@ -189,7 +189,8 @@ impl Endpoint {
             }
             Endpoint::Ssh(remote) => {
                 let path = remote.path.text();
-                // What would be a home, a module or another kind of path there is a name.
+                // A name that would be parsed as a home, a module or another kind of path gets the
+                // prefix `./`.
                 let is_other = match &remote.path {
                     RemotePath::Path(path) => {
                         let odd: [&[u8]; 4] = [b"~", b":", b"null:", b"zero:"];
@@ -206,7 +207,7 @@ impl Endpoint {
         }
     }
 
-    /// Reads an endpoint that is looked at: one that is no host whose colon was forgotten.
+    /// Parses an endpoint, and rejects text that looks like a host without its colon.
     ///
     /// # Errors
     ///
@@ -216,8 +217,8 @@ impl Endpoint {
         Endpoint::parse(text)
     }
 
-    /// The other host, and who one is there; none for this one. Two endpoints
-    /// of one place are reached by one session.
+    /// Returns the other host with the user's name there, or `None` for this host. Endpoints with
+    /// the same result share one session.
     pub fn place(&self) -> Option<String> {
         match self {
             Endpoint::Daemon(remote) => Some(match &remote.principal {
@@ -229,7 +230,7 @@ impl Endpoint {
         }
     }
 
-    /// The name of the other host, without who one is there; none for this one.
+    /// Returns the name of the other host without a user name, or `None` for this host.
     pub fn host_name(&self) -> Option<&str> {
         match self {
             Endpoint::Daemon(remote) => Some(remote.host.host()),
@@ -241,7 +242,7 @@ impl Endpoint {
         }
     }
 
-    /// What the other host is asked for; none for this one.
+    /// Returns the path at the other host, or `None` for this host.
     pub fn remote_path(&self) -> Option<&RemotePath> {
         match self {
             Endpoint::Daemon(remote) => Some(&remote.path),
@@ -262,7 +263,7 @@ impl RemotePath {
 }
 
 impl SshRemote {
-    /// `[user@]host` with an IPv6 address in brackets.
+    /// Returns `[user@]host` with brackets around an IPv6 address.
     fn bracketed(&self) -> String {
         let (user, host) = match self.destination.rsplit_once('@') {
             Some((user, host)) => (format!("{user}@"), host),
@@ -276,21 +277,21 @@ impl SshRemote {
     }
 }
 
-/// As its text, or where that is no UTF-8 as `{"bytes": [...]}`.
+/// A byte string in JSON: its text, or `{"bytes": [...]}` if it is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Written {
-    /// UTF-8.
+    /// Valid UTF-8.
     Text(String),
-    /// Anything else.
+    /// Any other bytes.
     Bytes {
-        /// The bytes.
+        /// Bytes of the string.
         bytes: Vec<u8>,
     },
 }
 
 impl Written {
-    /// The bytes.
+    /// Returns the bytes of the string.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Written::Text(text) => text.as_bytes(),
@@ -326,8 +327,8 @@ impl<'de> Deserialize<'de> for Endpoint {
     }
 }
 
-/// Sees to it that none of these looks like a host whose colon was forgotten: it would be
-/// a path here, which a copy would make, and nobody would notice for long.
+/// Rejects text that looks like a host without its colon. It would otherwise be a local path, which
+/// a copy would create without notice.
 ///
 /// # Errors
 ///
@@ -345,7 +346,8 @@ pub fn check_colons<'a>(
     Ok(())
 }
 
-/// What a URL begins with, `://` after it; a host's absolute path has one slash.
+/// Returns the scheme of a URL, the text before `://`. A host's absolute path has only one slash
+/// there.
 fn scheme_of(text: &[u8]) -> Option<&str> {
     let end = text.windows(3).position(|three| three == b"://")?;
     let scheme = std::str::from_utf8(&text[..end]).ok()?;
@@ -354,7 +356,7 @@ fn scheme_of(text: &[u8]) -> Option<&str> {
     is_one.then_some(scheme)
 }
 
-/// For URLs that other tools have for logins: where a port goes.
+/// Returns a hint about the port for the URL schemes of other login tools, or else an empty text.
 fn of_port(scheme: &str) -> String {
     match scheme {
         "ssh" | "scp" | "sftp" => format!("; {NO_PORT}"),
@@ -362,14 +364,14 @@ fn of_port(scheme: &str) -> String {
     }
 }
 
-/// Whether a path begins with digits and a colon, as if with a port.
+/// True if a path starts with digits and a colon, like a port.
 fn begins_with_port(path: &[u8]) -> bool {
     let digits = path.iter().take_while(|byte| byte.is_ascii_digit()).count();
     digits > 0 && path.get(digits) == Some(&b':')
 }
 
-/// `[user@]host:path`; an IPv6 address is in brackets, and users may have an `@`, as
-/// where a directory service has them.
+/// Parses `[user@]host:path`. An IPv6 address is in brackets. A user name may contain `@`, as in
+/// some directory services.
 fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
     let bad = || EndpointError::Ssh(shown.clone());
     let first = |of: &[u8], wanted| of.iter().position(|&byte| byte == wanted);
@@ -395,7 +397,7 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
         Some(host)
     };
     let bare = bare.ok_or_else(bad)?;
-    // What begins with a hyphen would be an option of ssh.
+    // A text that starts with a hyphen would be an option of ssh.
     let is_word = |word: &str, never: &str| {
         let odd = |c: char| c.is_whitespace() || c.is_control() || never.contains(c);
         !word.is_empty() && !word.starts_with('-') && !word.contains(odd)
@@ -432,7 +434,7 @@ fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
     })
 }
 
-/// The path as the far side opens it, whose current directory is the home.
+/// Returns the path for the remote process, whose working directory is the home directory.
 fn from_home(path: &[u8], shown: &str) -> Result<Vec<u8>, EndpointError> {
     let rest: &[u8] = match path {
         b"" | b"~" => b".",
@@ -443,7 +445,7 @@ fn from_home(path: &[u8], shown: &str) -> Result<Vec<u8>, EndpointError> {
             None => path,
         },
     };
-    // `~//x` is in the home as well.
+    // `~//x` is also inside the home directory.
     let absolute = path.starts_with(b"~") && rest.starts_with(b"/");
     Ok(if absolute {
         [b".", rest].concat()
@@ -495,8 +497,7 @@ fn parse_url(rest: &[u8], shown: String) -> Result<Remote, EndpointError> {
     })
 }
 
-/// A daemon has no current directory: `.` names say nothing, but a last one
-/// that what is meant is in that directory.
+/// Removes `.` names, since a daemon has no working directory. A final `.` becomes a final slash.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let names = path.split(|&byte| byte == b'/');
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -511,7 +512,7 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
     cleaned
 }
 
-/// Host and port of `host`, `host:port`, `[v6]` and `[v6]:port`.
+/// Splits the authority into host and port. Accepts `host`, `host:port`, `[v6]` and `[v6]:port`.
 fn split_port(authority: &str) -> (&str, Option<&str>) {
     if let Some(rest) = authority.strip_prefix('[')
         && let Some((host, after)) = rest.split_once(']')
@@ -519,7 +520,7 @@ fn split_port(authority: &str) -> (&str, Option<&str>) {
         return (host, after.strip_prefix(':'));
     }
     match authority.rsplit_once(':') {
-        // An IPv6 address without brackets has no port.
+        // An IPv6 address without brackets cannot have a port.
         Some((host, _)) if host.contains(':') => (authority, None),
         Some((host, port)) => (host, Some(port)),
         None => (authority, None),
@@ -598,7 +599,7 @@ mod tests {
             let read: Endpoint = serde_json::from_str(&json).unwrap();
             assert_eq!(read, endpoint, "{json}");
         }
-        // Some are written otherwise than they came, and mean the same.
+        // These texts differ from their input but mean the same.
         for (path, text) in [("-", "./-"), ("a:b", "./a:b"), ("null:", "./null:")] {
             let local = Endpoint::Local(path.into());
             assert_eq!(local.text(), text.as_bytes());

@@ -1,16 +1,16 @@
-//! `[user@]host:path`: the other end is started over the user's own ssh.
+//! Endpoints of the form `[user@]host:path`. The remote end is started over the user's own ssh.
 //!
-//! - [`command`]: what is started, here and there
-//! - [`master`]: one login for several commands, `control_directory`: where its socket is
-//! - [`process`]: a running ssh, and the channel through it
-//! - `prompt`: whether it asks somebody something
+//! - [`command`]: command lines of the local ssh and of the remote end
+//! - [`master`]: one login for several commands; `control_directory`: location of its socket
+//! - [`process`]: a running ssh and the channel through it
+//! - `prompt`: detects questions to the user
 //! - [`greeting`]: the first line of each end
-//! - [`far`]: opens a session on the far side, and further streams of it
-//! - [`direct`], [`callbacks`]: streams beside the channel, from here or to here
-//! - [`further`]: more ssh processes, where there are none
-//! - [`install`]: puts this release into the far side's cache, `image` without what
-//!   does not help to run it
-//! - [`route`]: how the data went, in words
+//! - [`far`]: opens a session on the remote host and further streams of it
+//! - [`direct`], [`callbacks`]: streams beside the channel, outward and inward
+//! - [`further`]: additional ssh processes, used if no direct stream opens
+//! - [`install`]: installs this release on the remote host; `image`: the binary without its
+//!   unneeded sections
+//! - [`route`]: describes the route of the data
 
 pub mod callbacks;
 pub mod command;
@@ -26,5 +26,5 @@ pub mod process;
 mod prompt;
 pub mod route;
 
-/// How a channel's bytes are protected, in words.
+/// Name of the protection of a channel's bytes.
 pub const PROTECTION: &str = "SSH";

@@ -1,10 +1,10 @@
-//! Connections that are begun before there is a session for them to join.
+//! Connections that are started before their session exists.
 //!
-//! The streams beside the first cost three round trips once the session is known: TCP, TLS,
-//! joining. The first two need nothing of the session, and continue while the first stream opens
-//! it: on a long path all streams join two round trips sooner. They begin when the first is
-//! connected and has shown how long the path is, if it is long enough to be worth it. None says
-//! anything before the daemon has shown its key to the first stream.
+//! Each stream after the first needs three round trips once the session is known: TCP, TLS and
+//! joining. TCP and TLS do not depend on the session, so they overlap with its opening on the first
+//! stream. On a long path all streams then join two round trips earlier. They start when the first
+//! stream has connected and measured the round trip, if the path is long enough. They send no TLS
+//! data before the daemon has presented its key to the first stream.
 
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,28 +17,28 @@ use longhaul_net::tcp::{self, HostPort, TcpOptions};
 use longhaul_net::tcp_info::TcpInfo;
 use longhaul_net::tls::TlsClient;
 
-/// On shorter paths two round trips are nothing.
+/// Minimum round trip for an early start. On shorter paths the gain is negligible.
 const WORTH_IT: Duration = Duration::from_millis(10);
 
-/// How the connections are made.
+/// Settings for the connections.
 pub struct Plan {
-    /// The daemon, by the name that its certificate may bear.
+    /// Host name of the daemon, as in its certificate.
     pub host: HostPort,
-    /// What is connected to.
+    /// Connection target.
     pub target: HostPort,
-    /// How long each may take to connect.
+    /// Maximum time for each connection.
     pub timeout: Duration,
-    /// The socket's options, by the stream's number.
+    /// Socket options for each stream number.
     pub tcp: Box<dyn Fn(u32) -> TcpOptions + Send + Sync>,
-    /// How many there should be.
+    /// Number of streams.
     pub streams: StreamsFor,
 }
 
-/// How many streams a path of this round trip begins with, the session's first
-/// one included, where this congestion control governs this end.
+/// Returns the initial number of streams, including the first, for a round trip and the congestion
+/// control of this end.
 pub type StreamsFor = Box<dyn Fn(Duration, Option<Congestion>) -> u32 + Send + Sync>;
 
-/// The connections.
+/// Connections that were started early.
 #[derive(Clone, Default)]
 pub struct Ahead {
     shared: Arc<Shared>,
@@ -52,17 +52,18 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Knows the daemon's key; none before the daemon has shown it.
+    /// TLS client with the daemon's key; `None` until the daemon has presented it.
     tls: Option<TlsClient>,
-    /// No more are wanted.
+    /// True if no more connections are wanted.
     closed: bool,
     under_way: usize,
     ready: Vec<Stream>,
 }
 
 impl Ahead {
-    /// Begins to connect where the first stream's connection, which is not used
-    /// yet, says that it is worth it; waits for nothing. What fails is only slower.
+    /// Starts connecting if the path of the first connection is long enough. Does not block.
+    /// Failures are ignored, since the streams are then dialed later. `first` must be unused so
+    /// far.
     pub fn begin(&self, first: &TcpStream, plan: Plan) {
         let rtt = TcpInfo::of(first).map_or(Duration::ZERO, |info| info.rtt);
         if rtt < WORTH_IT {
@@ -84,13 +85,13 @@ impl Ahead {
         }
     }
 
-    /// The daemon has shown its key, and `tls` knows it.
+    /// Sets the TLS client that knows the daemon's key, so that handshakes may start.
     pub fn trust(&self, tls: TlsClient) {
         self.lock().tls = Some(tls);
         self.shared.changed.notify_all();
     }
 
-    /// No more are wanted; those that are ready are closed.
+    /// Closes all waiting connections and accepts no more.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -99,7 +100,7 @@ impl Ahead {
         self.shared.changed.notify_all();
     }
 
-    /// One that is ready, or gets so in time; `None` if there is none left.
+    /// Returns a connection that is ready within `patience`, or `None` if there is none.
     pub fn take(&self, patience: Duration) -> Option<Stream> {
         let until = Instant::now() + patience;
         let mut state = self.lock();
@@ -121,7 +122,7 @@ impl Ahead {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `what` on a thread of its own, counted as long as it runs.
+    /// Runs `what` on a new thread and counts it while it runs.
     fn start(&self, what: impl FnOnce() + Send + 'static) {
         self.lock().under_way += 1;
         let ahead = self.clone();
@@ -140,7 +141,7 @@ impl Ahead {
         self.shared.changed.notify_all();
     }
 
-    /// Once the daemon is known.
+    /// Waits for the daemon's key and then makes the TLS handshake.
     fn shake_hands(&self, socket: TcpStream, plan: &Plan) {
         let mut state = self.lock();
         let tls = loop {

@@ -1,4 +1,4 @@
-//! How many streams a transfer has and may have, and how large its blocks are.
+//! Number of streams and block size of a transfer.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::run::Task;
 use super::steering::Bounds;
 use crate::spec::Stack;
 
-/// Streams that are begun before there is a session at most.
+/// Maximum number of streams started before the session exists.
 const MOST_AHEAD: u32 = 32;
 
 impl Task {
@@ -30,7 +30,7 @@ impl Task {
         let by_product = product.map(|product| product.streams(opened.rtt));
         let fixed = self.flows().streams.or(by_product);
         let maximum_streams = fixed.unwrap_or(by_memory).min(maximum);
-        // In a pull the other end's kernel governs the windows.
+        // In a pull, the other end's kernel controls the congestion windows.
         let governing = if self.destination.place().is_some() {
             opened.stream.handle.governed_by()
         } else {
@@ -62,15 +62,15 @@ impl Task {
         }
     }
 
-    /// Streams to begin with, where a copy without a memory has this many.
+    /// Returns the initial number of streams of the plan, or `usual` without one.
     fn or_planned(&self, rtt: Duration, usual: u32) -> u32 {
         let begins = self.begins.as_ref();
         begins.map_or(usual, |begins| begins.streams(rtt, usual))
     }
 
-    /// How large blocks are, once the path is known, of which an end's memory holds some.
+    /// Returns the rule for the block size, given the memory of an end in bytes.
     pub(super) fn blocks(&self, memory: ByteCount) -> BlockSize {
-        // What is encoded has a pool of its own, of half of it.
+        // Encoded blocks have a separate pool with half of the memory.
         let pools = match self.settings.codec {
             Codec::Zstd { .. } | Codec::Lz4 => 2,
             Codec::Plain | Codec::Omitted => 1,
@@ -85,8 +85,8 @@ impl Task {
         self.flows().block_bytes.map_or(free, BlockSize::Fixed)
     }
 
-    /// How many streams are begun with the first; `None` if they join by tickets that only the
-    /// session gives.
+    /// Returns the number of streams to start with the first one. `None` if the streams need
+    /// tickets from the session, or for `--nice`.
     pub(super) fn streams_ahead(&self, clear: bool) -> Option<StreamsFor> {
         if clear || self.spec.connection.nice {
             return None;

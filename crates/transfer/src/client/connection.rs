@@ -1,5 +1,4 @@
-//! From a daemon's URL to an authenticated stream, and the dialer of further
-//! ones.
+//! Opens the authenticated first stream to a daemon's URL, and further streams.
 
 mod listing;
 mod sockets;
@@ -46,31 +45,31 @@ use crate::third_party::introduced_peer::Introduction;
 
 // tidy: long file because it is the way from a URL to one authenticated stream.
 
-/// How long a daemon may take to find out whether it reaches another one: to
-/// look for its address, to connect and to begin TLS, 10 seconds each.
+/// Maximum time for a daemon to test whether it reaches another one: 10 seconds each for the name
+/// lookup, the connection and TLS.
 const REACHES_WITHIN: Duration = Duration::from_secs(30);
 
-/// A daemon and how it is reached.
+/// A daemon and the settings to connect to it.
 pub struct Daemon {
     host: HostPort,
-    /// The one of its addresses that is used; none for whichever answers first.
+    /// Address to use. `None` uses the one that answers first.
     address: Option<SocketAddr>,
     tls: TlsClient,
     credential: Option<Credential>,
     timeout: Duration,
     tcp: TcpOptions,
     bind: Vec<IpAddr>,
-    /// The segments of connections, where the path loses large packets.
+    /// Segment size limit of connections, set if the path loses large packets.
     small: Arc<SmallSegments>,
-    /// This end is remote as well.
+    /// Set if this end is also remote.
     between: Option<Between>,
 }
 
-/// Round trip that is assumed until one was measured: blocks are then right
-/// for a long path, and little worse for a short one.
+/// Round trip assumed before the first measurement. Its block size suits a long path and is only
+/// slightly worse for a short one.
 pub const ASSUMED_RTT: Duration = Duration::from_millis(100);
 
-/// How large blocks are where nobody says, nor how much memory is for them.
+/// Returns the block size if neither it nor the memory is set.
 pub fn usual_blocks() -> BlockSize {
     BlockSize::Free {
         memory: ByteCount(128 << 20),
@@ -78,17 +77,17 @@ pub fn usual_blocks() -> BlockSize {
     }
 }
 
-/// A stream to a daemon that was asked for nothing yet.
+/// A connected stream before its first request.
 pub struct Connected {
     /// The stream.
     pub stream: Stream,
     /// Round trip of the handshake.
     pub rtt: Duration,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_bytes: u32,
-    /// What was begun for further streams.
+    /// Further connections that were started early.
     pub ahead: Ahead,
-    /// When this end connected to ask.
+    /// Times at which this end connected for its request.
     pub attempts: Attempts,
 }
 
@@ -96,20 +95,20 @@ pub struct Connected {
 pub struct Opened {
     /// The stream.
     pub stream: Stream,
-    /// What the daemon answered.
+    /// Answer of the daemon.
     pub welcome: Welcome,
     /// Round trip of the handshake.
     pub rtt: Duration,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_bytes: u32,
-    /// The stream is to be left for better ones.
+    /// True if the stream should be replaced by better ones.
     pub bootstrap: bool,
-    /// What was begun for further streams.
+    /// Further connections that were started early.
     pub ahead: Ahead,
 }
 
 impl Daemon {
-    /// Reads what is needed to reach a daemon, and does not reach it yet.
+    /// Reads the credentials and settings for a daemon without connecting.
     pub fn new(remote: &Remote, arguments: &ConnectionSettings) -> Result<Daemon, Stop> {
         let identity = match (&arguments.certificate, &arguments.key) {
             (Some(certificate), Some(key)) => {
@@ -158,7 +157,7 @@ impl Daemon {
         }
     }
 
-    /// One that was told this end's key, and whose own is known.
+    /// Creates a daemon whose key is known and that has received this end's key.
     pub fn introduced(
         remote: &Remote,
         arguments: &ConnectionSettings,
@@ -185,10 +184,9 @@ impl Daemon {
         })
     }
 
-    /// Connects: who the daemon is, and how far away, is known before anything
-    /// is asked for. Where the bytes of a block are not fixed, the path's round
-    /// trip decides. Further streams, as many as `streams` says, are begun with
-    /// it; with none they wait until they are dialed.
+    /// Connects and authenticates the daemon before any request. Also measures the round trip,
+    /// which sets the block size unless it is fixed. Starts further connections, as many as
+    /// `streams` returns. `None` defers them until they are dialed.
     pub fn connect(
         &self,
         blocks: BlockSize,
@@ -237,7 +235,8 @@ impl Daemon {
         }
     }
 
-    /// Where the first stream has one path, further ones do not ask for several.
+    /// Returns the TCP options for further streams. They request multipath only if the first stream
+    /// has it.
     fn tcp_as(&self, multipath: bool) -> TcpOptions {
         TcpOptions {
             multipath: self.tcp.multipath && multipath,
@@ -245,21 +244,21 @@ impl Daemon {
         }
     }
 
-    /// What is connected to: the host, or one of its addresses.
+    /// Returns the connection target: the host or one of its addresses.
     fn target(&self) -> HostPort {
         self.address
             .map_or_else(|| self.host.clone(), HostPort::from)
     }
 
-    /// As whom this end comes; empty where its certificate says it.
+    /// Returns the name that this end uses; empty if the certificate contains it.
     pub fn principal(&self) -> &str {
         let credential = self.credential.as_ref();
         credential.map_or("", |credential| credential.principal.as_str())
     }
 
-    /// Opens a session; `first_words` are the first messages, which go with the
-    /// request. Where the daemon is busy, that is tried again until the timeout: such a
-    /// request keeps its place in the order of the runs of its transfer.
+    /// Opens a session. `first_words` holds the first messages, sent with the request. Retries
+    /// while the daemon is busy, until the timeout. Such a request keeps its place among the runs
+    /// of its transfer.
     pub fn open(
         &self,
         mut connected: Connected,
@@ -292,7 +291,7 @@ impl Daemon {
         }
     }
 
-    /// The same; or why the daemon opens none.
+    /// Tries once to open a session. The inner error is the daemon's reason to refuse.
     pub fn try_open(
         &self,
         connected: Connected,
@@ -337,7 +336,7 @@ impl Daemon {
         }))
     }
 
-    /// Tells what lies at a path there, as it comes.
+    /// Calls `tell` for each entry at a remote path as it arrives.
     pub fn list(
         &self,
         mut request: ListRequest,
@@ -360,7 +359,8 @@ impl Daemon {
         }
     }
 
-    /// Has the daemon let in another host by its key, for one session; gives the daemon's own.
+    /// Asks the daemon to accept another host, identified by its key, for one session. Returns the
+    /// daemon's key.
     pub fn vouch(&self, key: [u8; 32], allowed: Allowed) -> Result<Fingerprint, Stop> {
         let mut stream = self.first_stream()?;
         let own = stream.handle.peer_fingerprint();
@@ -378,7 +378,8 @@ impl Daemon {
         Ok(own)
     }
 
-    /// The daemon's own key, as it shows it; `untrusted` says why it is not trusted.
+    /// Returns the key that the daemon presents. `untrusted` formats the error if it is not
+    /// trusted.
     pub fn key(&self, untrusted: impl Fn(&TlsError) -> String) -> Result<Fingerprint, Stop> {
         let stream = self.connected(&self.tls, &|_| {});
         let stream = stream.map_err(|error| Stop::new(exit_of(&error), untrusted(&error)))?;
@@ -389,15 +390,14 @@ impl Daemon {
         })
     }
 
-    /// Has the daemon do something beside any session; gives the stream of it, or
-    /// why the daemon does not.
+    /// Sends a request that needs no session. Returns its stream, or the daemon's reason to refuse.
     pub fn control_request(&self, what: Task) -> Result<Result<Stream, OpenError>, Stop> {
         let mut stream = self.first_stream()?;
         let control_request = ControlRequest {
             credential: self.credential.clone(),
             what,
         };
-        // It may try to connect somewhere before it answers.
+        // The daemon may try to connect to another host before it answers.
         let patience = match control_request.what {
             Task::Reach(_) => self.timeout.max(REACHES_WITHIN),
             Task::Drive | Task::DriveThrough | Task::Attach(_) | Task::Channel(_) | Task::Jobs => {
@@ -408,7 +408,7 @@ impl Daemon {
         Ok(asked.map(|()| stream))
     }
 
-    /// How the data of a session went, where this end is remote as well.
+    /// Returns the route of a session's data if this end is also remote.
     pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
         let between = Some(self.between.clone()?);
         Some(Route {
@@ -420,17 +420,17 @@ impl Daemon {
         })
     }
 
-    /// A first stream: who the daemon is may be asked of the user.
+    /// Opens a first stream. May ask the user to confirm the daemon's key.
     pub fn first_stream(&self) -> Result<Stream, Stop> {
         self.first_stream_noting(&|_| {})
     }
 
-    /// The same; `connected` sees the connection before anything is said on it.
+    /// Opens a first stream. `connected` receives the socket before any data is sent on it.
     fn first_stream_noting(&self, connected: &dyn Fn(&TcpStream)) -> Result<Stream, Stop> {
         self.first_stream_as(&self.tls, connected)
     }
 
-    /// The same by another trust than this one's.
+    /// Opens a first stream with the given TLS client.
     fn first_stream_as(
         &self,
         tls: &TlsClient,
@@ -440,7 +440,8 @@ impl Daemon {
         stream.map_err(|error| Stop::new(exit_of(&error), error.to_string()))
     }
 
-    /// A daemon that has no place for one more stranger closes a connection without a word.
+    /// Connects, and retries if the daemon closes the connection because it has too many
+    /// unauthenticated ones.
     fn connected(
         &self,
         tls: &TlsClient,
@@ -470,7 +471,7 @@ impl Daemon {
         }
     }
 
-    /// Whether a stream opens within a time.
+    /// Tests whether a stream opens within `patience`.
     pub fn try_stream(&self, patience: Duration) -> Result<(), TlsError> {
         let target = self
             .address
@@ -479,8 +480,8 @@ impl Daemon {
         self.tls.handshake(socket, &self.host).map(drop)
     }
 
-    /// The same daemon, known by the key that it has shown, at one of its
-    /// addresses alone and from one of this host's.
+    /// Returns the same daemon, identified by its key, limited to one of its addresses and one
+    /// local address.
     pub fn at(
         &self,
         key: Option<Fingerprint>,
@@ -500,23 +501,23 @@ impl Daemon {
         }
     }
 
-    /// What the daemon's name leads to.
+    /// Resolves the daemon's host name.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, Stop> {
         tcp::addresses_of(&self.host).map_err(|error| Stop::because(Exit::Connection, error))
     }
 
-    /// Local addresses that were named, to connect from.
+    /// Returns the local addresses that the user set for connections.
     pub fn local_addresses(&self) -> &[IpAddr] {
         &self.bind
     }
 
-    /// Connects and says nothing: what the kernel knows of the path after the
-    /// first round trip.
+    /// Connects without sending data. Returns the kernel's information on the path after the first
+    /// round trip.
     pub fn ping(&self) -> Result<TcpInfo, Stop> {
         TcpInfo::of(&self.dial()?).map_err(|error| Stop::because(Exit::Local, error))
     }
 
-    /// Connects and sends nothing.
+    /// Connects without sending data.
     pub fn dial(&self) -> Result<TcpStream, Stop> {
         let socket = tcp::connect(&self.target(), self.timeout, &self.tcp_of(0));
         socket.map_err(|error| Stop::because(Exit::Connection, error))
@@ -529,7 +530,7 @@ impl Daemon {
         }
     }
 
-    /// Dials further streams of a session, to the same key as the first.
+    /// Returns a function that opens further streams to the same key as the first one.
     pub fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
         let tls = match opened.stream.handle.peer_fingerprint() {
             Some(key) => self.tls.pinned(key),
@@ -550,7 +551,7 @@ impl Daemon {
         };
         let transfer = Arc::downgrade(transfer);
         Arc::new(move |id, received, patience| {
-            // With blocks in clear a stream for messages must still be there.
+            // Clear blocks still require a TLS stream for messages.
             let messages = transfer
                 .upgrade()
                 .is_some_and(|transfer| transfer.has_message_stream());
@@ -564,7 +565,7 @@ impl Daemon {
 }
 
 impl Opened {
-    /// The stream carries `transfer` from now on, and `dialer` opens the others.
+    /// Starts `transfer` on this stream. `dialer` opens the others.
     pub fn begin(self, transfer: &Arc<Transfer>, dialer: Dialer) -> Result<(), Stop> {
         let attached = if self.bootstrap {
             transfer.attach_bootstrap(self.stream)
@@ -579,10 +580,9 @@ impl Opened {
     }
 }
 
-/// Opens a session with `host` over a stream whose path nobody has measured yet:
-/// the answer's round trip is what is known of it. `first_words` are the first
-/// messages, which go with the request; `bootstrap` says that the stream is to be
-/// left for better ones.
+/// Opens a session over a stream whose path has not been measured, and takes the round trip of the
+/// answer. `first_words` holds the first messages, sent with the request. `bootstrap` is true if
+/// the stream should be replaced by better ones.
 pub fn open_over(
     connected: Connected,
     mut request: Request,
@@ -612,7 +612,7 @@ pub fn open_over(
     })
 }
 
-/// Blocks go in clear where both ends want it, and nowhere else.
+/// Returns an error unless both ends agree on whether blocks are sent in clear.
 pub fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
     let text = match (asked, welcomed) {
         (true, false) => {
@@ -627,10 +627,10 @@ pub fn check_clear(asked: bool, welcomed: bool) -> Result<(), Stop> {
     Err(Stop::new(Exit::Authentication, text))
 }
 
-/// What a session that did not open means for the user.
+/// Returns the error for the user if a session did not open.
 pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
     let exit = match error {
-        // It concerns no host: the words are the same on every way.
+        // The error does not depend on the host, so its text names no host.
         OpenError::TooManyNames => return Stop::because(Exit::Usage, error),
         OpenError::Refused(refused) => match refused.refusal {
             Refusal::Credential | Refusal::Forbidden | Refusal::Clear => Exit::Authentication,
@@ -648,10 +648,10 @@ pub fn open_stop(host: &dyn std::fmt::Display, error: &OpenError) -> Stop {
     }
 }
 
-/// What further streams need.
+/// Settings for further streams.
 struct Further {
     host: HostPort,
-    /// What is connected to: the host, or one of its addresses.
+    /// Connection target: the host or one of its addresses.
     target: HostPort,
     tls: TlsClient,
     timeout: Duration,
@@ -680,13 +680,13 @@ impl Further {
     ) -> Result<Joined, DialError> {
         let timeout = self.timeout.min(patience);
         let tcp = self.tcp_of(id, transfer);
-        // What was begun ahead has segments of the usual size.
+        // Connections that were started early use the default segment size.
         let ahead = match tcp.segment {
             Some(_) => None,
             None => self.ahead.take(timeout / 2),
         };
         if let Some(stream) = ahead {
-            // One that waited too long has been closed: another is dialed.
+            // The daemon closes a connection that waited too long; then a new one is dialed.
             let words = self.words(id, received, self.secret);
             if let Ok(joined) = opening::join_at_once(stream, words) {
                 return Ok(joined);
@@ -700,7 +700,7 @@ impl Further {
         self.join(stream, id, received, self.secret, (false, timeout))
     }
 
-    /// A stream in clear joins with a ticket that was given within TLS.
+    /// Opens a clear stream. It joins with a ticket that was received over TLS.
     fn dial_clear(
         &self,
         id: StreamId,
@@ -714,7 +714,7 @@ impl Further {
         let socket = socket.map_err(|error| DialError::Network(error.to_string()))?;
         let stream = clear::over_tcp(socket);
         let stream = stream.map_err(|error| DialError::Network(error.to_string()))?;
-        // A session has so many tickets: none is taken for what does not open.
+        // The number of tickets is limited, so one is taken only after the connection opened.
         let ticket = transfer
             .upgrade()
             .and_then(|transfer| transfer.take_ticket(timeout));
@@ -758,11 +758,11 @@ impl Further {
     }
 }
 
-/// What blocks' headers are proved with, where streams in clear are asked for.
+/// Returns the key that authenticates block headers, if clear streams were requested.
 ///
 /// # Errors
 ///
-/// Where the system has no random numbers.
+/// The system provides no random numbers.
 pub fn block_key(clear: bool) -> Result<Option<Secret>, Stop> {
     let mut key = [0; 32];
     if !clear {

@@ -1,4 +1,4 @@
-//! What the user's files and flags say: which daemon is trusted, and who the user is there.
+//! Reads the trusted daemons and the credentials of the user from files and options.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -17,11 +17,11 @@ fn configuration() -> Result<PathBuf, Stop> {
     config_directory().map_err(|error| Stop::because(Exit::Local, error))
 }
 
-/// Which daemon is believed.
+/// Returns the rule that decides which daemon is trusted.
 ///
 /// # Errors
 ///
-/// Where a file that the command names cannot be used.
+/// A file named by the command cannot be used.
 pub fn trust(arguments: &ConnectionSettings) -> Result<ServerTrust, Stop> {
     if let Some(fingerprint) = arguments.fingerprint {
         return Ok(ServerTrust::Fingerprint(fingerprint));
@@ -39,7 +39,7 @@ pub fn trust(arguments: &ConnectionSettings) -> Result<ServerTrust, Stop> {
     }))
 }
 
-/// As SSH asks; only a whole "yes" counts.
+/// Asks the user to confirm an unknown key, as SSH does. Only a complete "yes" is accepted.
 fn ask_user(server: &UnknownServer) -> bool {
     console::confirm(&format!(
         "The daemon {} was never met before. Its key is\n  {}\nIs that what `longhaul serve` \
@@ -48,18 +48,18 @@ fn ask_user(server: &UnknownServer) -> bool {
     ))
 }
 
-/// As whom this end comes to a daemon.
+/// Returns the credential for a daemon.
 ///
 /// # Errors
 ///
-/// Where no file says it.
+/// No file contains one.
 pub fn credential(
     remote: &Remote,
     arguments: &ConnectionSettings,
     certificate: bool,
 ) -> Result<Option<Credential>, Stop> {
     let named = remote.principal.as_deref();
-    // What the command names comes before what lies in the user's files.
+    // Options take precedence over the user's files.
     if certificate && arguments.token_file.is_none() {
         let principal = named.unwrap_or_default().to_owned();
         return Ok(Some(Credential {
@@ -103,7 +103,7 @@ pub fn credential(
     Err(Stop::new(Exit::Authentication, text))
 }
 
-/// Lines of others that are no entries, said once in a command.
+/// Reports invalid lines of the tokens file, once per command.
 fn warn_of_bad_lines(file: &Path, tokens: &ClientTokens) {
     static TOLD: Once = Once::new();
     let mut bad = tokens.bad_lines();

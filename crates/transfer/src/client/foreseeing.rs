@@ -1,4 +1,4 @@
-//! Has a forecast made beside a transfer, which does not wait for it.
+//! Makes a forecast beside a running transfer, which does not wait for it.
 
 use std::slice;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::rate_limit::BandwidthLimit;
 use crate::spec::{Compression, FilterAt};
 
 impl Task {
-    /// Begins a forecast, where the caller wants one.
+    /// Starts a forecast if the caller wants one.
     pub(super) fn foresee(
         &self,
         transfer: &Arc<Transfer>,
@@ -35,18 +35,18 @@ impl Task {
             foreseen
         };
         let thread = std::thread::Builder::new().name("plan".into());
-        // Without a thread for it there is no forecast.
+        // If no thread starts, there is no forecast.
         thread.spawn(foresee).ok()
     }
 
-    /// The other host, without who one is there.
+    /// Returns the other host, without a user name.
     pub(super) fn other_host(&self) -> Option<String> {
         let ends = self.sources.iter().chain([&self.destination]);
         let host = ends.filter_map(Endpoint::host_name).next();
         host.map(str::to_owned)
     }
 
-    /// Whether the transfer tells anything about the next one.
+    /// True if the transfer is added to the history.
     pub(super) fn is_remembered(&self) -> bool {
         self.remembers && self.settings.operation == Operation::Copy
     }
@@ -71,7 +71,7 @@ impl Task {
             flows: self.flows(),
             rate: self.spec.limits.rate.map(BandwidthLimit::bytes_per_second),
             compression: match self.spec.compression {
-                // Within this host it is off.
+                // Compression is off within a host.
                 Some(Compression::Auto) if !self.is_automatic() => None,
                 compression => compression,
             },

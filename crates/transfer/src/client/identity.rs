@@ -1,6 +1,6 @@
-//! What tells one transfer from another, so that the same command, run again, continues and takes
-//! over (SEMANTICS 12, 16): the place of the sources, the principal, and the sources. FORMAT.md,
-//! "Source keys", has the order; a change of it is a new `VERSION`.
+//! Identifies a transfer, so that the same command, run again, resumes it and takes over (SEMANTICS
+//! 12, 16). The key contains the location of the sources, the principal and the sources. FORMAT.md,
+//! "Source keys", defines the order. A change of it requires a new `VERSION`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,23 +13,24 @@ use super::local_paths::Here;
 use super::owner::{host_name, owner};
 use crate::endpoint::{Endpoint, RemotePath};
 
-/// What keys are derived with; its last word is the version.
+/// Context string for the key derivation. Its last word is the version.
 const VERSION: &str = "longhaul 2026 source of a transfer 2";
 
-/// A transfer's name on this host, and on every host that sees the same sources.
+/// Keys of a transfer on this host, and on all hosts that see the same sources.
 pub struct SourceKey {
     /// Hash of this host and the sources.
     pub source: [u8; 32],
-    /// Hash of the sources; `None` if another host's would be other ones.
+    /// Hash of the sources alone; `None` if the same paths on a different host would be different
+    /// sources.
     pub anywhere: Option<[u8; 32]>,
 }
 
 impl SourceKey {
-    /// Of these sources.
+    /// Computes the keys of the given sources.
     ///
     /// # Errors
     ///
-    /// Where a relative path is nowhere.
+    /// A relative path cannot be made absolute.
     pub fn new(sources: &[Endpoint], here: &Here) -> io::Result<SourceKey> {
         let host = host_name();
         let mut key = SourceKey {
@@ -39,7 +40,7 @@ impl SourceKey {
         let known = match sources.first() {
             Some(Endpoint::Local(path)) => here
                 .path(path)
-                // One that cannot be looked at is told of when it is opened.
+                // A path that cannot be read is reported when it is opened.
                 .and_then(|path| known_everywhere(path).ok().flatten()),
             Some(Endpoint::Daemon(_) | Endpoint::Ssh(_)) => Some(Vec::new()),
             Some(Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)) | None => None,
@@ -51,7 +52,8 @@ impl SourceKey {
     }
 }
 
-/// Fields, each with its length before it, so that no two lists of them are alike.
+/// Hash of fields. Each field is preceded by its length, so that different lists give different
+/// hashes.
 struct Fields(blake3::Hasher);
 
 impl Fields {
@@ -97,7 +99,7 @@ fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]>
                 fields.add(remote.destination.as_bytes());
                 fields.add_remote(&remote.path);
             }
-            // Read once: no other run has the same source.
+            // A pipe can be read only once, so no other run has the same source.
             Endpoint::Standard => {
                 fields.add(b"pipe");
                 fields.add(&owner().session);
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_order_of_its_fields_stays() {
-        // Another order would make parts useless that an earlier run left.
+        // A different order would make an earlier run's partial files unusable.
         let hexadecimal = crate::manifest::hexadecimal(&key(&["/data/run 1", "u@h:x"]));
         let expected = "8798613c322945c3231ebfc3941c2f4f75bdab1cad6f45a2b1a08cc0c6fe02d2";
         assert_eq!(hexadecimal, expected);

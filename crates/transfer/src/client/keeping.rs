@@ -1,4 +1,4 @@
-//! What an end of this host keeps of an entry beyond data, mode and time.
+//! Metadata that an end on this host keeps, beyond data, mode and time.
 
 use longhaul_engine::recv::keeper::{Keeper, May};
 use longhaul_engine::recv::keeping::SetIds;
@@ -9,13 +9,14 @@ use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
 impl Task {
-    /// What of an entry is kept, at an end that `fakes` or not; `None`: what always is.
+    /// Returns the metadata to keep. `fakes` is true if that end stores it as fake metadata. `None`
+    /// selects the default.
     pub(super) fn keeping(&self, fakes: bool) -> Result<Option<Keeping>, Stop> {
         let keeping = self.spec.keep.keeping_of(fakes);
         keeping.map_err(|error| Stop::because(Exit::Usage, error))
     }
 
-    /// What a receiving end here does about that.
+    /// Returns the rules by which a receiving end on this host applies metadata.
     pub(super) fn keeper(&self) -> Result<Keeper, Stop> {
         let keeping = self.keeping(self.spec.keep.fake_destination)?;
         let keeping = keeping.unwrap_or_default();
@@ -30,8 +31,8 @@ impl Task {
         }
     }
 
-    /// When set-user-ID and set-group-ID bits are kept at a destination here. A daemon's word
-    /// for who owns its files is not taken.
+    /// Returns the rule for set-user-ID and set-group-ID bits at a local destination. A daemon's
+    /// statement on the owners of its files is not trusted.
     pub(super) fn set_ids(&self) -> SetIds {
         match self.sources.first() {
             _ if self.spec.selection.keep_set_ids => SetIds::Keep,

@@ -1,8 +1,8 @@
-//! Steers the layers of a running copy at both ends: readers, compressors, decompressors, writers,
-//! committers. What both ends say goes to the model's controller ([`LayersControl`]), or to a
-//! climber with one number for all but committers (Falcon's); what these decide becomes orders.
-//! Committers are never fewer than a copy begins with: they wait for disks, and small files have
-//! one of their own, next to which the others wait.
+//! Steers the layers of a running copy at both ends: readers, compressors, decompressors, writers
+//! and committers. Observations of both ends go to the model's controller ([`LayersControl`]).
+//! Alternatively they go to a climber with one number for all layers except committers (Falcon).
+//! The decisions become orders. The number of committers never falls below the initial one.
+//! Committers wait for disks, and one of them is reserved for small files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,72 +14,74 @@ use longhaul_proto::message::{Flows, Observation};
 
 use crate::spec::FixedFlows;
 
-/// Layers that are steered, by their names in [`LAYERS`]: two of the end that sends, three of the
-/// other one.
+/// Names in [`LAYERS`] of the steered layers: two of the sending end, then three of the receiving
+/// end.
 const STEERED: [&str; 5] = ["read", "compress", "decompress", "write", "commit"];
 
-/// Of these, those of the end that sends.
+/// Number of these layers at the sending end.
 const OF_SENDER: usize = 2;
 
-/// Periods are no shorter; the other end says what it sees every quarter of a second.
+/// Minimum length of a period. The other end reports its state every 250 ms.
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// Nothing is decided before this: streams begin, windows grow, and the end that sends finds its
-/// readers by itself.
+/// Time before the first decision. Meanwhile streams start, windows grow, and the sending end
+/// adjusts its readers without orders.
 const BEGINS: Duration = Duration::from_secs(3);
 
-/// Nothing is decided within this and some round trips after streams changed: what is seen is that.
+/// Pause after a change of streams, plus [`ROUND_TRIPS`] round trips. Measurements in it reflect
+/// that change.
 const AFTER_STREAMS: Duration = Duration::from_secs(1);
 const ROUND_TRIPS: u32 = 5;
 
-/// Threads that wait for storage, at most: what a parallel file system takes from one client.
+/// Maximum number of threads per layer that wait for storage. Parallel file systems serve about as
+/// many from one client.
 const MOST_WAITING: u32 = 64;
 
-/// How the layers are steered.
+/// Rule by which the layers are steered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Layering {
-    /// They stay as they began.
+    /// The layers keep their initial numbers.
     #[default]
     Still,
-    /// By the controller, except those that were fixed.
+    /// The controller steers all layers that are not fixed.
     Controlled(FixedFlows),
-    /// One number for all layers and streams, which a climber finds.
+    /// A climber searches for one number for all layers and streams.
     Climbing,
 }
 
-/// One end as it was last looked at.
+/// Last observation of one end.
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// On its own clock, in nanoseconds.
+    /// Time on that end's clock in nanoseconds.
     at: u64,
-    /// Nanoseconds that its layers' flows worked, by the layer's number.
+    /// Nanoseconds of work of each layer's threads, by layer number.
     worked: BTreeMap<u8, u64>,
 }
 
-/// The steering of layers.
+/// State of the steering of layers.
 pub(super) struct LayerSteering {
     layering: Layering,
     control: LayersControl,
     climber: Climber,
     ends: [Seen; 2],
-    /// Bytes acknowledged, by stream and path.
+    /// Acknowledged bytes by stream and path.
     carried: BTreeMap<(u32, u32), u64>,
-    /// Segments sent again then.
+    /// Number of retransmitted segments at that time.
     repeated: u64,
     quiet_until: u64,
 }
 
-/// What a period showed.
+/// Measurements of one period.
 struct Shown {
     layers: [LayerSight; STEERED.len()],
-    /// Bytes per second that were acknowledged.
+    /// Acknowledged bytes per second.
     rate: f64,
-    /// The share of segments that were sent again.
+    /// Share of retransmitted segments.
     repeated: f64,
 }
 
 impl LayerSteering {
-    /// With at most this many streams.
+    /// Creates the state, with at most `most_streams` streams.
     pub(super) fn new(layering: Layering, most_streams: u32) -> LayerSteering {
         LayerSteering {
             layering,
@@ -92,19 +94,19 @@ impl LayerSteering {
         }
     }
 
-    /// Whether streams are steered here as well.
+    /// True if the climber steers streams as well.
     pub(super) fn climbs(&self) -> bool {
         self.layering == Layering::Climbing
     }
 
-    /// Streams changed, which is seen for a while.
+    /// Suspends decisions after a change of streams, which affects the measurements for some time.
     pub(super) fn handle_streams(&mut self, at: u64, rtt: Duration) {
         let span = AFTER_STREAMS + rtt * ROUND_TRIPS;
         self.quiet_until = at.saturating_add(nanoseconds(span));
     }
 
-    /// Looks at what is seen now; gives flows that should change, and streams of a climber.
-    /// `free_cpu` is the share of the busier host's cores that this copy leaves.
+    /// Evaluates the observations. Returns the numbers of threads to change, and the number of
+    /// streams if a climber is used. `free_cpu` is the unused share of the busier host's cores.
     pub(super) fn look(
         &mut self,
         view: &View<'_>,
@@ -114,7 +116,7 @@ impl LayerSteering {
         let period = match self.layering {
             Layering::Still => return None,
             Layering::Controlled(_) => PERIOD,
-            // Falcon takes samples of 3 to 5 s.
+            // Falcon uses samples of 3 to 5 s.
             Layering::Climbing => Duration::from_secs(3) + rtt * ROUND_TRIPS,
         };
         let ends = [view.sender, view.receiver];
@@ -153,7 +155,7 @@ impl LayerSteering {
         (!changes.is_empty()).then(|| (flows_of(&changes), None))
     }
 
-    /// What the period since the last look showed.
+    /// Returns the measurements of the period since the last evaluation.
     fn show(&mut self, ends: [&Observation; 2]) -> Shown {
         let mut layers = [UNSTEERED; STEERED.len()];
         for (place, sight) in layers.iter_mut().enumerate() {
@@ -188,7 +190,7 @@ impl LayerSteering {
         }
     }
 
-    /// Bytes that were acknowledged since the last look.
+    /// Returns the number of bytes acknowledged since the last evaluation.
     fn carry(&mut self, sender: &Observation) -> u64 {
         let mut now = BTreeMap::new();
         let mut more = 0_u64;
@@ -217,7 +219,7 @@ impl LayerSteering {
     }
 }
 
-/// A layer that is not there, does not say what it does, or was fixed: nothing can be changed.
+/// A layer that is absent, reports no work, or is fixed, and cannot be changed.
 const UNSTEERED: LayerSight = LayerSight {
     flows: 1,
     least: 1,
@@ -225,7 +227,8 @@ const UNSTEERED: LayerSight = LayerSight {
     busy: 0.0,
 };
 
-/// What one layer did since an end was last seen; `None` if the end does not say.
+/// Returns the measurements of one layer since the last observation; `None` if the end does not
+/// report them.
 fn sight_of(place: usize, end: &Observation, before: &Seen) -> Option<LayerSight> {
     let is_it = |number: u8| LAYERS.get(usize::from(number)) == Some(&STEERED[place]);
     let mut numbered = end.layers.iter().zip(&end.worked);
@@ -234,7 +237,7 @@ fn sight_of(place: usize, end: &Observation, before: &Seen) -> Option<LayerSight
     let span = end.at.saturating_sub(before.at) as f64 * f64::from(flows);
     let worked = worked.saturating_sub(*before.worked.get(&number)?) as f64;
     let most = match STEERED[place] {
-        // Computing: no more than cores.
+        // These layers use the CPU, so more threads than cores do not help.
         "compress" | "decompress" => end.cores.clamp(1, MOST_WAITING),
         _ => MOST_WAITING,
     };
@@ -276,17 +279,17 @@ mod tests {
 
     use super::*;
 
-    /// A copy whose writers carry a rate each, up to what the path does.
+    /// Simulated copy whose writers each have a fixed rate, up to the rate of the path.
     struct World {
         steering: LayerSteering,
         writers: u32,
         at: u64,
         carried: u64,
         worked: [u64; 2],
-        /// Bytes per second of a writer, and of the path.
+        /// Rate of one writer and of the path, in bytes per second.
         rates: (f64, f64),
         says_worked: bool,
-        /// Which layer they are, by its number.
+        /// Number of the layer.
         layer: u8,
     }
 

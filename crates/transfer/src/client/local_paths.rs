@@ -1,5 +1,5 @@
-//! Where paths of this host are opened: wherever its user may, or beneath the
-//! roots of a principal for whom a daemon runs the command.
+//! Opens paths of this host: either any path that the user may access, or paths beneath the roots
+//! of a principal for whom a daemon runs the command.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::daemon::{
 };
 use crate::stop::{Exit, Stop};
 
-/// Where.
+/// Paths that a command may open.
 #[derive(Clone, Debug, Default)]
 pub enum Here {
-    /// Any path of the user's.
+    /// Any path that the user may access.
     #[default]
     Anywhere,
-    /// The roots of this principal; paths are as in a URL.
+    /// Paths beneath the roots of this principal, written as in a URL.
     Beneath(Arc<Principal>),
 }
 
 impl Here {
-    /// Whether zeros and a sink may be used.
+    /// Checks that `zero:` sources and the `null:` destination are allowed.
     ///
     /// # Errors
     ///
-    /// Where not.
+    /// The principal may not use them.
     pub fn may_measure(&self) -> Result<(), Stop> {
         match self {
             Here::Beneath(principal) if !principal.may_measure() => Err(stop(may_not_measure())),
@@ -44,11 +44,11 @@ impl Here {
         }
     }
 
-    /// A source, with what `how` says.
+    /// Opens a source with the given access.
     ///
     /// # Errors
     ///
-    /// Where it cannot be opened.
+    /// It cannot be opened.
     pub fn source(&self, path: &[u8], how: Access<'_>, roots: &Roots) -> Result<Source, NoSource> {
         match self {
             Here::Anywhere => {
@@ -68,11 +68,11 @@ impl Here {
         }
     }
 
-    /// What a source's path with wildcards stands for, as far as there is room.
+    /// Returns the paths that a source path with wildcards matches, up to a limit.
     ///
     /// # Errors
     ///
-    /// Where that is too much, or a directory cannot be listed to its end.
+    /// There are too many matches, or a directory cannot be listed completely.
     pub fn expand(
         &self,
         path: &[u8],
@@ -85,11 +85,11 @@ impl Here {
         }
     }
 
-    /// What sources go through, where that was asked for.
+    /// Returns the filter command for sources, if one was requested.
     ///
     /// # Errors
     ///
-    /// Where the principal has no such command.
+    /// The principal has no such command.
     pub fn source_filter(
         &self,
         asked: Option<Box<FileCommand>>,
@@ -100,11 +100,11 @@ impl Here {
         }
     }
 
-    /// A destination.
+    /// Opens a destination.
     ///
     /// # Errors
     ///
-    /// Where it cannot be opened.
+    /// It cannot be opened.
     pub fn destination(
         &self,
         path: &[u8],
@@ -127,7 +127,7 @@ impl Here {
         }
     }
 
-    /// A path of this host, where its name says where it lies.
+    /// Returns a path of this host, or `None` if it is relative to a principal's roots.
     pub fn path<'a>(&self, path: &'a [u8]) -> Option<&'a Path> {
         use std::os::unix::ffi::OsStrExt;
         match self {
@@ -136,7 +136,7 @@ impl Here {
         }
     }
 
-    /// The principal, where it is one.
+    /// Returns the name of the principal, if there is one.
     pub fn principal(&self) -> Option<&str> {
         match self {
             Here::Anywhere => None,
@@ -145,12 +145,13 @@ impl Here {
     }
 }
 
-/// A source that cannot be opened.
+/// A source that could not be opened.
 #[derive(Debug)]
 pub struct NoSource {
-    /// What that means where nothing else continues.
+    /// Error for the user if the command ends because of it.
     pub stop: Stop,
-    /// What it is where other sources do; `None` if nothing can.
+    /// Failure of this entry if the command continues with other sources; `None` if it cannot
+    /// continue.
     pub failure: Option<Failure>,
 }
 
@@ -173,7 +174,7 @@ fn source_stop(error: &SourceError) -> Stop {
     Stop::new(exit, error.to_string())
 }
 
-/// What a destination that cannot be used means for the user.
+/// Returns the error for the user if a destination cannot be used.
 pub fn landing_stop(error: &LandingError) -> Stop {
     let exit = match error {
         LandingError::Superseded => Exit::Superseded,
@@ -182,7 +183,7 @@ pub fn landing_stop(error: &LandingError) -> Stop {
     Stop::new(exit, error.to_string())
 }
 
-/// Whether an interrupted copy left something in a directory.
+/// True if an interrupted copy has left files in a directory.
 pub(super) fn has_leftovers(directory: &Path) -> bool {
     let directory = if directory.as_os_str().is_empty() {
         Path::new(".")

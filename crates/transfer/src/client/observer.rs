@@ -1,4 +1,4 @@
-//! What a caller hears of a transfer, and how it changes one that runs.
+//! Interface through which a caller observes a transfer and controls it while it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,38 +22,39 @@ use crate::spec::Limits;
 use crate::ssh::route::Route;
 use crate::stop::{Exit, Stop};
 
-/// What an interrupted command says last.
+/// Last message of an interrupted command.
 pub const INTERRUPTED: &str = "interrupted; the same command resumes it";
 
-/// Hears of a transfer.
+/// Receives the events of a transfer.
 pub trait Observer: Send + Sync {
-    /// Something became of an entry or of a stream. Comes from several threads.
+    /// Reports a change of an entry or a stream. Several threads call it.
     fn event(&self, event: &Event);
 
-    /// The transfer runs; waits for nothing.
+    /// Reports that the transfer runs. Must not block.
     fn begun(&self, running: &Running);
 
-    /// Whether a forecast is wanted, and its outcome.
+    /// True if the caller wants a forecast and its outcome.
     fn wants_forecast(&self) -> bool {
         false
     }
 
-    /// What the transfer is expected to do, from what was known as its session opened. It runs
+    /// Passes the forecast, made from the facts known when the session opened. The transfer runs
     /// meanwhile.
     fn foreseen(&self, _: &Foreseen) {}
 
-    /// It failed for a reason that may pass, and begins again after a pause.
+    /// Reports that the transfer failed for a possibly temporary reason and starts again after a
+    /// pause.
     fn again(&self, _: &Again<'_>) {}
 
-    /// The transfer is over, whole or not. With several tries each of them ends.
+    /// Reports the end of the transfer, complete or not. Called once for each try.
     ///
     /// # Errors
     ///
-    /// Where something that belongs to the transfer could not be written.
+    /// A file that belongs to the transfer could not be written.
     fn concluded(&self, outcome: &Outcome<'_>) -> Result<(), Stop>;
 }
 
-/// Hears nothing.
+/// Observer that ignores all events.
 pub struct Unobserved;
 
 impl Observer for Unobserved {
@@ -66,22 +67,22 @@ impl Observer for Unobserved {
     }
 }
 
-/// A try that failed, and will be followed by another one.
+/// A failed try that another one will follow.
 pub struct Again<'a> {
-    /// Why.
+    /// Reason of the failure.
     pub text: &'a str,
-    /// What the exit code would have been.
+    /// Exit code that the failure would have given.
     pub exit: Exit,
-    /// Its number, from 1 on.
+    /// Number of the failed try, starting at 1.
     pub failed: u32,
-    /// Tries there may be.
+    /// Maximum number of tries.
     pub tries: u32,
-    /// Until the next one.
+    /// Time until the next try.
     pub pause: Duration,
 }
 
 impl Again<'_> {
-    /// For people.
+    /// Returns the message for the user.
     pub fn line(&self) -> String {
         let (failed, tries) = (self.failed, self.tries);
         let pause = self.pause.as_secs_f64();
@@ -92,59 +93,60 @@ impl Again<'_> {
     }
 }
 
-/// A transfer that runs.
+/// A running transfer.
 #[derive(Clone)]
 pub struct Running(Arc<Transfer>);
 
 impl Running {
-    /// How far it is.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         self.0.progress()
     }
 
-    /// Waits until it is over, or for so long; whether it is over.
+    /// Waits until the transfer ends, but at most `span`. True if it has ended.
     pub fn wait_for(&self, span: Duration) -> bool {
         self.0.wait_for(span)
     }
 }
 
-/// How a transfer ended.
+/// Outcome of a transfer.
 pub struct Outcome<'a> {
-    /// What was done.
+    /// Operation that was done.
     pub operation: Operation,
-    /// How far it came.
+    /// Progress at the end.
     pub progress: Progress,
-    /// How its session ended.
+    /// End of its session.
     pub ending: &'a Ending,
-    /// How its streams were steered.
+    /// Number of streams and other settings at the end.
     pub steered: &'a Steered,
-    /// How the data went, where there is more than one way.
+    /// Route of the data, if there is more than one possible route.
     pub route: Option<&'a Route>,
-    /// The pipe of data that was copied whole.
+    /// Description of the pipe whose data was copied completely.
     pub pipe: Option<WholeStream>,
-    /// The rate that it was bound to.
+    /// Rate limit of the transfer.
     pub limit: Limit,
-    /// What was asked for by name: not to get it is a failure.
+    /// Features that the user requested by name. A missing one counts as a failure.
     pub asked: &'a [NoticeKind],
-    /// How the data were verified and encrypted, briefly and in full.
+    /// Integrity and encryption of the data, in a short and a full description.
     pub described: [String; 2],
-    /// The forecast and what came of it, where that was wanted.
+    /// Forecast and its outcome, if requested.
     pub explained: Option<Explained>,
 }
 
 impl Outcome<'_> {
-    /// Whether all was done that could be.
+    /// True if all possible work was done.
     pub fn is_complete(&self) -> bool {
         self.ending.farewell == Farewell::Complete
     }
 
-    /// Whether the other end said what came of all that it was sent. A comparison sends
-    /// checksums alone.
+    /// True if the other end has reported the result of all data sent. Always true for a
+    /// verification, which sends only checksums.
     pub fn is_heard(&self) -> bool {
         is_heard(self.operation, self.ending)
     }
 
-    /// What limited it, in the vocabulary of plans; `None` if no layer was full.
+    /// Returns the factor that limited the transfer, in the terms of plans; `None` if no layer was
+    /// full.
     pub fn limited_by(&self) -> Option<Limiting> {
         if self.limit.is_used_up(&self.progress, self.is_heard()) {
             return Some(Limiting::Rate);
@@ -158,30 +160,31 @@ fn is_heard(operation: Operation, ending: &Ending) -> bool {
     ending.totals.is_some() || operation == Operation::Verify
 }
 
-/// The rate that a transfer is bound to.
+/// Rate limit of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
-    /// The rate; none: it is not bound.
+    /// Limit; `None` means unlimited.
     pub rate: Option<BandwidthLimit>,
-    /// It was another one before.
+    /// True if the limit was changed while the transfer ran.
     pub changed: bool,
 }
 
 impl Limit {
-    /// Whether that rate was used up. What was used of several says nothing of the last.
+    /// True if the transfer used the whole rate. Always false if the limit was changed, since the
+    /// usage under the last limit alone is unknown.
     fn is_used_up(self, progress: &Progress, heard: bool) -> bool {
         is_at_rate(progress, heard, self.rate.filter(|_| !self.changed))
     }
 
-    /// Seconds that codecs saved, negative if they were the limit. `None` if the rate was changed:
-    /// only its last value is known.
+    /// Returns the seconds that codecs saved; negative if they slowed the transfer down. `None` if
+    /// the limit was changed, since only its last value is known.
     pub fn saved_seconds(self, progress: &Progress, heard: bool) -> Option<f64> {
         let seconds = || uncoded::saved_seconds(progress, heard, self.rate);
         (!self.changed).then(seconds).flatten()
     }
 }
 
-/// Cancels a transfer, or changes its rate, from elsewhere.
+/// Handle that cancels a transfer or changes its rate from another thread.
 #[derive(Clone, Default)]
 pub struct Control {
     shared: Arc<Shared>,
@@ -190,22 +193,22 @@ pub struct Control {
 #[derive(Default)]
 struct Shared {
     cancelled: AtomicBool,
-    /// It ended before it was done, though nobody cancelled it.
+    /// Reason of an early end other than a cancellation by the user.
     early: Mutex<Option<Early>>,
-    /// Failures that may be, and that were.
+    /// Maximum and current number of failures.
     errors: (AtomicU64, AtomicU64),
     limit: Mutex<Limit>,
     running: Mutex<Option<Weak<Transfer>>>,
-    /// It was cancelled.
+    /// Signals a cancellation.
     woken: Condvar,
 }
 
-/// Why a transfer ends before it is done.
+/// Reasons to end a transfer before it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Early {
-    /// This number of entries failed.
+    /// The limit on failures was exceeded; holds the number of failures.
     Errors(u64),
-    /// Its time was over.
+    /// The time limit has passed.
     Time,
 }
 
@@ -228,16 +231,16 @@ impl Early {
 }
 
 impl Control {
-    /// Ends the transfer in order once so much time has passed.
+    /// Ends the transfer cleanly after `span`.
     ///
     /// # Errors
     ///
-    /// Where the system has no thread for it.
+    /// No thread can be started.
     pub(super) fn end_after(&self, span: Duration) -> Result<(), Stop> {
         let control = self.clone();
         let timer = std::thread::Builder::new().name("stop".into());
         let started = timer.spawn(move || {
-            // Nothing comes: it waits until its time is over.
+            // The channel never receives a message, so this waits for the whole span.
             let (_open, nothing) = std::sync::mpsc::channel::<()>();
             let _ = nothing.recv_timeout(span);
             control.end_early(Early::Time);
@@ -252,7 +255,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// Where it is cancelled meanwhile, or its time is over.
+    /// The transfer is cancelled or its time limit passes during the wait.
     pub(super) fn pause(&self, span: Duration) -> Result<(), Stop> {
         let until = Instant::now() + span;
         let mut running = self.running();
@@ -299,7 +302,8 @@ impl Control {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the transfer in order, or lets none begin; true where it was cancelled before.
+    /// Ends the transfer cleanly, or keeps a later one from starting. Returns true if it was
+    /// already cancelled.
     pub fn cancel(&self) -> bool {
         let before = self.shared.cancelled.swap(true, Ordering::Relaxed);
         let transfer = self.running().as_ref().and_then(Weak::upgrade);
@@ -310,20 +314,21 @@ impl Control {
         before
     }
 
-    /// Whether it was cancelled.
+    /// True if the transfer was cancelled.
     pub fn was_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether there is, or was, a transfer.
+    /// True if a transfer has started, even if it has ended since.
     pub fn has_begun(&self) -> bool {
         self.running().is_some()
     }
 
-    /// Binds the transfer to another rate, or to none: the one that runs, or will.
+    /// Changes the rate limit of the running or next transfer. `None` removes the limit.
     pub fn bind(&self, rate: Option<BandwidthLimit>) {
         let changed = true;
-        // Set before one looks whether it runs: whatever begins it looks after that.
+        // Store the limit before reading `running`. A transfer that starts meanwhile reads the
+        // limit after it has stored itself there.
         *self.lock_limit() = Limit { rate, changed };
         let transfer = self.running().as_ref().and_then(Weak::upgrade);
         if let Some(transfer) = transfer {
@@ -331,15 +336,15 @@ impl Control {
         }
     }
 
-    /// The rate that the transfer is bound to.
+    /// Returns the current rate limit.
     pub fn limit(&self) -> Limit {
         *self.lock_limit()
     }
 
-    /// A transfer begins with these limits. Its rate counts until another one was asked for. After
-    /// more failures than these it ends in order.
+    /// Applies the limits of a new transfer. Its rate counts unless [`Control::bind`] has changed
+    /// it. The transfer ends cleanly after more failures than allowed.
     pub(super) fn begin_with(&self, limits: Limits) {
-        // No transfer runs: who interrupts the command while it connects ends it at once.
+        // Until the transfer runs, an interrupt ends the command at once, even while it connects.
         *self.running() = None;
         let (bound, count) = &self.shared.errors;
         bound.store(limits.errors.unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -350,7 +355,7 @@ impl Control {
         }
     }
 
-    /// What was asked for before concerns this transfer.
+    /// Registers a transfer and applies earlier requests to it.
     fn attach(&self, transfer: &Arc<Transfer>) {
         *self.running() = Some(Arc::downgrade(transfer));
         if self.was_cancelled() {
@@ -373,18 +378,17 @@ impl Control {
     }
 }
 
-/// The failures of a transfer, counted once for the exit code and for all reports.
+/// Numbers of failures of a transfer, counted once for the exit code and all reports.
 #[derive(Debug, Default)]
 struct Tally {
     failed: AtomicU64,
-    /// Of those the ones that mean that data differ.
+    /// Failures that mean that data differ.
     differing: AtomicU64,
-    /// And those whose reason may pass.
+    /// Failures whose reason may be temporary.
     passing: AtomicU64,
 }
 
-/// Whether an entry that failed so may be copied by another try, although nobody changes its name
-/// or its kind.
+/// True if another try may succeed although the entry's name and type stay the same.
 fn passes(kind: FailureKind) -> bool {
     !matches!(
         kind,
@@ -398,7 +402,8 @@ impl Tally {
             return;
         };
         self.failed.fetch_add(1, Ordering::Relaxed);
-        // Nothing is deleted for a reason that is a failure itself, or that stays.
+        // A deletion is skipped because of another failure, which is counted itself, or for a
+        // permanent reason.
         if passes(failure.kind) && matches!(event, Event::Failed { .. }) {
             self.passing.fetch_add(1, Ordering::Relaxed);
         }
@@ -424,25 +429,26 @@ impl Tally {
     }
 }
 
-/// A transfer's caller, as the transfer tells it.
+/// Caller of a transfer, which receives its events.
 pub(super) struct Caller {
     control: Control,
     observer: Arc<dyn Observer>,
     tally: Arc<Tally>,
 }
 
-/// How the data of a transfer went.
+/// Facts about a finished transfer, needed for its outcome.
 #[derive(Default)]
 pub(super) struct Went<'a> {
     pub(super) steered: Option<&'a super::steering::Shared>,
     pub(super) route: Option<Route>,
-    /// One pipe of data was copied, and this is what was read of it.
+    /// Set if one pipe was copied; the inner value describes the data read from it.
     pub(super) pipe: Option<Option<WholeStream>>,
-    /// What was asked for by name.
+    /// Features that the user requested by name.
     pub(super) asked: &'a [NoticeKind],
-    /// What it is expected to do.
+    /// Forecast in progress.
     pub(super) foreseeing: Option<Foreseeing>,
-    /// The other host and whether this end receives, where the transfer is to be remembered.
+    /// The other host, and true if this end receives. Set if the transfer is to be added to the
+    /// history.
     pub(super) remembered: Option<(String, bool)>,
 }
 
@@ -455,7 +461,7 @@ impl Caller {
         }
     }
 
-    /// What a transfer tells its events to.
+    /// Returns the function that receives the transfer's events.
     pub(super) fn watch(&self) -> Watch {
         let (tally, observer) = (Arc::clone(&self.tally), Arc::clone(&self.observer));
         let control = self.control.clone();
@@ -468,7 +474,7 @@ impl Caller {
         })
     }
 
-    /// The transfer runs.
+    /// Registers a running transfer and reports it.
     pub(super) fn follow(&self, transfer: &Arc<Transfer>) {
         self.control.attach(transfer);
         self.observer.begun(&Running(Arc::clone(transfer)));
@@ -478,17 +484,16 @@ impl Caller {
         self.control.was_cancelled()
     }
 
-    /// Entries that failed for a reason that may pass.
+    /// Returns the number of failures whose reason may be temporary.
     pub(super) fn passing(&self) -> u64 {
         self.tally.passing.load(Ordering::Relaxed)
     }
 
-    /// Who hears of the transfer.
     pub(super) fn observer(&self) -> &Arc<dyn Observer> {
         &self.observer
     }
 
-    /// Tells how it ended.
+    /// Reports the outcome to the observer and adds it to the history if requested.
     pub(super) fn conclude(
         &self,
         transfer: &Transfer,
@@ -497,7 +502,7 @@ impl Caller {
     ) -> Result<(), Stop> {
         let mut progress = transfer.progress();
         if went.pipe.is_some() {
-            // However many pieces it went in.
+            // A pipe counts as one file, regardless of the number of pieces.
             let failed = self.tally.failed.load(Ordering::Relaxed) > 0;
             as_one_file(&mut progress, ending.totals.is_some() && !failed);
         }
@@ -523,7 +528,7 @@ impl Caller {
             let predicted = explained.as_ref();
             let predicted = predicted.map(|it| it.forecast.prediction.seconds.likely);
             let past = foresight::past((host, *receives), &progress, ended, predicted);
-            // What cannot be remembered was copied nevertheless.
+            // A failure to write the history does not change the result of the copy.
             let _ = past.map(|past| history::add(&past));
         }
         self.observer.concluded(&Outcome {
@@ -540,30 +545,30 @@ impl Caller {
         })
     }
 
-    /// Why it ended before it was done, though nobody cancelled it.
+    /// Returns the reason of an early end other than a cancellation by the user.
     pub(super) fn ended_early(&self) -> Option<Stop> {
         self.control.early().map(Early::stop)
     }
 
-    /// The exit code of a transfer that came to its end.
+    /// Returns the exit code of a transfer that was not ended early.
     pub(super) fn exit(&self, operation: Operation) -> Exit {
         self.tally.exit(operation)
     }
 }
 
-/// Counts the pieces of a pipe as one file, which is there or not.
+/// Counts the pieces of a pipe as one file, either complete or missing.
 fn as_one_file(progress: &mut Progress, done: bool) {
     progress.files = done.into();
     progress.done_entries = done.into();
     if !done {
-        // Nothing of a pipe that broke off is kept.
+        // The destination discards the data of an incomplete pipe.
         progress.done_bytes = 0;
         progress.settled_bytes = 0;
         progress.account.durable_bytes = 0;
     }
 }
 
-/// What to say of a stream on which damage was noticed.
+/// Returns the message about a stream with corrupt data.
 pub fn stream_damage(stream: u32, error: &str) -> String {
     format!(
         "connection {stream} is replaced, for what came on it was damaged on its way: {error}; \

@@ -1,12 +1,12 @@
-//! Who this process is, for those who find what it left.
+//! Identity of this process, recorded with the files that it leaves.
 
 use longhaul_engine::recv::landing::file_time_now;
 use longhaul_storage::journal::Owner;
 
-/// This process, as a journal names it.
+/// Returns the identity of this process for a journal.
 pub fn owner() -> Owner {
     let mut session = [0; 16];
-    // Without randomness the process and its start still tell it from others.
+    // Without random bytes, the process ID and start time still identify the process.
     let _ = longhaul_net::token::fill_random(&mut session);
     Owner {
         host: host_name().into(),
@@ -16,7 +16,7 @@ pub fn owner() -> Owner {
     }
 }
 
-/// This host's name.
+/// Returns the name of this host.
 pub fn host_name() -> String {
     let name = rustix::system::uname();
     let mut name = name.nodename().to_string_lossy().into_owned();
@@ -24,7 +24,7 @@ pub fn host_name() -> String {
     name
 }
 
-/// Who copies on this host.
+/// Returns the name of the user who runs this process.
 pub fn user_name() -> String {
     format!("uid {}", rustix::process::geteuid().as_raw())
 }

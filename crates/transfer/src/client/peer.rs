@@ -1,4 +1,4 @@
-//! The other end of a session: a daemon, or a host that SSH reaches.
+//! The other end of a session: a daemon or a host that is reached over SSH.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::{Called, IntroducedPeer, Introduction};
 use crate::third_party::job_protocol::Reach;
 
-/// The other end.
+/// The other end of a session.
 pub enum Peer {
     /// A daemon.
     Daemon(Box<Daemon>),
-    /// A host that SSH reaches.
+    /// A host that is reached over SSH.
     Ssh(Arc<Far>),
-    /// A host that the job's client introduced.
+    /// A host that the job's client introduced to this one.
     Introduced(Arc<IntroducedPeer>),
 }
 
 impl Peer {
-    /// What is needed to reach the host of an endpoint, which is not done yet;
-    /// `streams` are as many as the user said.
+    /// Prepares to reach the host of an endpoint without connecting. `streams` is the number that
+    /// the user set.
     pub fn new(
         endpoint: &Endpoint,
         arguments: &ConnectionSettings,
@@ -57,7 +57,7 @@ impl Peer {
         }
     }
 
-    /// The host of an endpoint, as it was introduced to this one.
+    /// Creates the peer from an introduction to its host.
     pub fn introduced(
         endpoint: &Endpoint,
         arguments: &ConnectionSettings,
@@ -90,8 +90,8 @@ impl Peer {
         }
     }
 
-    /// Connects, and asks for nothing yet; further streams to a daemon, as many
-    /// as `streams` says, are begun with it.
+    /// Connects without sending a request. Also starts further connections to a daemon, as many as
+    /// `streams` returns.
     pub fn connect(
         &self,
         blocks: BlockSize,
@@ -104,8 +104,7 @@ impl Peer {
         }
     }
 
-    /// Opens a session; `first_words` are the first messages, which go with the
-    /// request.
+    /// Opens a session. `first_words` holds the first messages, sent with the request.
     pub fn open(
         &self,
         connected: Connected,
@@ -119,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// Tells what lies at a path there, as it comes.
+    /// Calls `tell` for each entry at a remote path as it arrives.
     pub fn list(
         &self,
         request: ListRequest,
@@ -134,7 +133,7 @@ impl Peer {
         }
     }
 
-    /// Dials further streams of a session.
+    /// Returns a function that opens further streams of a session.
     pub fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
         match self {
             Peer::Daemon(daemon) => daemon.dialer(opened, transfer),
@@ -143,9 +142,8 @@ impl Peer {
         }
     }
 
-    /// Waits for a transfer's end. The streams to a daemon are this process's
-    /// own and end with it, as direct ones to a host that SSH reaches do; a job
-    /// is no process that ends next.
+    /// Waits for the end of a transfer. For a daemon or a host over SSH, this process exits next
+    /// and closes its direct streams. A job's process continues after the transfer.
     pub fn wait(&self, transfer: &Transfer) -> Ending {
         match self {
             Peer::Daemon(_) => transfer.wait_to_exit(),
@@ -154,8 +152,8 @@ impl Peer {
         }
     }
 
-    /// How the data of a session went, where there is more than one way.
-    /// `dialled` is the address to which the first stream was opened.
+    /// Returns the route of the session's data if several are possible. `dialled` is the address of
+    /// the first stream.
     pub fn route(&self, dialled: Option<SocketAddr>) -> Option<Route> {
         match self {
             Peer::Daemon(daemon) => daemon.route(dialled),

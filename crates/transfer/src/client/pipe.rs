@@ -1,4 +1,4 @@
-//! `-`: a pipe, standard input as a source or standard output as a destination.
+//! The endpoint `-`: standard input as a source or standard output as a destination.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -17,15 +17,14 @@ use crate::stop::{Exit, Stop};
 /// Permission bits of a new file, before the umask.
 const NEW_FILE_MODE: u32 = 0o666;
 
-/// The umask where the system does not tell it.
+/// Umask assumed if the system does not report one.
 const USUAL_UMASK: u32 = 0o022;
 
-/// What `-` stands for in messages.
+/// Names of `-` in messages.
 const INPUT: &str = "standard input";
 const OUTPUT: &str = "standard output";
 
-/// Standard input as a source, where it is one; half of the memory is for its
-/// pieces.
+/// Returns standard input if it is a source. Reserves half of the memory for its pieces.
 pub fn source(sources: &[Endpoint], settings: &mut TransferSettings) -> Option<Arc<StreamSource>> {
     if !sources.contains(&Endpoint::Standard) {
         return None;
@@ -42,7 +41,8 @@ pub fn source(sources: &[Endpoint], settings: &mut TransferSettings) -> Option<A
     ))
 }
 
-/// The mask of new files. Asking the kernel for it would change it for a moment.
+/// Returns the mask of new files. Reads it from `/proc`, since the umask system call would change
+/// it temporarily.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -50,17 +50,17 @@ fn umask() -> u32 {
     mask.unwrap_or(USUAL_UMASK)
 }
 
-/// How messages name the source.
+/// Returns the name of the source in messages.
 pub fn shown() -> &'static str {
     INPUT
 }
 
-/// Standard output as a destination, without the standard library's buffer, which
-/// would look for the ends of lines in it.
+/// Opens standard output as a destination. Bypasses the standard library's buffer, which would scan
+/// the data for ends of lines.
 ///
 /// # Errors
 ///
-/// Where there is no descriptor left for it.
+/// No file descriptor is available.
 pub fn to_output(arrival: Arrival) -> Result<Destination, Stop> {
     let output = std::io::stdout().as_fd().try_clone_to_owned();
     let output = output.map_err(|error| Stop::because(Exit::Local, error))?;
@@ -68,19 +68,19 @@ pub fn to_output(arrival: Arrival) -> Result<Destination, Stop> {
     Ok(Destination::stream(Arc::new(output), arrival))
 }
 
-/// A local file that a stream becomes.
+/// Opens a local file as the destination of a stream.
 ///
 /// # Errors
 ///
-/// Where it cannot be made.
+/// The file cannot be created.
 pub fn to_file(path: &[u8], arrival: Arrival) -> Result<Destination, Stop> {
     let file = FileStream::open(&Anywhere, path, arrival.owner.session_number());
     let file = file.map_err(|error| Stop::because(Exit::Local, error))?;
     Ok(Destination::stream(Arc::new(file), arrival))
 }
 
-/// Reports about one thing, whatever pieces it went in; what the other end has is let go of, and
-/// after a failure nothing more is read.
+/// Wraps the reports of a pipe so that its pieces count as one entry. Releases pieces that the
+/// other end has stored. Stops reading after a failure.
 pub fn watch(source: &Arc<StreamSource>, inner: Watch) -> Watch {
     let source = Arc::clone(source);
     let failed = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! Sources and paths as a request names them.
+//! Converts sources and paths for a request.
 
 use longhaul_engine::send::source::{Source, Sources, What};
 use longhaul_proto::handshake::RequestPath;
@@ -7,7 +7,8 @@ use longhaul_storage::measuring::{ZERO_NAME, zero_source};
 
 use crate::endpoint::RemotePath;
 
-/// Large files that a receiver can have open, by its word, if it gave one.
+/// Returns the maximum number of large files that a receiver can keep open. `said` is its own
+/// limit; 0 means that it gave none.
 pub fn large_files(said: u32) -> usize {
     match said {
         0 => MOST_LARGE_FILES,
@@ -15,7 +16,7 @@ pub fn large_files(said: u32) -> usize {
     }
 }
 
-/// A path of another host, as that is asked for it.
+/// Returns the path for a request to the other host.
 pub fn request_path(path: &RemotePath) -> RequestPath {
     match path {
         RemotePath::Path(path) => RequestPath::Path(path.clone()),
@@ -24,7 +25,7 @@ pub fn request_path(path: &RemotePath) -> RequestPath {
     }
 }
 
-/// A source of zeros.
+/// Returns a source of zeros.
 pub fn zero_of(size: u64) -> Source {
     let what = What::File {
         name: ZERO_NAME.into(),
@@ -33,7 +34,7 @@ pub fn zero_of(size: u64) -> Source {
     Source::new(zero_source(size).into(), what, "zero:".to_owned())
 }
 
-/// Whether a transfer has one file and no tree.
+/// True if a transfer consists of one file.
 pub fn single_file(sources: &Sources) -> bool {
     matches!(
         sources.list(),

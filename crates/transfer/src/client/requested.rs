@@ -1,4 +1,5 @@
-//! What a command asks the other end for, and what that may therefore send.
+//! Determines which entries a command requests from the other end, and which of them that end may
+//! therefore send.
 
 use longhaul_engine::recv::asked::Asked;
 use longhaul_proto::allowed::Allowed;
@@ -9,7 +10,7 @@ use super::run::Task;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::stop::{Exit, Stop};
 
-/// What a host may send that was introduced for one session.
+/// Returns the entries that a host may send that was introduced for one session.
 pub fn of_introduced(allowed: &Allowed) -> Asked {
     let mut asked = Asked::new(allowed.recursive);
     let expands = allowed.operation != Operation::Verify;
@@ -23,14 +24,14 @@ pub fn of_introduced(allowed: &Allowed) -> Asked {
     asked
 }
 
-/// What the other end may send, once it said whether that is a `single_file`.
+/// Returns the entries that the other end may send. `single_file` is its answer.
 ///
 /// # Errors
 ///
-/// Where that answer does not fit what was asked for.
+/// That answer does not fit the request.
 pub(super) fn of(task: &Task, single_file: bool) -> Result<Asked, Stop> {
     let mut asked = Asked::new(task.spec.selection.recursive);
-    // What is compared is one.
+    // A verification takes exactly one source, without wildcards.
     let expands = task.settings.operation != Operation::Verify;
     for path in task.sources.iter().filter_map(Endpoint::remote_path) {
         match path {

@@ -1,4 +1,4 @@
-//! Tries again where a daemon has no place free just now.
+//! Retries requests to a daemon that is busy.
 
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -10,17 +10,17 @@ use longhaul_proto::handshake::Refusal;
 
 use crate::console::say;
 
-/// Pauses between two tries: the first one, and the longest.
+/// First and longest pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// After so long a daemon ends connections that say nothing: a place is free by then.
+/// Time after which a daemon closes unauthenticated connections, so that it can accept new ones.
 pub const PLACE_FREE_WITHIN: Duration = Duration::from_secs(10);
 
-/// When a run connected to ask for one thing: the first time and the last time.
+/// Times of the first and the last connection for one request.
 ///
-/// The acceptor counts from when it accepts a connection, so both are taken when a connection
-/// is open, not when the request is sent: how long a handshake takes varies.
+/// The acceptor's clock starts when it accepts a connection. Both times are therefore taken when a
+/// connection opens, not when the request is sent: the duration of a handshake varies.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempts {
     first: Instant,
@@ -28,7 +28,7 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// The first connection opens now.
+    /// Records the first connection at the current time.
     pub fn begin() -> Attempts {
         let now = Instant::now();
         Attempts {
@@ -37,7 +37,7 @@ impl Attempts {
         }
     }
 
-    /// Another connection opens now.
+    /// Records a further connection at the current time.
     pub fn again(self) -> Attempts {
         Attempts {
             last: Instant::now(),
@@ -45,14 +45,14 @@ impl Attempts {
         }
     }
 
-    /// Whole milliseconds from the first connection to the last one; 0 for a single one.
+    /// Returns the milliseconds between the first and the last connection; 0 for a single one.
     pub fn waited_milliseconds(self) -> u64 {
         let waited = self.last.saturating_duration_since(self.first);
         u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// Tries until a deadline.
+/// Retries until a deadline.
 pub struct Tries {
     began: Instant,
     within: Duration,
@@ -61,7 +61,7 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// The first try begins now; the last one before so long.
+    /// Starts the time limit.
     pub fn within(within: Duration) -> Tries {
         Tries {
             began: Instant::now(),
@@ -71,7 +71,8 @@ impl Tries {
         }
     }
 
-    /// Waits for the next try, and says so the first time; false where it would come too late.
+    /// Waits until the next try. Reports the first retry. Returns false if the next try would come
+    /// after the deadline.
     pub fn go_on(&mut self, cause: &dyn Display) -> bool {
         if self.began.elapsed() + self.pause >= self.within {
             return false;
@@ -87,8 +88,8 @@ impl Tries {
     }
 }
 
-/// Whether a daemon may have turned a connection out to make room for others: it says nothing
-/// then.
+/// True if a daemon may have closed the connection to accept others. It sends no reason in that
+/// case.
 pub fn is_turned_out(error: &TlsError) -> bool {
     match error {
         TlsError::Closed { .. } => true,
@@ -100,7 +101,7 @@ pub fn is_turned_out(error: &TlsError) -> bool {
     }
 }
 
-/// Whether a daemon has no place free for what was asked.
+/// True if the daemon is busy.
 pub fn is_busy(error: &OpenError) -> bool {
     match error {
         OpenError::Refused(refused) => refused.refusal == Refusal::Busy && !refused.superseded,

@@ -1,5 +1,5 @@
-//! Runs one end of a transfer, or both, to its end. Copies and comparisons differ only in
-//! what they ask for.
+//! Runs one or both ends of a transfer to completion. Copies and verifications differ only in their
+//! requests.
 
 use std::io;
 use std::sync::Arc;
@@ -50,54 +50,51 @@ use crate::spec::{Direction, FilterAt, ValidSpec};
 use crate::stop::{Exit, Stop};
 use crate::third_party::introduced_peer::Introduction;
 
-/// Streams between the two ends of a copy within a host: enough that one can
-/// be written while the other is read.
+/// Number of streams of a copy within a host. One can be written while the other is read.
 const LOCAL_STREAMS: usize = 2;
 
-/// What is to be done, as this end does it.
+/// A transfer from the point of view of this end.
 pub(super) struct Task {
-    /// The specification.
+    /// Specification of the transfer.
     pub(super) spec: ValidSpec,
-    /// Sources.
     pub(super) sources: Vec<Endpoint>,
-    /// Destination.
     pub(super) destination: Endpoint,
-    /// Where a single source lands.
+    /// Rule for the name of a single source at the destination.
     pub(super) landing: Landing,
-    /// Everything else.
+    /// All other settings.
     pub(super) settings: TransferSettings,
-    /// Standard input, where that is the source.
+    /// Standard input, if it is the source.
     pub(super) pipe: Option<Arc<StreamSource>>,
-    /// Where paths of this host are opened.
+    /// Paths of this host that may be opened.
     pub(super) here: Here,
-    /// It is remembered.
+    /// If true, the transfer is added to the history.
     pub(super) remembers: bool,
-    /// What its policy chose.
+    /// Choice of the policy.
     pub(super) choice: Choice,
-    /// Transfers before it.
+    /// History of earlier transfers.
     pub(super) past: Past,
-    /// What it begins with, by what is remembered.
+    /// Initial settings, derived from the history.
     pub(super) begins: Option<Beginning>,
 }
 
-/// Where a transfer runs, beside what is specified.
+/// Facts about the process that runs a transfer, in addition to the specification.
 #[derive(Default)]
 pub struct Place {
-    /// Where paths of this host are opened.
+    /// Paths of this host that may be opened.
     pub here: Here,
-    /// The other host, where this is a job and somebody introduced it.
+    /// Introduction to the other host, if this is a job.
     pub introduction: Option<Introduction>,
-    /// Transfers with other hosts are remembered for the next ones' forecasts.
+    /// If true, transfers with other hosts are added to the history for later forecasts.
     pub remembers: bool,
 }
 
-/// Runs a transfer to its end. What happens goes to `observer`; `control` cancels it or
-/// changes its rate from elsewhere.
+/// Runs a transfer to its end. `observer` receives its events. `control` cancels it or changes its
+/// rate from another thread.
 ///
 /// # Errors
 ///
-/// Why it could not begin, or did not come to its end. Entries that failed are no error:
-/// [`Exit::Partial`] and [`Exit::Integrity`] say so.
+/// The reason why it could not start or did not end. Failed entries are not an error; they give
+/// [`Exit::Partial`] or [`Exit::Integrity`].
 pub fn run(
     spec: ValidSpec,
     place: Place,
@@ -113,7 +110,7 @@ pub fn run(
     let mut limits = spec.limits;
     let mut introduction = place.introduction;
     if introduction.is_some() {
-        // It is for one session.
+        // The introduction is valid for one session.
         limits.retries = None;
     }
     let (here, remembers) = (place.here, place.remembers);
@@ -131,8 +128,8 @@ pub fn run(
     })
 }
 
-/// Bytes of the names that a request has, a quarter of it at most, and what each costs more
-/// than its own.
+/// Maximum size of the names in a request in bytes (a quarter of its size), and the overhead per
+/// name.
 const MAXIMUM_NAMES_BYTES: usize = 16 << 10;
 const NAME_OVERHEAD: usize = 3;
 
@@ -159,7 +156,7 @@ impl Task {
         }
     }
 
-    /// Where things go at another host.
+    /// Returns the destination path at the other host.
     fn destination_path(&self, path: &RemotePath) -> RequestPath {
         match path {
             RemotePath::Path(path) if self.pipe.is_some() => RequestPath::Stream(path.clone()),
@@ -167,7 +164,7 @@ impl Task {
         }
     }
 
-    /// What of the sources is copied.
+    /// Returns the filter that selects entries of the sources.
     fn selected(&self) -> Result<Selected, Stop> {
         let bad = |error| Stop::because(Exit::Usage, error);
         let selection = self.spec.filter.selection().map_err(bad)?;
@@ -175,7 +172,7 @@ impl Task {
         Ok(selected.transpose().map_err(bad)?.unwrap_or_default())
     }
 
-    /// The sending end, where it is here.
+    /// Creates the sending end on this host.
     fn send_side(&self, sources: Sources) -> Result<SendSide, Stop> {
         let selected = self.selected()?;
         let elements = self.spec.element_bytes;
@@ -189,7 +186,7 @@ impl Task {
         let fakes = self.spec.keep.fake_source;
         Ok(match self.keeping(fakes)? {
             Some(keeping) => {
-                // Others learn nothing that only this process's user may see.
+                // Do not reveal metadata to other users that only this process's user may read.
                 let is_own = match &self.here {
                     Here::Anywhere => true,
                     Here::Beneath(principal) => principal.is_owner(),
@@ -201,7 +198,7 @@ impl Task {
         })
     }
 
-    /// What a sending end tells its events to.
+    /// Returns the function that receives the sending end's events.
     fn watch(&self, caller: &Caller) -> Watch {
         match &self.pipe {
             Some(source) => pipe::watch(source, caller.watch()),
@@ -209,10 +206,10 @@ impl Task {
         }
     }
 
-    /// From here to another host.
+    /// Copies from this host to another one.
     fn push(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
         let is_job = introduction.is_some();
-        // What is compared is one.
+        // A verification takes exactly one source, without wildcards.
         let expands = is_job && self.settings.operation != Operation::Verify;
         let sources = sources::open(self, expands)?;
         let peer = self.peer(&self.destination, introduction)?;
@@ -222,7 +219,8 @@ impl Task {
         if is_job && single_file(&sources) {
             request.landing = self.landing;
         }
-        // Where they are too many for a request, nothing shall be there at all.
+        // If the names do not fit, the destination counts as empty only if it has no entries at
+        // all.
         let fits = |names: &Vec<Vec<u8>>| {
             let bytes = names.iter().map(|name| name.len() + NAME_OVERHEAD);
             bytes.sum::<usize>() <= MAXIMUM_NAMES_BYTES
@@ -237,14 +235,14 @@ impl Task {
         )?;
         let settings = TransferSettings {
             clear: request.header_key(),
-            // Whether anything is there is known with the answer: the first
-            // questions go with the request.
+            // The answer says whether the destination is empty, so the first questions go with the
+            // request.
             asks: true,
-            // The daemon has that long to answer.
+            // The daemon may take up to the timeout to answer.
             linger: self.spec.connection.timeout.saturating_mul(2),
             ..self.settings_on(&connected)
         };
-        // What is asked for an answer later could as well have waited for it.
+        // Questions that come later than half a round trip may as well wait for the answer.
         let patience = connected.rtt / 2;
         let transfer = Transfer::sending(settings, self.send_side(sources)?, self.watch(caller));
         let opened = peer.open(connected, request, &transfer.first_words(patience));
@@ -275,7 +273,7 @@ impl Task {
         }
     }
 
-    /// From another host to here.
+    /// Copies from another host to this one.
     fn pull(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
         let [first, ..] = self.sources.as_slice() else {
             return Err(Stop::new(Exit::Usage, "there is no source"));
@@ -319,7 +317,7 @@ impl Task {
         self.drive(&peer, opened, &transfer, caller)
     }
 
-    /// Both ends here.
+    /// Copies within this host.
     fn local(&self, caller: &Caller) -> Result<Exit, Stop> {
         if self.settings.operation != Operation::Verify && self.here.principal().is_none() {
             let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
@@ -343,7 +341,7 @@ impl Task {
         let names = sources.top_names();
         let empty = destination.is_empty(names.as_deref());
         let mut settings = self.settings.clone();
-        // Where nothing is made, everything is asked for.
+        // With `existing`, no new entry is created, so every entry must be checked.
         let empty = empty.unwrap_or(false) && !settings.criteria.existing;
         settings.asks = self.settings.operation != Operation::Copy || !empty;
         if settings.operation == Operation::Copy {
@@ -351,14 +349,14 @@ impl Task {
         }
         settings.local = true;
         settings.large_files = self.fewer_files(most_open_parts());
-        // Both ends share the memory that was asked for.
+        // Both ends share the configured memory.
         settings.budget = ByteCount(settings.budget.0 / 2);
         let block_bytes = self.blocks(settings.budget).on(Duration::ZERO);
         settings.block_bytes = block_bytes as usize;
         settings.budget = used_memory(settings.budget, block_bytes);
         settings.flows.streams = LOCAL_STREAMS;
         settings.flows = settings.flows.that_fit(&settings, Ends::Both);
-        // Before either end opens files, which may take all descriptors that there are.
+        // Create the sockets before either end opens files, which may use up all descriptors.
         let pairs = (0..settings.flows.streams).map(|_| local_pair());
         let pairs = pairs.collect::<io::Result<Vec<_>>>().map_err(|error| {
             let failure = failure_of("join the two ends", "this host", &error);
@@ -373,7 +371,7 @@ impl Task {
             receiver.attach(far, id, false, 0);
         }
         if let Some(text) = receiver.failure_here() {
-            // It has no stream to say it over.
+            // The receiver has no stream that could carry the error.
             sender.fail_here(&text);
         }
         caller.follow(&sender);
@@ -465,7 +463,7 @@ impl Task {
         }
     }
 
-    /// The settings of this end, on the path that the first stream found.
+    /// Returns the settings of this end for the path of the first stream.
     fn settings_on(&self, connected: &Connected) -> TransferSettings {
         TransferSettings {
             block_bytes: connected.block_bytes as usize,
@@ -474,8 +472,8 @@ impl Task {
         }
     }
 
-    /// How long a lost daemon is dialed again: no longer than it keeps the
-    /// session, nor than the user wants to wait.
+    /// Returns how long a lost daemon is dialed again. It is the shorter of the daemon's session
+    /// lifetime and the user's timeout.
     fn linger(&self, opened: &Opened) -> Duration {
         let kept = Duration::from_secs(opened.welcome.linger_seconds.into());
         kept.min(self.spec.connection.timeout)
@@ -515,7 +513,7 @@ impl Task {
         }
     }
 
-    /// Tells this transfer from others, wherever the command is run.
+    /// Returns the keys that identify this transfer.
     fn key(&self) -> Result<SourceKey, Stop> {
         let key = SourceKey::new(&self.sources, &self.here);
         key.map_err(|error| Stop::because(Exit::Local, error))
@@ -527,7 +525,7 @@ impl Task {
         let selection = selection.map_err(|error| Stop::because(Exit::Usage, error))?;
         let block_key = block_key(self.spec.connection.data_security == DataSecurity::Clear)?;
         let key = self.key()?;
-        // That of the other end.
+        // The other end's setting.
         let fakes = match role {
             Role::Sender => self.spec.keep.fake_destination,
             Role::Receiver => self.spec.keep.fake_source,

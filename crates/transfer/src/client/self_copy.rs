@@ -1,5 +1,4 @@
-//! A copy onto itself: of a directory into itself, of a file or a directory to
-//! where it is. Refused before anything is written.
+//! Detects a copy of a file or directory onto or into itself, before anything is written.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -17,14 +16,14 @@ use crate::spec::Backup;
 use crate::spec::names::landing_name;
 use crate::stop::{Exit, Stop};
 
-/// Refuses it where source and destination are paths of this host; links on the
-/// way to them are followed, as the copy does. With `as_links` a source that is a link is copied
-/// as one. A copy that `deletes` must not have its source within what it fills. A destination in a
-/// part of the source that is not `selected` is no part of the copy.
+/// Rejects a copy onto itself if source and destination are paths of this host. Follows links on
+/// the way, as the copy does. With `as_links`, a source that is a link is copied as a link. A copy
+/// that `deletes` must not have its source inside its target. A destination inside the source is
+/// allowed if that part is not `selected`.
 ///
 /// # Errors
 ///
-/// What would be copied into, or onto, itself.
+/// The source and the destination that overlap.
 pub fn refuse(
     sources: &[Endpoint],
     destination: &Endpoint,
@@ -43,11 +42,11 @@ pub fn refuse(
         let name = landing_name(source);
         let found = as_path(path).symlink_metadata();
         let link = found.ok().filter(|found| as_links && found.is_symlink());
-        // What a link leads to must not become that link.
+        // A link must not replace the file that it points to.
         if link.as_ref().is_some_and(|link| to.holds(name, link)) {
             return Err(same(&shown, to.named));
         }
-        // What cannot be looked at is told of where it is opened.
+        // A source that cannot be read is reported when it is opened.
         let Ok(found) = as_path(path).metadata() else {
             continue;
         };
@@ -77,11 +76,11 @@ pub fn refuse(
     Ok(())
 }
 
-/// Refuses backups that would take the place of a source, or of something in one.
+/// Rejects a backup directory that overlaps with a source.
 ///
 /// # Errors
 ///
-/// Which source that is.
+/// The source that overlaps.
 pub fn refuse_backups(
     sources: &[Endpoint],
     (destination, landing): (&Endpoint, Landing),
@@ -124,10 +123,10 @@ fn same(shown: &str, destination: &Path) -> Stop {
     Stop::new(Exit::Usage, text)
 }
 
-/// Where things land.
+/// Destination of a copy.
 struct Target<'a> {
     named: &'a Path,
-    /// Without links, as far as it is there.
+    /// Path with links resolved, as far as it exists.
     path: PathBuf,
     is_directory: bool,
 }
@@ -141,7 +140,7 @@ impl Target<'_> {
         }
     }
 
-    /// Whether it is this directory, or lies in it at any depth, in a part that is copied.
+    /// True if the destination is this directory or lies inside it, in a part that is copied.
     fn lies_in(&self, directory: &Metadata, is_copied: impl Fn(&[&[u8]]) -> bool) -> bool {
         let mut above = self.path.ancestors();
         let found = above.find(|above| is_same(above.metadata(), directory));
@@ -152,7 +151,7 @@ impl Target<'_> {
         })
     }
 
-    /// Whether the directory that a source of this name becomes holds the source.
+    /// True if the target directory for a source of this name contains the source.
     fn surrounds(&self, name: Option<&[u8]>, source: &Path) -> bool {
         let landing = match name {
             Some(name) if self.is_directory => self.path.join(OsStr::from_bytes(name)),
@@ -166,12 +165,12 @@ impl Target<'_> {
         above.any(|above| is_same(above.metadata(), &landing))
     }
 
-    /// Whether what a source of this name lands on is this file or directory. A
-    /// link in its place is replaced.
+    /// True if the target for a source of this name is this file or directory. A link at the target
+    /// is replaced, so it is not followed.
     fn holds(&self, name: Option<&[u8]>, source: &Metadata) -> bool {
         let landing = match name {
             Some(name) if self.is_directory => self.path.join(OsStr::from_bytes(name)),
-            // A file gets this name.
+            // The file gets the destination's name.
             Some(_) if !source.is_dir() => self.named.to_owned(),
             _ => return false,
         };
@@ -187,8 +186,7 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// A path as the system goes it, links and `..` resolved; of what is missing the
-/// names as they are.
+/// Resolves links and `..` in a path as the system does. Keeps the names of missing components.
 pub fn resolved(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     let here = std::env::current_dir().unwrap_or_default();
@@ -277,13 +275,13 @@ mod tests {
             ("data/file", "data/file2"),
             ("data/file", "other"),
             ("data/file", "."),
-            // It is replaced by a file, as every link is.
+            // The link is replaced by a file.
             ("data/file", "soft"),
             ("missing", "missing/sub"),
         ] {
             assert!(copy(from, to).is_ok(), "{from} to {to}");
         }
-        // What is not in the source is deleted, and that would be the source.
+        // Entries outside the source are deleted, which would include the source.
         for (from, to, refused) in [
             ("data/inner/", ".", true),
             ("data/inner/", "data", true),
@@ -293,7 +291,8 @@ mod tests {
             let copied = copy_so(from, to, (false, true));
             assert_eq!(copied.is_err(), refused, "{from} to {to}");
         }
-        // As a link it may lie in what it leads to, but not be that, nor replace itself.
+        // A link may be copied into the directory that it points to, but must not replace that
+        // directory or itself.
         assert!(copy_as("whole", "data/sub", true).is_ok());
         assert!(copy_as("soft", "other", true).is_ok());
         for (from, to) in [
@@ -332,7 +331,7 @@ mod tests {
         for to in ["data", "data/there", "data/there/backup", "data/new"] {
             assert!(copy("data/", to).is_err(), "{to}");
         }
-        // With its name the rule that begins with a slash is of another directory.
+        // If the directory keeps its name, a rule with a leading slash no longer matches.
         assert!(copy("data", "data/backup").is_err());
         assert!(copy("data", "data/there/deep").is_ok());
     }

@@ -1,4 +1,4 @@
-//! What a command names as its sources, where these are this host's.
+//! Opens the sources of a command that are on this host.
 
 use longhaul_engine::send::source::{Asked, Source, Sources};
 use longhaul_engine::send::wildcards::{ExpandError, expand_all};
@@ -14,7 +14,7 @@ use crate::spec::FilterAt;
 use crate::spec::names::{check_names, path_of};
 use crate::stop::{Exit, Stop};
 
-/// One of them.
+/// One source of a command.
 struct Named<'a> {
     task: &'a Task,
     roots: &'a Roots,
@@ -60,12 +60,13 @@ impl Asked for Named<'_> {
     }
 }
 
-/// Opens them. Of several the ones that cannot be opened are failures of their own, and the others
-/// continue. Where a job's were written at another host no shell has expanded them.
+/// Opens the sources. If one of several cannot be opened, it counts as a failure and the others
+/// continue. With `written_elsewhere`, as for a job, wildcards are expanded here because no shell
+/// has expanded them.
 ///
 /// # Errors
 ///
-/// Where there are none; all but the last are said.
+/// No source can be opened. All errors but the last are printed.
 pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
     let roots = &Roots::new(task.spec.keep.fake_source);
     let expanded;

@@ -1,6 +1,6 @@
-//! Connections that the far side makes to this one, because its own ports cannot be reached. A
-//! client is shaken hands with as with a server: only who has the key that came over the channel
-//! is let in, strangers cost a thread for the handshake's time.
+//! TCP connections that the remote end opens to this end, used if its own ports cannot be reached.
+//! This end acts as the TLS client on them and accepts only a peer with the key that was received
+//! over the SSH channel. A stranger occupies one thread for the duration of a handshake.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,10 +13,10 @@ use longhaul_net::gate::{Gate, GateLimits};
 use longhaul_net::tcp::{self, HostPort, TcpOptions};
 use longhaul_net::tls::TlsClient;
 
-/// Streams that may wait to be taken; more than that were never asked for.
+/// Maximum number of accepted streams that wait to be taken. An honest peer never opens more.
 const MAXIMUM_WAITING: usize = 64;
 
-/// Listens for the far side.
+/// Listener for connections from the remote end.
 pub struct Callbacks {
     listener: TcpListener,
     port: u16,
@@ -31,7 +31,7 @@ struct Waiting {
 }
 
 impl Callbacks {
-    /// Nobody is let in before [`Callbacks::accept`].
+    /// Creates the queue. Connections are accepted only after [`Callbacks::accept`] is called.
     pub fn new(listener: TcpListener) -> io::Result<Arc<Callbacks>> {
         let port = listener.local_addr()?.port();
         Ok(Arc::new(Callbacks {
@@ -42,17 +42,17 @@ impl Callbacks {
         }))
     }
 
-    /// Where it listens.
+    /// Returns the TCP port of the listener.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Connections that are accepted from now on have segments of at most this many bytes.
+    /// Limits the TCP segments of connections accepted from now on to `bytes` bytes.
     pub fn limit_segments(&self, bytes: u32) {
         tcp::limit_segments(&self.listener, bytes);
     }
 
-    /// Lets in who has the key.
+    /// Starts a thread that accepts connections from the peer with the expected key.
     pub fn accept(self: &Arc<Callbacks>, tls: TlsClient, tcp: TcpOptions) -> io::Result<()> {
         let callbacks = Arc::clone(self);
         let thread = std::thread::Builder::new().name("callbacks".into());
@@ -80,7 +80,7 @@ impl Callbacks {
                 continue;
             }
             let (callbacks, tls) = (Arc::clone(self), tls.clone());
-            // Without a thread the far side tries again.
+            // If no thread can be started, the remote end tries again.
             let _ = std::thread::Builder::new()
                 .name("callback".into())
                 .spawn(move || {
@@ -102,14 +102,15 @@ impl Callbacks {
             return;
         }
         waiting.streams.push_back(stream);
-        // The oldest is the likeliest to be dead.
+        // The oldest stream is the most likely to be dead.
         if waiting.streams.len() > MAXIMUM_WAITING {
             waiting.streams.pop_front();
         }
         self.arrived.notify_one();
     }
 
-    /// The next stream that the far side opened; none in that time.
+    /// Returns the next stream that the remote end opened, or `None` after `patience` or after
+    /// [`Callbacks::close`].
     pub fn take(&self, patience: Duration) -> Option<Stream> {
         let until = Instant::now() + patience;
         let mut waiting = self.lock();
@@ -126,14 +127,14 @@ impl Callbacks {
         }
     }
 
-    /// Ends it.
+    /// Stops accepting and closes all waiting streams.
     pub fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
         waiting.streams.clear();
         self.arrived.notify_all();
-        // Wakes whoever accepts; where the system does not, the process's end
-        // does.
+        // Wakes the accepting thread. On systems where shutdown does not wake it, the thread lasts
+        // until the process exits.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }

@@ -1,4 +1,4 @@
-//! The command line of the user's `ssh`, and what it runs on the far side.
+//! Builds the command line of the user's `ssh` and the command that it runs on the remote host.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
@@ -18,32 +18,33 @@ use crate::stop::{Exit, Stop};
 /// The release that both ends must have.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// Where the far side keeps this release, for a shell.
+/// Directory on the remote host that keeps installed releases, in shell syntax.
 pub const CACHE: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/longhaul";
 
-/// Where else it may be, if nothing runs in the cache or there is no room: directories that are
-/// this user's, `$u` by number, as words of a shell. `/-` stands for what is not set.
+/// Alternative directories for a release, for a cache on a full file system or one mounted
+/// `noexec`. They are shell words, belong to this user and contain the user ID `$u`. `/-` replaces
+/// an unset variable.
 pub const OTHER_PLACES: &str = "\"${SCRATCH:-/-}/.longhaul-$u\" \"${WORK:-/-}/.longhaul-$u\" \
     \"/var/tmp/longhaul-$u\" \"${XDG_RUNTIME_DIR:-/-}/longhaul\" \"/tmp/longhaul-$u\"";
 
-/// For a shell: whether such a directory is this user's alone, and nobody else can put another
-/// one in its place. `u` is the user.
+/// Shell function `own`: succeeds if directory `$1` is accessible to this user only and its parent
+/// does not let other users replace it. Expects the user ID in `$u`.
 pub const IS_OWN: &str = "own() { [ -h \"$1\" ] && return 1; [ -O \"$1\" ] || return 1; \
     case \"$(stat -c %a \"$1\")\" in 700|2700) ;; *) return 1;; esac; \
     case \"$(stat -c %u:%A \"${1%/*}\")\" in \
     0:d????-??-?*|\"$u\":d????-??-?*|0:d????????[tT]*|\"$u\":d????????[tT]*) return 0;; esac; \
     return 1; };";
 
-/// For a shell: whether a file is this release and runs. A binary that was truncated, for example
-/// by a full disk, has the right name and ends with a signal.
+/// Shell function `runs`: succeeds if file `$1` is this release and can be executed. A truncated
+/// binary, for example after a full disk, has the right name but is killed by a signal.
 const RUNS: &str = concat!(
     "runs() { [ -x \"$1\" ] && [ \"$(\"$1\" --version 2>/dev/null </dev/null)\" = \"longhaul ",
     env!("CARGO_PKG_VERSION"),
     "\" ]; };"
 );
 
-/// Never a terminal, nor anything of the user's configuration that is meant for a shell or for
-/// other connections: as in `scp`.
+/// Options of every ssh command, as in `scp`: no terminal, and no settings of the user's
+/// configuration that are meant for interactive shells or for other connections.
 const OPTIONS: [&str; 6] = [
     "-T",
     "-x",
@@ -53,61 +54,61 @@ const OPTIONS: [&str; 6] = [
     "-oRequestTTY=no",
 ];
 
-/// How long ssh may take to read its configuration, which may run commands
-/// (`Match exec`).
+/// Maximum time for ssh to read its configuration, which may run commands (`Match exec`).
 const CONFIGURED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What the far side is for.
+/// Task of the remote process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The other end of a session with this one.
+    /// The other end of a session with this process.
     Session,
-    /// A job.
+    /// Runs a job and starts its transfer.
     Drive,
     /// The other end of a job.
     Meet,
-    /// One more channel to the session that listens under this name.
+    /// Adds a channel to the session that listens under this name.
     Join(String),
-    /// The channel of this job.
+    /// Attaches to this job.
     Attach(String),
-    /// The list of jobs.
+    /// Lists the jobs.
     Jobs,
 }
 
-/// What the far side should know when it starts.
+/// Settings passed to the remote process at its start.
 #[derive(Clone, Debug)]
 pub struct FarSide {
-    /// What it is for.
+    /// Task of the process.
     pub role: Role,
-    /// The binary there; none: the cache's, else the one in PATH.
+    /// Path of the remote binary. `None` selects the installed release, or else the one in PATH.
     pub program: Option<String>,
-    /// Memory for blocks.
+    /// Memory for blocks in bytes.
     pub memory: u64,
-    /// How long the session outlives its last connection.
+    /// Time for which the session outlives its last connection.
     pub linger: Duration,
-    /// When leftovers expire.
+    /// Age at which leftovers expire; `None` means never.
     pub expiry: Option<Duration>,
-    /// Where it may listen.
+    /// Ports on which the process may listen.
     pub ports: Ports,
-    /// Another release in its PATH counts as none, since this one is put there.
+    /// If true, a different release in the remote PATH is ignored, because this release will be
+    /// installed.
     pub replaces: bool,
 }
 
-/// How the far side is started.
+/// Everything needed to start the remote process.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// The user's ssh with its own options.
+    /// Command of the user's ssh with its options.
     pub words: Vec<OsString>,
     /// `[user@]host`.
     pub destination: String,
-    /// What is started there.
+    /// Settings of the remote process.
     pub side: FarSide,
-    /// Whether a login serves several ssh processes.
+    /// Decides whether several ssh processes share one login.
     pub sharing: Arc<Sharing>,
 }
 
-/// What the user's ssh would do with a destination, a setting a line; this starts a process.
-/// The user's own options count more than these.
+/// Returns the output of `ssh -G`: the settings for a destination, one per line. Starts a process.
+/// Options in the user's command take precedence over `options`.
 pub(super) fn configured(
     words: &[OsString],
     options: &[&str],
@@ -126,7 +127,7 @@ pub(super) fn configured(
     Some(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// Where the user's ssh would connect to; this starts a process.
+/// Returns the host and port that the user's ssh would connect to. Starts a process.
 pub fn server_of(arguments: &SshSettings, destination: &str) -> Option<HostPort> {
     let words = ssh_words(arguments).ok()?;
     let text = configured(&words, &[], destination)?;
@@ -135,23 +136,23 @@ pub fn server_of(arguments: &SshSettings, destination: &str) -> Option<HostPort>
 }
 
 impl Start {
-    /// The host as in ssh's configuration; the first time this starts a process.
+    /// Returns the host name from ssh's configuration. The first call starts a process.
     pub fn host_name(&self) -> Option<String> {
         let text = self.sharing.configuration(&self.words, &self.destination)?;
         host_name_in(text).map(str::to_owned)
     }
 
-    /// The command line that begins a session.
+    /// Returns the command line that starts a session and lets ssh ask for a password.
     pub fn first(&self) -> Vec<OsString> {
         self.first_by(Login::Asking)
     }
 
-    /// The same; whether anybody may be asked is said.
+    /// Returns the same command line for the given kind of login.
     pub fn first_by(&self, login: Login) -> Vec<OsString> {
         self.script_by(&remote_command(&self.side), login)
     }
 
-    /// The command line for one more channel, which asks nobody.
+    /// Returns the command line for one more channel. Its ssh never asks for a password.
     pub fn further(&self, channel: &str, through: Through) -> Vec<OsString> {
         let join = format!("--join {channel}");
         let remote = far_command(self.side.program.as_deref(), &join, false);
@@ -160,24 +161,24 @@ impl Start {
         command_line(words, options, destination, &remote)
     }
 
-    /// The ways of such a channel, the better one first.
+    /// Returns the possible routes for a further channel, best first.
     pub fn ways(&self) -> Vec<Through> {
         self.sharing.ways(&self.words, &self.destination)
     }
 
-    /// The command line that runs a script; somebody may be asked.
+    /// Returns the command line that runs a script and lets ssh ask for a password.
     pub fn script(&self, script: &str) -> Vec<OsString> {
         self.script_by(script, Login::Asking)
     }
 
-    /// The same; whether anybody may be asked is said.
+    /// Returns the same command line for the given kind of login.
     pub fn script_by(&self, script: &str, login: Login) -> Vec<OsString> {
         let (words, destination) = (&self.words, &self.destination);
         let options = self.sharing.options(words, destination, login);
         command_line(words, options, destination, script)
     }
 
-    /// An ssh has logged in, or has found somebody who was.
+    /// Records that an ssh process has logged in, or has joined an existing master.
     pub fn note_login(&self, process: &SshProcess) {
         let (words, destination) = (&self.words, &self.destination);
         self.sharing.note_refusal(destination, &process.said());
@@ -185,28 +186,28 @@ impl Start {
             .logged_in(words, destination, process.has_asked());
     }
 
-    /// Whether it is reached through a master that was there before.
+    /// True if the host is reached through a master that another process started.
     pub fn is_joined(&self) -> bool {
         self.sharing.process().is_some()
     }
 
-    /// The master that was there does not serve, for this reason.
+    /// Stops using the existing master, which does not serve, and reports the reason.
     pub fn shun_master(&self, why: &str) {
         self.sharing.shun(&self.destination, why);
     }
 
-    /// The name of the user's ssh, for messages.
+    /// Returns the name of the user's ssh, for messages.
     pub fn program(&self) -> String {
         let first = self.words.first();
         first.map_or("ssh".into(), |word| word.to_string_lossy().into_owned())
     }
 }
 
-/// How the far side of an endpoint is started.
+/// Returns the settings that start the remote process of an endpoint.
 ///
 /// # Errors
 ///
-/// As [`ssh_words`].
+/// See [`ssh_words`].
 pub fn start_of(
     remote: &SshRemote,
     arguments: &ConnectionSettings,
@@ -229,11 +230,12 @@ pub fn start_of(
     })
 }
 
-/// The words that start the user's ssh, quoted as a shell has them.
+/// Splits the user's ssh command (`--ssh` or `LONGHAUL_SSH`) into words by the quoting rules of a
+/// shell.
 ///
 /// # Errors
 ///
-/// Where the words make no sense.
+/// The command is empty or has an unclosed quote.
 pub fn ssh_words(arguments: &SshSettings) -> Result<Vec<OsString>, Stop> {
     let asked = arguments.ssh.clone();
     let text = asked.or_else(|| std::env::var("LONGHAUL_SSH").ok());
@@ -252,7 +254,7 @@ pub fn ssh_words(arguments: &SshSettings) -> Result<Vec<OsString>, Stop> {
     }
 }
 
-/// Everything that is started on this side.
+/// Returns all words of the local command.
 fn command_line(
     words: &[OsString],
     options: Vec<OsString>,
@@ -266,8 +268,8 @@ fn command_line(
     line
 }
 
-/// The command that the far side's login shell is given, whichever shell that
-/// is: everything but one word is within single quotes, and there is no `!`.
+/// Returns the command for the remote login shell. It works in every common shell: all but the
+/// first words are inside single quotes, and it contains no `!`.
 fn remote_command(far: &FarSide) -> String {
     let expiry = match far.expiry {
         Some(age) => format!("{}s", age.as_secs()),
@@ -301,7 +303,7 @@ fn far_command(program: Option<&str>, arguments: &str, replaces: bool) -> String
         };
         return format!("exec {home}{} {arguments}", quoted(program));
     }
-    // What another release says would come too late to replace it over this channel.
+    // A message of a different release would come too late to replace it over this channel.
     let is_same = if replaces {
         " && runs \"$(command -v longhaul)\""
     } else {
@@ -318,7 +320,7 @@ fn far_command(program: Option<&str>, arguments: &str, replaces: bool) -> String
     )
 }
 
-/// What `ssh -G` says.
+/// Returns the host name from the output of `ssh -G`.
 fn host_name_in(configuration: &str) -> Option<&str> {
     setting(configuration, "hostname ")
 }
@@ -329,7 +331,7 @@ fn setting<'a>(configuration: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
-/// A word for a shell.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -411,7 +413,7 @@ mod tests {
         }
     }
 
-    /// What the far side's shell prints with this home.
+    /// Returns the output of the remote shell with `home` as its home directory.
     fn answer(home: &std::path::Path, side: &FarSide) -> String {
         let output = std::process::Command::new("sh")
             .args(["-c", &remote_command(side)])

@@ -1,5 +1,4 @@
-//! Where the sockets of kept logins are: a directory that nobody but this user can reach or
-//! replace.
+//! Directory for the sockets of shared logins. Other users can neither read nor replace it.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -11,21 +10,22 @@ use std::path::{Path, PathBuf};
 
 use crate::state::make_private;
 
-/// Bytes of a socket's path with its end (`sun_path` of Linux).
+/// Maximum length of a socket's path in bytes, including the final NUL (`sun_path` of Linux).
 const MAXIMUM_PATH_BYTES: usize = 108;
 
-/// While ssh makes a socket its name is longer: a dot and 16 letters.
+/// Bytes that ssh adds to the name while it creates a socket: a dot and 16 letters.
 const SSH_ADDS_BYTES: usize = 17;
 
-/// Hexadecimal digits of a socket's name: 80 bits, far above what two hosts could share.
+/// Number of hexadecimal digits in a socket's name: 80 bits, so that collisions are practically
+/// impossible.
 const NAME_DIGITS: usize = 20;
 
-/// `longhaul` in `XDG_RUNTIME_DIR`, else `.cache/longhaul/ssh` of the home. A place that is another
-/// user's, as after `su`, is passed over, and nothing is made there.
+/// Returns `longhaul` in `XDG_RUNTIME_DIR`, or else `.cache/longhaul/ssh` in the home directory.
+/// Skips a directory that belongs to another user, as after `su`, and creates no files there.
 ///
 /// # Errors
 ///
-/// For people: why there is none, and what to do.
+/// A message for the user with the reason and a remedy, if neither directory can be used.
 pub fn of_this_user() -> Result<PathBuf, String> {
     let absolute = |name| {
         let value = std::env::var_os(name).map(PathBuf::from);
@@ -38,7 +38,7 @@ pub fn of_this_user() -> Result<PathBuf, String> {
     for directory in runtime.into_iter().chain(home) {
         match (private(&directory), &found) {
             (Ok(directory), _) => return Ok(directory),
-            // The first reason is that of the better place.
+            // Report the reason for the preferred directory.
             (Err(why), Err(before)) if before.starts_with("neither ") => found = Err(why),
             _ => {}
         }
@@ -46,8 +46,8 @@ pub fn of_this_user() -> Result<PathBuf, String> {
     found
 }
 
-/// Makes it if it is not there, and sees to it that it is this user's alone, with all above it:
-/// that first.
+/// Creates the directory if it does not exist, and checks that only this user can access or replace
+/// it. Checks the existing ancestors before creating anything.
 fn private(directory: &Path) -> Result<PathBuf, String> {
     let failed = |error: io::Error| format!("{}: {error}", directory.display());
     let mut there = directory.ancestors().skip(1);
@@ -64,7 +64,7 @@ fn private(directory: &Path) -> Result<PathBuf, String> {
     Ok(real)
 }
 
-/// Sees to it that nobody else can put something in the place of what is in a directory.
+/// Checks that other users cannot replace a directory or any of its ancestors.
 fn irreplaceable(directory: &Path) -> Result<(), String> {
     for above in directory.ancestors() {
         let found = above.metadata();
@@ -76,12 +76,12 @@ fn irreplaceable(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a socket as ssh does, beside this one, and removes it: where it cannot, ssh would end
-/// after it has logged in.
+/// Creates and removes a socket beside the given one, in the same way as ssh. If ssh cannot create
+/// its socket, it fails after the login, which is too late.
 ///
 /// # Errors
 ///
-/// For people: why it cannot.
+/// A message for the user with the reason.
 pub fn try_socket(socket: &Path) -> Result<(), String> {
     let [first, second] = ["try", "tried"].map(|end| {
         let mut name = socket.as_os_str().to_owned();
@@ -89,7 +89,7 @@ pub fn try_socket(socket: &Path) -> Result<(), String> {
         PathBuf::from(name)
     });
     let made = UnixListener::bind(&first).and_then(|_| std::fs::hard_link(&first, &second));
-    // What was not made is not there.
+    // Removal may fail if a file was not created.
     let _ = std::fs::remove_file(&first);
     let _ = std::fs::remove_file(&second);
     made.map_err(|error| {
@@ -105,7 +105,7 @@ fn me() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Why others can reach it.
+/// Returns the reason why other users may have access, or `None` if the directory is private.
 fn not_private(found: &Metadata) -> Option<&'static str> {
     if !found.is_dir() {
         return Some("is no directory: remove it");
@@ -116,7 +116,8 @@ fn not_private(found: &Metadata) -> Option<&'static str> {
     (found.mode() & 0o077 != 0).then_some("is open to others: chmod 700 it")
 }
 
-/// Why others can put something else in the place of what is in it.
+/// Returns the reason why other users could replace the directory's entries, or `None` if they
+/// cannot.
 fn replaceable(found: &Metadata) -> Option<&'static str> {
     const STICKY: u32 = 0o1000;
     if found.uid() != me() && found.uid() != 0 {
@@ -126,12 +127,12 @@ fn replaceable(found: &Metadata) -> Option<&'static str> {
     shared.then_some("can be written by others: chmod go-w it, or set XDG_RUNTIME_DIR")
 }
 
-/// The socket of a destination: each host of this user's, each ssh and each configuration of it
-/// has one of its own.
+/// Returns the path of the socket for a destination. The path differs for each local host, ssh
+/// command, credential and ssh configuration.
 ///
 /// # Errors
 ///
-/// Where its path would be too long for a socket.
+/// The path would be too long for a socket.
 pub fn socket_in(
     directory: &Path,
     words: &[OsString],
@@ -143,16 +144,16 @@ pub fn socket_in(
         hasher.update(&(bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };
-    // Hosts may share a home, and no socket.
+    // Several hosts may share a home directory but cannot share a socket.
     add(rustix::system::uname().nodename().to_bytes());
-    // Other credentials may have other rights there.
+    // Different credentials may have different rights at the destination.
     for name in ["SSH_AUTH_SOCK", "KRB5CCNAME"] {
         add(std::env::var_os(name).unwrap_or_default().as_bytes());
     }
     let program = words.first().map(in_path);
     add(program.unwrap_or_default().as_os_str().as_bytes());
     if words.len() > 1 {
-        // Files that options name may be relative to it.
+        // Paths in ssh's options may be relative to the working directory.
         add(std::env::current_dir()
             .unwrap_or_default()
             .as_os_str()
@@ -174,7 +175,8 @@ pub fn socket_in(
     Ok(socket)
 }
 
-/// The file that a program's name stands for.
+/// Returns the file that a program name refers to: the name itself if it contains a slash, or else
+/// the first match in PATH.
 fn in_path(program: &OsString) -> PathBuf {
     let program = Path::new(program);
     if program.components().count() > 1 {

@@ -1,5 +1,5 @@
-//! Streams beside the SSH channel: from here to the far side's addresses, or
-//! from there to ours, whichever opens.
+//! Direct streams beside the SSH channel. Either end may open them: this end connects to the remote
+//! end's addresses, or the remote end connects to this end's.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,96 +19,93 @@ use super::greeting::Greeting;
 use crate::client::connection::{SmallSegments, single_path};
 use crate::console::say;
 
-/// How long the first direct stream is looked for, beyond its round trips: until
-/// then those who want one wait, unless there is another stream.
+/// Time to search for the first direct stream, in addition to [`ROUND_TRIPS`]. Meanwhile threads
+/// that need a stream wait, unless another kind of stream is available.
 const LOOK_FOR: Duration = Duration::from_millis(1500);
 
-/// With so much time left the addresses are tried once more: before the round trip
-/// was measured they were given what short paths need.
+/// Minimum time left for a second attempt at the addresses. The first attempt ran before the round
+/// trip was measured, with a deadline for short paths.
 const WORTH_ANOTHER_TRY: Duration = Duration::from_secs(1);
 
-/// Round trips that it may take: asking for a call, TCP, TLS, joining, and one
-/// packet of these lost.
+/// Round trips that the search may take: the request for a call, TCP, TLS, joining, and one lost
+/// packet.
 pub const ROUND_TRIPS: u32 = 8;
 
-/// Where a direct way opens at all, it usually has within this and a few round
-/// trips.
+/// If a direct route opens at all, it usually does so within this time plus a few round trips.
 pub const USUALLY_OPENS_WITHIN: Duration = Duration::from_millis(250);
 
-/// Where an address answers at all, it usually does within this and a round
-/// trip.
+/// If an address answers at all, it usually does so within this time plus one round trip.
 pub const USUALLY_ANSWERS_WITHIN: Duration = Duration::from_millis(100);
 
-/// How much earlier this end tries than it has the other one try: a stream
-/// from here is the usual one, and the other's tries are seen by firewalls.
+/// Time for which only this end tries to connect, before it asks the remote end to try too.
+/// Connections from this end are the usual case, and firewalls notice attempts from the other end.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// After this many failures in a row the way is looked for again.
+/// Number of consecutive failures after which the search for a route starts again.
 const FAILURES: u32 = 8;
 
 const NO_STREAM: &str = "no direct stream opens";
 
-/// The message if the far side connects and several paths were asked for.
+/// Message if only the remote end can connect and multipath TCP was requested.
 const INWARD_IS_SINGLE: &str = "--mptcp: the far side connects to this host, which it does with \
     plain TCP: let connections from here to its ports (--ports) through, or leave --mptcp out";
 
-/// The message if only ssh connects and several paths were asked for.
+/// Message if only ssh can connect and multipath TCP was requested.
 const SSH_IS_SINGLE: &str = "--mptcp: no stream opens beside ssh, so that everything goes through \
     ssh's own connections, which are plain TCP: let connections from here to the far side's ports \
     (--ports) through, or leave --mptcp out";
 
-/// Which way streams open.
+/// Direction in which direct streams open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nobody has tried.
+    /// Not yet known.
     Unknown,
-    /// From here to there.
+    /// This end connects to this address of the remote end.
     Outward(SocketAddr),
-    /// From there to here.
+    /// The remote end connects to this end.
     Inward,
-    /// Not at all; why not, address by address.
+    /// Neither end can connect; holds the error for each address.
     Closed(Vec<(SocketAddr, String)>),
 }
 
-/// What is known of the way.
+/// State of the search for a direct route.
 struct State {
     way: Way,
     look_for: Duration,
-    /// Somebody looks for it.
+    /// True while a thread is searching.
     looking: bool,
-    /// When the current or last search gives up.
+    /// Deadline of the current or last search.
     until: Option<Instant>,
-    /// Connections from here that were begun before anybody looked, and what
-    /// comes of them.
+    /// Connections that were started before the search, as a channel for their results.
     ahead: Option<(Sender<Found>, Receiver<Found>)>,
-    /// The first address that TCP has connected to: likely the way.
+    /// First address to which TCP has connected. It is probably the route.
     answered: Option<SocketAddr>,
 }
 
-/// Why there is no stream.
+/// Reasons why a direct stream did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
-    /// The way is still looked for, and another stream is there.
+    /// The search still runs, and another kind of stream is available.
     #[error("another stream is there")]
     Another,
-    /// The way is closed, or did not open; why.
+    /// The route is closed or the connection failed; holds the reason.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What a thread that wants a stream does next.
+/// Next step of a thread that needs a stream.
 enum Turn {
-    /// Take another stream.
+    /// Take another kind of stream.
     Another,
-    /// Nobody looks for the way.
+    /// Start a search, because no thread is searching.
     Look,
-    /// Another thread is searching, and this address has answered.
+    /// Try this address, which has answered another thread's search.
     Guess(SocketAddr),
-    /// The way is known.
+    /// Open a stream on the known route.
     Open(Way),
 }
 
-/// The thread that searches for a way; the threads that wait for it are woken when it ends.
+/// Guard of a running search. Its drop ends the search and wakes the threads that wait for it.
 struct Looking<'a>(&'a Direct);
 
 impl Drop for Looking<'_> {
@@ -121,23 +118,23 @@ impl Drop for Looking<'_> {
     }
 }
 
-/// Finds the way, and opens streams on it.
+/// Finds a direct route and opens streams on it.
 pub struct Direct {
     tls: TlsClient,
     tcp: TcpOptions,
-    /// Local addresses, which take turns, and whose turn it is.
+    /// Local addresses, used in rotation, and the index of the next one.
     bind: Vec<IpAddr>,
     turn: AtomicU32,
-    /// Knows where ssh finds the far side; `None` if its greeting has that.
+    /// Resolves the address that ssh uses; `None` if the greeting alone lists the addresses.
     start: Option<Start>,
     greeting: Greeting,
     callbacks: Option<Arc<Callbacks>>,
     state: Mutex<State>,
-    /// Somebody has answered, or no longer looks.
+    /// Signals that an address has answered, that the route changed, or that a search ended.
     changed: Condvar,
-    /// Streams in a row that did not open on the way that was found.
+    /// Number of consecutive streams that failed to open on the known route.
     failures: AtomicU32,
-    /// Several paths were asked for, and there is only one.
+    /// True if multipath TCP was requested and the path turned out to be single.
     single: AtomicBool,
     /// The largest segment of new connections in bytes; 0 leaves it to the kernel.
     segment: AtomicU32,
@@ -145,7 +142,8 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// `tls` is pinned to the far side's key.
+    /// Creates the state of a session without a known route. `tls` must accept only the remote
+    /// end's key.
     pub fn new(
         tls: TlsClient,
         (tcp, bind): (TcpOptions, &[IpAddr]),
@@ -182,25 +180,24 @@ impl Direct {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way as it is known.
+    /// Returns the current route.
     pub fn way(&self) -> Way {
         self.lock().way.clone()
     }
 
-    /// Whether the way is known, or somebody has answered at one of the
-    /// addresses.
+    /// True if the route is known or one of the addresses has answered.
     pub fn is_promising(&self) -> bool {
         let state = self.lock();
         state.way != Way::Unknown || state.answered.is_some()
     }
 
-    /// The round trip was measured.
+    /// Sets the measured round trip, from which the search time is computed.
     pub fn set_rtt(&self, rtt: Duration) {
         self.lock().look_for = look_for(rtt);
     }
 
-    /// Connects to the far side's addresses now, for the next search for a way: the session's
-    /// opening needs a round trip meanwhile.
+    /// Starts connecting to the remote end's addresses before the first search. The connections
+    /// overlap with the round trip that opens the session.
     pub fn dial_ahead(self: &Arc<Direct>) {
         let mut state = self.lock();
         if state.ahead.is_none() {
@@ -213,9 +210,9 @@ impl Direct {
         }
     }
 
-    /// Something else may have come for the waiting thread for the way.
+    /// Wakes the threads in [`Direct::open`] because another kind of stream may be available.
     pub fn wake(&self) {
-        // Whoever looks at it now has it looked at when he waits.
+        // Taking the lock once ensures that a thread about to wait sees the change first.
         drop(self.lock());
         self.changed.notify_all();
     }
@@ -238,7 +235,7 @@ impl Direct {
             let opened = match self.turn(has_guessed, is_another_there) {
                 Turn::Another => return Err(NotOpened::Another),
                 Turn::Look => return self.look(transfer).map_err(NotOpened::Failed),
-                // Who answers there may be another host.
+                // A different host may answer at this address.
                 Turn::Guess(address) => {
                     let patience = patience.min(self.lock().look_for);
                     if let Ok(stream) = self.dial(address, patience, &|| ()) {
@@ -277,15 +274,15 @@ impl Direct {
         }
     }
 
-    /// Looks for the way, for all who wait.
+    /// Searches for the route on behalf of all waiting threads.
     fn look(self: &Arc<Direct>, transfer: &Weak<Transfer>) -> Result<Stream, String> {
         let _looking = Looking(self);
         let (found, stream) = self.find(Some(transfer));
-        // A far side that is done answers nobody any more.
+        // A remote end that has finished answers no connections.
         let done = transfer.upgrade().is_none_or(|transfer| transfer.is_done());
         if stream.is_some() || !done {
-            // Between two far sides nothing goes through ssh instead. It is
-            // said once: no way is looked for again.
+            // Without `start`, as between two remote hosts, data does not fall back to ssh. The
+            // message appears once, since the search is not repeated.
             let ssh_alone = matches!(found, Way::Closed(_)) && self.start.is_some();
             if ssh_alone && self.way() == Way::Unknown && self.tcp.multipath {
                 say(SSH_IS_SINGLE);
@@ -295,8 +292,8 @@ impl Direct {
         stream.ok_or_else(|| NO_STREAM.to_owned())
     }
 
-    /// The way is known, unless somebody else knew it before; whether a stream is open
-    /// on it, which is more than to have found none.
+    /// Records the route unless it is already known. An open stream (`is_open`) also replaces
+    /// `Way::Closed`, which is only a failed search.
     fn settle(&self, way: Way, is_open: bool) {
         let mut state = self.lock();
         if state.way == Way::Unknown || is_open && matches!(state.way, Way::Closed(_)) {
@@ -306,7 +303,8 @@ impl Direct {
         self.changed.notify_all();
     }
 
-    /// A way that was found may close: then another is looked for.
+    /// Counts consecutive failures. After [`FAILURES`] of them the route is forgotten, so that a
+    /// new search starts.
     fn note(&self, opened: bool) {
         if opened {
             self.failures.store(0, Ordering::Relaxed);
@@ -317,8 +315,8 @@ impl Direct {
         }
     }
 
-    /// From now on connections have smaller segments if the path loses large ones: those that this
-    /// end makes, and those that the far side makes to it.
+    /// Reduces the segment size of later connections in both directions if the path loses large
+    /// segments.
     fn limit_segments(&self, transfer: &Weak<Transfer>) {
         let Some(segment) = self.small.limit(transfer) else {
             return;
@@ -329,7 +327,7 @@ impl Direct {
         }
     }
 
-    /// `connected` is called before anything is said.
+    /// Connects to one address. Calls `connected` after TCP connects and before TLS starts.
     fn dial(
         &self,
         address: SocketAddr,
@@ -364,12 +362,13 @@ impl Direct {
         Ok(stream)
     }
 
-    /// Opens the first stream, where the session is to begin on it: the far side
-    /// was told to connect to this end.
+    /// Opens the first stream of a session that starts on a direct stream. The remote end has
+    /// already been asked to connect to this end.
     ///
     /// # Errors
     ///
-    /// Why no address of the far side answered, the silent ones first.
+    /// The reason for each address of the remote end that did not answer. Silent addresses come
+    /// first.
     pub fn begin(self: &Arc<Direct>) -> Result<Stream, Vec<(SocketAddr, String)>> {
         let (way, stream) = self.find(None);
         self.lock().way = way.clone();
@@ -379,7 +378,8 @@ impl Direct {
         })
     }
 
-    /// Has the far side connect to this one, unless it does so by itself.
+    /// Asks the remote end to connect to this end, if there is a transfer to ask through, and takes
+    /// the stream.
     fn call(
         &self,
         transfer: Option<&Weak<Transfer>>,
@@ -398,14 +398,14 @@ impl Direct {
         Ok(stream)
     }
 
-    /// Both ways at once, almost; the first that opens is kept.
+    /// Tries both directions, the inward one slightly later. Returns the first stream that opens.
     fn find(self: &Arc<Direct>, transfer: Option<&Weak<Transfer>>) -> (Way, Option<Stream>) {
         let (ahead, patience) = {
             let mut state = self.lock();
             state.until = Some(Instant::now() + state.look_for);
             (state.ahead.take(), state.look_for)
         };
-        // Those that were begun ahead had a round trip already.
+        // Connections that were started earlier have already had a round trip.
         let head_start = match ahead {
             Some(_) => USUALLY_ANSWERS_WITHIN,
             None => HEAD_START,
@@ -414,7 +414,7 @@ impl Direct {
             let (sender, found) = channel();
             let (this, outward) = (Arc::clone(self), sender.clone());
             let deadline = Instant::now() + patience;
-            // Where there is no thread for it, the other way is left.
+            // If the thread does not start, the inward direction remains.
             spawn("outward", move || this.find_outward(deadline, &outward));
             (sender, found)
         });
@@ -431,7 +431,7 @@ impl Direct {
             let found = stream.map(|stream| (Way::Inward, stream));
             let _ = inward.send(found.map_err(|_| Vec::new()));
         });
-        // Both end by themselves, and their senders with them.
+        // Both threads end by their deadlines and drop their senders.
         while let Ok(next) = found.recv() {
             match next {
                 Ok((way, stream)) => return (way, Some(stream)),
@@ -441,7 +441,7 @@ impl Direct {
         (Way::Closed(failures), None)
     }
 
-    /// Those who wait for the way may try this address meanwhile.
+    /// Records an address that has answered, so that waiting threads may try it.
     fn note_answer(&self, address: SocketAddr) {
         let mut state = self.lock();
         if state.way == Way::Unknown {
@@ -472,12 +472,13 @@ impl Direct {
     }
 }
 
-/// How long the first direct stream is looked for.
+/// Returns the time to search for the first direct stream.
 fn look_for(rtt: Duration) -> Duration {
     LOOK_FOR + ROUND_TRIPS * rtt
 }
 
-/// Where the far side may be: where ssh finds it, then what it says itself.
+/// Returns the addresses where the remote end may be reached: first those that ssh uses, then those
+/// in its greeting.
 pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr> {
     let Some(port) = greeting.port else {
         return Vec::new();
@@ -494,8 +495,8 @@ pub fn candidates(start: Option<&Start>, greeting: &Greeting) -> Vec<SocketAddr>
     candidates
 }
 
-/// Whose turn it is of the local addresses from which another can be reached; `None` if there is
-/// none.
+/// Returns the `turn`-th of the local addresses of the same family as `address`, or `None` if there
+/// is no such address.
 fn local_for(bind: &[IpAddr], address: SocketAddr, turn: u32) -> Option<IpAddr> {
     let fits = |local: &&IpAddr| local.is_ipv4() == address.is_ipv4();
     let fit: Vec<&IpAddr> = bind.iter().filter(fits).collect();
@@ -503,7 +504,7 @@ fn local_for(bind: &[IpAddr], address: SocketAddr, turn: u32) -> Option<IpAddr> 
     fit.get(turn).map(|local| **local)
 }
 
-/// Where ssh finds a host.
+/// Returns the addresses to which ssh's host name resolves.
 pub fn addresses_of(start: &Start, port: u16) -> Vec<SocketAddr> {
     let host = start.host_name();
     let resolved = host.map(|host| (host.as_str(), port).to_socket_addrs());
@@ -512,7 +513,7 @@ pub fn addresses_of(start: &Start, port: u16) -> Vec<SocketAddr> {
 
 type Found = Result<(Way, Stream), Vec<(SocketAddr, String)>>;
 
-/// Whether it runs.
+/// Starts a thread; false if it cannot be started.
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).is_ok()

@@ -1,4 +1,4 @@
-//! The far side of a session, started over SSH.
+//! Remote end of a session, started over SSH.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -47,10 +47,10 @@ use crate::stop::{Exit, Stop};
 
 // tidy: long file because it is the life of one far side.
 
-/// What ssh exits with where it is ssh that failed.
+/// Exit code of ssh if ssh itself failed.
 pub(super) const SSH_FAILED: i32 = 255;
 
-/// What ssh says where it, or the host, does not accept the other.
+/// Messages of ssh that mean that one end rejects the other.
 const NOT_ACCEPTED: [&str; 4] = [
     "Permission denied",
     "Host key verification failed",
@@ -58,46 +58,46 @@ const NOT_ACCEPTED: [&str; 4] = [
     "Too many authentication failures",
 ];
 
-/// Round trip before one was measured, where too long a one would only be
-/// waited for.
+/// Round trip assumed before the first measurement. It is short, because a longer estimate would
+/// only add waiting time.
 const LEAST_RTT: Duration = Duration::from_millis(20);
 
-/// From this round trip on one SSH connection's window (about 2 MiB) is the
-/// limit at 1 Gbit/s, and below it the ciphers are.
+/// Round trip above which the window of one SSH connection (about 2 MiB) limits it at 1 Gbit/s.
+/// Below it the cipher is the limit.
 const LONG_PATH: Duration = Duration::from_millis(15);
 
-/// How long a login without questions may take. One that takes longer is begun again with
-/// questions allowed.
+/// Maximum time of a login without questions. After this time the login is repeated with questions
+/// allowed.
 const SILENT_LOGIN: Duration = Duration::from_secs(30);
 
-/// Round trips within which a direct stream opens: TCP, TLS, and as many as the
-/// far side's machine may need for them.
+/// Round trips within which a direct stream opens: TCP, TLS, and an allowance for processing at the
+/// remote host.
 const USUAL_ROUND_TRIPS: u32 = 4;
 
-/// A login at which nobody is asked takes ssh some fourteen round trips, and less
-/// than this of both machines' time; to type a password takes longer.
+/// Processing time of a login without questions on both hosts, beyond its round trips (about 14).
+/// Typing a password takes longer.
 const USUAL_LOGIN: Duration = Duration::from_secs(2);
 
-/// Round trips of a login, with some that are lost.
+/// Round trips of a login, with an allowance for lost packets.
 const LOGIN_ROUND_TRIPS: u32 = 20;
 
-/// So long after it was opened a session is there: streams join it without waiting
+/// Time after opening during which the session certainly exists. Streams join it without waiting
 /// for the answer.
 const JUST_OPENED: Duration = Duration::from_secs(5);
 
-/// SSH connections on a long path: with 2 MiB each they fill 1 Gbit/s up to
-/// 130 ms.
+/// Number of SSH connections on a long path. With 2 MiB each, they fill 1 Gbit/s at round trips up
+/// to 130 ms.
 const MANY_CONNECTIONS: u32 = 8;
 
-/// SSH connections on a short one: each costs two processes their cipher.
+/// Number of SSH connections on a short path. Each costs encryption in two processes.
 const FEW_CONNECTIONS: u32 = 3;
 
-/// Whether what ssh said means that nobody may log in so.
+/// True if the output of ssh says that the login was refused.
 pub fn was_refused(said: &str) -> bool {
     NOT_ACCEPTED.iter().any(|text| said.contains(text))
 }
 
-/// Whether longhaul itself said why it ended.
+/// True if longhaul itself reported why it ended.
 fn has_spoken(said: &str) -> bool {
     said.lines().any(|line| line.starts_with("longhaul: "))
 }
@@ -139,7 +139,7 @@ fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> Strin
     }
 }
 
-/// A host that SSH reaches.
+/// A remote host that is reached over SSH.
 pub struct Far {
     start: Start,
     identity: Identity,
@@ -147,11 +147,11 @@ pub struct Far {
     tcp: TcpOptions,
     /// Local addresses to connect from.
     bind: Vec<IpAddr>,
-    /// This many streams, where the user said it.
+    /// Number of streams if the user set it.
     streams: Option<u32>,
-    /// This release is put there where there is none.
+    /// If true, this release is installed there if it is missing.
     install: bool,
-    /// Why this end does not listen is no concern of a copy: it goes without.
+    /// `None` if this end could not listen. A copy works without it, so the reason is not reported.
     callbacks: Option<Arc<Callbacks>>,
     process: Mutex<Option<SshProcess>>,
     greeting: OnceLock<Greeting>,
@@ -159,26 +159,26 @@ pub struct Far {
     beside: OnceLock<Beside>,
 }
 
-/// Whom ssh led to.
+/// Result of starting the remote process.
 enum Met {
-    /// The same release.
+    /// The remote process is the same release.
     Same(SshProcess, UnixStream, Greeting),
-    /// Another one, or none.
+    /// The remote host has a different release or no longhaul at all.
     None {
-        /// What that means.
+        /// Error to report.
         stop: Stop,
-        /// System and machine, where they were said.
+        /// System and machine type, if reported.
         system: Option<String>,
-        /// A shell there waits for it. The channel comes first, so that it is closed first: with
-        /// its end the process ends by itself, which is waited for.
+        /// Shell that waits for an installation. The channel must drop first: closing it ends the
+        /// process, which the drop of the process waits for.
         waits: Option<(UnixStream, SshProcess)>,
     },
 }
 
-/// A running ssh, its channel, and what came first.
+/// A running ssh, its channel and the first line it received.
 type Greeted = (SshProcess, UnixStream, Result<Line, Silence>);
 
-/// Why a master did not serve, if it is the master that did not.
+/// Returns the reason why a master did not serve, or `None` if the failure is not the master's.
 fn unserved(silence: &Silence, process: &mut SshProcess) -> Option<&'static str> {
     match silence {
         Silence::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
@@ -193,14 +193,14 @@ fn unserved(silence: &Silence, process: &mut SshProcess) -> Option<&'static str>
     }
 }
 
-/// What may carry a session beside its first channel.
+/// Streams that may carry a session in addition to its first channel.
 struct Beside {
     direct: Arc<Direct>,
     further: Arc<Further>,
 }
 
 impl Far {
-    /// What is needed to reach it, which is not done yet.
+    /// Prepares to reach the host. Opens a listener but no connection.
     pub fn new(
         remote: &SshRemote,
         arguments: &ConnectionSettings,
@@ -235,11 +235,11 @@ impl Far {
         })
     }
 
-    /// Starts the far side.
+    /// Starts the remote process.
     pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
         let begun = Instant::now();
         let channel = self.log_in()?;
-        // A session logs in once.
+        // A session logs in once, so the value cannot be set already.
         let _ = self.login_took.set(begun.elapsed());
         if let Some(beside) = self.begin_beside() {
             beside.direct.dial_ahead();
@@ -256,7 +256,7 @@ impl Far {
         })
     }
 
-    /// Opens a session; `first_words` are the first messages.
+    /// Opens a session. `first_words` holds the first messages, already encoded.
     pub fn open(
         &self,
         connected: Connected,
@@ -267,7 +267,7 @@ impl Far {
         open_over(connected, request, first_words, (host, self.timeout), true)
     }
 
-    /// Tells what lies at a path there, as it comes.
+    /// Calls `tell` for each entry at a remote path as it arrives.
     pub fn list(
         &self,
         request: ListRequest,
@@ -278,8 +278,8 @@ impl Far {
         list_over(&mut stream, request, (host, self.timeout), tell)
     }
 
-    /// A host whose far side is for something else than a session with this one; `arguments` are
-    /// of whatever should be done there.
+    /// Prepares a host whose remote process has another task than a session with this end. `ssh`
+    /// and `timeout` are the settings of that task.
     pub fn in_role(
         destination: &str,
         (ssh, timeout): (&SshSettings, Duration),
@@ -307,24 +307,23 @@ impl Far {
         })
     }
 
-    /// How it is started.
+    /// Returns the settings that start the remote process.
     pub fn start(&self) -> &Start {
         &self.start
     }
 
-    /// A channel to a far side of the same release, with both ends known to
-    /// each other.
+    /// Opens a channel to a remote process of the same release and exchanges greetings.
     fn log_in(&self) -> Result<UnixStream, Stop> {
         let (process, channel, greeting) = self.arrive()?;
         self.introduce(&channel)?;
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
-        // A session logs in once.
+        // A session logs in once, so the value cannot be set already.
         let _ = self.greeting.set(greeting);
         Ok(channel)
     }
 
-    /// A channel to a far side of the same release, which knows nothing of this
-    /// end yet; it is put there where that is wanted.
+    /// Opens a channel to a remote process of the same release, and installs that release if
+    /// wanted. The remote process has not yet received this end's greeting.
     pub fn arrive(&self) -> Result<(SshProcess, UnixStream, Greeting), Stop> {
         let (stop, system, waits) = match self.meet()? {
             Met::Same(process, channel, greeting) => return Ok((process, channel, greeting)),
@@ -358,8 +357,8 @@ impl Far {
         }
     }
 
-    /// The same where nobody need be asked and the same release is there; `None` if that is not
-    /// so, which says nothing of why.
+    /// Opens the same channel without questions. Returns `None` if the login would need a question
+    /// or the same release is not installed.
     pub fn arrive_silently(&self) -> Option<(SshProcess, UnixStream, Greeting)> {
         let line = self.start.first_by(Login::Silent);
         let (process, channel) = SshProcess::start(&line, Login::Silent).ok()?;
@@ -372,12 +371,12 @@ impl Far {
         Some((process, channel, greeting))
     }
 
-    /// Starts the far side and hears who it is.
+    /// Starts the remote process and reads its greeting.
     fn meet(&self) -> Result<Met, Stop> {
         self.met(self.greeted()?)
     }
 
-    /// Who greeted, or why nobody did.
+    /// Classifies the first line of the remote process.
     fn met(&self, (mut process, channel, heard): Greeted) -> Result<Met, Stop> {
         let stop = match heard {
             Ok(Line::Greeting(greeting)) => match self.check(&greeting) {
@@ -398,7 +397,7 @@ impl Far {
                 if has_spoken(&process.said()) {
                     return Err(stop);
                 }
-                // A release without this command, or a binary that does not run.
+                // The release lacks this command, or the binary does not run.
                 let code = status.and_then(|status| status.code());
                 if matches!(silence, Silence::Noise | Silence::Io(_)) || code == Some(SSH_FAILED) {
                     return Err(stop);
@@ -413,8 +412,8 @@ impl Far {
         })
     }
 
-    /// Starts the far side, and hears what it says first. If that goes through a master that does
-    /// not serve, ssh logs in anew.
+    /// Starts the remote process and reads its first line. If the existing master does not serve,
+    /// ssh logs in again without it.
     fn greeted(&self) -> Result<Greeted, Stop> {
         let (mut process, channel) = self.run()?;
         let is_joined = self.start.is_joined();
@@ -443,7 +442,7 @@ impl Far {
         })
     }
 
-    /// Another release counts as none.
+    /// Returns an error unless the remote end has the same release and protocol.
     fn check(&self, greeting: &Greeting) -> Result<(), Stop> {
         if greeting.software == RELEASE && greeting.protocol == PROTOCOL_VERSION {
             return Ok(());
@@ -456,7 +455,7 @@ impl Far {
         Err(Stop::new(Exit::Connection, text).that_stays())
     }
 
-    /// Says who this end is, and where it listens.
+    /// Sends this end's greeting: its release, key, port and addresses.
     fn introduce(&self, mut channel: &UnixStream) -> Result<(), Stop> {
         let mut addresses = interface_addresses().unwrap_or_default();
         addresses.truncate(MAXIMUM_ADDRESSES);
@@ -486,7 +485,7 @@ impl Far {
         Stop::new(Exit::Connection, text)
     }
 
-    /// Why there was no greeting.
+    /// Returns the error for a missing greeting.
     fn silent(&self, silence: &Silence, status: Option<ExitStatus>, said: &str) -> Stop {
         let host = &self.start.destination;
         let code = status.and_then(|status| status.code());
@@ -521,8 +520,8 @@ impl Far {
         }
     }
 
-    /// Opens further streams: direct ones where any way opens, else over
-    /// further ssh processes.
+    /// Returns a function that opens further streams: direct ones if any route opens, or else over
+    /// additional ssh processes.
     pub fn dialer(self: &Arc<Far>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
         let Some(beside) = self.beside.get() else {
             return Arc::new(|_, _, _| {
@@ -554,7 +553,7 @@ impl Far {
                 stream: id.0,
                 received,
             };
-            // Whether the session is still there later ones have to hear.
+            // Later joins wait for the answer, because the session may have ended.
             let joined = if begun.elapsed() < JUST_OPENED {
                 opening::join_at_once(stream, join)
                     .map_err(|error| DialError::Network(error.to_string()))
@@ -568,14 +567,15 @@ impl Far {
         })
     }
 
-    /// Whether the login took so long that somebody may have typed a password, whom
-    /// further logins cannot ask.
+    /// True if the login took so long that the user may have typed a password. Further logins
+    /// cannot ask for one.
     fn was_perhaps_asked(&self, rtt: Duration) -> bool {
         let took = self.login_took.get().copied().unwrap_or_default();
         took > USUAL_LOGIN + LOGIN_ROUND_TRIPS * rtt
     }
 
-    /// Knows whom it speaks to; `None` if the far side's key cannot be read.
+    /// Prepares direct and further streams. Returns `None` if the greeting or the remote end's key
+    /// is missing or invalid.
     fn begin_beside(&self) -> Option<&Beside> {
         let greeting = self.greeting.get()?.clone();
         let key: Fingerprint = greeting.key.parse().ok()?;
@@ -601,13 +601,14 @@ impl Far {
         Some(self.beside.get_or_init(|| beside))
     }
 
-    /// Where the far side may be reached, once it has greeted.
+    /// Returns the addresses where the remote end may be reached, or an empty list before its
+    /// greeting.
     pub fn candidates(&self) -> Vec<SocketAddr> {
         let greeting = self.greeting.get();
         greeting.map_or_else(Vec::new, |greeting| candidates(Some(&self.start), greeting))
     }
 
-    /// Whether a stream to it opens at one of its addresses within a time.
+    /// Tests whether a TLS stream to the remote end opens at this address within `patience`.
     pub fn try_address(&self, address: SocketAddr, patience: Duration) -> Result<(), TlsError> {
         let key = self
             .greeting
@@ -620,25 +621,25 @@ impl Far {
         tls.connect(&target, patience, &self.tcp).map(drop)
     }
 
-    /// What it says of this end's addresses when it is asked to connect to each; `None` if it says
-    /// nothing in that time.
+    /// Asks the remote end to connect to each address of this end and returns its results, or
+    /// `None` without an answer within `patience`.
     pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> Option<Vec<Call>> {
-        // What opens waits with the streams that the session may use.
+        // Streams that open are kept for use by the session.
         transfer.ask_calls(patience)
     }
 
-    /// Where this end listens.
+    /// Returns the port on which this end listens.
     pub fn own_port(&self) -> Option<u16> {
         self.callbacks.as_ref().map(|callbacks| callbacks.port())
     }
 
-    /// Whether its system ends what a login started when the login ends.
+    /// True if the remote system kills the processes of a login when the login ends.
     pub fn is_mortal(&self) -> bool {
         self.greeting.get().is_some_and(|greeting| greeting.mortal)
     }
 
-    /// Waits for a transfer's end, for a process that ends next. Where direct
-    /// streams brought it to its end, nobody waits for that of ssh.
+    /// Waits until the transfer ends, in a process that exits afterwards. If direct streams
+    /// completed the transfer, it does not wait for ssh to end.
     pub fn wait(&self, transfer: &Transfer) -> Ending {
         let ending = transfer.wait_to_exit();
         let way = self.beside.get().map(|beside| beside.direct.way());
@@ -652,7 +653,7 @@ impl Far {
         ending
     }
 
-    /// How the data went.
+    /// Returns the route of the data, or `None` before the first streams.
     pub fn route(&self) -> Option<Route> {
         let beside = self.beside.get()?;
         let (further, refused) = beside.further.count();
@@ -666,8 +667,9 @@ impl Far {
     }
 }
 
-/// A direct stream, or one over a further ssh process of at most this many, where the way is
-/// closed or those have logged in before it was found; whether it is direct.
+/// Opens a direct stream, or one over a further ssh process if the direct route is closed or if
+/// such a process logged in first. Opens at most `most` further processes. The flag is true if the
+/// stream is direct.
 fn open_beside(
     direct: &Arc<Direct>,
     further: &Arc<Further>,
@@ -694,11 +696,11 @@ fn open_beside(
             }
             (Way::Unknown, NotOpened::Another) => match further.take_ready() {
                 Some(stream) => stream,
-                // Somebody else took it.
+                // Another thread took the stream.
                 None => continue,
             },
             (_, NotOpened::Another) => continue,
-            // Nothing is left: whether the far side lives, ssh finds out.
+            // No stream is left. An ssh login determines whether the remote end is still running.
             _ if !transfer.has_message_stream() => further.reach()?,
             (_, error) => return Err(DialError::Network(error.to_string())),
         };
@@ -706,12 +708,12 @@ fn open_beside(
     }
 }
 
-/// Where nobody has answered at once, or no direct stream has opened soon,
-/// further ssh processes log in while the way is still looked for.
+/// Starts logging in further ssh processes if no address answers at once or no direct stream opens
+/// soon. The search for a direct route continues meanwhile.
 fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, most: usize) {
     let (direct, further) = (Arc::clone(&beside.direct), Arc::clone(&beside.further));
     let transfer = Weak::clone(transfer);
-    // Without a thread they log in later.
+    // If no thread starts, the logins happen on demand.
     let _ = std::thread::Builder::new()
         .name("prepare".to_owned())
         .spawn(move || {
@@ -720,7 +722,7 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, mo
                 transfer.is_none_or(|transfer| transfer.wait_for(span))
             };
             let (answer, soon) = (direct::USUALLY_ANSWERS_WITHIN, direct::USUALLY_OPENS_WITHIN);
-            // Addresses have been tried since the greeting, a round trip ago.
+            // The addresses have been tried since the greeting, one round trip ago.
             if is_over(answer + rtt) {
                 return;
             }
@@ -735,7 +737,7 @@ fn prepare_further(beside: &Beside, transfer: &Weak<Transfer>, rtt: Duration, mo
         });
 }
 
-/// Joins a session with a stream.
+/// Joins a session with a stream and waits for the answer.
 pub fn join_with(mut stream: Stream, join: Join, patience: Duration) -> Result<Joined, DialError> {
     match opening::join(&mut stream, join, patience) {
         Ok(joined) => Ok(Joined {

@@ -1,6 +1,6 @@
-//! Further ssh processes, where no direct stream opens: each is a TCP
-//! connection of its own, so that one connection's window is not the limit.
-//! Nobody is asked for anything; a host that wants a password has one channel.
+//! Further ssh processes, used if no direct stream opens. Each has its own TCP connection, so the
+//! window of one connection is not the limit. They never ask the user; a host that requires a
+//! password keeps its single channel.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,20 +17,21 @@ use super::greeting::{Line, REMOTE};
 use super::master::{NO_MORE_SESSIONS, Through};
 use super::process::{Login, SshProcess, await_greeting};
 
-/// Logins at the same time: sshd drops some of those beyond ten (MaxStartups),
-/// and others log in too.
+/// Maximum number of simultaneous logins. sshd drops some of those beyond ten (MaxStartups), and
+/// other users log in as well.
 const LOGINS_AT_ONCE: usize = 4;
 
-/// What the far side says where the session is not there any more.
+/// Message of the remote end if the session has ended.
 pub const ENDED: &str = "cannot join the session";
 
-/// How long one login may take.
+/// Maximum time for one login.
 const LOGIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The further ssh processes of a session.
 pub struct Further {
     start: Start,
-    /// What they join on the far side; `None` if it takes none.
+    /// Name of the remote channel that the processes join; `None` if the remote end accepts no
+    /// further channels.
     channel: Option<String>,
     state: Mutex<State>,
     changed: Condvar,
@@ -39,36 +40,36 @@ pub struct Further {
 #[derive(Default)]
 struct State {
     logging_in: usize,
-    /// Those that are logged in for the caller next; none are kept ready any more once a better
-    /// way is known. A stream goes before its process, which ends with it.
+    /// Processes that are logged in but unused; emptied once a direct route is known. Each stream
+    /// drops before its process, which ends with it.
     ready: Vec<(Stream, SshProcess)>,
     abandoned: bool,
-    /// Those that carry something, or did.
+    /// Processes that carry or carried data.
     running: Vec<SshProcess>,
-    /// Most of them at once.
+    /// Maximum number that ran at the same time.
     most: usize,
-    /// Why there can be no more.
+    /// Reason why no more processes can be started.
     refused: Option<String>,
-    /// One login at a time, until one has succeeded.
+    /// If true, logins run one at a time until one has succeeded.
     careful: bool,
-    /// Why the first of the ways to the host are closed, one reason for each.
+    /// Reasons why the routes tried so far are closed, one per route.
     refusals: Vec<String>,
 }
 
 impl State {
-    /// This many logins at the same time.
+    /// Returns the maximum number of simultaneous logins.
     fn at_once(&self) -> usize {
         if self.careful { 1 } else { LOGINS_AT_ONCE }
     }
 
-    /// One that is logged in already, if any is.
+    /// Takes a stream that is already logged in, if there is one.
     fn take_ready(&mut self) -> Option<Stream> {
         self.ready.retain(|(_, process)| !process.has_ended());
         let ready = self.ready.pop()?;
         Some(self.run(ready))
     }
 
-    /// This one carries something from now on.
+    /// Moves a process to the running ones and returns its stream.
     fn run(&mut self, (stream, process): (Stream, SshProcess)) -> Stream {
         self.running.push(process);
         self.most = self.most.max(self.running.len());
@@ -77,7 +78,7 @@ impl State {
 }
 
 impl Further {
-    /// None yet.
+    /// Creates the state without starting a process.
     pub fn new(start: Start, channel: Option<String>) -> Further {
         Further {
             start,
@@ -87,9 +88,9 @@ impl Further {
         }
     }
 
-    /// Somebody may have typed a password: one login is tried before others. Several
-    /// that fail at the same time have sshd refuse this host for a while (its
-    /// PerSourcePenalties).
+    /// Limits logins to one at a time until one succeeds. Used if the user may have typed a
+    /// password: several simultaneous failures make sshd reject this host for some time
+    /// (PerSourcePenalties).
     pub fn be_careful(&self) {
         self.lock().careful = true;
     }
@@ -98,20 +99,20 @@ impl Further {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many carried something at once, and why there were no more where
-    /// there could not be.
+    /// Returns the maximum number that ran at the same time, and the reason why no more could be
+    /// started, if any.
     pub fn count(&self) -> (usize, Option<String>) {
         let state = self.lock();
         (state.most, state.refused.clone())
     }
 
-    /// Logs in in the background until there are this many, or a better way is known: a login
-    /// takes a dozen round trips, as long as direct ways are looked for. `is_ready` is called for
-    /// each.
+    /// Logs in further processes in the background, up to `most`, until a direct route is known. A
+    /// login takes about twelve round trips, as long as the search for a direct route. Calls
+    /// `is_ready` after each login.
     pub fn prepare(self: &Arc<Further>, most: usize, is_ready: &Arc<dyn Fn() + Send + Sync>) {
         for _ in 0..LOGINS_AT_ONCE.min(most) {
             let (further, is_ready) = (Arc::clone(self), Arc::clone(is_ready));
-            // Without it the login is made when it is needed.
+            // If the thread does not start, the login happens on demand.
             let _ = std::thread::Builder::new()
                 .name("log in".to_owned())
                 .spawn(move || {
@@ -122,7 +123,7 @@ impl Further {
         }
     }
 
-    /// Whether there is one more.
+    /// Logs in one process; true if it is ready for use.
     fn make_ready(&self, most: usize) -> bool {
         if self.enter(most, false).is_err() {
             return false;
@@ -138,24 +139,23 @@ impl Further {
                 other => other,
             }
         };
-        // Ending a process takes a moment.
+        // Ending a process takes time, so the lock is released first.
         drop(unwanted);
         false
     }
 
-    /// Whether one is logged in that carries nothing yet.
+    /// True if a process is logged in and unused.
     pub fn is_ready(&self) -> bool {
         !self.lock().ready.is_empty()
     }
 
-    /// One that is logged in already.
+    /// Takes a stream that is already logged in, if there is one.
     pub fn take_ready(&self) -> Option<Stream> {
         self.lock().take_ready()
     }
 
-    /// A better way is known, and a stream on it carries what there is: nothing is
-    /// kept ready, and what carried something meanwhile is ended. What it had not
-    /// brought goes over others.
+    /// Ends all further processes because a stream on a direct route is open. Blocks that they had
+    /// not delivered are sent again over other streams.
     pub fn abandon(&self) {
         let (ready, running) = {
             let mut state = self.lock();
@@ -166,7 +166,7 @@ impl Further {
             )
         };
         if !ready.is_empty() || !running.is_empty() {
-            // Nobody waits for their end.
+            // A thread ends the processes, so that the caller does not wait.
             let _ = std::thread::Builder::new()
                 .name("log out".to_owned())
                 .spawn(move || {
@@ -176,7 +176,7 @@ impl Further {
         }
     }
 
-    /// A login has ended.
+    /// Records the end of a login.
     fn leave(&self, opened: &Result<(Stream, SshProcess), DialError>) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.logging_in -= 1;
@@ -189,11 +189,11 @@ impl Further {
         state
     }
 
-    /// One more, of at most this many.
+    /// Opens one more stream if fewer than `most` are open.
     ///
     /// # Errors
     ///
-    /// Refused where there can be no more, else to be tried again.
+    /// `Refused` if no more can be opened; `Network` if a later attempt may succeed.
     pub fn open(&self, most: usize) -> Result<Stream, DialError> {
         if let Some(ready) = self.enter(most, true)? {
             return Ok(ready);
@@ -203,8 +203,8 @@ impl Further {
         opened.map(|opened| state.run(opened))
     }
 
-    /// One to a session that has lost all its streams: refused only where that
-    /// has ended, since the others may come back.
+    /// Opens a stream to a session that has lost all its streams. Returns `Refused` only if the
+    /// session has ended, since other failures may be temporary.
     ///
     /// # Errors
     ///
@@ -216,8 +216,8 @@ impl Further {
         })
     }
 
-    /// Waits until a login may begin; gives one that is ready, if it is wanted,
-    /// instead.
+    /// Waits until a login may start. If `takes_ready` is true and a stream is already logged in,
+    /// returns that stream instead.
     fn enter(&self, most: usize, takes_ready: bool) -> Result<Option<Stream>, DialError> {
         let mut state = self.lock();
         loop {
@@ -232,7 +232,7 @@ impl Further {
                 return Err(DialError::Network("a better way is known".to_owned()));
             }
             let is_full = state.running.len() + state.ready.len() + state.logging_in >= most;
-            // One that logs in may be nobody's yet.
+            // The login in progress may be unclaimed.
             if is_full && !(takes_ready && state.logging_in > 0) {
                 return Err(DialError::Network("there are as many as help".to_owned()));
             }
@@ -272,11 +272,11 @@ impl Further {
     }
 }
 
-/// By the first way that is not refused.
+/// Logs in by the first route that does not refuse.
 ///
 /// # Errors
 ///
-/// As [`log_in`].
+/// See [`log_in`].
 pub fn log_in_somehow(start: &Start, channel: &str) -> Result<(UnixStream, SshProcess), DialError> {
     let mut found = Err(DialError::Refused("there is no way".to_owned()));
     for through in start.ways() {
@@ -288,11 +288,11 @@ pub fn log_in_somehow(start: &Start, channel: &str) -> Result<(UnixStream, SshPr
     found
 }
 
-/// A further channel to the session that takes them under that name.
+/// Opens a further channel to the session that listens under this name.
 ///
 /// # Errors
 ///
-/// Refused where there can be none, else to be tried again.
+/// `Refused` if no channel can be opened; `Network` if a later attempt may succeed.
 pub fn log_in(
     start: &Start,
     channel: &str,
@@ -315,7 +315,7 @@ pub fn log_in(
             }
             Err(match (is_refused, through) {
                 (true, _) => DialError::Refused(why),
-                // A master that does not serve once is left.
+                // A master that fails once is not used again.
                 (false, Through::Master) => {
                     DialError::Refused(if said.contains(NO_MORE_SESSIONS) {
                         "MaxSessions of the host's sshd takes no more channels".to_owned()
@@ -323,7 +323,7 @@ pub fn log_in(
                         why
                     })
                 }
-                // It may be sshd that had enough for the moment.
+                // sshd may be overloaded temporarily.
                 (false, Through::Itself) => DialError::Network(why),
             })
         }

@@ -1,5 +1,5 @@
-//! The line with which each end of an SSH channel begins: who it is, and where
-//! it can be reached beside the channel. See `FORMAT.md`.
+//! First line that each end of an SSH channel sends: its release, its key, and the addresses where
+//! it accepts connections beside the channel. See `FORMAT.md`.
 //!
 //! ```text
 //! longhaul-remote/1 software=0.1.0 protocol=1 key=sha256:… port=50000 addresses=192.0.2.7,::1
@@ -8,59 +8,59 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// The longest line, in bytes.
+/// Maximum length of a line in bytes.
 pub const MAXIMUM_LINE_BYTES: usize = 4096;
 
-/// The longest release or key, in bytes.
+/// Maximum length of a release or key in bytes.
 const MAXIMUM_WORD_BYTES: usize = 128;
 
-/// The longest name of a channel, in bytes: a local socket's has 107.
+/// Maximum length of a channel name in bytes. A local socket's path has at most 107 bytes.
 const MAXIMUM_CHANNEL_BYTES: usize = 64;
 
-/// Most addresses of an end.
+/// Maximum number of addresses of an end.
 pub const MAXIMUM_ADDRESSES: usize = 16;
 
-/// What the far side's line begins with.
+/// First word of the remote end's line.
 pub const REMOTE: &str = "longhaul-remote/1";
 
-/// What the near side's line begins with.
+/// First word of the local end's line.
 pub const CLIENT: &str = "longhaul-client/1";
 
-/// The line if there is no longhaul.
+/// First word of the line if the host has no longhaul.
 pub const ABSENT: &str = "longhaul-absent/1";
 
-/// What an end says of itself.
+/// Description that an end sends of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
     /// Release of the software.
     pub software: String,
     /// Version of the protocol.
     pub protocol: u32,
-    /// Fingerprint of its key, as written.
+    /// Fingerprint of its key, in text form.
     pub key: String,
-    /// Where it listens; `None` if it cannot.
+    /// Port on which it listens; `None` if it does not listen.
     pub port: Option<u16>,
-    /// Its addresses, the likeliest first; at most [`MAXIMUM_ADDRESSES`].
+    /// Its addresses, most likely first; at most [`MAXIMUM_ADDRESSES`].
     pub addresses: Vec<IpAddr>,
     /// Name of the local socket that further channels join.
     pub channel: Option<String>,
-    /// Its system ends what a login started when that ends.
+    /// True if its system kills the processes of a login when the login ends.
     pub mortal: bool,
-    /// What it may ask for follows the line.
+    /// True if an Order `Allow` follows the line. It limits the requests that this end may make.
     pub bound: bool,
 }
 
-/// A line of the far side.
+/// First line from the remote host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// An end is there.
+    /// Greeting of a running longhaul.
     Greeting(Greeting),
-    /// No longhaul is there; the system and its machine.
+    /// The host has no longhaul; holds its system and machine type.
     Absent(String),
 }
 
 impl Greeting {
-    /// The line, with its end.
+    /// Returns the line, including the newline.
     pub fn line(&self, begins: &str) -> String {
         let mut line = format!(
             "{begins} software={} protocol={} key={}",
@@ -86,8 +86,8 @@ impl Greeting {
         line + "\n"
     }
 
-    /// Reads what follows the line's first word; words that are not known are
-    /// passed over, for later releases.
+    /// Parses the words after the first one. Unknown words are ignored, for compatibility with
+    /// later releases.
     fn parse(words: &str) -> Option<Greeting> {
         let mut greeting = Greeting::default();
         for word in words.split(' ') {
@@ -112,7 +112,7 @@ impl Greeting {
     }
 }
 
-/// A name that needs no quotes in any shell.
+/// Parses a channel name. Accepts only characters that need no quotes in any shell.
 fn channel(value: &str) -> Option<String> {
     let plain = value
         .bytes()
@@ -126,8 +126,8 @@ fn addresses(value: &str) -> Option<Vec<IpAddr>> {
     parsed.map(|address| address.parse().ok()).collect()
 }
 
-/// Reads a line without its end; `None` if it is not a greeting, but something that a shell's
-/// profile printed.
+/// Parses a line without its newline. Returns `None` if it is not a greeting, such as output of a
+/// shell's profile.
 pub fn parse(line: &[u8], begins: &str) -> Option<Line> {
     if line.len() > MAXIMUM_LINE_BYTES {
         return None;

@@ -1,40 +1,40 @@
-//! A binary as it is sent to another host: without its sections. The kernel and
-//! the dynamic linker need segments alone; debug information, which may be
-//! nine parts in ten, and names of functions are in sections that no segment has.
+//! Reads a binary without its sections, to send less to another host. The kernel and the dynamic
+//! linker need only segments. Debug information, up to nine tenths of a file, and function names
+//! are in sections outside all segments.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
-/// Bytes of an ELF header of 64-bit machines, and of an entry of its table of segments.
+/// Size in bytes of the 64-bit ELF header, and of an entry of its program header table.
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 
-/// An ELF file for 64-bit machines that store the lowest byte first.
+/// First bytes of a 64-bit little-endian ELF file.
 const BEGINS: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 
-/// Where the header describes the sections: the table's place, and at the end the size of an
-/// entry, their number and the one with their names.
+/// Offsets in the header of the section table's offset, and of three counts at the end: the entry
+/// size, the number of entries and the index of the entry with the names.
 const SECTIONS_AT: usize = 0x28;
 const SECTION_COUNTS_AT: usize = 0x3a;
 
-/// More than a program has.
+/// Upper bound on the segments of a program.
 const MOST_SEGMENTS: usize = 256;
 
 /// The bytes of a binary that are sent.
 pub struct Image {
     file: File,
-    /// The first ones, which may differ from the file's.
+    /// The first bytes, changed to describe no sections.
     header: Vec<u8>,
     bytes: u64,
 }
 
 impl Image {
-    /// Opens it; what is no such binary is sent as it is.
+    /// Opens a binary. A file in another format is sent unchanged.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read.
+    /// The file cannot be read.
     pub fn open(binary: &Path) -> io::Result<Image> {
         let mut file = File::open(binary)?;
         let whole = file.metadata()?.len();
@@ -57,16 +57,16 @@ impl Image {
         })
     }
 
-    /// How many they are.
+    /// Returns the number of bytes to send.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Reads them from the first one on.
+    /// Returns a reader of the bytes to send.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read.
+    /// The file cannot be read.
     pub fn read(&self) -> io::Result<impl Read> {
         let mut file = self.file.try_clone()?;
         io::Seek::seek(&mut file, io::SeekFrom::Start(self.header.len() as u64))?;
@@ -75,7 +75,7 @@ impl Image {
     }
 }
 
-/// Up to the end of the last segment; `None` if the tables make no sense.
+/// Returns the end of the last segment, or `None` if the tables are invalid.
 fn needed_bytes(header: &[u8], file: &mut File) -> io::Result<Option<u64>> {
     let (table, size, count) = (
         number(header, 0x20, 8),
@@ -144,7 +144,7 @@ mod tests {
         std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o700)).unwrap();
         let listed = std::process::Command::new(&copy).arg("--list").output();
         assert!(listed.unwrap().status.success());
-        // Once more there is nothing to leave out.
+        // The second pass finds no more sections to remove.
         assert_eq!(sent(&copy), bytes);
     }
 

@@ -1,9 +1,9 @@
-//! Puts this release onto the far side, over ssh and with nothing there but a shell: into the first
-//! place that has room and where programs may run. Written under another name, its size and
-//! digest compared, run, its digest compared again by itself, renamed.
+//! Installs this release on a remote host over ssh. Requires only a shell there. It uses the first
+//! directory that has room and allows execution. It writes a temporary file, compares its size and
+//! digest, runs it to compare the digest again, and renames it.
 //!
-//! The shell that found no longhaul there waits for the script on the same channel, so that
-//! installing needs no login of its own.
+//! The remote shell that found no longhaul waits for the script on the same channel, so the
+//! installation needs no further login.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,40 +22,40 @@ use crate::console::{
 };
 use crate::stop::{Exit, Stop};
 
-/// More than this the far side does not answer.
+/// Maximum length of the script's answer in bytes.
 const MAXIMUM_ANSWER_BYTES: u64 = 64 << 10;
 
-/// What the script ends with where something is wrong that it knows.
+/// Exit codes of the script for known errors.
 const NOT_WRITTEN: i32 = 42;
 const DOES_NOT_RUN: i32 = 43;
 const OTHER_DIGEST: i32 = 44;
 const NOT_WHOLE: i32 = 45;
 const NO_PLACE: i32 = 46;
 
-/// What it says at the end, before the path.
+/// Start of the script's last line, before the path.
 const INSTALLED: &str = "longhaul-installed/1 ";
 
-/// What it says of a place that is of no use: why, and the path.
+/// Start of the script's line about an unusable directory, before the reason and the path.
 const UNFIT: &str = "longhaul-unfit/1 ";
 
-/// Most places that are heard of: there are fewer.
+/// Maximum number of unusable directories that are kept. The script tries fewer.
 const MAXIMUM_UNFIT: usize = 16;
 
-/// Bytes sent at once.
+/// Number of bytes sent at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long one write may wait, until the sending end looks whether it still should.
+/// Maximum time of one write. After it the sender checks whether it should continue.
 const WRITE_FOR: Duration = Duration::from_millis(500);
 
-/// How often the progress line is drawn.
+/// Interval between updates of the progress line.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
-/// What arrives is to be this.
+/// Expected size and digests of the installed file.
 struct Expected {
     bytes: u64,
-    /// For the far side's own tools, before it is run; hexadecimal.
+    /// Hexadecimal digest for the remote host's own tools, checked before the binary runs.
     sha256: String,
-    /// For the binary itself.
+    /// Digest that the binary computes of itself.
     blake3: String,
 }
 
@@ -81,11 +81,11 @@ impl Expected {
     }
 }
 
-/// The script, within single quotes, without `!` and in one line. Where there is no `sha256sum`
-/// the size has to do before the binary is run. At the end the path is in `c`.
+/// Returns the script as one line for single quotes, without `!`. Without `sha256sum`, only the
+/// size is checked before the binary runs. At the end, `c` holds the path.
 ///
-/// A place is tried with a script of its own, which runs there or does not, and with as many
-/// zeros as the binary has bytes: so nothing is sent that would not fit.
+/// Tests each directory before anything is sent: a small script must run in it, and as many zeros
+/// as the binary has bytes must fit.
 fn script(expected: &Expected) -> String {
     let Expected {
         bytes,
@@ -121,7 +121,7 @@ fn script(expected: &Expected) -> String {
     )
 }
 
-/// Whether to: by the flag, or a person says so.
+/// Returns true if the flag is set or the user confirms the installation.
 pub fn is_wanted(flag: bool, host: &str) -> bool {
     if flag {
         return true;
@@ -132,23 +132,23 @@ pub fn is_wanted(flag: bool, host: &str) -> bool {
     ))
 }
 
-/// The digest of a binary, as the script compares it.
+/// Returns the hexadecimal BLAKE3 digest of a binary, which the script compares.
 ///
 /// # Errors
 ///
-/// Where it cannot be read.
+/// The file cannot be read.
 pub fn digest(binary: &Path) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     io::copy(&mut File::open(binary)?, &mut hasher)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Where `make dist` names its binaries by machine, and a package may put them:
-/// beside this one, or in a library's directory.
+/// Directories, relative to this binary, that may hold the per-machine binaries of `make dist`: its
+/// own directory, a package's library directory, and the output of `make dist`.
 const PLACES: [&str; 3] = ["", "../lib/longhaul", "../dist"];
 
-/// The binary for a system: a static one for its machine, else this very one
-/// where the machine is the same.
+/// Returns the binary for a system: a static one for its machine, or else this binary if the
+/// machine type is the same.
 fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     let own = std::env::current_exe().map_err(|error| Stop::because(Exit::Local, error))?;
     if let Some(other) = system.filter(|system| !system.starts_with("Linux ")) {
@@ -175,8 +175,8 @@ fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     })
 }
 
-/// A static one runs whatever libraries the far side has; this one does where
-/// they are not older.
+/// Chooses a static binary if one exists, because it runs with any libraries. This binary requires
+/// libraries at least as recent as its own.
 fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<PathBuf> {
     if same && own_is_static {
         return Some(own.to_owned());
@@ -188,7 +188,8 @@ fn choose(own: &Path, machine: &str, same: bool, own_is_static: bool) -> Option<
     found.or_else(|| same.then(|| own.to_owned()))
 }
 
-/// What is put where, and how long nothing may continue while nobody is asked something.
+/// An installation: the start settings, the binary, and the maximum time without progress while no
+/// question is open.
 struct Putting<'a> {
     start: &'a Start,
     image: Image,
@@ -213,7 +214,7 @@ impl Putting<'_> {
         })
     }
 
-    /// Sends it to the script that waits on the channel, after these words.
+    /// Sends `first` and then the binary to the script that waits on the channel.
     fn put(
         &self,
         first: &str,
@@ -229,7 +230,7 @@ impl Putting<'_> {
             &channel,
             &mut hearing,
         );
-        // One that ended before it had all says why; of one that stands still nothing is heard.
+        // A process that ended early explains why. A process that hangs sends no explanation.
         let stands_still = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
         let answer = match &sent {
             Err(error) if stands_still(error) => Answer::default(),
@@ -257,11 +258,11 @@ impl Putting<'_> {
     }
 }
 
-/// Puts it there by an ssh of its own, and says so.
+/// Installs the release over a new ssh process and reports the result.
 ///
 /// # Errors
 ///
-/// What is in the way, with the remedy.
+/// The reason why it cannot be installed, with a remedy.
 pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<(), Stop> {
     let putting = Putting::new(start, system, bound)?;
     let local = |error: io::Error| Stop::because(Exit::Local, error);
@@ -277,11 +278,12 @@ pub fn install(start: &Start, system: Option<&str>, bound: Duration) -> Result<(
     }
 }
 
-/// Puts it there over the channel of a shell that found none and waits; then it runs there.
+/// Installs the release over the channel of the shell that found no longhaul. The shell then runs
+/// it.
 ///
 /// # Errors
 ///
-/// As [`install`].
+/// See [`install`].
 pub fn install_through(
     start: &Start,
     (process, channel): (&mut SshProcess, UnixStream),
@@ -293,7 +295,7 @@ pub fn install_through(
     putting.put(&first, process, channel)
 }
 
-/// What the script says.
+/// Answer of the script.
 #[derive(Debug, Default)]
 struct Answer {
     installed: Option<String>,
@@ -301,7 +303,7 @@ struct Answer {
     error: Option<io::ErrorKind>,
 }
 
-/// A place that is of no use.
+/// A directory that cannot be used.
 #[derive(Debug)]
 pub(super) struct Unfit {
     place: String,
@@ -309,8 +311,8 @@ pub(super) struct Unfit {
 }
 
 impl Answer {
-    /// Reads no more than to the end of the line that reports the installation: the binary speaks
-    /// next.
+    /// Reads up to the end of the line that reports the installation. The bytes after it come from
+    /// the installed binary.
     fn hear(channel: &mut impl Read) -> Answer {
         let mut answer = Answer::default();
         let mut channel = channel.take(MAXIMUM_ANSWER_BYTES);
@@ -392,14 +394,13 @@ fn send(
     }
 }
 
-/// The line that reports it.
+/// Returns the progress line.
 fn sending(host: &str, sent: u64, bytes: u64) -> String {
     let (sent, bytes) = (ByteCount(sent), ByteCount(bytes));
     format!("putting longhaul {RELEASE} onto {host}: {sent} of {bytes}")
 }
 
-/// Writes all of it, as long as some of it is taken within the bound or somebody is
-/// asked something.
+/// Writes all bytes. Fails if no byte is accepted within the bound while no question is open.
 fn write_patiently(
     mut channel: &UnixStream,
     mut bytes: &[u8],
@@ -450,7 +451,7 @@ pub(super) fn failed(
         Some(NOT_WHOLE) => "not all of it arrived: try again",
         _ => "the connection was lost: try again",
     };
-    // Where a place is missing, that the sending end was cut off is no news.
+    // If no directory is usable, the script exits early, so a failed send adds no information.
     let sent = sent.filter(|_| code != Some(NO_PLACE));
     let sent = sent.map_or(String::new(), |error| format!(" ({error})"));
     let above = if said.trim().is_empty() {

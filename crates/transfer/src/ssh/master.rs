@@ -1,9 +1,9 @@
-//! One login for several commands. A *master* is an ssh process that holds a connection open;
-//! others reach it through its control socket, and log in no more.
+//! Sharing of one login by several commands. A *master* is an ssh process that keeps a connection
+//! open. Other ssh processes use it through its control socket instead of logging in.
 //!
-//! If the user's ssh has one, or makes one by its configuration, that one serves. Otherwise
-//! longhaul may have ssh keep one, with its socket in a directory of this user alone: a process
-//! that listens on such a socket gets what passes through it.
+//! If the user's ssh has a master, or creates one because of its configuration, that one is used.
+//! Otherwise longhaul may ask ssh to create one. Its socket is in a directory that only this user
+//! can access, because a process that listens on the socket receives all data sent through it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -21,88 +21,88 @@ use super::process::{Login, errors_within};
 use crate::console::{can_ask, say};
 use crate::settings::{Persist, SshSettings};
 
-/// How long a login is kept on a terminal where nobody says.
+/// Time for which a login is kept if the user did not set one and a terminal is available.
 const USUAL: Persist = Persist::of_seconds(600);
 
-/// How long a login is kept, where the user asked so or nobody said and a terminal is there.
+/// Returns how long a login is kept. Without a setting, it is kept only if a terminal is available.
 pub fn kept(asked: Option<Persist>) -> Option<Persist> {
     asked.or_else(|| can_ask().then_some(USUAL))
 }
 
-/// How long a master may take to say that it is there. It is on this host; ssh reads its
-/// configuration first, which may run commands.
+/// Maximum time for a master on this host to answer. ssh first reads its configuration, which may
+/// run commands.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(15);
 
-/// How often a connection that is kept is asked whether it lives, and how many times it may not
-/// answer: a dead one is left within a minute.
+/// Keepalive settings of a kept connection: a dead connection is closed within a minute.
 const ALIVE_OPTIONS: [&str; 2] = ["-oServerAliveInterval=15", "-oServerAliveCountMax=3"];
 
-/// Asks nobody, and shows only what went wrong.
+/// Options that disable questions and show only errors.
 const SILENT: [&str; 2] = ["-oBatchMode=yes", "-oLogLevel=ERROR"];
 
-/// Goes through no master, and makes none. Unlike `-oControlPath`, `-S` counts wherever it stands.
+/// Options that neither use nor create a master. Unlike `-oControlPath`, `-S` applies at any
+/// position.
 const ALONE: [&str; 2] = ["-oControlMaster=no", "-Snone"];
 
-/// Has ssh log in nowhere. It only counts if the user's own words have no such option.
+/// Option that prevents a login. It has no effect if the user's command already sets a proxy.
 const GUARD: &str = "-oProxyCommand=false";
 
-/// What ssh says where sshd lets no more sessions into a connection.
+/// Message of ssh if sshd accepts no more sessions on a connection.
 pub const NO_MORE_SESSIONS: &str = "Session open refused by peer";
 
-/// What ssh says where another process has the connection, and does not serve.
+/// Start of ssh's message if a master exists but does not serve.
 const MASTER_FAILED: &str = "mux_client_";
 
-/// Through whom a further channel goes.
+/// Route of a further channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
-    /// The master, or nobody.
+    /// Through the existing master, without a login as an alternative.
     Master,
-    /// A login of its own.
+    /// Through a new login.
     Itself,
 }
 
-/// Who holds the connection.
+/// Holder of the shared connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Master {
-    /// Nobody: each ssh logs in.
+    /// No master; each ssh logs in.
     Nobody,
-    /// A master as in the user's configuration, at this socket.
+    /// Master at a socket that is set by the user's configuration.
     Users {
-        /// As `ssh -G` says.
+        /// Path of the socket as printed by `ssh -G`.
         socket: String,
-        /// Its process, if it was there before.
+        /// Its process ID if it was already running.
         process: Option<u32>,
-        /// The configuration does not say that it stays: it stays so long.
+        /// Time to keep it, if the configuration does not keep it.
         stays: Option<Persist>,
     },
-    /// One of longhaul's.
+    /// Master that longhaul creates.
     Own {
-        /// In the private directory.
+        /// Path of the socket in the private directory.
         socket: PathBuf,
-        /// Its process, if it was there before.
+        /// Its process ID if it was already running.
         process: Option<u32>,
-        /// How long it stays.
+        /// Time to keep it.
         stays: Persist,
-        /// The configuration leaves it open whether a dead connection is noticed.
+        /// True if the configuration sets no keepalive, so that longhaul sets one.
         watched: bool,
     },
 }
 
-/// How the ssh processes that reach one host share a connection.
+/// Decides how the ssh processes of one host share a connection.
 #[derive(Debug)]
 pub struct Sharing {
     persist: Option<Persist>,
-    /// Whatever would ask fails instead.
+    /// If true, a login that would ask a question fails instead.
     asks_nobody: bool,
     configuration: OnceLock<Option<String>>,
     master: OnceLock<Master>,
-    /// The master does not serve.
+    /// True once the master failed to serve.
     shunned: AtomicBool,
-    /// A further channel logs in nowhere.
+    /// Cached result of `is_guarded`: true if [`GUARD`] works with the user's command.
     guarded: OnceLock<bool>,
 }
 
-/// What became of a question to a master.
+/// Result of a check of a master.
 enum Answer {
     Lives(u32),
     Absent,
@@ -110,7 +110,7 @@ enum Answer {
 }
 
 impl Sharing {
-    /// As the user asked for it.
+    /// Creates the state from the user's settings.
     pub fn new(ssh: &SshSettings) -> Sharing {
         Sharing {
             persist: ssh.persist,
@@ -122,7 +122,7 @@ impl Sharing {
         }
     }
 
-    /// What ssh would do with the destination; the first time this starts a process.
+    /// Returns the output of `ssh -G` for the destination. The first call starts a process.
     pub fn configuration(&self, words: &[OsString], destination: &str) -> Option<&str> {
         let found = self
             .configuration
@@ -130,7 +130,7 @@ impl Sharing {
         found.as_deref()
     }
 
-    /// The options of one more ssh to the destination; the first time this starts processes.
+    /// Returns the options for one more ssh process. The first call starts processes.
     pub fn options(&self, words: &[OsString], destination: &str, login: Login) -> Vec<OsString> {
         let mut options = match login {
             Login::Silent => plain(&SILENT),
@@ -161,7 +161,7 @@ impl Sharing {
         options
     }
 
-    /// The options of a further channel.
+    /// Returns the options for a further channel.
     pub fn further_options(
         &self,
         words: &[OsString],
@@ -179,13 +179,12 @@ impl Sharing {
         };
         options.push("-oControlMaster=no".into());
         options.push(control_path(socket));
-        // Where the master does not serve, nobody logs in instead.
+        // If the master does not serve, the command fails instead of logging in.
         options.push(GUARD.into());
         options
     }
 
-    /// The ways of a further channel, the better one first; where a master is there, this starts
-    /// a process.
+    /// Returns the routes for a further channel, best first. Starts a process if a master exists.
     pub fn ways(&self, words: &[OsString], destination: &str) -> Vec<Through> {
         let master = self.master(words, destination);
         if self.is_shunned() || *master == Master::Nobody {
@@ -194,17 +193,17 @@ impl Sharing {
         let is_guarded = self.guarded.get_or_init(|| is_guarded(words, destination));
         match master {
             _ if !is_guarded => vec![Through::Itself],
-            // Each with a connection of its own carries more, if that needs nobody.
+            // Separate connections carry more data, if their logins need no question.
             Master::Own { socket, .. } if !asks_mark(socket).exists() => {
                 vec![Through::Itself, Through::Master]
             }
-            // To log in by itself would fail.
+            // A login would ask a question and fail.
             Master::Own { .. } => vec![Through::Master],
             Master::Nobody | Master::Users { .. } => vec![Through::Master, Through::Itself],
         }
     }
 
-    /// Whether a connection is shared, so that nobody knows whether a login asks something.
+    /// True if a connection is shared. Then it is unknown whether a login asks a question.
     pub fn has_master(&self) -> bool {
         *self.known() != Master::Nobody
     }
@@ -233,7 +232,7 @@ impl Sharing {
         self.master.get().unwrap_or(&Master::Nobody)
     }
 
-    /// The process of the master that was there before this one came.
+    /// Returns the process ID of a master that was already running and has not failed.
     pub fn process(&self) -> Option<u32> {
         match self.known() {
             Master::Nobody => None,
@@ -246,8 +245,8 @@ impl Sharing {
         self.shunned.load(Ordering::Relaxed)
     }
 
-    /// No master is used any more, since the one that was there did not serve. It is not ended:
-    /// other commands may use it.
+    /// Stops using the master after it failed, and reports the reason. Does not end it, since other
+    /// commands may use it.
     pub fn shun(&self, destination: &str, why: &str) {
         self.shunned.store(true, Ordering::Relaxed);
         say(&format!(
@@ -255,7 +254,8 @@ impl Sharing {
         ));
     }
 
-    /// What ssh said while it logged in may be that it did so although a master was there.
+    /// Checks ssh's output for a login that happened although a master was running. If so, reports
+    /// it and stops using the master.
     pub fn note_refusal(&self, destination: &str, said: &str) {
         if self.process().is_none() || !said.contains(MASTER_FAILED) {
             return;
@@ -272,8 +272,8 @@ impl Sharing {
         self.shunned.store(true, Ordering::Relaxed);
     }
 
-    /// The first ssh has logged in: says so if the login is kept from now on. `asked`: somebody
-    /// may have been asked for something.
+    /// Records the first login and reports that it is kept. `asked` is true if ssh may have asked a
+    /// question.
     pub fn logged_in(&self, words: &[OsString], destination: &str, asked: bool) {
         let Master::Own {
             socket,
@@ -288,7 +288,7 @@ impl Sharing {
             return;
         }
         if asked || answers_by_program() {
-            // Without it, further channels first log in by themselves.
+            // If the mark cannot be written, further channels first try a login.
             let _ = std::fs::write(asks_mark(socket), "");
         }
         let ssh = words.first().map(|word| word.to_string_lossy());
@@ -301,26 +301,26 @@ impl Sharing {
         ));
     }
 
-    /// A further login needed somebody.
+    /// Records that a further login would need an answer from the user.
     pub fn needs_somebody(&self) {
         if let Master::Own { socket, .. } = self.known() {
-            // Where it cannot be kept, the next command tries once more.
+            // If the mark cannot be written, the next command tries a login again.
             let _ = std::fs::write(asks_mark(socket), "");
         }
     }
 }
 
-/// Whether a program answers what ssh asks: it may do so too fast to be seen.
+/// True if a program answers ssh's questions. Its answers may come too fast to be detected.
 fn answers_by_program() -> bool {
     std::env::var_os("SSH_ASKPASS_REQUIRE").is_some_and(|how| how != "never")
 }
 
-/// Next to the socket, if a login asks somebody something.
+/// Returns the path of a mark beside the socket, which says that a login asks questions.
 fn asks_mark(socket: &Path) -> PathBuf {
     socket.with_extension("asks")
 }
 
-/// Whether ssh would take [`GUARD`].
+/// True if ssh would use [`GUARD`].
 fn is_guarded(words: &[OsString], destination: &str) -> bool {
     let configuration = configured(words, &[GUARD], destination);
     let mut lines = configuration.iter().flat_map(|text| text.lines());
@@ -331,7 +331,7 @@ fn plain(options: &[&str]) -> Vec<OsString> {
     options.iter().map(OsString::from).collect()
 }
 
-/// The option that names a socket; ssh expands `%` and, at the beginning, `~`.
+/// Returns the option that names a socket. Doubles each `%`, which ssh expands.
 fn control_path(socket: &OsStr) -> OsString {
     let mut bytes = b"-S".to_vec();
     for byte in socket.as_bytes() {
@@ -343,7 +343,7 @@ fn control_path(socket: &OsStr) -> OsString {
     OsStr::from_bytes(&bytes).to_owned()
 }
 
-/// What is known of a destination.
+/// A destination and its ssh configuration.
 struct Known<'a> {
     words: &'a [OsString],
     destination: &'a str,
@@ -356,11 +356,11 @@ impl Known<'_> {
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
     }
 
-    /// Who holds the connection, or will.
+    /// Finds or chooses the holder of the shared connection.
     ///
     /// # Errors
     ///
-    /// Why one that is there is of no use, for people.
+    /// A message for the user that says why an existing master cannot be used.
     fn find(&self, persist: Option<Persist>) -> Result<Master, String> {
         let asked = kept(persist);
         let keeps = asked.filter(|asked| !asked.is_off());
@@ -432,7 +432,7 @@ impl Known<'_> {
             },
             Err(error) => {
                 if error.kind() == io::ErrorKind::ConnectionRefused {
-                    // ssh puts its own in its place.
+                    // ssh replaces the stale socket with a new one.
                     say(&format!(
                         "the kept login to {host} has ended: ssh logs in anew"
                     ));
@@ -445,7 +445,7 @@ impl Known<'_> {
                 say(&format!("no login is kept: {why}"));
                 return Ok(Master::Nobody);
             }
-            // Of an earlier login.
+            // Remove the mark of an earlier login.
             let _ = std::fs::remove_file(asks_mark(&socket));
         }
         Ok(Master::Own {
@@ -456,7 +456,7 @@ impl Known<'_> {
         })
     }
 
-    /// Asks a master whether it is there.
+    /// Checks whether a master answers.
     fn ask(&self, socket: &OsStr) -> Answer {
         let Some(mut command) = control(self.words, self.destination, socket, "check") else {
             return Answer::Absent;
@@ -471,13 +471,13 @@ impl Known<'_> {
     }
 }
 
-/// `Master running (pid=4711)`.
+/// Returns the process ID in a message such as `Master running (pid=4711)`.
 fn process_in(said: &str) -> Option<u32> {
     let (_, rest) = said.split_once("(pid=")?;
     rest.split_once(')')?.0.parse().ok()
 }
 
-/// Tells a master something.
+/// Returns the `ssh -O` command that sends a request to a master.
 fn control(words: &[OsString], destination: &str, socket: &OsStr, what: &str) -> Option<Command> {
     let (program, rest) = words.split_first()?;
     let mut command = Command::new(program);
@@ -491,10 +491,10 @@ fn control(words: &[OsString], destination: &str, socket: &OsStr, what: &str) ->
     Some(command)
 }
 
-/// Has a master of longhaul's take nobody any more. It ends with what goes through it.
+/// Asks a master of longhaul's to accept no more sessions. It ends with its last session.
 fn stop(words: &[OsString], destination: &str, socket: &Path) {
     if let Some(mut command) = control(words, destination, socket.as_os_str(), "stop") {
-        // One that does not hear it is left to its time.
+        // A master that does not answer ends after its own time limit.
         let _ = errors_within(&mut command, ANSWERS_WITHIN);
     }
 }
@@ -504,7 +504,7 @@ mod tests {
     use super::*;
 
     fn found(configuration: &str, persist: Option<Persist>) -> Master {
-        // A program that knows no master.
+        // `true` ignores its arguments and reports no master.
         let words = ["true".into()];
         let known = Known {
             words: &words,

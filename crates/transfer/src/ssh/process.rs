@@ -1,6 +1,5 @@
-//! One process of the user's own `ssh`: its standard input and output are one
-//! end of a local pair, what it says on standard error goes to the user as it
-//! is.
+//! A process of the user's own `ssh`. Its standard input and output are one end of a local socket
+//! pair. Its standard error is passed on to the user unchanged.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -20,43 +19,43 @@ use super::greeting::{self, Line, MAXIMUM_LINE_BYTES};
 use super::prompt;
 use crate::console::pass_on;
 
-/// How much a shell's profile may print before the greeting.
+/// Maximum number of bytes before the greeting, such as output of a shell's profile.
 const MAXIMUM_NOISE_BYTES: usize = 64 << 10;
 
-/// How much of what came instead of a greeting is kept, to tell why none came.
+/// Number of bytes kept of unexpected output, to explain a missing greeting.
 const KEPT_NOISE_BYTES: usize = 200;
 
-/// How much of what ssh said is kept, to tell why it failed.
+/// Number of bytes kept of ssh's standard error, to explain a failure.
 const KEPT_ERRORS_BYTES: usize = 16 << 10;
 
-/// How long a process whose channel is closed may take to end.
+/// Maximum time for a process to end after its channel is closed.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long an ended process's last words may take to be read.
+/// Maximum time to read the remaining output of an ended process.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How often the waiting thread for a channel looks whether somebody is asked something.
+/// Interval at which a thread that reads from a channel checks for open questions.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A look that comes so late tells that this process was stopped meanwhile.
+/// A check that is this late means that longhaul itself was suspended in between.
 const PAUSED_FOR: Duration = Duration::from_secs(2);
 
-/// Who answered a question may have to confirm it elsewhere: for so long sshd waits
-/// for a login by default (its LoginGraceTime).
+/// Time allowed after a question, since the user may have to confirm the answer on another device.
+/// It equals sshd's default limit for a login (LoginGraceTime).
 const AFTER_A_QUESTION: Duration = Duration::from_secs(120);
 
-/// More than this no command says that is run for its answer.
+/// Maximum output in bytes of a command that is run for its output.
 const MAXIMUM_OUTPUT_BYTES: u64 = 1 << 20;
 
-/// How a login is done.
+/// Kind of login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Login {
-    /// The user may be asked for a password; keys that the user presses are for that.
+    /// ssh may ask the user for a password and reads the answer from the terminal.
     Asking,
-    /// The same, and the last line that ssh says is left to its client: where the login fails it
-    /// is why.
+    /// ssh may ask, and its last line is held back for the caller. If the login fails, that line is
+    /// the reason.
     AskingAside,
-    /// Nobody is asked.
+    /// ssh never asks.
     Silent,
 }
 
@@ -64,31 +63,31 @@ pub enum Login {
 pub struct SshProcess {
     child: Child,
     said: Arc<Mutex<Vec<u8>>>,
-    /// Its other end goes when nothing more can be said.
+    /// Disconnects when standard error is closed.
     listener: Option<Receiver<()>>,
-    /// Nobody waits for its end.
+    /// If true, the drop does not wait for the process.
     left: bool,
-    /// A question was seen.
+    /// True once a question was detected.
     asked: AtomicBool,
 }
 
-/// Why no greeting came.
+/// Reasons for a missing greeting.
 #[derive(Debug)]
 pub enum Silence {
-    /// The channel ended; what came instead, the end of it.
+    /// The channel ended; holds the last output before its end.
     Ended(String),
-    /// Too much else came.
+    /// More than the allowed number of bytes arrived before a greeting.
     Noise,
     /// Reading failed.
     Io(io::Error),
 }
 
 impl SshProcess {
-    /// Starts it; the stream is the channel to what runs on the far side.
+    /// Starts ssh. The stream is the channel to the remote command.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started.
+    /// The process cannot be started.
     pub fn start(arguments: &[OsString], login: Login) -> io::Result<(SshProcess, UnixStream)> {
         let (program, rest) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (near, far) = UnixStream::pair()?;
@@ -101,13 +100,13 @@ impl SshProcess {
             .stderr(Stdio::piped());
         match login {
             Login::Asking | Login::AskingAside => ignore_interrupts(&mut command),
-            // A group of its own: the terminal's interrupt is not for it.
+            // A separate process group keeps the terminal's interrupt away.
             Login::Silent => {
                 command.process_group(0);
             }
         }
         let mut child = command.spawn()?;
-        // The command keeps its ends of the pair open as long as it lives.
+        // The command holds its ends of the pair open until it is dropped.
         drop(command);
         let said = Arc::new(Mutex::new(Vec::new()));
         let listener = child
@@ -126,32 +125,31 @@ impl SshProcess {
         ))
     }
 
-    /// How far the other host is; `None` if another process has the connection to it, as with
-    /// `ProxyJump` and `ControlMaster`.
+    /// Returns the round trip to the other host as the kernel measures it. Returns `None` if a
+    /// different process has the connection, as with `ProxyJump` and `ControlMaster`.
     pub fn round_trip(&self) -> Option<Duration> {
         sockets::round_trip_of(self.child.id())
     }
 
-    /// Whether it gave the exit code of what ran on the far side; it has ended.
+    /// Waits for the end of the process. True if its exit code is that of the remote command.
     pub fn ended_by_itself(&mut self) -> bool {
         let status = self.child.wait().ok();
         let code = status.and_then(|status| status.code());
         code.is_some_and(|code| code != super::far::SSH_FAILED)
     }
 
-    /// Whether it was seen to ask somebody something.
+    /// True if it was seen to ask a question.
     pub fn has_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// What it said last.
+    /// Returns the last part of its standard error.
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&said).into_owned()
     }
 
-    /// Reads of its channel, none of which waits longer than `bound` without a
-    /// question being open.
+    /// Returns a reader of its channel. A read fails after `bound` unless a question is open.
     pub fn hear<'a>(&'a self, channel: &'a UnixStream, bound: Duration) -> Hearing<'a> {
         let now = Instant::now();
         Hearing {
@@ -163,37 +161,37 @@ impl SshProcess {
         }
     }
 
-    /// Leaves it to itself: it ends with the far side and its channel, a round trip
-    /// later.
+    /// Lets the process run without waiting for it. It ends one round trip after the remote command
+    /// and its channel.
     pub fn leave(mut self) {
         self.left = true;
     }
 
-    /// Ends it now, whatever it carries, with what it started: one of a silent
-    /// login.
+    /// Kills the process and its children, regardless of the data in transit. Requires a silent
+    /// login, which has its own process group.
     pub fn kill(mut self) {
         use rustix::process::{Pid, Signal, kill_process_group};
-        // It may have ended just now: then there is nothing to kill.
+        // Killing fails harmlessly if the process has just ended.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.kill();
     }
 
-    /// Waits for its end for a moment, then ends it.
+    /// Waits a few seconds for the process to end and then kills it.
     pub fn end(&mut self) -> Option<ExitStatus> {
         if !self.has_ended_within(END_WITHIN) {
-            // It may end just now: then there is nothing to kill.
+            // Killing fails harmlessly if the process has just ended.
             let _ = self.child.kill();
         }
         let status = self.child.wait().ok();
-        // Somebody who shares the connection (ControlMaster) may hold standard
-        // error open for hours: what comes within a moment is enough.
+        // A process that shares the connection (ControlMaster) may hold standard error open for
+        // hours, so the wait is short.
         if let Some(listener) = self.listener.take() {
             let _ = listener.recv_timeout(LAST_WORDS);
         }
         status
     }
 
-    /// Whether it has ended by itself.
+    /// True if the process has ended.
     pub fn has_ended(&self) -> bool {
         self.has_ended_within(Duration::ZERO)
     }
@@ -208,8 +206,8 @@ impl SshProcess {
     }
 }
 
-/// What comes from a channel, as long as somebody is asked something or not too much
-/// time has passed: since the start, the last question, or [`Hearing::go_on`].
+/// Reader of a channel. A read fails once `bound` has passed since the start, the last question, or
+/// the last call of [`Hearing::go_on`].
 pub struct Hearing<'a> {
     channel: &'a UnixStream,
     process: &'a SshProcess,
@@ -219,18 +217,18 @@ pub struct Hearing<'a> {
 }
 
 impl Hearing<'_> {
-    /// What was waited for came; the next thing may take as long.
+    /// Restarts the time limit because the expected data arrived.
     pub fn go_on(&mut self) {
         self.since = Instant::now();
-        // What went on meanwhile was no pause of this process.
+        // The time until now does not count as a suspension of longhaul.
         self.looked = self.since;
     }
 
-    /// What is waited for has not come since the last look.
+    /// Checks the time limit and looks for an open question, while the expected data is missing.
     ///
     /// # Errors
     ///
-    /// Where that is so for too long.
+    /// `TimedOut` if the limit has passed.
     pub fn look(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let passed = now - self.looked;
@@ -257,7 +255,7 @@ impl Read for Hearing<'_> {
             match poll_within(self.channel, LOOK_EVERY.min(self.bound)) {
                 Ok(0) => self.look()?,
                 Ok(_) => {
-                    // Whoever goes on saying what nobody waits for is bounded, too.
+                    // Unexpected output must not extend the limit.
                     if self.looked.elapsed() >= LOOK_EVERY {
                         self.look()?;
                     }
@@ -270,11 +268,12 @@ impl Read for Hearing<'_> {
     }
 }
 
-/// What a command says on standard output; ended where that takes too long.
+/// Runs a command and returns its standard output. Kills the command if it takes longer than
+/// `patience`.
 ///
 /// # Errors
 ///
-/// Where it cannot be started, or takes longer.
+/// The command cannot be started or takes too long.
 pub fn output_within(command: &mut Command, patience: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let mut child = command.stdout(Stdio::piped()).spawn()?;
@@ -282,11 +281,12 @@ pub fn output_within(command: &mut Command, patience: Duration) -> io::Result<Ve
     hear_until(child, pipe, until)
 }
 
-/// What a command says on standard error; ended where that takes too long.
+/// Runs a command and returns its standard error. Kills the command if it takes longer than
+/// `patience`.
 ///
 /// # Errors
 ///
-/// Where it cannot be started, or takes longer.
+/// The command cannot be started or takes too long.
 pub fn errors_within(command: &mut Command, patience: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let mut child = command.stderr(Stdio::piped()).spawn()?;
@@ -294,7 +294,7 @@ pub fn errors_within(command: &mut Command, patience: Duration) -> io::Result<Ve
     hear_until(child, pipe, until)
 }
 
-/// What a process says by one of its pipes; it has ended afterwards.
+/// Reads a pipe of a process until its end or `until`. The process has ended when this returns.
 fn hear_until(
     mut child: Child,
     pipe: Option<impl Read + AsFd>,
@@ -302,8 +302,8 @@ fn hear_until(
 ) -> io::Result<Vec<u8>> {
     let mut said = Vec::new();
     let result = pipe.map_or(Ok(()), |pipe| read_until(pipe, until, &mut said));
-    // One that has ended is not hurt by it, and one that only closed its output is
-    // not waited for.
+    // The kill is harmless for an ended process. It also ends a process that has only closed its
+    // output.
     let _ = child.kill();
     child.wait()?;
     result.map(|()| said)
@@ -332,8 +332,8 @@ impl Drop for SshProcess {
     }
 }
 
-/// An interrupt from the terminal reaches every process in the foreground: it
-/// is longhaul's to end the session in order, over the channel that lives.
+/// Makes ssh ignore interrupts. The terminal sends an interrupt to every process in the foreground,
+/// but longhaul needs the channel to end the session cleanly.
 #[allow(unsafe_code)] // Only between fork and exec can it be set.
 fn ignore_interrupts(command: &mut Command) {
     // SAFETY: `signal` is async-signal-safe and touches no memory of ours.
@@ -345,7 +345,7 @@ fn ignore_interrupts(command: &mut Command) {
     }
 }
 
-/// Passes on what ssh says, and keeps the end of it.
+/// Passes ssh's standard error on to the user and keeps the last part of it.
 fn listen(
     mut errors: ChildStderr,
     said: Arc<Mutex<Vec<u8>>>,
@@ -359,7 +359,8 @@ fn listen(
             let (mut buffer, mut held) = ([0; 4096], Vec::new());
             loop {
                 if !held.is_empty() && poll_within(&errors, LAST_WORDS) == Ok(0) {
-                    // It goes on: what it said last may be what to do.
+                    // More time has passed, so ssh is still running and its last line may ask for
+                    // an action.
                     pass_on(&std::mem::take(&mut held));
                 }
                 let Ok(count @ 1..) = errors.read(&mut buffer) else {
@@ -380,7 +381,8 @@ fn listen(
     Ok(ended)
 }
 
-/// Waits this long for something to read, or for the end: how many are ready, of one.
+/// Waits up to `patience` for input or the end of the stream. Returns 1 if the descriptor is ready,
+/// or else 0.
 fn poll_within(descriptor: impl AsFd, patience: Duration) -> rustix::io::Result<usize> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
@@ -391,8 +393,8 @@ fn poll_within(descriptor: impl AsFd, patience: Duration) -> rustix::io::Result<
     poll(&mut polled, Some(&patience))
 }
 
-/// What may be passed on, where the last whole line is held back; one without
-/// its end is a question.
+/// Returns the output that may be passed on and holds back the last complete line. Output without a
+/// final newline is a question and is passed on at once.
 fn but_last_line(held: &mut Vec<u8>, new: &[u8]) -> Vec<u8> {
     held.extend_from_slice(new);
     let last = match held.strip_suffix(b"\n") {
@@ -402,7 +404,7 @@ fn but_last_line(held: &mut Vec<u8>, new: &[u8]) -> Vec<u8> {
     held.drain(..last.map_or(0, |end| end + 1)).collect()
 }
 
-/// Reads from a channel until the other end's greeting, and not a byte more.
+/// Reads exactly up to the end of the other end's greeting.
 ///
 /// # Errors
 ///
@@ -430,7 +432,7 @@ pub fn await_greeting(mut channel: impl Read, begins: &str) -> Result<Line, Sile
         }
         heard.push_back(byte[0]);
         if byte != [b'\n'] {
-            // A longer line is no greeting; its end is enough.
+            // A longer line is not a greeting, so the rest of it is ignored.
             if line.len() <= MAXIMUM_LINE_BYTES {
                 line.push(byte[0]);
             }
@@ -495,7 +497,7 @@ mod tests {
 
     #[test]
     fn who_goes_on_saying_something_else_is_bounded() {
-        // Never as long without a word as the bound: that alone would end it.
+        // Each pause is shorter than the bound, which alone would end the read.
         let (process, channel) = started("for i in $(seq 100); do echo x; sleep 0.05; done");
         let hearing = process.hear(&channel, LOOK_EVERY);
         let found = await_greeting(hearing, REMOTE);

@@ -1,30 +1,29 @@
-//! Whether somebody is being asked for a password or a code: then nobody is cut
-//! off, however long it takes.
+//! Detects whether the user is being asked for a password or a code. While a question is open, no
+//! time limit applies.
 //!
-//! ssh, and what it starts for it (`ProxyJump`, `ProxyCommand`), have no terminal
-//! among their standard streams here. It opens one to ask a question, and closes
-//! it with the answer; without a terminal it starts an askpass program. While a
-//! security key waits for a touch, its helper runs. An agent asks by a program of its
-//! own: a `pinentry`, or what `SSH_ASKPASS` names (`ssh-add -c`). Agents with a window
-//! of their own, and cards behind gpg-agent, cannot be seen to wait.
+//! ssh and its children (`ProxyJump`, `ProxyCommand`) have no terminal as a standard stream here.
+//! ssh opens a terminal to ask a question and closes it after the answer. Without a terminal it
+//! starts an askpass program. While a security key waits for a touch, its helper runs. An agent
+//! asks through a separate program: `pinentry`, or the one that `SSH_ASKPASS` names (`ssh-add -c`).
+//! Agents with their own window, and cards behind gpg-agent, cannot be detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Programs that ssh starts and that wait for a person: for a word, for a touch.
+/// Programs that ssh starts and that wait for a password or a touch.
 const ASKING: [&str; 2] = ["askpass", "ssh-sk-helper"];
 
-/// Those that agents start.
+/// Programs that agents start and that wait for the user.
 const ASKING_FOR_AGENTS: [&str; 3] = ["pinentry", "gcr-prompter", "ksshaskpass"];
 
-/// What an `ssh-agent` runs for itself as long as a card's library is loaded; whatever else
-/// it runs waits for a person.
+/// Program that an `ssh-agent` runs while a card's library is loaded. Any other child of an agent
+/// waits for the user.
 const AGENTS_OWN: &str = "ssh-pkcs11-helper";
 
-/// Where terminals are.
+/// Path prefixes of terminals.
 const TERMINALS: [&str; 3] = ["/dev/tty", "/dev/pts/", "/dev/console"];
 
-/// Whether a process, or one that it started, asks somebody something.
+/// True if a process, one of its descendants or an agent of this user is asking a question.
 pub fn is_open(process: u32) -> bool {
     let processes = Processes::read(Path::new("/proc"));
     let family = processes.family(process);
@@ -35,18 +34,19 @@ pub fn is_open(process: u32) -> bool {
 /// Processes of this host as `/proc` reports them.
 struct Processes<'a> {
     root: &'a Path,
-    /// Each with the one that started it.
+    /// Process IDs with the ID of the parent.
     parents: BTreeMap<u32, u32>,
 }
 
 impl Processes<'_> {
-    /// What cannot be read is not there.
+    /// Reads all processes. Skips those that cannot be read.
     fn read(root: &Path) -> Processes<'_> {
         let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
         let parents = entries.filter_map(|entry| {
             let process: u32 = entry.file_name().to_str()?.parse().ok()?;
             let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            // A name in parentheses, which may have spaces, a state, the parent.
+            // The format is: a name in parentheses, which may contain spaces, then the state and
+            // the parent.
             let (_, rest) = text.rsplit_once(')')?;
             let parent = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
             Some((process, parent))
@@ -57,7 +57,7 @@ impl Processes<'_> {
         }
     }
 
-    /// It and all that descend from it.
+    /// Returns a process and all its descendants.
     fn family(&self, process: u32) -> BTreeSet<u32> {
         let mut family = BTreeSet::from([process]);
         loop {
@@ -89,7 +89,7 @@ impl Processes<'_> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether the program's name, or that of the script it runs, has one of these words in it.
+    /// True if the name of the program, or of the script that it runs, contains one of the words.
     fn is_one_of(&self, process: u32, words: &[&str]) -> bool {
         let line = self.text(process, "cmdline");
         let mut named = line.split('\0').take(2);
@@ -102,8 +102,8 @@ impl Processes<'_> {
         program.is_some_and(|program| Path::new(program).ends_with("ssh-agent"))
     }
 
-    /// Whether it is this user's. The directory's owner does not tell: it is root where a
-    /// process hides its memory, as those do that hold keys.
+    /// True if the process belongs to this user. The owner of its directory is not reliable: it is
+    /// root for a process that hides its memory, such as one that holds keys.
     fn is_own(&self, process: u32) -> bool {
         let status = self.text(process, "status");
         let mut users = status.lines().filter_map(|line| line.strip_prefix("Uid:"));
@@ -113,7 +113,7 @@ impl Processes<'_> {
         real.and_then(|real| real.parse().ok()) == Some(rustix::process::getuid().as_raw())
     }
 
-    /// Whether an agent of this user asks for something.
+    /// True if an agent of this user is asking a question.
     fn agent_asks(&self) -> bool {
         self.parents.iter().any(|(process, parent)| {
             let asks = self.is_one_of(*process, &ASKING_FOR_AGENTS)
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A process with a parent, a command and an open file.
+    /// Creates a process with a parent, a command and an open file.
     fn process(root: &Path, number: u32, parent: u32, command: &str, open: &str) {
         let place = root.join(number.to_string());
         std::fs::create_dir_all(place.join("fd")).unwrap();
@@ -194,7 +194,7 @@ mod tests {
         assert!(!Processes::read(root.path()).agent_asks());
         process(root.path(), 24, 20, "/opt/confirm", "/dev/null");
         assert!(Processes::read(root.path()).agent_asks());
-        // Another user's.
+        // Give the process to a different user.
         std::fs::write(root.path().join("24/status"), "Uid:\t4294967294\t1\t1\t1\n").unwrap();
         assert!(!Processes::read(root.path()).agent_asks());
         process(root.path(), 30, 1, "ssh host", "/dev/null");

@@ -1,40 +1,40 @@
-//! How the data of a session over SSH went, in words.
+//! Describes the route of a session's data over SSH.
 
 use super::direct::Way;
 
-/// Reasons shown; the others are like them.
+/// Maximum number of reasons shown; further ones are similar.
 const SHOWN_REASONS: usize = 4;
 
-/// What is known of a session's way at its end.
+/// Route of a session, known at its end.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Which way direct streams open.
+    /// Direction in which direct streams opened.
     pub way: Way,
-    /// Both ends are remote, and this one runs the job.
+    /// Set if both ends are remote and this end runs the job.
     pub between: Option<Between>,
-    /// Most further ssh processes that carried something at once.
+    /// Maximum number of further ssh processes that carried data at the same time.
     pub further: usize,
-    /// Why there can be no more of them.
+    /// Reason why no more of them could be started.
     pub refused: Option<String>,
-    /// The far side's system ends what a login started with the login.
+    /// True if the remote system kills the processes of a login when the login ends.
     pub mortal: bool,
 }
 
-/// Two remote ends, as the user calls them.
+/// Two remote ends, with the names that the user gave.
 #[derive(Clone, Debug)]
 pub struct Between {
-    /// The one that runs the job.
+    /// The end that runs the job.
     pub own: String,
-    /// The other one.
+    /// The other end.
     pub other: String,
-    /// Data flow from the one that runs the job.
+    /// True if data flows from the end that runs the job.
     pub sends: bool,
-    /// What goes through the host of the caller is encrypted from one to the other.
+    /// True if data through the caller's host is encrypted between the two remote ends.
     pub sealed: bool,
 }
 
 impl Between {
-    /// From where to where data flow.
+    /// Returns the source and the destination of the data.
     pub fn flow(&self) -> (&str, &str) {
         if self.sends {
             (&self.own, &self.other)
@@ -45,7 +45,7 @@ impl Between {
 }
 
 impl Route {
-    /// The same where it is known whether this end sends.
+    /// Sets the direction of the data between two remote ends.
     pub fn sending(mut self, sends: bool) -> Route {
         if let Some(between) = &mut self.between {
             between.sends = sends;
@@ -53,7 +53,8 @@ impl Route {
         self
     }
 
-    /// Who connected to whom, of two remote ends that did.
+    /// Returns the end that connected and the end that it connected to, if both are remote and a
+    /// direct stream opened.
     pub fn dialled(&self) -> Option<(&str, &str)> {
         let between = self.between.as_ref()?;
         let (own, other) = (between.own.as_str(), between.other.as_str());
@@ -64,7 +65,7 @@ impl Route {
         }
     }
 
-    /// Which way, for programs: `outward`, `inward`, `ssh`, `through`.
+    /// Returns the name of the route for JSON: `outward`, `inward`, `ssh` or `through`.
     pub fn name(&self) -> &'static str {
         match self.way {
             Way::Outward(_) => "outward",
@@ -74,7 +75,8 @@ impl Route {
         }
     }
 
-    /// For people, with what would make it faster; `what` has flowed.
+    /// Describes the route for the user and says how to make it faster. `what` names the kind of
+    /// data.
     pub fn lines(&self, what: &str) -> Vec<String> {
         if let Some(between) = &self.between {
             return self.with_mortal(vec![self.line_between(between, what)]);
@@ -94,14 +96,14 @@ impl Route {
         self.with_mortal(lines)
     }
 
-    /// Who connected to whom, and what flowed which way.
+    /// Describes which remote end connected and the direction of the data.
     fn line_between(&self, between: &Between, what: &str) -> String {
         let (from, to) = between.flow();
         let flowed = format!("{what} flowed directly {from} -> {to}");
         let opened = "direct connections between the two hosts:";
         match (&self.way, self.dialled()) {
             (Way::Outward(address), Some((dialer, _))) => {
-                // A URL names the port as well.
+                // A URL also contains the port.
                 let at = if between.other.contains(&address.to_string()) {
                     String::new()
                 } else {

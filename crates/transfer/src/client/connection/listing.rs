@@ -1,4 +1,4 @@
-//! A listing over a stream that is for nothing else.
+//! A listing over a stream that serves no other purpose.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use super::open_stop;
 use crate::stop::Stop;
 
-/// Why a listing ended early.
+/// Reasons for an early end of a listing.
 pub(super) enum ListStop {
     Open(OpenError),
     Told(Stop),
@@ -30,8 +30,8 @@ impl From<OpenError> for ListStop {
     }
 }
 
-/// Asks what lies at a path, over a stream that is for nothing else; the other
-/// end may be silent for so long.
+/// Lists a remote path over a stream that serves no other purpose. Fails after `silence` without
+/// data from the other end.
 pub fn list_over(
     stream: &mut Stream,
     request: ListRequest,

@@ -1,4 +1,4 @@
-//! What is set on the sockets of a connection, and what to say where it cannot be.
+//! Socket options of connections, and messages for those that cannot be set.
 
 use std::net::IpAddr;
 use std::sync::Weak;
@@ -16,7 +16,7 @@ use crate::console::say;
 use crate::settings::ConnectionSettings;
 use crate::stop::{Exit, Stop};
 
-/// What to say where `--mptcp` brings plain TCP.
+/// Returns the message for `--mptcp` if only plain TCP is available.
 pub fn single_path(host: &dyn std::fmt::Display) -> String {
     if multipath::is_available() {
         format!(
@@ -32,21 +32,21 @@ pub fn single_path(host: &dyn std::fmt::Display) -> String {
     }
 }
 
-/// The segments that new connections agree on, where the path loses large packets.
+/// Segment size limit of new connections, set if the path loses large packets.
 #[derive(Debug, Default)]
 pub struct SmallSegments {
-    /// In bytes; 0 leaves them to the kernel.
+    /// Limit in bytes; 0 leaves the size to the kernel.
     bytes: AtomicU32,
     told: AtomicBool,
 }
 
 impl SmallSegments {
-    /// The limit in bytes, if there is one.
+    /// Returns the limit in bytes, if there is one.
     pub fn known(&self) -> Option<u32> {
         Some(self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
 
-    /// The same, after what a session has found out.
+    /// Lowers the limit to the one that the session detected, and returns it.
     pub fn limit(&self, transfer: &Weak<Transfer>) -> Option<u32> {
         let found = transfer
             .upgrade()
@@ -58,14 +58,14 @@ impl SmallSegments {
         self.known()
     }
 
-    /// Tries the next smaller segments; false if there are none.
+    /// Lowers the limit to the next smaller size; false if there is none.
     pub fn shrink(&self) -> bool {
         let known = self.known().unwrap_or(u32::MAX);
         let next = SEGMENTS.into_iter().find(|bytes| *bytes < known);
         next.inspect(|bytes| self.set(*bytes)).is_some()
     }
 
-    /// Sets the limit, and says so the first time.
+    /// Sets the limit and reports the first change.
     fn set(&self, bytes: u32) {
         self.bytes.store(bytes, Ordering::Relaxed);
         if !self.told.swap(true, Ordering::Relaxed) {
@@ -78,7 +78,8 @@ impl SmallSegments {
     }
 }
 
-/// Connections from an address that is not there would be tried again and again.
+/// Checks that every `--bind` address belongs to this host. Connections from another address would
+/// be retried without end.
 pub fn check_bind(arguments: &ConnectionSettings) -> Result<(), Stop> {
     for address in &arguments.bind {
         tcp::check_local(*address).map_err(|cause| {
@@ -91,7 +92,7 @@ pub fn check_bind(arguments: &ConnectionSettings) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Local addresses take turns.
+/// Returns the TCP options with the next of the local addresses, in rotation.
 pub(super) fn bound_tcp(tcp: &TcpOptions, addresses: &[IpAddr], stream: u32) -> TcpOptions {
     let turn = stream as usize % addresses.len().max(1);
     TcpOptions {
@@ -100,7 +101,8 @@ pub(super) fn bound_tcp(tcp: &TcpOptions, addresses: &[IpAddr], stream: u32) -> 
     }
 }
 
-/// Bytes to set socket buffers to; `None` if the kernel reaches further by itself, which is said.
+/// Returns the size in bytes for socket buffers. Returns `None`, with a message, if the kernel's
+/// own tuning allows larger ones.
 pub fn buffer_by_hand(asked: Option<ByteCount>) -> Option<usize> {
     let asked = asked?;
     let limits = HostLimits::read();
