@@ -1,22 +1,22 @@
-//! What a log says first and last of a transfer: what is done, and from where to where.
+//! First and last line of a log about a transfer: its operation, source and destination.
 
 use longhaul_engine::session::Progress;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::Farewell;
 
-/// What is written down.
+/// Description of a transfer for its log.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// What is done.
+    /// Operation that is done.
     pub operation: Operation,
-    /// From where and to where, as the command names them.
+    /// Source and destination, as the command names them.
     pub ends: [String; 2],
-    /// What is there unchanged has lines in the log, too.
+    /// If true, unchanged entries are logged too.
     pub unchanged: bool,
 }
 
 impl About {
-    /// An operation between these ends.
+    /// Describes an operation between two endpoints.
     pub fn new(operation: Operation, ends: [String; 2], unchanged: bool) -> About {
         About {
             operation,
@@ -25,12 +25,12 @@ impl About {
         }
     }
 
-    /// Whether it compares and copies nothing.
+    /// True if the operation is a verification.
     pub fn compares(&self) -> bool {
         self.operation == Operation::Verify
     }
 
-    /// The first line of a log.
+    /// Returns the first line of a log.
     pub fn beginning(&self) -> String {
         let [from, to] = &self.ends;
         match self.operation {
@@ -40,7 +40,7 @@ impl About {
         }
     }
 
-    /// Its last line.
+    /// Returns the last line of a log.
     pub fn end(&self, farewell: &Farewell, progress: &Progress) -> String {
         let (there, failed) = (progress.unchanged_entries(), progress.failed_entries);
         let deleted = progress.deleted_entries;

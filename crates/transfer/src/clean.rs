@@ -1,4 +1,4 @@
-//! What interrupted copies left in a tree: found, and removed where nobody uses it.
+//! Finds and removes the files that interrupted copies left in a tree. Files in use stay.
 
 use std::io;
 use std::path::Path;
@@ -15,46 +15,46 @@ use longhaul_units::ByteCount;
 use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
-/// Bytes of a session's hash that tell it from others, to the eye.
+/// Number of bytes shown of a session's hash.
 const SHOWN_BYTES: usize = 6;
 
-/// What is looked for in a tree.
+/// Settings of a cleaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleaning<'a> {
-    /// The tree.
+    /// Root of the tree.
     pub directory: &'a Path,
-    /// Removes what nobody uses, instead of listing it.
+    /// If true, removes leftovers that are not in use; if false, lists them.
     pub remove: bool,
-    /// Leaves alone what is younger.
+    /// Minimum age of a leftover to be considered.
     pub older_than: Duration,
 }
 
-/// What was counted.
+/// Counts of a cleaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Leftovers that are listed.
+    /// Number of listed leftovers.
     pub found: u64,
-    /// Bytes of what was found or removed.
+    /// Size of the listed or removed leftovers in bytes.
     pub bytes: u64,
-    /// Leftovers that were removed.
+    /// Number of removed leftovers.
     pub removed: u64,
-    /// What could not be looked at or removed.
+    /// Number of leftovers and directories that could not be examined or removed.
     pub failed: u64,
 }
 
-/// Where lines go: leftovers that stay, one a line, and what failed.
+/// Receivers of output lines.
 pub struct Told<'a> {
-    /// A leftover that was found, or is in use.
+    /// Receives a line for each leftover that was found or is in use.
     pub leftover: &'a mut dyn FnMut(&str),
-    /// What could not be looked at or removed, and why.
+    /// Receives a line for each failure.
     pub failure: &'a mut dyn FnMut(&str),
 }
 
-/// Looks through a whole tree.
+/// Searches a whole tree.
 ///
 /// # Errors
 ///
-/// Where the tree's root cannot be opened. What fails below it is reported and counted.
+/// The root of the tree cannot be opened. Failures below it are reported and counted.
 pub fn clean(cleaning: &Cleaning<'_>, told: Told<'_>) -> Result<Cleaned, Stop> {
     let root = PosixDirectory::open_root(cleaning.directory).map_err(|error| {
         let name = cleaning.directory.display();
@@ -94,13 +94,13 @@ impl Visit<'_, '_> {
     fn tree(&mut self, directory: &Arc<dyn Directory>, path: &Path) {
         let looked = self.leftovers(directory, path);
         let listed = self.directories(directory, path);
-        // One that cannot be listed fails at both.
+        // A directory that cannot be listed fails twice but is reported once.
         if let Err(error) = looked.and(listed) {
             self.fail("list", path, &error);
         }
     }
 
-    /// What of a directory are directories themselves.
+    /// Searches the subdirectories of a directory.
     fn directories(&mut self, directory: &Arc<dyn Directory>, path: &Path) -> io::Result<()> {
         let mut names = directory.list()?;
         while let Some(listed) = names.next_name()? {
@@ -117,7 +117,7 @@ impl Visit<'_, '_> {
             let path = path.join(std::ffi::OsStr::from_bytes(&listed.name));
             match directory.open_directory(&listed.name) {
                 Ok(inner) => self.tree(&inner, &path),
-                // A copy at work removes its own.
+                // A running copy may have removed its own directory.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => self.fail("open", &path, &error),
             }
@@ -129,8 +129,8 @@ impl Visit<'_, '_> {
         let now = file_time_now();
         let older_than = self.cleaning.older_than;
         if self.cleaning.remove {
-            // What is looked at first and removed then may be a living copy's by then: there
-            // each is removed under its lock.
+            // A running copy may take over a leftover between its examination and its removal.
+            // `expire` removes each under its lock.
             let all = u64::MAX;
             expire(
                 &**directory,
@@ -168,7 +168,7 @@ fn shown(path: &Path, name: &[u8]) -> String {
     format!("{}/{}", path.display(), name.escape_ascii())
 }
 
-/// What a journal is about: a file, or the session that holds the directory.
+/// Returns the subject of a journal: a file, or the session that holds the directory.
 fn subject(name: &[u8]) -> String {
     match name.strip_prefix(SESSION_NAME) {
         Some(source) => {

@@ -1,25 +1,25 @@
-//! A transfer from this end: [`run`](run::run) does what a specification says.
+//! A transfer from this end: [`run`](run::run) executes a specification.
 //!
-//! - [`run`]: both ends here, or one here and one at another host
-//! - `bounds`: how many streams, how large blocks
-//! - `foreseeing`: has a forecast made beside a transfer
-//! - `task`: from a specification to what this end does
-//! - [`observer`]: what the caller hears, and how it changes a transfer that runs
-//! - [`peer`]: the other end: a daemon, a host that SSH reaches, or one introduced
-//! - [`connection`]: from a daemon's URL to an authenticated stream
-//! - [`ahead`]: connections that begin before there is a session
-//! - [`retry`]: tries again where a daemon has no place free
-//! - `tries`: tries a whole transfer again
-//! - [`credentials`]: which daemon is believed, and who the user is there
-//! - [`steering`]: the model's controller at a running transfer
+//! - [`run`]: runs both ends here, or one here and one at another host
+//! - `bounds`: number of streams and block size
+//! - `foreseeing`: makes a forecast beside a transfer
+//! - `task`: converts a specification into the task of this end
+//! - [`observer`]: events for the caller, and its control of a running transfer
+//! - [`peer`]: the other end: a daemon, a host reached over SSH, or an introduced host
+//! - [`connection`]: opens an authenticated stream to a daemon's URL
+//! - [`ahead`]: connections that start before their session exists
+//! - [`retry`]: retries requests to a busy daemon
+//! - `tries`: retries a whole transfer
+//! - [`credentials`]: trust in daemons, and the user's credentials there
+//! - [`steering`]: applies the model's controller to a running transfer
 //! - `layering`: the same for the layers
-//! - `keeping`: what is kept beyond data, mode and time
-//! - [`identity`]: what tells one transfer from another
-//! - [`local_paths`]: where paths of this host are opened
-//! - [`self_copy`]: refuses a copy onto itself
-//! - `sources`, [`requested`], [`request`]: what is asked for, here and of a peer
+//! - `keeping`: metadata to keep beyond data, mode and time
+//! - [`identity`]: keys that identify a transfer
+//! - [`local_paths`]: opens paths of this host
+//! - [`self_copy`]: rejects a copy onto itself
+//! - `sources`, [`requested`], [`request`]: the entries requested here and of a peer
 //! - [`pipe`]: standard input and output
-//! - [`owner`]: who this process is
+//! - [`owner`]: identity of this process
 
 pub mod ahead;
 mod bounds;

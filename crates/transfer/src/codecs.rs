@@ -1,4 +1,4 @@
-//! Has the model choose codecs for a transfer whose codec is chosen while it runs.
+//! Connects the model to a transfer with automatic compression.
 
 pub mod report;
 
@@ -11,9 +11,9 @@ use longhaul_model::compression::{Candidate, Compression, Deal, TRIAL_BYTES};
 use longhaul_proto::block::Codec;
 use longhaul_proto::coding::{CodecUse, Kind};
 
-/// What codecs take before anything is known, in the order of [`CANDIDATES`]: nanoseconds of a
-/// core for a byte of text at both ends, measured on a core of 2.1 GHz. They only say which is
-/// tried first.
+/// Initial costs of the codecs, in the order of [`CANDIDATES`]: nanoseconds per byte of text to
+/// encode and to decode, on one core at 2.1 GHz (measured). They only decide which codec is tried
+/// first.
 const COSTS: [(f64, f64); CANDIDATES.len()] = [
     (1.4, 0.4),
     (1.6, 0.6),
@@ -23,27 +23,27 @@ const COSTS: [(f64, f64); CANDIDATES.len()] = [
     (14.0, 0.8),
 ];
 
-/// Those that tell whether a kind of data gets smaller at all: the fastest, which finds what
-/// repeats, and the fastest of those that find as well what bytes are rare.
+/// Codecs that show whether a kind of data is compressible: the fastest one, which finds
+/// repetitions, and the fastest one that also uses the frequencies of bytes.
 const JUDGES: [Codec; 2] = [Codec::Lz4, Codec::Zstd { level: 1 }];
 
-/// The model, as the engine asks it.
+/// Adapts the model to the interface of the engine.
 struct Automatic {
     compression: Compression,
     sense: Sense,
-    /// A codec may be worth something, as of the last look that told.
+    /// True if the last informative observation showed that a codec may help.
     may_gain: bool,
-    /// What the receiver had told of each codec at the last look: bytes and nanoseconds.
+    /// Bytes and nanoseconds of each codec in the receiver's previous report.
     decoded: HashMap<Codec, (u64, u64)>,
 }
 
-/// What chooses codecs for one transfer; it knows nothing yet.
+/// Creates the chooser of codecs for one transfer, without measurements.
 pub(crate) fn chooser() -> Box<dyn Choose> {
     Box::new(Automatic::new())
 }
 
 impl Automatic {
-    /// Knows nothing yet.
+    /// Creates the chooser without measurements.
     fn new() -> Automatic {
         let candidates = COSTS.iter().zip(&CANDIDATES);
         let candidates = candidates.map(|((encode, decode), codec)| Candidate {
@@ -59,7 +59,7 @@ impl Automatic {
         }
     }
 
-    /// What decoding took since the last look.
+    /// Updates the cost of decoding from the work since the previous report.
     fn handle_decoded(&mut self, uses: &[CodecUse]) {
         let mut sums: HashMap<Codec, (u64, u64)> = HashMap::new();
         for of in uses {
@@ -109,7 +109,7 @@ impl Choose for Automatic {
             receiver: look.receiver.map(|seen| cores(seen, &look.receiver_uses)),
         });
         let Some(resources) = found else {
-            // Looks that follow each other closely tell nothing.
+            // Observations in quick succession contain no information.
             return self.may_gain;
         };
         self.compression.handle_resources(look.at, resources);
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// What trials and blocks of this ratio come to; how many blocks of 200 were encoded.
+    /// Returns the number of encoded blocks among 200, if trials and blocks have this ratio.
     fn moved(automatic: &mut Automatic, ratio: f64) -> usize {
         let mut encoded = 0;
         for block in 0..200 {
@@ -250,7 +250,7 @@ mod tests {
                         nanoseconds: 0,
                     });
                 }
-                // A receiver that takes a second of a core for each megabyte.
+                // This receiver needs one second of a core per megabyte.
                 told.receiver_uses[place].bytes += 1_000_000;
                 told.receiver_uses[place].nanoseconds += 1_000_000_000;
             }

@@ -1,13 +1,13 @@
-//! Where notices and questions go. A process has one console, as it has one terminal;
-//! the command line installs its own. Without one, notices are dropped and every
-//! question is answered with no.
+//! Console for notices and questions. A process has one console, as it has one terminal. The
+//! command line installs its implementation. Without one, notices are dropped and every question is
+//! answered with no.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use longhaul_proto::text::is_hidden;
 
-/// What shows notices and asks a person.
+/// Shows notices and asks the user.
 pub trait Console: Send + Sync {
     /// Shows a notice of one line.
     fn notice(&self, text: &str);
@@ -18,19 +18,19 @@ pub trait Console: Send + Sync {
     /// Removes the progress line, if there is one.
     fn clear_progress(&self);
 
-    /// Whether a progress line is seen by anybody.
+    /// True if a progress line is visible.
     fn shows_progress(&self) -> bool;
 
-    /// Passes on what another program, such as ssh, wrote to its standard error.
+    /// Passes on another program's standard error, for example that of ssh.
     fn pass_on(&self, bytes: &[u8]);
 
-    /// Whether a person is there to answer.
+    /// True if a user is there to answer.
     fn can_ask(&self) -> bool;
 
-    /// Asks a question; true for a whole "yes" alone, as SSH asks.
+    /// Asks a question. Returns true only for a complete "yes", as SSH does.
     fn confirm(&self, question: &str) -> bool;
 
-    /// Bytes that the process has allocated; `None` if nobody counts them.
+    /// Returns the bytes that the process has allocated; `None` if they are not counted.
     fn live_heap(&self) -> Option<u64> {
         None
     }
@@ -38,7 +38,7 @@ pub trait Console: Send + Sync {
 
 static CONSOLE: OnceLock<Box<dyn Console>> = OnceLock::new();
 
-/// Makes this the process's console; the first one stays.
+/// Sets the process's console. Only the first call has an effect.
 pub fn install(console: impl Console + 'static) {
     let _ = CONSOLE.set(Box::new(console));
 }
@@ -68,35 +68,34 @@ pub fn clear_line() {
     }
 }
 
-/// Whether a progress line is seen by anybody.
+/// True if a progress line is visible.
 pub fn shows_progress() -> bool {
     installed().is_some_and(Console::shows_progress)
 }
 
-/// Passes on what another program wrote to its standard error.
+/// Passes on another program's standard error.
 pub fn pass_on(bytes: &[u8]) {
     if let Some(console) = installed() {
         console.pass_on(bytes);
     }
 }
 
-/// Whether a person is there to answer.
+/// True if a user is there to answer.
 pub fn can_ask() -> bool {
     installed().is_some_and(Console::can_ask)
 }
 
-/// Asks a person, where one is there; true for a whole "yes" alone.
+/// Asks the user, if one is there. Returns true only for a complete "yes".
 pub fn confirm(question: &str) -> bool {
     installed().is_some_and(|console| console.can_ask() && console.confirm(question))
 }
 
-/// Bytes that the process has allocated; `None` if nobody counts them.
+/// Returns the bytes that the process has allocated; `None` if they are not counted.
 pub fn live_heap() -> Option<u64> {
     installed().and_then(Console::live_heap)
 }
 
-/// What somebody else said, without what would move a terminal's cursor or turn its text
-/// around.
+/// Replaces characters that would move a terminal's cursor or reverse the direction of text.
 pub fn harmless(text: &str) -> String {
     let harmless = |c: char| match c {
         '\n' | '\t' => c,
@@ -106,8 +105,8 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// JSON text in which every hidden character is escaped (`\\u202e`). Its value is the same. Spaces
-/// and newlines between values stay.
+/// Escapes every hidden character in JSON text (`\\u202e`) except newlines. The value stays the
+/// same.
 pub fn escaped_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
@@ -123,11 +122,11 @@ pub fn escaped_json(json: &str) -> String {
     escaped
 }
 
-/// What the log has of words that somebody else said, in bytes at most.
+/// Maximum length in bytes of foreign text in the log.
 pub const MAXIMUM_LOGGED_BYTES: usize = 200;
 
-/// Text from elsewhere, as one line without control characters and with a limited length. With an
-/// end of line, it could look like another message.
+/// Converts foreign text to one line of limited length without control characters. A line break in
+/// it could imitate another message.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = harmless(text).replace(['\n', '\t'], "\u{fffd}");
     line.truncate(line.floor_char_boundary(most));

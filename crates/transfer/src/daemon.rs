@@ -1,20 +1,20 @@
-//! The daemon: accepts streams, lets principals in, runs their sessions.
+//! The daemon: accepts streams, authenticates principals and runs their sessions.
 //!
 //! - `setup`: the daemon's key, principals and token
-//! - `admission`: what a stream's first frame asks for, and whether it may
-//! - `asker`: which client asks for what, for the log
-//! - `backups`: where what is replaced is kept
-//! - `calls`: what a far side of SSH does beside its channel
+//! - `admission`: checks the request in a stream's first frame
+//! - `asker`: describes clients and requests for the log
+//! - `backups`: directories for replaced and deleted files
+//! - `calls`: connections of a remote SSH end beside its channel
 //! - `control_requests`: copies with another daemon on behalf of a principal
-//! - `listing`: what lies at a path, without a session
-//! - `quotas`: what may run at the same time, and each principal's share
-//! - `secrets`: what no root may hold
-//! - `sessions`: the sessions that run; `session_log`: the log's line of each
-//! - `signals`: what the daemon does at a signal
-//! - `sources`: the sources that a principal asks for
-//! - `unauthenticated`: what the log has of connections that failed
+//! - `listing`: lists a path without a session
+//! - `quotas`: limits on simultaneous work, in total and per principal
+//! - `secrets`: paths that no root may contain
+//! - `sessions`: the running sessions; `session_log`: the log line of each
+//! - `signals`: handling of signals
+//! - `sources`: opens the sources that a principal requests
+//! - `unauthenticated`: limits the log lines about failed connections
 //! - `turns`: the order in which requests take over a transfer
-//! - `vouched`: hosts that a principal has let in
+//! - `vouched`: hosts that a principal has vouched for
 
 mod admission;
 mod asker;
@@ -72,111 +72,112 @@ use turns::Rank;
 use unauthenticated::Unauthenticated;
 use vouched::Vouched;
 
-/// How long a client may take for its first frame before it has authenticated.
+/// Maximum time for a client's first frame before it has authenticated.
 const FIRST_FRAME: Duration = Duration::from_secs(10);
 
-/// How long a peer that was refused, or told all, may take to hear it.
+/// Maximum time for a peer to read a refusal or a last answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How long to wait where the system cannot accept a connection: without, the
-/// next try would fail at once, and the next.
+/// Pause after the system could not accept a connection. Without it, the next attempts would fail
+/// at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long sessions that have ended may take to log that.
+/// Maximum time for ended sessions to write their log lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// On what terms sessions are had.
+/// Settings for sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Clients may ask for file data in clear.
+    /// If true, clients may request blocks in clear.
     pub allow_clear: bool,
     /// Memory for blocks in each session.
     pub memory: ByteCount,
-    /// How long a session outlives its last connection.
+    /// Time for which a session outlives its last connection.
     pub linger: Duration,
-    /// When leftovers expire.
+    /// Age at which leftovers expire; `None` means never.
     pub expiry: Option<Duration>,
-    /// Jobs log as JSON, as the daemon itself does.
+    /// If true, jobs log in JSON, like the daemon.
     pub logs_json: bool,
 }
 
-/// Set to 1 in a job's environment where its log is JSON.
+/// Environment variable of a job. The value 1 selects a log in JSON.
 pub const JSON_LOG: &str = "LONGHAUL_JSON_LOG";
 
 /// A daemon.
 pub struct Daemon {
     terms: Terms,
-    /// The files that are read again at SIGHUP.
+    /// Files that SIGHUP reloads.
     files: Files,
-    /// What none of the roots may hold.
+    /// Paths that no root may contain.
     secrets: Secrets,
-    /// Replaced as a whole at SIGHUP.
+    /// Replaced as a whole on SIGHUP.
     tls: RwLock<TlsServer>,
-    /// Replaced as a whole at SIGHUP.
+    /// Replaced as a whole on SIGHUP.
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     session_log: SessionLog,
     gate: Gate,
-    /// Connections that were let in so far.
+    /// Number of accepted connections so far.
     arrivals: AtomicU64,
     unauthenticated: Unauthenticated,
-    /// Listings that are being told.
+    /// Running listings.
     listings: Arc<Quotas>,
     vouched: Vouched,
-    /// Processes that run for principals.
+    /// Running processes for principals.
     control_requests: Arc<Quotas>,
-    /// Channels to their jobs.
+    /// Open channels to their jobs.
     channels: Arc<Quotas>,
-    /// What these need; none at the far side of SSH.
+    /// Settings for jobs; `None` for the remote end of an SSH session.
     jobs: Option<Jobs>,
     stopping: AtomicBool,
-    /// The only client that may come, if a single session is run for it.
+    /// The only permitted client, if the process runs a single session for it.
     client: Option<Client>,
 }
 
-/// What a daemon is started with.
+/// Settings with which a daemon is started.
 #[derive(Clone, Debug)]
 pub struct DaemonSettings {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Listen on the first free port of these instead, on all addresses.
+    /// Range of ports to use instead, on all addresses; the first free one is taken.
     pub ports: Option<Ports>,
-    /// The file of principals.
+    /// File of principals.
     pub principals: Option<PathBuf>,
-    /// The directory that is served to one principal, instead.
+    /// Directory that is served to a single principal, in place of a file of principals.
     pub root: Option<PathBuf>,
-    /// That principal may also write.
+    /// If true, the single principal may write.
     pub write: bool,
-    /// Files that it writes keep their set-user-ID and set-group-ID bits.
+    /// If true, files that it writes keep their set-user-ID and set-group-ID bits.
     pub keep_set_ids: bool,
-    /// They may belong to others.
+    /// If true, files that it writes may belong to other users.
     pub keep_owners: bool,
-    /// It may make devices.
+    /// If true, it may create devices.
     pub make_devices: bool,
-    /// That principal may delete.
+    /// If true, it may delete.
     pub delete: bool,
-    /// What it may have run for files that it puts, once they are committed: names, and what a
-    /// shell runs.
+    /// Commands that it may request for committed files: names and shell commands.
     pub on_commit: Vec<(String, String)>,
-    /// The same of what they go through.
+    /// Commands that it may request as filters: names and shell commands.
     pub filters: Vec<(String, String)>,
-    /// Where the daemon keeps its key, token and jobs; none: the configuration directory.
+    /// State directory for the daemon's key, token and jobs. `None` selects the configuration
+    /// directory.
     pub state: Option<PathBuf>,
-    /// The daemon's certificate (PEM), instead of a self-signed one.
+    /// Certificate of the daemon (PEM), in place of a self-signed one.
     pub certificate: Option<PathBuf>,
-    /// The certificate's key (PEM).
+    /// Key of the certificate (PEM).
     pub key: Option<PathBuf>,
-    /// Hosts that it connects to for principals; none: no host; empty: any.
+    /// Hosts that the daemon may connect to for principals. `None` permits no host, an empty list
+    /// permits all.
     pub allow_dial: Option<Vec<String>>,
-    /// On what terms sessions are had.
+    /// Settings for sessions.
     pub terms: Terms,
-    /// Most sessions at the same time.
+    /// Maximum number of simultaneous sessions.
     pub sessions: usize,
-    /// Serve directories that hold the daemon's own secrets too.
+    /// If true, roots may contain the daemon's secrets.
     pub unguarded: bool,
 }
 
-/// A daemon that listens, and accepts nobody yet.
+/// A daemon that listens but does not yet accept connections.
 pub struct Listening {
     listener: TcpListener,
     options: TcpOptions,
@@ -188,11 +189,11 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Reads, or makes, what a daemon needs, and listens.
+    /// Prepares the files of a daemon and starts listening.
     ///
     /// # Errors
     ///
-    /// What cannot be used, or where nobody can listen.
+    /// A file cannot be used, or the address is not available.
     pub fn new(settings: DaemonSettings) -> Result<Listening, Stop> {
         let setup = setup::prepare(&settings)?;
         let options = TcpOptions::default();
@@ -206,7 +207,7 @@ impl Listening {
             principals: settings.principals.clone(),
             identity: settings.certificate.clone().zip(settings.key.clone()),
         };
-        // Whoever sees the announcement may end the daemon in order.
+        // Catch signals before the announcement, so that its reader can stop the daemon cleanly.
         let signals = files.heed_signals();
         let signals = signals.map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Listening {
@@ -220,20 +221,20 @@ impl Listening {
         })
     }
 
-    /// Where it is and how it is known.
+    /// Returns the daemon's address, key and principal.
     ///
     /// # Errors
     ///
-    /// Where its token cannot be put where a client on this host finds it.
+    /// The token cannot be written to the tokens file.
     pub fn announcement(&self) -> Result<Announcement, Stop> {
         self.setup.announcement(self.address)
     }
 
-    /// Serves until SIGINT or SIGTERM; how many sessions were ended then.
+    /// Serves until SIGINT or SIGTERM. Returns the number of sessions that were ended then.
     ///
     /// # Errors
     ///
-    /// Where signals cannot be waited for.
+    /// Signals cannot be handled.
     pub fn serve(self) -> Result<usize, Stop> {
         let Listening {
             listener,
@@ -269,7 +270,7 @@ impl Listening {
 }
 
 impl Daemon {
-    /// Takes connections as long as the process runs.
+    /// Accepts connections for the lifetime of the process.
     pub fn accept(self: &Arc<Daemon>, listener: &TcpListener, options: &TcpOptions) {
         let mut told = false;
         for accepted in listener.incoming() {
@@ -277,14 +278,15 @@ impl Daemon {
         }
     }
 
-    /// Takes connections until the daemon is stopped, which `stop` makes it notice.
+    /// Accepts connections until the daemon is stopped. `stop` becomes readable at that time.
     fn accept_until(
         self: &Arc<Daemon>,
         listener: &TcpListener,
         options: &TcpOptions,
         stop: &OwnedFd,
     ) -> Result<(), Stop> {
-        // A connection may be gone when it is accepted, and the next may never come.
+        // A connection may be gone before it is accepted, and a blocking accept might then wait
+        // forever.
         let set = listener.set_nonblocking(true);
         set.map_err(|error| Stop::because(Exit::Local, error))?;
         let mut told = false;
@@ -307,7 +309,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Admits a connection that was accepted. `told` is whether the last one failed.
+    /// Admits an accepted connection. `told` is true if the previous attempt failed and was
+    /// reported.
     fn take(
         self: &Arc<Daemon>,
         accepted: io::Result<TcpStream>,
@@ -319,8 +322,7 @@ impl Daemon {
                 *told = false;
                 self.admit(socket, options);
             }
-            // One connection's fault (or too many open files) is not the
-            // daemon's end; the kernel makes no noise either.
+            // An error of one connection, or a lack of file descriptors, must not end the daemon.
             Err(error) => {
                 if !std::mem::replace(told, true) {
                     let text = failure_of("accept a connection", "the daemon", &error).text;
@@ -355,7 +357,7 @@ impl Daemon {
         }
     }
 
-    /// One for a single session of the process's client.
+    /// Creates a daemon for a single session of the process's client.
     pub fn for_owner(terms: Terms, tls: TlsServer, client: Client) -> Arc<Daemon> {
         let owner = Principals::owner("ssh", client.key);
         Arc::new(Daemon {
@@ -364,7 +366,7 @@ impl Daemon {
         })
     }
 
-    /// Runs the session that its owner opens over the channel, to its end.
+    /// Runs the session that its owner opens over the channel, until the session ends.
     pub fn serve_channel(self: &Arc<Daemon>, channel: Stream) {
         self.receive_hello(
             channel,
@@ -375,28 +377,28 @@ impl Daemon {
         );
     }
 
-    /// Who may do what now.
+    /// Returns the current principals.
     fn principals(&self) -> Arc<Principals> {
         let principals = self.principals.read();
         Arc::clone(&principals.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The daemon's key and certificate.
+    /// Returns the TLS server with the current key and certificate.
     fn tls(&self) -> TlsServer {
         let tls = self.tls.read();
         tls.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A connection came: what becomes of it is decided on a thread of its own.
+    /// Admits a connection and starts a thread that serves it.
     fn admit(self: &Arc<Daemon>, socket: TcpStream, options: &TcpOptions) {
         let Ok(peer) = socket.peer_addr() else {
             return;
         };
-        // Unauthenticated get no information, not even this.
+        // A rejected client receives no information.
         let Ok(ticket) = self.gate.admit(peer.ip(), &socket) else {
             return;
         };
-        // Counted here: their threads may come to their requests in another order.
+        // Numbered here, because the threads may reach the requests in a different order.
         let rank = Rank::now(self.arrivals.fetch_add(1, Ordering::Relaxed));
         if tcp::prepare(&socket, options).is_err() {
             return;
@@ -417,8 +419,7 @@ impl Daemon {
         };
         let deadline = Instant::now() + FIRST_FRAME;
         let left = || deadline.saturating_duration_since(Instant::now());
-        // Whoever only looks whether somebody listens, or how far away, has
-        // nothing to say.
+        // A client that only tests the port or measures the round trip sends no data.
         if is_silent(&socket) {
             return;
         }
@@ -448,7 +449,7 @@ impl Daemon {
     }
 }
 
-/// What went wrong, and with which client; many errors name the client already.
+/// Returns the error with the client's address, unless the error contains it.
 fn naming(peer: &HostPort, error: &str) -> String {
     if error.contains(&peer.to_string()) {
         error.to_owned()
@@ -457,7 +458,7 @@ fn naming(peer: &HostPort, error: &str) -> String {
     }
 }
 
-/// Whether nothing came before a connection was closed, or for long.
+/// True if the connection closes or times out without sending data.
 fn is_silent(socket: &TcpStream) -> bool {
     let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();
     let peeked = socket.peek(&mut [0]);
@@ -465,7 +466,7 @@ fn is_silent(socket: &TcpStream) -> bool {
     waited && !matches!(peeked, Ok(1..))
 }
 
-/// Whether a connection begins with a longhaul frame instead of TLS.
+/// True if a connection starts with a longhaul frame instead of TLS.
 fn is_clear(socket: &TcpStream) -> bool {
     let mut first = [0; 2];
     let waited = socket.set_read_timeout(Some(FIRST_FRAME)).is_ok();

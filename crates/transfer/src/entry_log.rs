@@ -1,5 +1,5 @@
-//! `--report FILE`: what became of each entry, as lines of JSON, so that a run of a million files
-//! can be audited. `--log-file FILE`: the same for people, with the time, added to what is there.
+//! `--report FILE`: the result of each entry as JSON lines, to audit large transfers.
+//! `--log-file FILE`: the same as readable text with times, appended to the file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -24,10 +24,10 @@ use crate::console::{escaped_json, one_line};
 use crate::manifest::hexadecimal;
 use crate::stop::{Exit, Stop};
 
-/// Longest line of a log, in bytes.
+/// Maximum length of a line in bytes.
 const MAXIMUM_LINE_BYTES: usize = 32 << 10;
 
-/// Both files, as far as they are asked for.
+/// The report and the log, if requested.
 pub struct EntryLog {
     report: Option<Mutex<Lines>>,
     log: Option<Mutex<Lines>>,
@@ -74,7 +74,7 @@ impl Lines {
     }
 }
 
-/// A pipe or a terminal keeps nothing.
+/// Syncs a file. Pipes and terminals do not support it, which is not an error.
 fn sync(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -88,21 +88,21 @@ fn stop(path: &Path, error: &io::Error) -> Stop {
     Stop::new(Exit::Local, text)
 }
 
-/// What became of an entry.
+/// Result of an entry.
 struct Line<'a> {
     what: &'static str,
     path: Option<&'a TreePath>,
     fields: Map<String, Value>,
-    /// For people, beside its path.
+    /// Details for the user, shown after the path.
     shown: String,
 }
 
 impl EntryLog {
-    /// For these files, which are opened now and not after hours of copying.
+    /// Opens the requested files now, so that a failure does not appear after hours of copying.
     ///
     /// # Errors
     ///
-    /// Where one cannot be written.
+    /// A file cannot be written.
     pub fn new(
         report: Option<&Path>,
         log: Option<&Path>,
@@ -123,12 +123,12 @@ impl EntryLog {
         }))
     }
 
-    /// The first line, before all others: entries may end before the transfer is said to run.
+    /// Writes the first line. Entries may end before the transfer is reported to run.
     fn begin(&self) {
         self.begun.call_once(|| self.note(&self.about.beginning()));
     }
 
-    /// Something became of an entry.
+    /// Writes the result of an entry.
     pub fn event(&self, event: &Event) {
         let Some(line) = line_of(event, self.about.operation) else {
             return;
@@ -155,7 +155,7 @@ impl EntryLog {
         }
     }
 
-    /// Something about the whole copy.
+    /// Writes a line about the whole transfer.
     pub fn note(&self, text: &str) {
         if let Some(log) = &self.log {
             let text = one_line(text, MAXIMUM_LINE_BYTES);
@@ -163,7 +163,7 @@ impl EntryLog {
         }
     }
 
-    /// A try failed. What comes then is of the next one.
+    /// Records a failed try. Later lines belong to the next try.
     fn again(&self, again: &Again<'_>) {
         if let Some(report) = &self.report {
             let fields = json!({
@@ -172,17 +172,17 @@ impl EntryLog {
             lock(report).add(escaped_json(&fields.to_string()).as_bytes());
         }
         self.note(&one_line(&again.line(), MAXIMUM_LINE_BYTES));
-        // The user may read them meanwhile: what became of this try.
+        // The user may read the results of this try meanwhile.
         for lines in self.report.iter().chain(&self.log) {
             lock(lines).flush();
         }
     }
 
-    /// The copy is over.
+    /// Flushes and syncs the files at the end of the transfer.
     ///
     /// # Errors
     ///
-    /// Where something could not be written.
+    /// A line could not be written.
     pub fn end(&self) -> Result<(), Stop> {
         let mut files = self.report.iter().chain(&self.log);
         files.try_for_each(|lines| lock(lines).end())
@@ -200,7 +200,7 @@ fn now() -> String {
     rfc3339(seconds)
 }
 
-/// A path as in JSON: a string, or its bytes.
+/// Returns a path for JSON: a string, or its bytes if it is not UTF-8.
 fn name_of(path: &TreePath) -> Value {
     match std::str::from_utf8(path.as_bytes()) {
         Ok(path) => json!(path),
@@ -220,7 +220,7 @@ fn of<'a>(what: &'static str, path: &'a TreePath, fields: &[(&str, Value)]) -> L
     }
 }
 
-/// None of what is not about an entry's end.
+/// Returns the line for an event, or `None` if it is not the result of an entry.
 fn line_of(event: &Event, operation: Operation) -> Option<Line<'_>> {
     let digest = |digest: &Option<Checksum>| match digest {
         Some(Checksum::Blake3(digest)) => json!(hexadecimal(digest)),
@@ -296,7 +296,7 @@ fn line_of(event: &Event, operation: Operation) -> Option<Line<'_>> {
     })
 }
 
-/// Of what was not copied, and is not there unchanged.
+/// Returns the line for an entry that was neither copied nor unchanged.
 fn line_of_others(event: &Event) -> Option<Line<'_>> {
     Some(match event {
         Event::Left {
@@ -358,7 +358,7 @@ fn failed(failure: &longhaul_proto::message::Failure) -> Map<String, Value> {
     fields.into_iter().collect()
 }
 
-/// Why something was left out of the walk.
+/// Returns the name of a reason to omit an entry.
 pub fn omitted(reason: Reason) -> &'static str {
     match reason {
         Reason::Rule => "rule",
@@ -373,18 +373,18 @@ pub fn omitted(reason: Reason) -> &'static str {
     }
 }
 
-/// An observer whose transfer is logged, too.
+/// An observer that also writes the report and the log.
 pub struct Logged {
     inner: Arc<dyn Observer>,
     log: EntryLog,
 }
 
 impl Logged {
-    /// This observer, and the files that are asked for.
+    /// Wraps an observer if a file is requested, or else returns it unchanged.
     ///
     /// # Errors
     ///
-    /// Where one cannot be written.
+    /// A file cannot be written.
     pub fn around(
         inner: Arc<dyn Observer>,
         (report, log): (Option<&Path>, Option<&Path>),

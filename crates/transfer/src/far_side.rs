@@ -1,5 +1,5 @@
-//! The far side of a copy over SSH. It says who it is, hears who started it, runs one
-//! session and ends. Its standard input and output are the channel.
+//! Remote end of a copy over SSH. It sends its greeting, receives that of its client, runs one
+//! session and exits. Its standard input and output are the channel.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -36,26 +36,26 @@ use crate::stop::{Exit, Stop};
 use crate::third_party::drive;
 use crate::third_party::job_protocol::{self, JobEvent, Order};
 
-/// How long what was said last may take to leave.
+/// Maximum time to deliver the remaining output.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// What the far side is started with.
+/// Settings with which the remote end is started.
 #[derive(Clone, Debug)]
 pub struct FarSideSettings {
     /// Ports to listen on.
     pub ports: Ports,
     /// Memory for blocks, in bytes.
     pub memory: u64,
-    /// How long the session outlives its last connection.
+    /// Time for which the session outlives its last connection.
     pub linger: Duration,
-    /// When leftovers of killed copies expire; none: never.
+    /// Age at which leftovers of killed copies expire; `None` means never.
     pub expiry: Option<Duration>,
-    /// A daemon's principal, as the daemon wrote it down: the job is its. The file is
-    /// removed.
+    /// File in which a daemon described its principal, to whom the job belongs. The file is removed
+    /// after reading.
     pub confined: Option<PathBuf>,
-    /// Hosts that the daemon connects to.
+    /// Hosts to which the daemon connects.
     pub dial: Option<String>,
-    /// Where channels come to the job of a daemon that connects to nobody for it.
+    /// Socket for channels to a job, if the daemon connects to no host for it.
     pub channels: Option<PathBuf>,
 }
 
@@ -63,16 +63,16 @@ fn local(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Local, error)
 }
 
-/// Runs one session with the host that started this; where `introduced` says so, with the host
-/// that it introduces.
+/// Runs one session with the host that started this process, or, if `introduced` is true, with the
+/// host that it introduces.
 ///
 /// # Errors
 ///
-/// Where the session could not begin.
+/// The session could not start.
 pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, Stop> {
     let identity = Identity::ephemeral().map_err(local)?;
     let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
-    // Without a port the client is called, or all goes through channels.
+    // Without a port, this end connects to the client, or all data uses channels.
     let listener = arguments.ports.listen_if_free().map_err(local)?;
     let channels = listen_for_channels();
     let other = introduce(
@@ -80,7 +80,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
         listener.as_ref(),
         channels.as_ref().map(|channels| channels.0.clone()),
     )?;
-    // Who was introduced is not where the login came from.
+    // The introduced host is not the one that the login came from.
     let first = ssh_connection().filter(|_| !introduced);
     let allowed = if other.bound { Some(allowed()?) } else { None };
     let client = client_of(other, first.map(|(client, _)| client))?.allowed(allowed);
@@ -113,7 +113,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
     Ok(Exit::Done)
 }
 
-/// Hears what the host that was introduced may ask for.
+/// Reads the permitted requests of the introduced host.
 fn allowed() -> Result<Allowed, Stop> {
     let heard = unbuffered_input()
         .and_then(job_protocol::receive)
@@ -124,15 +124,15 @@ fn allowed() -> Result<Allowed, Stop> {
     }
 }
 
-/// Meets the host that was introduced: lets it connect, and connects to it. The
-/// channel is of no use to the session, and may end once that has begun.
+/// Meets the introduced host: accepts its connection and also connects to it. The session does not
+/// use the channel, which may end once the session has started.
 fn meet(daemon: &Arc<Daemon>, channel: UnixStream) -> Result<(), Stop> {
     let calling = Arc::clone(daemon);
     let words = channel.try_clone().map_err(local)?;
     let thread = std::thread::Builder::new().name("call".into());
     let call = move || {
         if let Err(reason) = calling.call_first() {
-            // Whoever asked may have gone.
+            // The receiver may have left.
             let _ = job_protocol::send(&words, &JobEvent::failed(&reason, None));
         }
     };
@@ -141,7 +141,7 @@ fn meet(daemon: &Arc<Daemon>, channel: UnixStream) -> Result<(), Stop> {
     let thread = std::thread::Builder::new().name("channel".into());
     let wait = move || {
         drive::wait_for_end(&channel);
-        // Closes it for the one who calls as well.
+        // Also closes it for the calling thread.
         let _ = channel.shutdown(std::net::Shutdown::Both);
         waiting.give_up();
     };
@@ -151,11 +151,11 @@ fn meet(daemon: &Arc<Daemon>, channel: UnixStream) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Carries one more channel to the session that listens under a name.
+/// Forwards a further channel to the session that listens under a name.
 ///
 /// # Errors
 ///
-/// Where no session listens there any more.
+/// No session listens under that name.
 pub fn carry(name: &str) -> Result<Exit, Stop> {
     let address = SocketAddr::from_abstract_name(name).map_err(local)?;
     let socket = UnixStream::connect_addr(&address).map_err(|error| {
@@ -169,7 +169,7 @@ pub fn carry(name: &str) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Says that this release is here, and no more.
+/// Sends a greeting that contains only the release and the protocol.
 pub fn greet_plainly() -> Result<(), Stop> {
     say_greeting(&Greeting {
         key: "none".to_owned(),
@@ -177,8 +177,8 @@ pub fn greet_plainly() -> Result<(), Stop> {
     })
 }
 
-/// Listens where other processes of this user find it; the name says nothing
-/// to others, and lets nobody in.
+/// Listens on an abstract socket for other processes of this user. The name reveals no secret and
+/// grants no access.
 pub fn listen_for_channels() -> Option<(String, UnixListener)> {
     let mut random = [0; 12];
     fill_random(&mut random).ok()?;
@@ -196,7 +196,7 @@ fn own_greeting() -> Greeting {
     }
 }
 
-/// Says who this is, and hears who the other end is.
+/// Sends this end's greeting and reads the other end's.
 pub fn introduce(
     identity: &Identity,
     listener: Option<&TcpListener>,
@@ -216,8 +216,8 @@ pub fn introduce(
     await_introduction(unbuffered_input().map_err(local)?)
 }
 
-/// The same where nobody connects to this end: its key says it all, and where
-/// channels come to it.
+/// Does the same for an end that accepts no connections. Its greeting contains its key and the name
+/// of its socket for channels.
 pub fn introduce_by_key(
     identity: &Identity,
     channel: Option<String>,
@@ -231,7 +231,7 @@ pub fn introduce_by_key(
     await_introduction(input)
 }
 
-/// Hears who the other end is.
+/// Reads the greeting of the other end.
 fn await_introduction(input: impl Read) -> Result<Greeting, Stop> {
     let heard = await_greeting(input, CLIENT);
     match heard {
@@ -242,7 +242,7 @@ fn await_introduction(input: impl Read) -> Result<Greeting, Stop> {
     }
 }
 
-/// The other end of the session. `first` is where it is most likely to be.
+/// Returns the other end of the session. `first` is its most likely address.
 fn client_of(other: Greeting, first: Option<IpAddr>) -> Result<Client, Stop> {
     let addresses = with_first(first, other.addresses).into_iter();
     let addresses = other.port.map_or_else(Vec::new, |port| {
@@ -253,7 +253,7 @@ fn client_of(other: Greeting, first: Option<IpAddr>) -> Result<Client, Stop> {
     Ok(Client::new(other.key.parse().map_err(local)?, addresses))
 }
 
-/// The likeliest address before the others.
+/// Puts the most likely address first and limits the number of addresses.
 fn with_first(first: Option<IpAddr>, others: Vec<IpAddr>) -> Vec<IpAddr> {
     let others = others.into_iter().filter(|address| Some(*address) != first);
     first
@@ -264,7 +264,7 @@ fn with_first(first: Option<IpAddr>, others: Vec<IpAddr>) -> Vec<IpAddr> {
 }
 
 fn say_greeting(greeting: &Greeting) -> Result<(), Stop> {
-    // A profile may have printed half a line.
+    // The shell's profile may have printed an incomplete line.
     let line = format!("\n{}", greeting.line(REMOTE));
     let mut output = io::stdout().lock();
     let said = output
@@ -273,15 +273,15 @@ fn say_greeting(greeting: &Greeting) -> Result<(), Stop> {
     said.map_err(|error| local(format!("cannot greet: {error}")))
 }
 
-/// Standard input without the standard library's buffer, which would take what
-/// is meant for the session.
+/// Returns standard input without the standard library's buffer, which would consume data of the
+/// session.
 pub fn unbuffered_input() -> io::Result<File> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     Ok(File::from(input))
 }
 
-/// Takes the standard streams for the session and leaves nothing in their
-/// place: a session that has other streams lives on when the login ends.
+/// Takes over the standard streams and replaces them by `/dev/null`. A session with other streams
+/// then survives the end of the login.
 pub fn detach() -> io::Result<(OwnedFd, OwnedFd)> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
@@ -289,7 +289,7 @@ pub fn detach() -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
-    // Whoever leads a session already need not begin one.
+    // It fails harmlessly if the process already leads a session.
     let _ = rustix::process::setsid();
     Ok((input, output))
 }

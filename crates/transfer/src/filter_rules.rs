@@ -1,4 +1,4 @@
-//! Filter rules as a caller states them, read with the files that they name.
+//! Filter rules from options and from the files that they name.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -9,25 +9,25 @@ use std::path::Path;
 use longhaul_proto::filter::{Action, Ends, Gathered, MAXIMUM_FILE_BYTES};
 use longhaul_system::named_files::to_read;
 
-/// Most bytes of a list of files: its names are kept in memory.
+/// Maximum size in bytes of a list of files, which is kept in memory.
 const MAXIMUM_LIST_BYTES: usize = 64 << 20;
 
-/// One rule, or a file of them; a file named `-` is standard input.
+/// One rule or a file of rules. A file named `-` is standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatedRule {
-    /// A rule as rsync writes it, such as `- *.o`.
+    /// A rule in rsync's syntax, such as `- *.o`.
     Rule(Vec<u8>),
-    /// What to do with what a pattern matches.
+    /// An action for the entries that a pattern matches.
     Pattern(Action, Vec<u8>),
-    /// A file with a pattern on each line.
+    /// A file with one pattern per line.
     From(Action, Vec<u8>),
 }
 
-/// Rules in their order, with those of the files that they name.
+/// Returns the rules in order, including those of the files that they name.
 ///
 /// # Errors
 ///
-/// The first that is no rule, or a file that cannot be read, in words.
+/// A message about the first invalid rule or unreadable file.
 pub fn gather(stated: &[StatedRule], ends: Ends) -> Result<Vec<Vec<u8>>, String> {
     let mut gathered = Gathered::default();
     let mut read = |name: &[u8]| read_bounded(name, MAXIMUM_FILE_BYTES);
@@ -47,12 +47,12 @@ pub fn gather(stated: &[StatedRule], ends: Ends) -> Result<Vec<Vec<u8>>, String>
     Ok(gathered.rules())
 }
 
-/// The lines of a list of files, without empty ones and comments
+/// Returns the lines of a list of files, without empty lines and comments
 /// ([`longhaul_proto::filter::ListedPath`]).
 ///
 /// # Errors
 ///
-/// It cannot be read, or has more than 64 MiB, in words.
+/// A message if the list cannot be read or is larger than 64 MiB.
 pub fn listed_files(file: &OsStr, ends: Ends) -> Result<Vec<Vec<u8>>, String> {
     let text = read_bounded(file.as_bytes(), MAXIMUM_LIST_BYTES)
         .map_err(|error| format!("cannot read the list {}: {error}", file.display()))?;
@@ -66,7 +66,7 @@ pub fn listed_files(file: &OsStr, ends: Ends) -> Result<Vec<Vec<u8>>, String> {
     Ok(lines.map(<[u8]>::to_vec).collect())
 }
 
-/// A file, or standard input for `-`.
+/// Reads a file, or standard input for `-`, up to a maximum size.
 fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = most as u64 + 1;
@@ -87,7 +87,7 @@ fn read_bounded(name: &[u8], most: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// As `dir/`; a home directory that is not named as `./`.
+/// Appends a slash. After `HOST:` appends `./`, the home directory.
 pub fn end_with_slash(path: &mut OsString) {
     let bytes = path.as_encoded_bytes();
     match bytes.last() {

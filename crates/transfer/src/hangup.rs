@@ -1,4 +1,4 @@
-//! A signal that ends a process at once ends the commands before that run for files.
+//! Ends the running commands for files before a signal ends the process.
 
 use std::sync::Once;
 
@@ -6,27 +6,28 @@ use longhaul_engine::shell;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// This is done once.
+/// Ensures that the handler is installed once.
 static HEEDED: Once = Once::new();
 
-/// At each of these signals, which nobody else heeds, the commands that this process runs end, and
-/// then it does, as the signal ends others. One that is ignored (`nohup`) stays so.
+/// Installs a handler for signals without another handler. It ends the commands that this process
+/// runs and then the process, with the default action of the signal. A signal that is ignored
+/// (`nohup`) stays ignored.
 pub fn end_commands_at(signals: &[i32]) {
     HEEDED.call_once(|| {
-        // Without /proc no command runs.
+        // Commands require /proc, so without it there are none to end.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let Some(ignored) = ignored(&status) else {
             return;
         };
         let heeded = signals.iter().filter(|signal| !is_in(ignored, **signal));
-        // Where there is no such thread, the signal ends this process alone.
+        // If the thread cannot start, the signal ends only this process.
         let Ok(mut signals) = Signals::new(heeded) else {
             return;
         };
         let watch = move || {
             if let Some(signal) = signals.forever().next() {
                 shell::end_all();
-                // It does not come back from that.
+                // This call does not return.
                 let _ = emulate_default_handler(signal);
             }
         };
@@ -35,7 +36,7 @@ pub fn end_commands_at(signals: &[i32]) {
     });
 }
 
-/// The signals that a process ignores, a bit each, as the kernel tells.
+/// Parses the set of ignored signals from `/proc/self/status`, one bit per signal.
 fn ignored(status: &str) -> Option<u64> {
     let line = status
         .lines()

@@ -1,23 +1,22 @@
-//! A copy as others call it: endpoints, sessions over TLS and SSH, copies between two
-//! remote hosts, the daemon. It knows no command line and no terminal: what happens goes
-//! to the caller, who shows it.
+//! Transfers as a library: endpoints, sessions over TLS and SSH, copies between two remote hosts,
+//! and the daemon. It has no command line and no terminal; events go to the caller.
 //!
-//! - [`spec`]: a transfer as a value; [`settings`]: how hosts are reached
-//! - [`filter_rules`]: what to copy of a source, with the files that hold rules
-//! - [`endpoint`]: where data come from and go to
-//! - [`client`]: runs a transfer; its observer hears what happens
-//! - [`planning`]: what a copy is expected to do, and what earlier ones did
-//! - [`ssh`]: the other end is started over SSH; [`far_side`]: that other end
+//! - [`spec`]: specification of a transfer; [`settings`]: connection settings
+//! - [`filter_rules`]: rules that select entries, from options and files
+//! - [`endpoint`]: sources and destinations of data
+//! - [`client`]: runs a transfer and reports events to its observer
+//! - [`planning`]: forecasts, and the history of earlier transfers
+//! - [`ssh`]: starts the other end over SSH; [`far_side`]: that other end
 //! - [`third_party`]: copies between two remote hosts, and the jobs that run them
-//! - [`running`]: copies that run, and their rate
-//! - [`hangup`]: no command outlives this process; [`signals`]: what a command does at a signal
-//! - [`daemon`]: lets principals in and runs their sessions
-//! - [`mod@clean`]: what interrupted copies left; [`mod@list`]: what lies at an endpoint
-//! - [`codecs`]: which codec a block has, and what codecs did
-//! - [`rendering`]: what happens, as text and as JSON
-//! - [`console`]: where notices and questions go
-//! - [`log_writer`]: a log that nothing waits for
-//! - [`stop`]: why an operation ended early, and the exit code
+//! - [`running`]: running copies and their rate
+//! - [`hangup`]: ends commands with the process; [`signals`]: handling of signals
+//! - [`daemon`]: authenticates principals and runs their sessions
+//! - [`mod@clean`]: removes files of interrupted copies; [`mod@list`]: lists an endpoint
+//! - [`codecs`]: choice of codecs, and reports on them
+//! - [`rendering`]: events as text and as JSON
+//! - [`console`]: notices and questions to the user
+//! - [`log_writer`]: writes a log without blocking
+//! - [`stop`]: reasons for an early end, and exit codes
 
 pub mod about;
 pub mod clean;

@@ -1,4 +1,4 @@
-//! What lies at an endpoint, told as it is found.
+//! Lists an endpoint and reports the entries as they are found.
 
 use longhaul_engine::listing::{self, Depth, Found, ListError};
 use longhaul_engine::send::wildcards::above_wildcards;
@@ -11,12 +11,13 @@ use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::ConnectionSettings;
 use crate::stop::{Exit, Stop};
 
-/// Lists what lies at `endpoint`, on this host or another. Entries come in the order in which they
-/// are found, several at a time; what cannot be listed comes as a failure.
+/// Lists the entries at `endpoint`, on this host or another. Reports them in the order in which
+/// they are found, possibly several at once. Entries that cannot be listed are reported as
+/// failures.
 ///
 /// # Errors
 ///
-/// Where nothing can be listed, the other end breaks its word, or `tell` wants no more.
+/// The endpoint cannot be listed, the other end violates the protocol, or `tell` fails.
 pub fn list(
     endpoint: &Endpoint,
     connection: &ConnectionSettings,
@@ -48,8 +49,8 @@ pub fn list(
     }
 }
 
-/// How far below come names of a listing that is flat: those in the directory, or of what
-/// wildcards match and in that.
+/// Returns the maximum depth of names in a flat listing: 1 for a directory, or one more than the
+/// number of path components from the first wildcard on.
 fn levels(path: &[u8]) -> usize {
     let matched = &path[above_wildcards(path).len()..];
     if matched.iter().any(|byte| b"*?[".contains(byte)) {
@@ -59,7 +60,7 @@ fn levels(path: &[u8]) -> usize {
     }
 }
 
-/// Of a flat listing nothing from further below comes.
+/// Returns an error if a flat listing contains an entry deeper than `levels`.
 fn check_depth(listed: &Listed, levels: usize) -> Result<(), Stop> {
     let Listed::Entries(entries) = listed else {
         return Ok(());

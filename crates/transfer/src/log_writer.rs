@@ -1,7 +1,7 @@
-//! Writes a log on a thread of its own, so that nothing waits for the reader of the log.
+//! Writes a log on a separate thread, so that other threads never wait for the reader of the log.
 //!
-//! A log often is a pipe. If its reader stops, a write to it would wait for ever. So lines
-//! are queued. If the queue is full, further lines are counted and dropped.
+//! A log is often a pipe. If its reader stops, a write to the pipe blocks forever. Lines are
+//! therefore queued. If the queue is full, further lines are counted and dropped.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -16,20 +16,20 @@ use serde_json::json;
 
 use crate::console::escaped_json;
 
-/// Most bytes that wait to be written: some thousand lines.
+/// Maximum size of the queue in bytes, enough for several thousand lines.
 const MOST_WAITING: usize = 512 << 10;
 
-/// Says how many lines of the log were dropped, as one whole line.
+/// Formats the number of dropped lines as one complete line.
 type Lost = fn(u64) -> String;
 
 fn lost(count: u64) -> String {
     format!("{count} lines of this log were lost, because they could not be written")
 }
 
-/// Lines on their way to a descriptor.
+/// Queue of lines for a descriptor.
 pub struct LogWriter {
     waiting: Mutex<Waiting>,
-    /// A line was added or written.
+    /// Signals that a line was added or written.
     changed: Condvar,
     lost: Lost,
     is_json: bool,
@@ -39,9 +39,9 @@ pub struct LogWriter {
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Lines that were dropped and are not reported yet.
+    /// Number of dropped lines that are not yet reported.
     dropped: u64,
-    /// A line is being written.
+    /// True while a line is being written.
     writing: bool,
 }
 
@@ -49,11 +49,11 @@ struct Waiting {
 static INSTALLED: OnceLock<Arc<LogWriter>> = OnceLock::new();
 
 impl LogWriter {
-    /// The log on standard error, which is JSON or text. A process has one.
+    /// Starts the log on standard error, in JSON or text. A process has one log.
     ///
     /// # Errors
     ///
-    /// The system has no thread for it.
+    /// No thread can be started.
     pub fn install(is_json: bool) -> io::Result<Arc<LogWriter>> {
         let lost: Lost = if is_json {
             |count| {
@@ -102,7 +102,7 @@ impl LogWriter {
         self.changed.notify_all();
     }
 
-    /// Queues a line about the lines that were dropped.
+    /// Queues a line that reports the dropped lines.
     fn report_dropped(&self, waiting: &mut Waiting) {
         if waiting.dropped > 0 {
             let line = (self.lost)(std::mem::take(&mut waiting.dropped)).into_bytes();
@@ -111,7 +111,7 @@ impl LogWriter {
         }
     }
 
-    /// Waits until all lines are written, at most so long.
+    /// Waits up to `within` until all lines are written.
     pub fn flush(&self, within: Duration) {
         let until = Instant::now() + within;
         let mut waiting = self.lock();
@@ -143,7 +143,7 @@ impl LogWriter {
         }
     }
 
-    /// Waits for a line.
+    /// Waits for the next line and removes it from the queue.
     fn next(&self) -> Vec<u8> {
         let mut waiting = self.lock();
         loop {
@@ -158,8 +158,8 @@ impl LogWriter {
     }
 }
 
-/// Waits until the log of this process is written, at most so long. Without a log it returns at
-/// once.
+/// Waits up to `within` until the log of this process is written. Returns at once if there is no
+/// log.
 pub fn flush(within: Duration) {
     if let Some(writer) = INSTALLED.get() {
         writer.flush(within);
@@ -169,7 +169,7 @@ pub fn flush(within: Duration) {
 impl Write for &LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.is_json {
-            // The line holds file names and text that other hosts sent.
+            // The line may contain file names and text from other hosts.
             self.push(escaped_json(&String::from_utf8_lossy(line)).as_bytes());
         } else {
             self.push(line);
@@ -182,13 +182,13 @@ impl Write for &LogWriter {
     }
 }
 
-/// Writes all bytes. Gives how many could not be written.
+/// Writes all bytes. Returns the number of bytes that could not be written.
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> usize {
     while !bytes.is_empty() {
         match rustix::io::write(to, bytes) {
             Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
             Err(Errno::INTR) => {}
-            // Another process made the pipe one that does not wait.
+            // Another process has made the pipe non-blocking.
             Err(Errno::AGAIN) => {
                 let mut ready = [PollFd::new(&to, PollFlags::OUT)];
                 if poll(&mut ready, None).is_err_and(|error| error != Errno::INTR) {
@@ -229,7 +229,7 @@ mod tests {
                 Some(count) => break count.parse::<usize>().unwrap(),
                 None => written += 1,
             }
-            // Once there is room, the next line is preceded by the report.
+            // Once there is room, the report precedes the next line.
             if writer.lock().lines.is_empty() {
                 writer.push(b"last\n");
             }

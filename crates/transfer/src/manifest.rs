@@ -1,6 +1,6 @@
-//! `--manifest FILE`: the digests of all files at the destination, sorted by
-//! path, as `b3sum` prints them and `b3sum --check` reads them. What `b3sum`
-//! cannot express goes to `FILE.raw`.
+//! `--manifest FILE`: the digests of all files at the destination, sorted by path, in the format
+//! that `b3sum` prints and `b3sum --check` reads. Names that this format cannot express go to
+//! `FILE.raw`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,18 +12,18 @@ use longhaul_system::named_files::{Older, to_write};
 use crate::console::say;
 use crate::stop::{Exit, Stop};
 
-/// The digests as they come, on disk as soon as there are many.
+/// Collects digests, on disk once there are many.
 pub struct Manifest {
     file: PathBuf,
-    /// As the user named it.
+    /// Name as given by the user.
     named: String,
     sorter: Option<Sorter>,
     failed: Option<std::io::Error>,
 }
 
 impl Manifest {
-    /// For this file, which is tried now and not after hours of copying. What it
-    /// has stays until the copy has come to its end.
+    /// Opens the file now, so that a failure does not appear after hours of copying. Its old
+    /// content stays until the copy has ended.
     pub fn new(file: PathBuf, named: String) -> Result<Manifest, Stop> {
         try_to_write(&file).map_err(|error| {
             Stop::new(
@@ -39,13 +39,13 @@ impl Manifest {
         })
     }
 
-    /// Nothing of what came counts: all of it comes once more.
+    /// Discards all digests, because every file will be added again.
     pub fn begin_again(&mut self) {
         self.sorter = Some(Sorter::new(SpillSettings::default()));
         self.failed = None;
     }
 
-    /// One file's digest.
+    /// Adds the digest of a file.
     pub fn add(&mut self, path: &[u8], digest: &[u8; 32]) {
         if let Some(sorter) = &mut self.sorter
             && let Err(error) = sorter.push(path, digest)
@@ -55,7 +55,7 @@ impl Manifest {
         }
     }
 
-    /// Writes it.
+    /// Writes the manifest.
     pub fn write(&mut self) -> Result<(), Stop> {
         let stop = |error: std::io::Error| {
             Stop::new(
@@ -84,22 +84,22 @@ impl Manifest {
     }
 }
 
-/// Whether a manifest could be written; what there is stays.
+/// Tests whether a manifest can be written, without changing an existing file.
 ///
 /// # Errors
 ///
-/// Where it could not.
+/// The file cannot be written.
 pub fn try_to_write(file: &Path) -> std::io::Result<()> {
     let is_made = file.symlink_metadata().is_err();
     to_write(file, Older::Stays)?;
     if is_made {
-        // An empty list would be one of which nothing is wrong.
+        // An empty manifest would pass a check, so it must not remain.
         let _ = std::fs::remove_file(file);
     }
     Ok(())
 }
 
-/// Where the names go that `b3sum` cannot express.
+/// Returns the path of the file for names that `b3sum` cannot express.
 pub fn raw_beside(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".raw");
@@ -135,17 +135,17 @@ fn write_sorted(sorter: Sorter, file: &Path) -> std::io::Result<u64> {
     Ok(raw)
 }
 
-/// A name that every release of b3sum reads from a list. Up to 1.4 none knows an escape for a
-/// carriage return, and later ones cut one off at a line's end; all refuse what stands for bytes
-/// that are no UTF-8, and take `-` for standard input.
+/// Returns a name that every version of b3sum can read from a list, or `None`. Versions up to 1.4
+/// have no escape for a carriage return, and later ones strip one at the end of a line. All
+/// versions reject the replacement character and treat `-` as standard input.
 fn expressible(name: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(name).ok()?;
     let is_read = name != "-" && !name.contains(['\r', char::REPLACEMENT_CHARACTER]);
     is_read.then_some(name)
 }
 
-/// A line of b3sum: a name with a newline or backslash is escaped, and a
-/// backslash at the line's start says so.
+/// Returns a line in the format of b3sum. If the name contains a newline or backslash, these are
+/// escaped and the line starts with a backslash.
 fn line(digest: &str, name: &str) -> String {
     if name.contains(['\\', '\n']) {
         let escaped = name.replace('\\', "\\\\").replace('\n', "\\n");
@@ -154,7 +154,7 @@ fn line(digest: &str, name: &str) -> String {
     format!("{digest}  {name}")
 }
 
-/// A digest as b3sum prints it.
+/// Returns bytes as hexadecimal digits, in the format of b3sum.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,5 +1,5 @@
-//! Steers a running copy: what both ends see goes to the model's controller,
-//! what that decides becomes orders, and both are kept for the summary.
+//! Steers a running copy. Observations of both ends go to the model's controller. Its decisions
+//! become orders, and both are kept for the summary.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,51 +15,51 @@ use longhaul_units::{ByteCount, Moment};
 
 use super::layering::{LayerSteering, Layering};
 
-/// Decisions kept for the summary; the first are the ones that tell.
+/// Maximum number of decisions kept for the summary. The first ones are the most informative.
 const KEPT_DECISIONS: usize = 64;
 
-/// How the user bound it.
+/// Limits within which a copy is steered.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// This many streams, or as many as help.
+    /// Fixed number of streams; `None` lets the controller choose.
     pub streams: Option<u32>,
-    /// Streams at the start.
+    /// Initial number of streams.
     pub initial: u32,
-    /// Most streams.
+    /// Maximum number of streams.
     pub maximum_streams: u32,
-    /// This congestion control and no other.
+    /// Fixed congestion control; `None` lets the controller choose.
     pub congestion: Option<String>,
-    /// Yield to others.
+    /// If true, the copy yields to other traffic.
     pub nice: bool,
     /// Round trip of the first handshake.
     pub rtt: Duration,
-    /// How the layers are steered.
+    /// Rule by which the layers are steered.
     pub(super) layering: Layering,
 }
 
-/// What was decided, for the summary.
+/// Decisions and observations for the summary.
 #[derive(Debug, Default)]
 pub struct Steered {
-    /// When, since the sending end began, and what.
+    /// Decisions, with the time since the sending end started.
     pub decisions: Vec<(Duration, Decision)>,
-    /// When, since the sending end began, and which layers got other numbers of flows.
+    /// Changed numbers of threads of the layers, with the time since the sending end started.
     pub layers: Vec<(Duration, Flows)>,
-    /// What bound most spans of late, and the rate then.
+    /// Most frequent limit of the recent periods.
     pub bound: Option<Bound>,
-    /// Windows that ended at a kernel's limit.
+    /// Advice if windows reached a kernel's limit.
     pub advice: Option<WindowAdvice>,
-    /// What was asked for and is not what governs the streams.
+    /// Requested congestion control and the one in use, if they differ.
     pub refused_congestion: Option<(String, String)>,
-    /// What governs the windows, by the sending kernel.
+    /// Congestion control in use, as reported by the sending kernel.
     pub congestion: Option<String>,
-    /// Bytes that one stream can have in flight, by both kernels' limits.
+    /// Maximum number of bytes in flight on one stream, by both kernels' limits.
     pub window: Option<Window>,
 }
 
-/// What is shared with the report.
+/// State shared with the report.
 pub type Shared = Arc<Mutex<Steered>>;
 
-/// The steerer.
+/// Connects the controller to a running copy.
 pub struct Steering {
     bounds: Bounds,
     controller: Option<Controller>,
@@ -71,19 +71,19 @@ pub struct Steering {
     steered: Shared,
 }
 
-/// A host's CPU time, to be compared with the next.
+/// Last CPU time of a host, for comparison with the next one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Processor {
     at: u64,
     cpu: u64,
-    /// What it was last.
+    /// Last computed share.
     share: Option<f64>,
 }
 
 impl Processor {
-    /// Part of its cores' time that the process worked since the last observation: what it was
-    /// then, where there is no news, which the other end has less often than this one; none
-    /// before there was any.
+    /// Returns the share of its cores' time that the process used since the last observation.
+    /// Without a new observation, as is more frequent for the other end, returns the previous
+    /// share. Returns `None` before the second observation.
     fn share(&mut self, observed: &Observation) -> Option<f64> {
         if let Some(span) = observed.at.checked_sub(self.at).filter(|span| *span > 0) {
             let worked = observed.cpu.saturating_sub(self.cpu) as f64;
@@ -95,27 +95,27 @@ impl Processor {
     }
 }
 
-/// How busy the layers of the receiving end were of late: an observation has what they
-/// were since the session began.
+/// Recent use of the receiving end's layers. It is computed from differences, since an observation
+/// contains averages over the whole session.
 #[derive(Clone, Debug, Default)]
 struct Layers {
     at: u64,
-    /// Nanoseconds that all flows of a layer worked, by the layer's number.
+    /// Nanoseconds of work of all threads of a layer, by layer number.
     worked: BTreeMap<u8, f64>,
     busiest: Option<f64>,
 }
 
-/// A layer whose flows are the streams' threads: where these are the limit more streams are the
-/// remedy, not a reason against them. Whether there are cores for them is looked at beside.
+/// Layer whose threads belong to the streams. If it is the limit, more streams help, so it is
+/// ignored here. The number of free cores is checked separately.
 const OF_STREAMS: &str = "open";
 
-/// What is looked at is at least so long, and this part of all that was: an observation
-/// has a share of seven digits.
+/// Minimum length of a period, and the divisor that gives its minimum share of the elapsed time. An
+/// observation gives shares with only seven digits.
 const LAYERS_SPAN: (Duration, u64) = (Duration::from_secs(1), 100_000);
 
 impl Layers {
-    /// Part of its flows' time that the busiest worked in the last whole span; none
-    /// before one has passed.
+    /// Returns the largest share of time that any layer's threads worked in the last complete
+    /// period, or `None` before the first one.
     fn busiest(&mut self, observed: &Observation) -> Option<f64> {
         let span = observed.at.saturating_sub(self.at);
         let (least, part) = LAYERS_SPAN;
@@ -127,7 +127,7 @@ impl Layers {
         let is_of_streams = |layer: u8| LAYERS.get(usize::from(layer)) == Some(&OF_STREAMS);
         let counted = observed.layers.iter().filter(|one| !is_of_streams(one.0));
         for (layer, flows, part) in counted {
-            // The other end may have said anything.
+            // The other end may send any value.
             let part = if part.is_nan() {
                 0.0
             } else {
@@ -146,7 +146,7 @@ impl Layers {
 }
 
 impl Steering {
-    /// Begins to steer; the report gets its decisions too.
+    /// Creates the steering and the state that it shares with the report.
     pub fn new(bounds: Bounds) -> (Steering, Shared) {
         let steered = Shared::default();
         let steering = Steering {
@@ -162,7 +162,7 @@ impl Steering {
         (steering, steered)
     }
 
-    /// What the user chose, before anything is seen: streams begin with it.
+    /// Returns the user's settings as orders, with which the streams start.
     pub fn first_orders(&self) -> Orders {
         Orders {
             streams: self.bounds.initial as usize,
@@ -207,7 +207,7 @@ impl Steering {
         }
     }
 
-    /// Keeps what the summary tells.
+    /// Records the decision and observations for the summary.
     fn note(&self, view: &View<'_>, decision: Option<Decision>, controller: &Controller) {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = decision
@@ -221,7 +221,7 @@ impl Steering {
         if let Some(advice) = advice(view, controller, fixed) {
             steered.advice = Some(advice);
         }
-        // At the end a sender may have no connection left that tells.
+        // At the end, a sender may have no connection left to report on.
         let used = Some(&view.sender.congestion).filter(|used| !used.is_empty());
         if let (Some(asked), Some(used)) = (&self.bounds.congestion, used) {
             let refused = (asked != used).then(|| (asked.clone(), used.clone()));
@@ -240,7 +240,7 @@ impl Steering {
 }
 
 impl Steering {
-    /// Keeps numbers of flows that the layers get, where they are others than before.
+    /// Records the layers' numbers of threads if they have changed.
     fn note_layers(&self, at: Moment, flows: Flows) {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = steered.layers.last().is_none_or(|(_, last)| *last != flows);
@@ -272,7 +272,7 @@ impl Steer for Steering {
         let free = free_cores(view).unwrap_or(1.0 - sample.processor.unwrap_or(0.0));
         let layers = self.layering.look(view, controller.least_rtt(), free);
         if self.layering.climbs() {
-            // Streams are the climber's too.
+            // The climber also sets the number of streams.
             let streams = layers.and_then(|(_, streams)| streams);
             let before = self.ordered.as_ref().map(|ordered| ordered.streams);
             let streams = streams.map(|streams| streams as usize);
@@ -306,13 +306,13 @@ impl Steering {
     }
 }
 
-/// The share of the busier host's cores that idled lately, whatever runs on them; `None` if neither
-/// end says it.
+/// Returns the recently unused share of the busier host's cores, counting all its processes. `None`
+/// if neither end reports it.
 fn free_cores(view: &View<'_>) -> Option<f64> {
     let share = |seen: &Observation| {
         let idle = f64::from(seen.idle?);
         let share = idle / f64::from(seen.cores.max(1));
-        // The other end may have said anything.
+        // The other end may send any value.
         share.is_finite().then(|| share.clamp(0.0, 1.0))
     };
     let ends = [view.sender, view.receiver];
@@ -337,8 +337,8 @@ fn stream_sample(stream: &StreamObservation) -> StreamSample {
     }
 }
 
-/// What to say where windows ended at a kernel's buffer; `fixed` says that the
-/// number of streams is the user's.
+/// Returns advice if the windows reached a kernel's buffer limit. `fixed` is true if the user set
+/// the number of streams.
 fn advice(view: &View<'_>, controller: &Controller, fixed: bool) -> Option<WindowAdvice> {
     let (end, limit) = match controller.bound()? {
         Bound::SendBuffer => (BufferEnd::Sender, view.sender.send_buffer),
@@ -429,7 +429,7 @@ mod tests {
         assert!(!steered.decisions.is_empty());
     }
 
-    /// A disk that is slow after a quick start is not taken for its mean.
+    /// A disk that becomes slow after a fast start is not judged by its average.
     #[test]
     fn the_receivers_load_is_that_of_late() {
         let mut layers = Layers::default();
@@ -447,12 +447,12 @@ mod tests {
         assert_eq!(load(0, 2, &[]), None);
         assert_eq!(load(900, 2, &[0.9, 0.1]), None, "too early");
         assert!(near(load(10_000, 2, &[0.2, 0.1]), 0.2));
-        // The second layer worked all of these ten seconds.
+        // The second layer worked during all of these ten seconds.
         assert!(near(load(20_000, 2, &[0.1, 0.55]), 1.0));
         assert!(near(load(20_500, 2, &[0.1, 0.1]), 1.0));
-        // With twice the flows it worked as long as two of them do.
+        // With twice as many threads, it did the work of two.
         assert!(near(load(40_000, 4, &[0.1, 0.3875]), 0.5));
-        // What the other end says may be anything.
+        // The other end may send any value.
         assert_eq!(load(50_000, 4, &[f32::NAN, -1.0, 0.0]), Some(0.0));
     }
 

@@ -1,4 +1,4 @@
-//! From a specification to what this end does.
+//! Converts a specification into the task of this end.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ use crate::spec::{
 use crate::stop::{Exit, Stop};
 
 impl Task {
-    /// With the flows that its policy chose.
+    /// Creates the task with the flows that its policy chooses.
     pub(super) fn chosen(spec: ValidSpec, here: Here) -> Result<Task, Stop> {
         let past = Past::default();
         let choice = choose(&spec, &local_sources(&spec.sources, &here), &past)?;
@@ -38,7 +38,7 @@ impl Task {
             flows: choice.flows,
             ..spec.into_spec()
         };
-        // Flows were the only thing that changed.
+        // Only the flows have changed, so the validation cannot fail for a new reason.
         let spec = spec.validate();
         let spec = spec.map_err(|error| Stop::because(Exit::Usage, error))?;
         Ok(Task {
@@ -48,7 +48,7 @@ impl Task {
         })
     }
 
-    /// No more large files under way than the policy has.
+    /// Limits the number of open large files to that of the policy.
     pub(super) fn fewer_files(&self, most: usize) -> usize {
         let chosen = self.choice.large_files;
         chosen.map_or(most, |chosen| most.min(chosen as usize))
@@ -81,7 +81,7 @@ impl Task {
         }
     }
 
-    /// Begins with the plan's flows.
+    /// Applies the initial flows of the plan.
     pub(super) fn begin_as_planned(&mut self) {
         self.begins = self.planned_beginning();
         let is_free = self.spec.direction() == Direction::Pull && self.flows().writers.is_none();
@@ -92,7 +92,8 @@ impl Task {
         }
     }
 
-    /// What a copy begins with that its model steers, where copies with that host are remembered.
+    /// Returns the initial settings of a copy that the model steers, if the history has copies with
+    /// that host.
     fn planned_beginning(&self) -> Option<Beginning> {
         let steers =
             self.spec.policy == Policy::Model && self.flows().stack == spec::Stack::Layered;
@@ -104,7 +105,7 @@ impl Task {
         Beginning::new(self.past.transfers().to_vec(), &host, receives)
     }
 
-    /// Flows that the other end's layers should begin with, where that was said or is planned.
+    /// Returns the initial flows of the other end's layers, fixed by the user or planned.
     pub(super) fn remote_flows(&self) -> Flows {
         let fixed = self.flows();
         Flows {
@@ -120,8 +121,7 @@ impl Task {
         }
     }
 
-    /// Whether nothing can be at the destination yet, whatever the sources
-    /// turn out to be.
+    /// True if the destination has no entries yet, regardless of the sources.
     pub(super) fn seems_empty(&self) -> bool {
         if self.settings.criteria.existing {
             return false;
@@ -139,12 +139,12 @@ impl Task {
         }
     }
 
-    /// How the destination keeps what is replaced or deleted.
+    /// Returns the settings for backups of replaced or deleted files.
     pub(super) fn backup(&self) -> Option<Box<longhaul_proto::backup::Backup>> {
         Some(Box::new(self.spec.backup.as_ref()?.backup()))
     }
 
-    /// Whether codecs are chosen while it runs, where there is a path.
+    /// True if codecs are chosen during the transfer, which requires a network path.
     pub(super) fn is_automatic(&self) -> bool {
         self.spec.compression == Some(Compression::Auto)
             && self.settings.operation == handshake::Operation::Copy
@@ -152,7 +152,7 @@ impl Task {
             && !is_made(&self.sources)
     }
 
-    /// Whether what is sent from here is one file.
+    /// True if the data sent from here is one file.
     pub(super) fn only_file(&self) -> bool {
         match self.sources.as_slice() {
             [Endpoint::Local(path)] => self.here.path(path).is_some_and(|path| {
@@ -164,14 +164,14 @@ impl Task {
         }
     }
 
-    /// Flows that were fixed; at a low rate blocks are small, so that each is done before
-    /// long.
+    /// Returns the flows that the user fixed. At a low rate limit, blocks are smaller so that each
+    /// completes soon.
     pub(super) fn flows(&self) -> FixedFlows {
         bound_flows(&self.spec)
     }
 }
 
-/// Sources on this host; empty if one is elsewhere.
+/// Returns the sources as paths of this host, or an empty list if any of them is elsewhere.
 pub(super) fn local_sources(sources: &[Endpoint], here: &Here) -> Vec<PathBuf> {
     let local = |source: &Endpoint| match source {
         Endpoint::Local(path) => here.path(path).map(Path::to_owned),
@@ -193,13 +193,13 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
     let fixed = bound_flows(spec);
     let usual = TransferSettings::default();
     let compares = spec.operation == Operation::Verify && spec.filter != Filter::default();
-    // What would be deleted is what is only there.
+    // A verification with a filter reports the entries that a deletion would remove.
     let deletion = spec.deletion.or(compares.then(Deletion::default));
     let deletion = deletion.map(|asked| asked.with(&spec.filter, spec.backup.as_ref()));
     TransferSettings {
         operation: handshake::Operation::from(spec.operation),
         codec: match spec.compression {
-            // Which codec is chosen for each block, that names it.
+            // With automatic compression, each block names its codec.
             None | Some(Compression::Auto) => Codec::Plain,
             Some(Compression::Zstd(level)) => Codec::Zstd { level },
             Some(Compression::Lz4) => Codec::Lz4,
@@ -212,7 +212,7 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
         silence: spec.connection.timeout,
         direct: spec.direct_io,
         digests: spec.verification.digests != Digests::None,
-        // Only a whole list is not complete without.
+        // Only a complete list requires reading files without a stored digest.
         reads_for_digests: spec.verification.digests == Digests::All,
         verify_written: spec.verification.read_back,
         criteria: spec.criteria.into(),
@@ -258,15 +258,15 @@ fn counts_of(fixed: &FixedFlows) -> FlowCounts {
     flows
 }
 
-/// Has two sides of a comparison mean the same, with a slash or without: only a root has
-/// no name that the other could be given. Where it is `filtered`, rules begin where they do in a
-/// copy: with a slash at what the source holds. Gives where the source lands.
+/// Adjusts both sides of a verification so that a trailing slash makes no difference. Only a root
+/// directory has no name that the other side could take. For a `filtered` verification, rules with
+/// a leading slash apply to the source's entries, as in a copy. Returns the landing of the source.
 fn match_sides(
     (left, right): (&mut Endpoint, &mut Endpoint),
     here: &Here,
     filtered: bool,
 ) -> Landing {
-    // A principal's paths are resolved beneath its roots, where no link is followed.
+    // The paths of a principal are resolved beneath its roots, where links are not followed.
     if let Here::Anywhere = here {
         follow(left, right);
     }
@@ -291,8 +291,9 @@ fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
     }
 }
 
-/// A link of this host is compared as one with a link, as `cp -r` makes it. With a slash, or where
-/// no link is at the other path of this host, what it leads to is compared.
+/// Resolves a source link if its target should be verified: if the path ends with a slash, or if
+/// the right path is local and not a link. Otherwise the link itself is verified, as `cp -r` copies
+/// it.
 fn follow(left: &mut Endpoint, right: &Endpoint) {
     let as_path = |path: &[u8]| Path::new(OsStr::from_bytes(path)).to_owned();
     let Endpoint::Local(path) = left else {
@@ -305,7 +306,7 @@ fn follow(left: &mut Endpoint, right: &Endpoint) {
     };
     let end = path.iter().rposition(|&byte| byte != b'/');
     let is_link = as_path(&path[..end.map_or(0, |last| last + 1)]).is_symlink();
-    // One that leads nowhere is compared as it is.
+    // A dangling link is verified as a link.
     if meant
         && is_link
         && let Ok(real) = as_path(path).canonicalize()
@@ -314,7 +315,7 @@ fn follow(left: &mut Endpoint, right: &Endpoint) {
     }
 }
 
-/// Takes trailing slashes off; false where no name is left.
+/// Removes trailing slashes. Returns false if no name is left.
 fn trim(endpoint: &mut Endpoint) -> bool {
     let Some(path) = path_of(endpoint) else {
         return true;
@@ -328,7 +329,7 @@ fn trim(endpoint: &mut Endpoint) -> bool {
     !matches!(name, b"" | b"." | b"..")
 }
 
-/// What is in a directory, not the directory.
+/// Appends a slash, so that the path stands for the contents of the directory.
 fn fill(endpoint: &mut Endpoint) {
     if let Some(path) = path_of(endpoint)
         && !path.ends_with(b"/")
@@ -337,7 +338,7 @@ fn fill(endpoint: &mut Endpoint) {
     }
 }
 
-/// Whether the data are zeros that are made: such a copy measures what carries them.
+/// True if the data is generated zeros. Such a copy measures the network and storage.
 fn is_made(sources: &[Endpoint]) -> bool {
     let is_zero = |source: &Endpoint| {
         matches!(source, Endpoint::Zero(_))

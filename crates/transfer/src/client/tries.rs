@@ -1,5 +1,5 @@
-//! Tries a whole transfer again that failed for a reason that may pass. A try is what the same
-//! command would do once more: it resumes what the ones before it left.
+//! Retries a whole transfer that failed for a possibly temporary reason. A retry is equivalent to
+//! running the command again: it resumes the work of the earlier tries.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use super::observer::{Again, Control, Observer};
 use crate::spec::Limits;
 use crate::stop::{Exit, Stop};
 
-/// The first pause between two tries where nobody says, and the longest.
+/// Default first pause and longest pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How a try ended.
+/// Result of one try.
 pub(super) struct Tried {
     pub(super) result: Result<Exit, Stop>,
-    /// Entries that failed for a reason that may pass.
+    /// Number of entries that failed for a possibly temporary reason.
     pub(super) passing: u64,
 }
 
 impl Tried {
-    /// What to say of it where another try may end better.
+    /// Returns the exit code and message if another try may succeed.
     fn may_pass(&self) -> Option<(Exit, String)> {
         match &self.result {
             Ok(Exit::Done) => None,
@@ -33,11 +33,11 @@ impl Tried {
     }
 }
 
-/// Tries as often as the limits say.
+/// Runs a transfer up to the maximum number of tries.
 ///
 /// # Errors
 ///
-/// Those of the last try, or what ended the wait for the next one.
+/// Errors of the last try, or of the wait for the next one.
 pub(super) fn each(
     limits: Limits,
     (control, observer): (&Control, &dyn Observer),
@@ -47,7 +47,7 @@ pub(super) fn each(
     let fixed = limits.retries_sleep.map(Duration::from_millis);
     for (number, pause) in (1..tries).zip(pauses(fixed)) {
         let tried = once();
-        // Somebody ended it, or its time is over: that may look like a lost connection.
+        // After a cancellation or the time limit, the error may look like a lost connection.
         let why = tried.may_pass().filter(|_| !control.was_cancelled());
         let Some((exit, text)) = why else {
             return tried.result;
@@ -64,7 +64,7 @@ pub(super) fn each(
     once().result
 }
 
-/// Pauses between tries.
+/// Returns the pauses between tries.
 fn pauses(fixed: Option<Duration>) -> impl Iterator<Item = Duration> {
     let longer = move |pause: &Duration| Some(fixed.unwrap_or((*pause * 2).min(LONGEST_PAUSE)));
     std::iter::successors(Some(fixed.unwrap_or(FIRST_PAUSE)), longer)
@@ -80,7 +80,7 @@ mod tests {
         Tried { result, passing }
     }
 
-    /// The exit code, and how many tries it took.
+    /// Returns the exit code and the number of tries.
     fn tried(limits: Limits, of: impl Fn(u32) -> Tried) -> (Exit, u32) {
         let mut count = 0;
         let ended = each(limits, (&Control::default(), &Unobserved), || {
@@ -141,7 +141,7 @@ mod tests {
             cancels.cancel();
             of(Err(Exit::Connection), 0)
         });
-        // It ended as it would have without another try.
+        // The result is the same as without retries.
         assert_eq!(ended.unwrap_err().exit, Exit::Connection);
         let asleep = Control::default();
         let waker = asleep.clone();

@@ -1,5 +1,5 @@
-//! What a stream's first frame asks for, and whether it may. Until a principal is known, a client
-//! learns only that it is refused.
+//! Checks the request in a stream's first frame and its permissions. A client without a known
+//! principal learns only that it is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,43 +55,44 @@ use crate::console::one_line;
 
 // tidy: long file because every check of a first frame is in one place.
 
-/// Most streams of a session.
+/// Maximum number of streams of a session.
 const MAXIMUM_STREAMS: u32 = 512;
 
-/// What the log has of a refusal, in bytes at most: paths are part of it.
+/// Maximum length in bytes of a refusal in the log. It may contain paths.
 const MAXIMUM_REFUSAL_BYTES: usize = 8 << 10;
 
 /// A client that sends a first frame.
 pub struct Visitor {
-    /// Its stream is in clear.
+    /// True if its stream is clear.
     pub clear: bool,
-    /// Its place among clients that have not authenticated.
+    /// Its place among unauthenticated clients.
     pub ticket: Option<Ticket>,
-    /// The connection's, and this one's once the request is known.
+    /// Rank of the connection, or of the request once that is known.
     pub rank: Rank,
-    /// It came by the channel over which the process was started, and is its owner.
+    /// True if it uses the channel over which the process was started. It then has the rights of
+    /// the process's owner.
     pub owner: bool,
-    /// Where it comes from, for messages.
+    /// Its address, for messages.
     pub peer: String,
-    /// How long it may take for it.
+    /// Maximum time for its first frame.
     pub patience: Duration,
 }
 
-/// The log has this many bytes of what an unauthenticated client says.
+/// Maximum number of bytes in the log from an unauthenticated client's text.
 const STRANGER_SHOWN: usize = 96;
 
-/// The log has this much of an unauthenticated client's software name.
+/// Maximum number of bytes in the log from an unauthenticated client's software name.
 const SOFTWARE_SHOWN: usize = 128;
 
-/// What comes between two checkpoints is remembered piece by piece: a client that wants fewer has
-/// them after this many bytes and so long nevertheless.
+/// Maximum bytes and time between checkpoints. The receiver keeps a record of each piece that
+/// arrives between two checkpoints, so a client that requests fewer checkpoints still gets these.
 const MOST_CHECKPOINT: (u64, Duration) = (1 << 30, Duration::from_secs(60));
 
-/// How long a channel over ssh may be silent.
+/// Maximum time without data on a channel over ssh.
 const SILENT_CHANNEL: Duration = Duration::from_secs(600);
 
 impl Visitor {
-    /// A client that has to prove that it belongs to a session.
+    /// Creates a client that has to prove that it belongs to a session.
     pub fn stranger(peer: String) -> Visitor {
         Visitor {
             clear: false,
@@ -103,9 +104,9 @@ impl Visitor {
         }
     }
 
-    /// The same over a channel of the user whose process this is. It waits until it is needed, as
-    /// while another login asks for a password, and ends with its ssh, unless nothing notices that
-    /// this is gone.
+    /// Creates such a client on a channel of the user who owns this process. The channel may wait
+    /// long, for example while another login asks for a password. It ends with its ssh. The limit
+    /// applies if the end of ssh goes unnoticed.
     pub fn of_channel(peer: &str) -> Visitor {
         Visitor {
             patience: SILENT_CHANNEL,
@@ -114,20 +115,20 @@ impl Visitor {
     }
 }
 
-/// An end that was made for a request, before it is welcomed.
+/// An end that was prepared for a request but not yet welcomed.
 struct Prepared {
     transfer: Arc<Transfer>,
     destination_empty: bool,
     single_file: bool,
     epoch: u64,
     key: Option<Key>,
-    /// This host, where it was asked for.
+    /// Description of this host, if requested.
     host: Option<String>,
-    /// Of a sender, what governs its streams.
+    /// Congestion control of a sender's streams.
     congestion: Option<String>,
     /// Its place among the sessions.
     place: Held,
-    /// Its turn to take over the transfer, until it is one of the sessions.
+    /// Its turn to take over the transfer, held until it is one of the sessions.
     turn: Option<Turn>,
 }
 
@@ -139,7 +140,8 @@ pub(super) fn refused(refusal: Refusal, text: impl Into<String>) -> Refused {
     }
 }
 
-/// A newer request of the same transfer came: the sender of this one is dead, or should end.
+/// Returns the refusal after a newer request of the same transfer. The older sender is dead or
+/// should end.
 fn superseded() -> Refused {
     Refused {
         superseded: true,
@@ -158,10 +160,10 @@ fn other_version(spoken: &Spoken) -> Refused {
     refused(Refusal::Version, text)
 }
 
-/// Longest wait for one message of a list of files.
+/// Maximum wait for one message of a list of files.
 const LIST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A destination that cannot be used.
+/// Returns the refusal for a destination that cannot be used.
 fn landing_refused(error: &LandingError) -> Refused {
     match error {
         LandingError::Superseded => superseded(),
@@ -169,7 +171,7 @@ fn landing_refused(error: &LandingError) -> Refused {
     }
 }
 
-/// What of the sources a request selects, with the list of files that follows it.
+/// Returns the filter of a request. Receives the list of files that follows it.
 fn selected_of(request: &Request, stream: &mut Stream) -> Result<Selected, Refused> {
     let Some(mut selection) = request.selection.as_deref().cloned() else {
         return Ok(Selected::default());
@@ -181,7 +183,7 @@ fn selected_of(request: &Request, stream: &mut Stream) -> Result<Selected, Refus
 }
 
 impl Daemon {
-    /// Waits for the first frame and does what it asks for.
+    /// Receives the first frame and handles its request.
     pub fn receive_hello(self: &Arc<Daemon>, mut stream: Stream, mut visitor: Visitor) {
         let (clear, peer) = (visitor.clear, visitor.peer.clone());
         let peer = peer.as_str();
@@ -190,7 +192,7 @@ impl Daemon {
             Ok(Heard::Other(spoken)) => {
                 return self.refuse(&mut stream, other_version(&spoken), peer);
             }
-            // He was let in and never spoke: whoever looks for a way does so.
+            // The client connected without sending data, as in a search for a route.
             Err(OpenError::Io(_)) if stream.handle.bytes_read() == ByteCount(0) => return,
             Err(error) => return self.unauthenticated.note(&format!("{peer}: {error}")),
         };
@@ -211,7 +213,7 @@ impl Daemon {
             }
             Purpose::Vouch(vouch) => match self.vouch(&vouch, &stream) {
                 Ok(vouched) => {
-                    // Whoever does not hear it asks again.
+                    // A client that misses the answer repeats the request.
                     opening::answer_last(&mut stream, &Answer::Vouched(vouched), LAST_WORDS);
                 }
                 Err(refused) => {
@@ -243,8 +245,7 @@ impl Daemon {
         }
     }
 
-    /// Tells why not. Of those who did not prove who they are the log has no more
-    /// lines than of other unauthenticated.
+    /// Sends a refusal and logs it. Unauthenticated clients share a limit on their log lines.
     pub(super) fn refuse(&self, stream: &mut Stream, refused: Refused, who: &str) {
         let text = format!("{who} was refused: {}", refused.text);
         match refused.refusal {
@@ -265,18 +266,18 @@ impl Daemon {
                 );
             }
         }
-        // A stranger who does not listen is no concern of ours.
+        // A stranger may ignore the answer, so a failure to send it is ignored.
         opening::answer_last(stream, &Answer::Refused(refused), LAST_WORDS);
     }
 
-    /// Lets in another host as the principal who asks for it.
+    /// Accepts another host under the principal that vouches for it.
     fn vouch(&self, vouch: &Vouch, stream: &Stream) -> Result<Vouched, Refused> {
         let principals = self.principals();
         if self.client.is_some() {
             let text = "this is the far side of one session, and lets nobody else in";
             return Err(refused(Refusal::Malformed, text));
         }
-        // Nobody passes on a word that was given for him.
+        // A host that was vouched for cannot vouch for others.
         let principal = authenticate(&principals, vouch.credential.as_ref(), stream)?;
         if !vouch.allowed.as_ref().is_none_or(Allowed::is_valid) {
             let text = "what the other host may ask for makes no sense";
@@ -289,8 +290,8 @@ impl Daemon {
         })
     }
 
-    /// Who the client is, by its credential or a principal's vouching, and what it may ask for if
-    /// that is restricted.
+    /// Returns the principal of the client, by its credential or by another principal's vouching.
+    /// In the second case also returns the permitted requests.
     fn authenticate<'a>(
         &self,
         principals: &'a Principals,
@@ -345,7 +346,7 @@ impl Daemon {
         }
     }
 
-    /// Makes this end of the session that a request asks for.
+    /// Prepares this end of the requested session.
     fn prepare(
         &self,
         request: &Request,
@@ -362,7 +363,7 @@ impl Daemon {
             .as_ref()
             .and_then(|word| word.allowed.as_ref())
             .or_else(|| self.client.as_ref()?.allowed.as_ref());
-        // Opening the session may take long, and is no stranger's any more.
+        // The client is authenticated, and opening the session may take long.
         drop(visitor.ticket.take());
         if !request.is_valid() {
             return Err(refused(
@@ -388,7 +389,7 @@ impl Daemon {
             None => None,
         };
         let Some(place) = self.sessions.take_place(principal.name(), key.as_ref()) else {
-            // It is tried again.
+            // The client will retry with the same vouching.
             if let Some(word) = word {
                 self.vouched.give_back(word);
             }
@@ -408,7 +409,7 @@ impl Daemon {
             }
         };
         if request.wants_host && principal.may_measure() {
-            // Too long to be told it is not told: the session does not depend on it.
+            // A description that is too long is omitted, since the session does not need it.
             prepared.host = this_host::describe().to_json().ok();
         }
         if request.role == Role::Receiver {
@@ -493,12 +494,11 @@ impl Daemon {
         let names = names.map(|names| names.iter().map(|name| name.to_vec()).collect::<Vec<_>>());
         let mut settings = self.settings(request);
         let copies = request.operation == Operation::Copy;
-        // An older session of this transfer that still waits for its client
-        // must let go first.
+        // An older session of this transfer that waits for its client must release it first.
         if let Some(key) = &key {
             self.sessions.fence(key);
         }
-        // What was claimed for a client that is gone would fence whoever comes next.
+        // A claim for a client that has left would fence its successor.
         let overtaken = turn.as_ref().is_some_and(|turn| !turn.is_newest());
         if overtaken || handle.is_closed() != Closed::Not {
             return Err(superseded());
@@ -550,8 +550,8 @@ impl Daemon {
             .coding(chooser, elements)
             .filtering(source_filter_of(principal, request.filter.clone())?);
         if let Some(keeping) = &request.keeping {
-            // Others learn nothing that only this process's user may see, which is not what is kept
-            // in attributes of any user.
+            // Do not reveal metadata to others that only this process's user may read. Metadata
+            // kept in user extended attributes is not restricted in this way.
             side = side.keeping(keeping, principal.is_owner() || keeping.as_attribute);
         }
         let transfer = Transfer::sending(settings, side, watch());
@@ -634,14 +634,13 @@ impl Daemon {
         if let Some(bytes) = crate::console::live_heap() {
             tracing::info!(bytes, "live heap: {bytes} bytes");
         }
-        // First its line: once no session is left, a daemon that was stopped ends.
+        // Write the log line first: a stopping daemon exits as soon as no session is left.
         self.session_log.write(id, &described(&ending.farewell));
         self.sessions.remove(id);
     }
 }
 
-/// What a daemon says of its sessions while they run: what their clients cannot
-/// see.
+/// Returns the function that logs events of sessions which their clients cannot see.
 fn watch() -> Watch {
     Arc::new(|event| {
         if let Event::StreamDamaged { stream, error } = event {
@@ -670,7 +669,7 @@ pub(super) fn authenticate<'a>(
     let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
     let principal = principals.by_certificate(name, &key);
     let principal = principal.map_err(|_| failed())?;
-    // Its holder proved that it has the key, and knows the dates.
+    // The client has proved that it holds the key, so it may learn about the validity dates.
     let validity = stream.handle.peer_validity().ok_or_else(failed)?;
     match validity.check_now() {
         Ok(()) => Ok(principal),
@@ -690,7 +689,8 @@ fn described(farewell: &Farewell) -> String {
     }
 }
 
-/// Which transfer it is; `None` if nothing is written here. Who only looks fences nobody.
+/// Returns the key of the transfer, or `None` if it writes nothing here. A transfer that only reads
+/// fences no other.
 fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     match (request.role, request.paths.as_slice()) {
         (Role::Sender, [path]) if request.operation == Operation::Copy => Some(Key {
@@ -702,18 +702,18 @@ fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     }
 }
 
-/// The principal may not do what needs a right, or there is nothing: which of the two is not
-/// told.
+/// Returns the refusal for a missing right or a missing path. The text does not reveal which of the
+/// two applies.
 pub fn not_permitted(right: &str) -> Refused {
     let text =
         format!("there is no such path for this principal, or not with the right to {right}");
     refused(Refusal::Forbidden, text)
 }
 
-/// Longest path in such a text, in characters.
+/// Maximum length of a path in the text, in characters.
 const SHOWN_PATH: usize = 200;
 
-/// The principal may use this path, so it knows of it, but not with this right.
+/// Returns the refusal for a path that the principal may use, but without this right.
 pub(super) fn lacks(principal: &Principal, path: &[u8], right: &str) -> Refused {
     let path = String::from_utf8_lossy(path);
     let path: String = path.chars().take(SHOWN_PATH).collect();
@@ -730,7 +730,7 @@ pub(super) fn lacks(principal: &Principal, path: &[u8], right: &str) -> Refused 
     refused(Refusal::Forbidden, text)
 }
 
-/// The principal may not use `null:` and `zero:`.
+/// Returns the refusal for `null:` and `zero:`.
 pub fn may_not_measure() -> Refused {
     let text = "this principal may not measure (null:, zero:, probe): have \"measure\" added to \
                 the rights of one of its roots";
@@ -751,7 +751,7 @@ pub(super) fn open_root(resolved: &Resolved<'_>) -> Result<Confined, Refused> {
     })
 }
 
-/// A path beneath a root, as it was asked for; `.` is the root.
+/// Returns the requested path relative to its root; `.` is the root.
 pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     let mut path = match &resolved.rest {
         Some(rest) => rest.as_bytes().to_vec(),
@@ -763,7 +763,7 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     path
 }
 
-/// What an owner asks for. For any other principal its rights decide.
+/// Returns the rule that an owner requests. For any other principal, its rights decide.
 fn set_ids_asked(request: &Request) -> SetIds {
     if request.keep_set_ids {
         SetIds::Keep
@@ -772,8 +772,8 @@ fn set_ids_asked(request: &Request) -> SetIds {
     }
 }
 
-/// Who owns a principal's files at its own host is only the principal's claim, so such bits are a
-/// right.
+/// Returns the rule for a principal. Only the principal claims who owns its files at its own host,
+/// so keeping such bits requires a right.
 fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     if resolved.rights.set_id {
         SetIds::Keep
@@ -782,7 +782,7 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
     }
 }
 
-/// What is kept of what comes, as far as the user of this process may.
+/// Returns the rules for received metadata, limited by the rights of this process's user.
 fn keeper_of(request: &Request) -> Result<Keeper, Refused> {
     let keeping = request.keeping.as_deref().cloned().unwrap_or_default();
     let keeper = Keeper::new(keeping, May::ANYTHING);
@@ -796,23 +796,23 @@ fn keeper_of(request: &Request) -> Result<Keeper, Refused> {
     }
 }
 
-/// What a principal may have done with what it puts.
+/// Returns the operations that a principal may request for its files.
 fn may_of(resolved: &Resolved<'_>) -> May {
     May {
         owners: resolved.rights.owners,
         devices: resolved.rights.devices,
-        // Another name of a file may lie where it can be read.
+        // A hard link may place a file where it can be read.
         links: resolved.rights.read,
-        // The same for its contents, which could be guessed.
+        // Comparing would allow the principal to guess contents.
         compares: resolved.rights.read,
     }
 }
 
-/// A destination of a principal, in which a copy may delete where it `deletes`.
+/// Opens a destination of a principal. With `deletes`, the copy may delete in it.
 ///
 /// # Errors
 ///
-/// If the principal has no such path or right, or it cannot be opened.
+/// The principal has no such path or right, or the path cannot be opened.
 pub fn open_destination(
     principal: &Principal,
     path: &[u8],
@@ -826,7 +826,7 @@ pub fn open_destination(
         let opened = opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_deref()));
         return opened.map_err(|error| landing_refused(&error));
     }
-    // A dry run says what a copy would find: it needs what that needs.
+    // A dry run reports the findings of a copy, so it requires the same right.
     let right = match operation {
         Operation::Copy | Operation::DryRun => "write",
         Operation::Verify => "read",
@@ -870,8 +870,8 @@ pub fn open_destination(
     keeping_beneath(opened, (principal, path), backup.as_deref())
 }
 
-/// What the daemon runs where a principal asks for a command: one of those that its root has, by
-/// name.
+/// Returns the command that the daemon runs for a principal's request: one of the commands of its
+/// root, found by name.
 pub(super) fn command_of(
     (option, allowed): (&str, &BTreeMap<String, String>),
     asked: &[u8],
@@ -893,7 +893,7 @@ pub(super) fn command_of(
     })
 }
 
-/// A file that what comes becomes, whole or not at all.
+/// Opens a file that a stream writes completely or not at all.
 fn open_stream(
     principal: &Principal,
     path: &[u8],

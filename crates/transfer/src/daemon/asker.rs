@@ -1,4 +1,4 @@
-//! Which client asks a daemon for what, for its log.
+//! Describes clients and their requests for a daemon's log.
 
 use longhaul_net::Stream;
 use longhaul_net::principals::Principal;
@@ -8,7 +8,7 @@ use super::Daemon;
 use super::admission::authenticate;
 
 impl Daemon {
-    /// Which client asks, for the log: by the name that it proved, or otherwise that it claims.
+    /// Describes a client for the log, by its proven name or else its claimed name.
     pub(super) fn described(
         &self,
         credential: Option<&Credential>,
@@ -31,10 +31,10 @@ impl Daemon {
     }
 }
 
-/// Of a request's paths this many are in the log.
+/// Maximum number of a request's paths in the log.
 const LOGGED_PATHS: usize = 4;
 
-/// What is asked for, for the log.
+/// Describes a request for the log.
 pub(super) fn described_request(request: &Request) -> String {
     let verb = match (request.role, request.operation) {
         (Role::Receiver, _) => "reading",

@@ -1,5 +1,5 @@
-//! Where what a copy replaces or deletes is kept: in any directory of this host's user, or beneath
-//! the roots of a principal.
+//! Backups of replaced or deleted files: in any directory of this host's user, or beneath the roots
+//! of a principal.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,11 +14,11 @@ use longhaul_storage::roots::{Anywhere, split};
 
 use super::admission::{not_permitted, open_root, path_beneath, refused};
 
-/// A destination at a path, with its backups, for a user who may write wherever this process may.
+/// Adds backups to a destination of a user who may write to all paths that this process may.
 ///
 /// # Errors
 ///
-/// Where these cannot be there.
+/// The backup directory cannot be used.
 pub fn keeping_anywhere(
     destination: Destination,
     path: &[u8],
@@ -40,11 +40,11 @@ pub fn keeping_anywhere(
     Ok(destination.keeping_backups(backups))
 }
 
-/// The same for a principal, whose path is as in a URL.
+/// Adds backups to a destination of a principal, whose path is written as in a URL.
 ///
 /// # Errors
 ///
-/// Where it may not write there.
+/// The principal may not write there.
 pub(super) fn keeping_beneath(
     destination: Destination,
     (principal, path): (&Principal, &[u8]),
@@ -75,8 +75,8 @@ pub(super) fn keeping_beneath(
     Ok(destination.keeping_backups(backups))
 }
 
-/// Whether what a principal may not read in a directory cannot be read in the one for its backups:
-/// by whatever root leads there, since one may lie in another one.
+/// True if the backups do not make files readable that the principal may not read in the directory
+/// itself. Checks all roots, since one root may lie inside another.
 fn keeps_secrets(principal: &Principal, (anchor, place): (&Path, &Path)) -> bool {
     let (anchor, place) = (real(anchor), real(place));
     let readable = || {
@@ -87,7 +87,7 @@ fn keeps_secrets(principal: &Principal, (anchor, place): (&Path, &Path)) -> bool
         || !readable().any(|root| place.starts_with(&root) || root.starts_with(&place))
 }
 
-/// The directory beneath which things land.
+/// Returns the directory in which entries land.
 fn anchor_of<'a>(destination: &Destination, path: &'a [u8]) -> &'a [u8] {
     match destination.rename {
         Some(_) => split(path).0,
@@ -95,8 +95,8 @@ fn anchor_of<'a>(destination: &Destination, path: &'a [u8]) -> &'a [u8] {
     }
 }
 
-/// A path from another one, by its names alone: below a root no link is followed. `None` if it
-/// leads out of it.
+/// Joins a path to another one by names only, since links beneath a root are not followed. Returns
+/// `None` if the result would leave the root.
 fn joined(anchor: &[u8], path: &[u8]) -> Option<Vec<u8>> {
     let slash = |byte: &u8| *byte == b'/';
     let above = anchor.split(slash).filter(|_| !path.starts_with(b"/"));

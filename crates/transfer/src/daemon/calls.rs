@@ -1,5 +1,5 @@
-//! What a far side does beside the channel that started it: it connects to its
-//! client where that cannot connect to it, and takes further channels.
+//! Work of a remote end beside the channel that started it: connections to a client that cannot
+//! connect to it, and further channels.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -24,37 +24,38 @@ use super::Daemon;
 use super::admission::Visitor;
 use crate::ssh::PROTECTION;
 
-/// How long one call may take: the client waits no longer.
+/// Maximum time of one call. The client waits no longer.
 const CALL_WITHIN: Duration = Duration::from_secs(8);
 
-/// How long the client's addresses may take if each is reported; the client waits longer.
+/// Maximum time to try the client's addresses if each result is reported. The client waits longer
+/// than that.
 pub const TOLD_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long the first stream of a session between two far sides may take.
+/// Maximum time until the first stream of a session between two remote ends.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Reasons that are reported; the others are like them.
+/// Maximum number of reasons reported; further ones are similar.
 const SHOWN_REASONS: usize = 4;
 
-/// Calls under way at most; the client opens no more streams at once.
+/// Maximum number of simultaneous calls. The client opens no more streams at once.
 const MAXIMUM_CALLS: usize = 64;
 
-/// The client that started this process, and where it can be reached.
+/// The client that started this process, with its addresses.
 pub struct Client {
-    /// The key of its end: no other may join.
+    /// Key of its end. A peer with another key may not join.
     pub key: Fingerprint,
-    /// Where it listens, the likeliest first.
+    /// Addresses on which it listens, most likely first.
     pub addresses: Vec<SocketAddr>,
-    /// What it may ask for, if another client introduced it; otherwise anything.
+    /// Permitted requests if another client introduced it; `None` permits all.
     pub allowed: Option<Allowed>,
-    /// Where it answered.
+    /// Address at which it has answered.
     answered: Mutex<Option<SocketAddr>>,
     calls: AtomicUsize,
-    /// All its addresses are being tried, for a report.
+    /// True while all its addresses are being tried for a report.
     telling: AtomicBool,
 }
 
-/// Why an address is not the client's.
+/// Reasons why a call to an address failed.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error(transparent)]
@@ -66,7 +67,7 @@ enum CallError {
 }
 
 impl CallError {
-    /// How that looks, and why.
+    /// Returns the classification of the error and its cause.
     fn look(&self) -> (CallLook, String) {
         let connect = match self {
             CallError::Connect(error) | CallError::Tls(TlsError::Connect(error)) => error,
@@ -91,7 +92,7 @@ impl CallError {
         }
     }
 
-    /// In words, for people.
+    /// Returns the reason for the user.
     fn reason(&self) -> String {
         match self {
             CallError::Connect(ConnectError::Refused { cause, .. }) => cause.to_string(),
@@ -100,11 +101,11 @@ impl CallError {
     }
 }
 
-/// How far a call has come.
+/// Progress of a call to one address.
 type Step = (SocketAddr, CallLook, String);
 
 impl Client {
-    /// One who has not been called.
+    /// Creates a client that has not been called.
     pub fn new(key: Fingerprint, addresses: Vec<SocketAddr>) -> Client {
         Client {
             key,
@@ -116,12 +117,12 @@ impl Client {
         }
     }
 
-    /// The same, who may ask for this alone.
+    /// Sets the permitted requests.
     pub fn allowed(self, allowed: Option<Allowed>) -> Client {
         Client { allowed, ..self }
     }
 
-    /// Where to call the client now.
+    /// Returns the addresses to call: the one that has answered, or else all.
     fn to_try(&self) -> Vec<SocketAddr> {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         answered.map_or_else(|| self.addresses.clone(), |address| vec![address])
@@ -133,13 +134,14 @@ impl Client {
 }
 
 impl Daemon {
-    /// Whether the client may continue after the handshake: at a far side only its own client.
+    /// True if the client may continue after the handshake. A remote end accepts only its own
+    /// client.
     pub(super) fn may_come(&self, stream: &Stream) -> bool {
         let client = self.client.as_ref();
         client.is_none_or(|client| stream.handle.peer_fingerprint() == Some(client.key))
     }
 
-    /// From now on this session's client is called when it asks for it.
+    /// Starts answering the session's requests for calls.
     pub(super) fn answer_calls(self: &Arc<Daemon>, transfer: &Arc<Transfer>) {
         if self.client.is_none() {
             return;
@@ -157,17 +159,17 @@ impl Daemon {
         }));
     }
 
-    /// Calls the client at each of its addresses, and reports the results.
+    /// Calls the client at each of its addresses and reports the results.
     fn tell_all(self: &Arc<Daemon>, session: Weak<Transfer>) {
         let daemon = Arc::clone(self);
-        // Without a thread he hears nothing, and says so.
+        // If no thread starts, the client receives no report before its deadline.
         let _ = std::thread::Builder::new()
             .name("tell calls".into())
             .spawn(move || {
                 let Some(client) = &daemon.client else {
                     return;
                 };
-                // Whoever asks twice at once is answered once.
+                // A second request during the report gets no second report.
                 if client.telling.swap(true, Ordering::Relaxed) {
                     return;
                 }
@@ -179,7 +181,7 @@ impl Daemon {
             });
     }
 
-    /// Each of the client's addresses, as it looks from here within a time.
+    /// Returns the result of a call to each of the client's addresses, within `patience`.
     fn call_each(self: &Arc<Daemon>, client: &Client, patience: Duration) -> Vec<Call> {
         let deadline = Instant::now() + patience;
         let (steps, taken) = channel();
@@ -190,7 +192,7 @@ impl Daemon {
         looks_of(&client.addresses, &taken, deadline)
     }
 
-    /// One of them, on a thread of its own; what opens is a stream as any other.
+    /// Calls one address on a new thread. A connection that opens is used as a stream.
     fn call_at(
         self: &Arc<Daemon>,
         address: SocketAddr,
@@ -201,7 +203,7 @@ impl Daemon {
         let (daemon, failed) = (Arc::clone(self), steps.clone());
         let call = move || {
             let reached = daemon.reach(address, deadline, key, &|| {
-                // Whoever waits for it may have gone.
+                // The receiver may no longer wait.
                 let _ = steps.send((address, CallLook::Stalled, "it says nothing".to_owned()));
             });
             let (look, cause) = match &reached {
@@ -223,11 +225,11 @@ impl Daemon {
         }
     }
 
-    /// Connects to the client before it has asked for it, so that it opens a session.
+    /// Connects to the client, unasked, so that it opens a session.
     ///
     /// # Errors
     ///
-    /// Why none of its addresses answered.
+    /// The reason for each address that did not answer.
     pub fn call_first(self: &Arc<Daemon>) -> Result<(), String> {
         let Some(client) = &self.client else {
             return Ok(());
@@ -254,12 +256,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits until the session of a far side has ended.
+    /// Waits until the session of a remote end has ended.
     pub fn wait_for_session(&self) {
         self.sessions.wait_for_end(BEGINS_WITHIN);
     }
 
-    /// The client that would begin the session has gone.
+    /// Records that the client will start no session.
     pub fn give_up(&self) {
         self.sessions.give_up();
     }
@@ -279,7 +281,7 @@ impl Daemon {
     fn call(self: &Arc<Daemon>, count: u32) {
         for _ in 0..(count as usize).min(MAXIMUM_CALLS) {
             let daemon = Arc::clone(self);
-            // Without a thread the client asks again.
+            // If no thread starts, the client asks again.
             let _ = std::thread::Builder::new()
                 .name("call".into())
                 .spawn(move || daemon.call_once());
@@ -305,8 +307,7 @@ impl Daemon {
         client.calls.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Connects, and has the other side prove that it is the client; `connected` hears that it
-    /// answered.
+    /// Connects and checks that the peer is the client. Calls `connected` once TCP has connected.
     fn reach(
         &self,
         address: SocketAddr,
@@ -325,14 +326,14 @@ impl Daemon {
         }
     }
 
-    /// Takes further channels: processes of the same user that carry one each.
+    /// Accepts further channels from processes of the same user. Each carries one stream.
     pub fn accept_channels(self: &Arc<Daemon>, listener: UnixListener) -> std::io::Result<()> {
         let daemon = Arc::clone(self);
         let thread = std::thread::Builder::new().name("channels".into());
         let accept = move || {
             for channel in listener.incoming().flatten() {
                 let daemon = Arc::clone(&daemon);
-                // Without a thread the channel closes, and the client hears it.
+                // If no thread starts, the channel closes and the client notices.
                 let _ = std::thread::Builder::new()
                     .name("channel".into())
                     .spawn(move || daemon.serve_further_channel(channel));
@@ -341,8 +342,8 @@ impl Daemon {
         thread.spawn(accept).map(drop)
     }
 
-    /// Others on this host may see the listener: they are not let in, and had
-    /// no session's secret.
+    /// Serves a channel of the same user. Other users of this host may reach the listener, but they
+    /// are rejected and do not have a session's secret.
     fn serve_further_channel(self: &Arc<Daemon>, channel: UnixStream) {
         let own = rustix::process::geteuid();
         let peer = rustix::net::sockopt::socket_peercred(&channel);
@@ -353,12 +354,13 @@ impl Daemon {
     }
 }
 
-/// The last step of each address until a deadline; one that took none is silent.
+/// Returns the last step of each address before the deadline; an address without a step counts as
+/// silent.
 fn looks_of(addresses: &[SocketAddr], steps: &Receiver<Step>, deadline: Instant) -> Vec<Call> {
     let mut looks: BTreeMap<SocketAddr, (CallLook, String)> = BTreeMap::new();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        // Nobody sends any more once all are done.
+        // The channel closes once all calls have ended.
         let Ok((address, look, cause)) = steps.recv_timeout(left) else {
             break;
         };
@@ -387,7 +389,7 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap()
     }
 
-    /// Does something with the connection that comes.
+    /// Accepts one connection and passes it to `answer`.
     fn answering(answer: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
         let listener = listener();
         let address = listener.local_addr().unwrap();
@@ -395,18 +397,19 @@ mod tests {
         address
     }
 
-    /// Shakes hands as the holder of that key.
+    /// Makes a TLS handshake as the holder of the key `own`.
     fn client(server: &Identity, own: Identity) -> SocketAddr {
         let trust = ServerTrust::Fingerprint(server.fingerprint());
         let tls = TlsClient::new(trust, Some(own), TlsOptions::default());
         answering(move |socket| {
             let peer = HostPort::from(socket.peer_addr().unwrap());
-            // Whoever is not the one who was meant is hung up on.
+            // The server closes the connection of a peer with the wrong key.
             let _ = tls.handshake(socket, &peer);
         })
     }
 
-    /// One whose queue is full: the kernel drops what comes, as a firewall does.
+    /// Returns an address whose accept queue is full. The kernel drops new connections, like a
+    /// firewall.
     fn silent() -> (SocketAddr, TcpListener, Vec<TcpStream>) {
         let listener = listener();
         rustix::net::listen(&listener, 0).unwrap();

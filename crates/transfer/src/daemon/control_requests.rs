@@ -1,7 +1,8 @@
-//! What a principal has the daemon do outside any session: copies with another daemon, as jobs.
-//! Each is a process, `longhaul remote`, that uses the principal's stream as it would use SSH.
-//! Each principal has a directory for its jobs, so that it finds no other's. The sockets of jobs
-//! that connect to no host are there too; further streams of the principal are carried to them.
+//! Requests of a principal outside any session: copies with another daemon, which run as jobs. Each
+//! is a process, `longhaul remote`, that uses the principal's stream in place of SSH. Each
+//! principal has a separate directory for its jobs, so that it cannot access others. The directory
+//! also contains the sockets of jobs that connect to no host. Further streams of the principal are
+//! forwarded to them.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -35,39 +36,39 @@ use crate::third_party::confined::CONNECT_WITHIN;
 use crate::third_party::dialing::{self, Closed, Dialing};
 use crate::third_party::job_protocol::is_name;
 
-/// Control requests, jobs among them.
+/// Limits on simultaneous control requests, including jobs.
 const MOST_CONTROL_REQUESTS: Most = Most {
     of_all: 64,
     of_one: 16,
 };
 
-/// Those beyond which no further job begins, so that one can still be looked at
-/// and ended.
+/// Limits above which no further job starts. They are lower, so that running jobs can still be
+/// followed and ended.
 const MOST_JOBS: Most = Most {
     of_all: 48,
     of_one: 12,
 };
 
-/// Channels to jobs that connect to nobody: a copy through another host has as
-/// many as streams, and each costs two threads.
+/// Limits on channels to jobs that connect to no host. A copy through another host has one channel
+/// per stream, and each channel needs two threads.
 const MOST_CHANNELS: Most = Most {
     of_all: 512,
     of_one: 128,
 };
 
-/// What a principal's directory begins with, before its name.
+/// Prefix of a principal's directory name.
 const OF: &str = "of-";
 
-/// What jobs need of the daemon.
+/// Settings for jobs.
 #[derive(Clone, Debug)]
 pub struct Jobs {
-    /// Where a directory for each principal lies.
+    /// Directory that contains a directory for each principal.
     pub directory: PathBuf,
-    /// Whom it connects to.
+    /// Hosts to which jobs may connect.
     pub dialing: Dialing,
 }
 
-/// What is asked for, for the log.
+/// Describes a request for the log.
 fn described(what: &Task) -> &'static str {
     match what {
         Task::Drive | Task::DriveThrough => "beginning a job",
@@ -83,14 +84,14 @@ fn busy() -> Refused {
     refused(Refusal::Busy, text)
 }
 
-/// A process that runs for a principal.
+/// Kind of process that runs for a principal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It runs a job, and connects to the other end.
+    /// Runs a job and connects to the other end.
     Dials,
-    /// It runs a job, and channels come to it.
+    /// Runs a job and receives channels.
     TakesChannels,
-    /// It lists jobs.
+    /// Lists or follows jobs.
     Tells,
 }
 
@@ -100,17 +101,17 @@ impl Kind {
     }
 }
 
-/// What a control request came to.
+/// Result of a control request.
 enum Came {
-    /// It is done.
+    /// The request is complete.
     Done,
-    /// Its process is at the other end of this; what is held until that has
-    /// ended.
+    /// The local end of a channel to the process, and the reservation that is held until the
+    /// channel ends.
     Channel(UnixStream, Option<Held>),
 }
 
 impl Daemon {
-    /// Answers, and carries the channel until either end closes it.
+    /// Answers the request and forwards the channel until either end closes it.
     pub(super) fn run_control_request(
         self: &Arc<Daemon>,
         mut stream: Stream,
@@ -135,7 +136,7 @@ impl Daemon {
                     tracing::error!(%peer, "{peer}: no thread for what it asked: {error}");
                 }
             }
-            // The process hears that nobody is there.
+            // The process receives an end of file.
             Came::Channel(..) => {}
         }
     }
@@ -151,7 +152,7 @@ impl Daemon {
             return Err(refused(Refusal::Malformed, text));
         };
         let principals = self.principals();
-        // Whom somebody vouched for is here for one session.
+        // A host that was vouched for may open one session but no jobs.
         let principal = authenticate(&principals, control_request.credential.as_ref(), stream)?;
         if !control_request.is_valid() {
             return Err(refused(
@@ -186,8 +187,8 @@ impl Daemon {
         spawned.map(|socket| Came::Channel(socket, None))
     }
 
-    /// A channel to one of the principal's jobs. What goes over it is the job's,
-    /// and whether it makes sense its other end finds out.
+    /// Opens a channel to one of the principal's jobs. The channel's data is checked by the job,
+    /// not here.
     fn channel(&self, jobs: &Jobs, principal: &Principal, name: &str) -> Result<Came, Refused> {
         let held = self.channels.take(principal.name(), MOST_CHANNELS);
         let held = held.ok_or_else(|| {
@@ -223,7 +224,7 @@ impl Daemon {
         let held = self.control_requests.take(principal.name(), most);
         let held = held.ok_or_else(busy)?;
         let own = own_directory(&jobs.directory, principal).map_err(|error| failed(&error))?;
-        // What is told of his jobs needs none of his roots.
+        // Reports on jobs need no access to the principal's roots.
         let written = kind.is_job().then(|| Written::new(&own, principal));
         let written = written.transpose().map_err(|error| failed(&error))?;
         let place = (kind == Kind::TakesChannels).then(|| Place::new(&own));
@@ -254,26 +255,26 @@ impl Daemon {
         let thread = std::thread::Builder::new().name("job".into());
         let waiting = thread.spawn(move || {
             let _held = (held, written, place);
-            // It tells whoever asked for it how it ended.
+            // The process reports its result to the client.
             let _ = child.wait();
         });
         waiting.map(|_| near).map_err(|error| failed(&error))
     }
 }
 
-/// For the command line of who takes channels there.
+/// Returns the command-line options that set the location of the channels.
 fn words_of(place: &Place) -> [&OsStr; 2] {
     [OsStr::new("--channels"), place.path().as_os_str()]
 }
 
-/// Where a principal's directory is.
+/// Returns the path of a principal's directory.
 fn own_path(directory: &Path, principal: &Principal) -> PathBuf {
-    // Some names are those of directories.
+    // The prefix avoids names such as `..`.
     directory.join(format!("{OF}{}", principal.name()))
 }
 
-/// Removes what a daemon that was killed left for channels, on a thread of its own:
-/// nobody waits for it.
+/// Removes the channel sockets that a killed daemon left. Runs on a separate thread to avoid a
+/// delay.
 pub(super) fn clear(directory: PathBuf) {
     let clear = move || {
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -282,22 +283,22 @@ pub(super) fn clear(directory: PathBuf) {
             }
         }
     };
-    // Without a thread it stays for the next one.
+    // If no thread starts, the next daemon removes them.
     let _ = std::thread::Builder::new()
         .name("clear channels".into())
         .spawn(clear);
 }
 
-/// The same, which is there then.
+/// Returns the principal's directory and creates it if necessary.
 fn own_directory(directory: &Path, principal: &Principal) -> Result<PathBuf, String> {
     let own = own_path(directory, principal);
     make_private(&own).map_err(|error| format!("{}: {error}", own.display()))?;
     Ok(own)
 }
 
-/// A principal's current roots, in a file of one request. Several requests begin at once, and none
-/// may read what was written for another before the rights changed. It is removed when the request
-/// ends, if it was not read and removed before.
+/// File with a principal's current roots, for one request. Requests may start at the same time, and
+/// none may read a file that was written before the rights changed. The process removes the file
+/// after reading it; otherwise it is removed when the request ends.
 struct Written(PathBuf);
 
 impl Written {
@@ -318,7 +319,7 @@ impl Written {
 }
 
 impl Written {
-    /// For the command line of who reads it.
+    /// Returns the command-line options that name the file.
     fn words(&self) -> [&OsStr; 2] {
         [OsStr::new("--confined"), self.0.as_os_str()]
     }
@@ -326,13 +327,13 @@ impl Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // Who read it has removed it.
+        // The process has usually removed the file already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Whether a daemon of that key answers. A stranger's port sees the beginning of
-/// a TLS session, and nothing that anybody here asked for.
+/// Tests whether a daemon with the given key answers. Any other server sees only the start of a TLS
+/// handshake and no part of the request.
 fn reach(dialing: &Dialing, target: &Target, principal: &Principal) -> Result<(), Refused> {
     let host = HostPort::new(&target.host, target.port);
     let apart = |why: &str| {

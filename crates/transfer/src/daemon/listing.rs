@@ -1,4 +1,4 @@
-//! Lists a path for a principal that may read it.
+//! Lists a path for a principal with read access.
 
 use std::time::Duration;
 
@@ -15,14 +15,15 @@ use super::Daemon;
 use super::admission::{Visitor, authenticate, not_permitted, open_root, path_beneath, refused};
 use super::quotas::{Held, Most};
 
-/// Listings at the same time: one whose reader waits (a pager) holds a thread.
+/// Limit on simultaneous listings. A listing whose reader waits, such as a pager, occupies a
+/// thread.
 const MOST_LISTINGS: Most = Most::shared(64);
 
-/// How long the end of a listing may take to be read.
+/// Maximum time for the client to read the end of a listing.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 impl Daemon {
-    /// Answers, and ends the stream.
+    /// Answers a listing request and closes the stream.
     pub(super) fn list(&self, mut stream: Stream, asked: &ListRequest, visitor: Visitor) {
         let who = self.described(asked.credential.as_ref(), &stream, &visitor.peer);
         let shown = String::from_utf8_lossy(&asked.path);
@@ -85,13 +86,13 @@ impl Daemon {
                     &refused_as,
                 );
             }
-            // Whoever went away has seen enough.
+            // A client that disconnects needs no further entries.
             Err(ListError::Told(OpenError::Io(_))) => log("; the client left before the end"),
             Err(ListError::Told(error)) => log(&format!("; {error}")),
         }
     }
 
-    /// What may be opened, and which path in it.
+    /// Opens the root of the requested path and returns the path relative to it.
     fn open_listed(
         &self,
         asked: &ListRequest,
@@ -144,15 +145,15 @@ impl Daemon {
     }
 }
 
-/// What is listed.
+/// Subject of a listing.
 enum Opened {
-    /// A path beneath what may be opened, and a place among the listings.
+    /// A path relative to a root, and a reservation of a listing.
     Path(Box<dyn OpenRoot>, Vec<u8>, Held),
-    /// Names that lead to the principal's roots, where the path lies above them.
+    /// Names that lead to the principal's roots, if the path is above them.
     Roots(Vec<String>),
 }
 
-/// Nothing is looked at: these come from the file of principals.
+/// Lists the names from the principals file without accessing the file system.
 fn tell_roots(stream: &mut Stream, names: &[String]) -> Result<(), OpenError> {
     let mut gathered = Gathered::default();
     for name in names {

@@ -1,20 +1,20 @@
-//! What a daemon does at the same time for all, and for one principal, so that some is left for
-//! others.
+//! Limits on simultaneous work of a daemon, in total and per principal, so that one principal
+//! cannot use all of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What may be under way at the same time.
+/// Maximum numbers of simultaneous items.
 #[derive(Clone, Copy)]
 pub struct Most {
-    /// For all principals.
+    /// Maximum for all principals together.
     pub of_all: usize,
-    /// For one of them.
+    /// Maximum for each principal.
     pub of_one: usize,
 }
 
 impl Most {
-    /// One principal may have three quarters of them.
+    /// Limits one principal to three quarters of the total.
     pub const fn shared(of_all: usize) -> Most {
         Most {
             of_all,
@@ -23,7 +23,7 @@ impl Most {
     }
 }
 
-/// What is under way for each principal, by name.
+/// Number of reserved items of each principal, by name.
 #[derive(Default)]
 pub struct Quotas(Mutex<BTreeMap<String, usize>>);
 
@@ -32,7 +32,7 @@ impl Quotas {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more for the principal, if there is room.
+    /// Reserves an item for the principal, or returns `None` if a limit is reached.
     pub fn take(self: &Arc<Quotas>, principal: &str, most: Most) -> Option<Held> {
         let mut taken = self.lock();
         let own = taken.get(principal).copied().unwrap_or_default();
@@ -47,7 +47,7 @@ impl Quotas {
     }
 }
 
-/// A place among those that run; given back when dropped.
+/// A reserved item. It is released when dropped.
 pub struct Held {
     places: Arc<Quotas>,
     principal: String,

@@ -1,6 +1,6 @@
-//! What no root of a principal may hold: the daemon's key, tokens and jobs, and the principals
-//! file. A client that may read them could impersonate the daemon, and one that may write them
-//! could become any principal.
+//! Secrets that no root of a principal may contain: the daemon's key, tokens and jobs, and the
+//! principals file. A client that can read them could impersonate the daemon. A client that can
+//! write them could become any principal.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
@@ -14,10 +14,10 @@ use longhaul_net::principals::Principals;
 use super::DaemonSettings;
 use crate::state::state_directory;
 
-/// Links that lead to one secret, at most: more than the kernel follows.
+/// Maximum number of symbolic links that are followed for one path. The kernel follows fewer.
 const MAXIMUM_LINKS: usize = 64;
 
-/// The daemon's secrets.
+/// Secrets of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     secrets: Vec<Secret>,
@@ -25,15 +25,15 @@ pub struct Secrets {
 
 #[derive(Clone, Debug)]
 struct Secret {
-    /// What messages call it.
+    /// Description for messages.
     what: &'static str,
-    /// As it was named.
+    /// Path as given.
     path: PathBuf,
     remedy: &'static str,
 }
 
 impl Secrets {
-    /// Those of a daemon with these arguments and this state directory.
+    /// Returns the secrets of a daemon with these settings and this state directory.
     pub fn new(state: &Path, arguments: &DaemonSettings) -> Secrets {
         let secret = |what, path: &Path, remedy| Secret {
             what,
@@ -54,7 +54,7 @@ impl Secrets {
                 secrets.push(secret(what, file, "move the file"));
             }
         }
-        // What this user has as a client.
+        // Secrets that the same user has as a client.
         let own = [
             (
                 "the user's tokens and known hosts",
@@ -68,7 +68,7 @@ impl Secrets {
             ),
         ];
         for (what, directory, remedy) in own {
-            // One that is not there yet may be made later, in a root.
+            // A missing directory may be created inside a root later.
             if let Some(directory) = directory {
                 secrets.push(secret(what, &directory, remedy));
             }
@@ -76,12 +76,12 @@ impl Secrets {
         Secrets { secrets }
     }
 
-    /// Checks all roots: each is a directory that holds no secret and lies in none, and no link
-    /// on the way to it is one that a principal could replace.
+    /// Checks all roots. Each must be a directory that neither contains a secret nor lies inside
+    /// one. No symbolic link on its path may be replaceable by a principal.
     ///
     /// # Errors
     ///
-    /// What to tell the administrator.
+    /// A message for the administrator.
     pub fn check(&self, principals: &Principals) -> Result<(), String> {
         let mounts = Mounts::read();
         let mut writable = Vec::new();
@@ -142,21 +142,21 @@ impl Secrets {
     }
 }
 
-/// Where a path leads, and each link on the way: replacing a link is as good as replacing the
-/// target.
+/// Returns the target of a path and each symbolic link on the way. Replacing a link has the same
+/// effect as replacing the target.
 fn places_of(path: &Path) -> Vec<PathBuf> {
     let mut places = links_to(path);
     places.push(resolved(path));
     places
 }
 
-/// A path without links. What of it is not there yet has none.
+/// Resolves the links in a path. Missing components are kept unchanged.
 fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for above in absolute.ancestors() {
         if let Ok(found) = above.canonicalize() {
             let missing = absolute.strip_prefix(above).unwrap_or(Path::new(""));
-            // Joined with nothing it would end in a slash.
+            // Joining with an empty path would add a final slash.
             return if missing.as_os_str().is_empty() {
                 found
             } else {
@@ -167,7 +167,7 @@ fn resolved(path: &Path) -> PathBuf {
     absolute
 }
 
-/// The links on the way to where a path leads, each where it lies itself.
+/// Returns the location of each symbolic link on a path.
 fn links_to(path: &Path) -> Vec<PathBuf> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut links = Vec::new();
@@ -193,8 +193,8 @@ fn links_to(path: &Path) -> Vec<PathBuf> {
     links
 }
 
-/// A directory or file by its file system and its path in that, which are the same wherever
-/// it is mounted.
+/// Location of a file or directory as a file system and a path within it. It is the same at every
+/// mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Located {
     device: String,
@@ -207,27 +207,27 @@ impl Located {
     }
 }
 
-/// The mounts of this process.
+/// Mount table of this process.
 #[derive(Clone, Debug, Default)]
 struct Mounts(Vec<Mount>);
 
 #[derive(Clone, Debug)]
 struct Mount {
     device: String,
-    /// The directory of the file system that is mounted.
+    /// Directory of the file system that is mounted.
     root: PathBuf,
-    /// Where.
+    /// Mount point.
     at: PathBuf,
 }
 
 impl Mounts {
-    /// Without `/proc` there are none, and paths are compared as they are.
+    /// Reads the mount table. Without `/proc` it is empty, and paths are compared unchanged.
     fn read() -> Mounts {
         let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         Mounts::parse(&table)
     }
 
-    /// Reads such a table: `proc_pid_mountinfo(5)`.
+    /// Parses a mount table; see `proc_pid_mountinfo(5)`.
     fn parse(table: &[u8]) -> Mounts {
         let mounts = table.split(|&byte| byte == b'\n').filter_map(|line| {
             let mut words = line.split(|&byte| byte == b' ').skip(2);
@@ -240,10 +240,10 @@ impl Mounts {
         Mounts(mounts.collect())
     }
 
-    /// Where a path without links lies.
+    /// Returns the location of a path without links.
     fn locate(&self, path: &Path) -> Located {
         let mounts = self.0.iter().filter(|mount| path.starts_with(&mount.at));
-        // Of two at the same place the later one covers the other.
+        // `max_by_key` returns the last of several mounts at one point, which covers the others.
         let mount = mounts.max_by_key(|mount| mount.at.as_os_str().len());
         let below = mount.and_then(|mount| Some((mount, path.strip_prefix(&mount.at).ok()?)));
         match below {
@@ -258,8 +258,8 @@ impl Mounts {
         }
     }
 
-    /// What a directory without links has in it: its own part of a file system, and what is
-    /// mounted below it.
+    /// Returns the locations inside a directory without links: its part of a file system, and the
+    /// mounts below it.
     fn regions(&self, directory: &Path) -> Vec<Located> {
         let below = self.0.iter();
         let below = below.filter(|mount| mount.at != directory && mount.at.starts_with(directory));
@@ -273,7 +273,7 @@ impl Mounts {
     }
 }
 
-/// Spaces and the like are written as three octal digits.
+/// Decodes three-digit octal escapes, which represent spaces and similar characters.
 fn unescaped(word: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::with_capacity(word.len()), word);
     while let Some((&byte, after)) = rest.split_first() {
@@ -295,11 +295,11 @@ fn unescaped(word: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Sees to it that nobody else can put a key or a token into a directory.
+/// Checks that other users cannot write to a directory of keys and tokens.
 ///
 /// # Errors
 ///
-/// What to tell the administrator.
+/// A message for the administrator.
 pub fn check_private(directory: &Path) -> Result<(), String> {
     let shown = directory.display();
     let status = std::fs::metadata(directory).map_err(|error| format!("{shown}: {error}"))?;
@@ -351,7 +351,7 @@ mod tests {
         assert!(error.contains(&format!(" {relation} the key (")), "{error}");
     }
 
-    /// A place without links in its own path.
+    /// Returns a temporary directory whose path contains no links.
     fn place() -> (tempfile::TempDir, PathBuf) {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().canonicalize().unwrap();
@@ -375,7 +375,7 @@ mod tests {
             |secret: &str, root: &str| secrets(&path(secret)).check(&principals(&path(root)));
         assert_eq!(check("home/config", "data"), Ok(()));
         assert_eq!(check("home/key.pem", "home/config"), Ok(()));
-        // A name that only begins alike.
+        // This name only shares a prefix with the secret's.
         std::fs::create_dir(path("home/conf")).unwrap();
         assert_eq!(check("home/config", "home/conf"), Ok(()));
     }
@@ -388,7 +388,7 @@ mod tests {
         symlink(path("home"), path("link")).unwrap();
         refused(&path("home/config"), &path("link"), "holds");
         refused(&path("link/config"), &path("home"), "holds");
-        // The secret is elsewhere, and whoever writes here decides where.
+        // The secret is elsewhere, but a writer of this link could redirect it.
         symlink("../home/config", path("data/state")).unwrap();
         symlink("data/state", path("state")).unwrap();
         refused(&path("state"), &path("data"), "holds");
@@ -458,7 +458,7 @@ mod tests {
         for root in ["/srv/tmp", "/data/you", "/srv/x y/kept", "/usr"] {
             assert!(!holds(root, "/data/me/.config"), "{root}");
         }
-        // A part of what is secret, mounted in a root.
+        // Mount a part of the secret directory inside a root.
         let part = at("/srv/x y");
         assert!(at("/data/me").holds(&part) && !at("/srv").holds(&part));
     }

@@ -1,4 +1,4 @@
-//! The line of the log that each session has when it has ended.
+//! Log line that each session gets when it ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use longhaul_engine::session::{Progress, Transfer};
 use longhaul_proto::handshake::{Operation, SessionId};
 use longhaul_units::ByteCount;
 
-/// Sessions whose line is not in the log yet.
+/// Sessions without a log line so far.
 #[derive(Default)]
 pub struct SessionLog {
     due: Mutex<HashMap<SessionId, Due>>,
@@ -26,7 +26,7 @@ impl SessionLog {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session has begun.
+    /// Adds a session that has started.
     pub fn begin(&self, id: SessionId, (principal, peer): (&str, &str), transfer: &Arc<Transfer>) {
         let due = Due {
             principal: principal.to_owned(),
@@ -36,9 +36,9 @@ impl SessionLog {
         self.lock().insert(id, due);
     }
 
-    /// A session has ended with this outcome: its line is written, once.
+    /// Writes the log line of a session that has ended, at most once.
     pub fn write(&self, id: SessionId, outcome: &str) {
-        // The lock is held until the line is on its way.
+        // The lock is held while the line is written, so that `finish` waits for it.
         let mut all = self.lock();
         if let Some(due) = all.remove(&id) {
             due.log(outcome);
@@ -46,8 +46,7 @@ impl SessionLog {
         self.written.notify_all();
     }
 
-    /// Waits until every session has its line, at most so long. Then it writes those that are
-    /// missing.
+    /// Waits up to `within` until each session has its line, then writes the missing ones.
     pub fn finish(&self, within: Duration) {
         let until = Instant::now() + within;
         let mut all = self.lock();
@@ -103,8 +102,8 @@ impl Due {
     }
 }
 
-/// Bytes of the files that are done. Of files that are not, a copy counts those that left a
-/// sender, and those that are durable at a receiver.
+/// Returns the bytes of completed files. For incomplete files, a copy counts the bytes that a
+/// sender has sent or that a receiver has made durable.
 fn bytes_of(operation: Operation, is_sending: bool, progress: &Progress) -> u64 {
     let account = &progress.account;
     let under_way = match (operation, is_sending) {

@@ -1,4 +1,4 @@
-//! The sessions that run at a daemon.
+//! Running sessions of a daemon.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,21 +12,21 @@ use longhaul_proto::message::Farewell;
 use super::quotas::{Held, Most, Quotas};
 use super::turns::{Rank, Turn, Turns};
 
-/// How long a stopping daemon waits for its sessions.
+/// Maximum time that a stopping daemon waits for its sessions.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// The identity of a transfer: a client with the same one takes over.
+/// Identity of a transfer. A new request with the same key takes over from the older one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Who.
+    /// Name of the principal.
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Where it goes.
+    /// Destination; see [`destination_of`].
     pub destination: Vec<u8>,
 }
 
-/// Where a transfer goes, as in its key: the kind of the path, then its bytes.
+/// Encodes a destination for the key: the kind of the path and then its bytes.
 pub fn destination_of(path: &RequestPath) -> Vec<u8> {
     match path {
         RequestPath::Path(path) => [b"path ", path.as_slice()].concat(),
@@ -36,41 +36,41 @@ pub fn destination_of(path: &RequestPath) -> Vec<u8> {
     }
 }
 
-/// A session.
+/// A running session.
 pub struct Running {
-    /// Its end here.
+    /// The daemon's end of the transfer.
     pub transfer: Arc<Transfer>,
-    /// What further streams join with.
+    /// Secret with which further streams join.
     pub secret: Secret,
-    /// Which transfer it is; none for one that writes nothing here.
+    /// Identity of the transfer; `None` if it writes nothing here.
     pub key: Option<Key>,
-    /// That of the request that began it.
+    /// Rank of the request that opened it.
     pub rank: Rank,
-    /// Its place among them.
+    /// Its reserved place.
     pub place: Held,
 }
 
-/// The last message of a daemon that ends to its clients.
+/// Returns the last message of a stopping daemon to its clients.
 fn stopped() -> Farewell {
     Farewell::Broken("the daemon was stopped".to_owned())
 }
 
-/// All sessions.
+/// All sessions of a daemon.
 pub struct Sessions {
     most: Most,
-    /// Of those that run or are about to.
+    /// Places of running sessions and of those that are about to start.
     places: Arc<Quotas>,
     turns: Arc<Turns>,
-    /// One began, or the client that would begin one has gone.
+    /// True once a session has started or its client has left.
     begun: AtomicBool,
-    /// The daemon ends: sessions that begin now end at once.
+    /// True once the daemon is stopping. New sessions then end at once.
     ending: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
 }
 
 impl Sessions {
-    /// At most this many at a time.
+    /// Limits the daemon to `most` simultaneous sessions.
     pub fn new(most: usize) -> Sessions {
         Sessions {
             most: Most::shared(most),
@@ -87,8 +87,8 @@ impl Sessions {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it is a request's turn to take over its transfer. `None` if a newer request of
-    /// that came, or runs already. The turn is to be kept until the session was added.
+    /// Waits for a request's turn to take over its transfer. Returns `None` if a newer request has
+    /// arrived or already runs. Hold the turn until the session has been added.
     pub fn take_turn(&self, key: &Key, rank: Rank) -> Option<Turn> {
         let turn = self.turns.take(key, rank)?;
         let newer = |running: &Running| running.key.as_ref() == Some(key) && running.rank > rank;
@@ -96,9 +96,9 @@ impl Sessions {
         (!overtaken).then_some(turn)
     }
 
-    /// A place for one more session of a principal; `None` if there is none, or the principal has
-    /// its share. Sessions that are done and only wait for a client make room, and so do older
-    /// ones of the same transfer, which the new one would fence.
+    /// Reserves a place for a session of a principal. If a limit is reached, ends sessions that are
+    /// complete and only wait for a client, and older sessions of the same transfer. Returns `None`
+    /// if there is still no place.
     pub fn take_place(&self, principal: &str, key: Option<&Key>) -> Option<Held> {
         if let Some(place) = self.places.take(principal, self.most) {
             return Some(place);
@@ -124,9 +124,9 @@ impl Sessions {
         self.places.take(principal, self.most)
     }
 
-    /// Ends older sessions of the same transfer, whose client began again, and
-    /// waits a moment until they have stopped writing: what they did later
-    /// would change the times of directories that the new one has finished.
+    /// Ends older sessions of the same transfer, whose client has started again. Waits briefly
+    /// until they stop writing. Later writes would change the times of directories that the new
+    /// session has completed.
     pub fn fence(&self, key: &Key) {
         let older: Vec<Arc<Transfer>> = self
             .lock()
@@ -138,12 +138,12 @@ impl Sessions {
             transfer.end(Farewell::Fenced);
         }
         for transfer in &older {
-            // One whose disk hangs is fenced all the same, by the journal.
+            // If its disk hangs, the journal still fences the session.
             transfer.wait_until_left(STOP_WITHIN);
         }
     }
 
-    /// Adds a session.
+    /// Adds a session. Ends it at once if the daemon is stopping.
     pub fn add(&self, id: SessionId, running: Running) {
         let mut all = self.lock();
         if self.ending.load(Ordering::Relaxed) {
@@ -154,7 +154,7 @@ impl Sessions {
         self.changed.notify_all();
     }
 
-    /// Nobody will begin one, unless one has begun.
+    /// Records that no session will start, unless one has.
     pub fn give_up(&self) {
         let all = self.lock();
         self.begun.store(true, Ordering::Relaxed);
@@ -162,8 +162,8 @@ impl Sessions {
         drop(all);
     }
 
-    /// Waits until a session has begun and all have ended; none may take longer
-    /// to begin than that.
+    /// Waits until a session has started and all have ended. Gives up if none starts within
+    /// `begins_within`.
     pub fn wait_for_end(&self, begins_within: Duration) {
         let until = Instant::now() + begins_within;
         let mut running = self.lock();
@@ -191,15 +191,15 @@ impl Sessions {
         self.changed.notify_all();
     }
 
-    /// The session that a stream may join.
+    /// Returns a session and its secret, for a stream that joins.
     pub fn find(&self, id: SessionId) -> Option<(Arc<Transfer>, Secret)> {
         self.lock()
             .get(&id)
             .map(|running| (Arc::clone(&running.transfer), running.secret))
     }
 
-    /// Ends all sessions and waits a moment for them; their clients continue when the daemon is
-    /// back. Gives how many there were.
+    /// Ends all sessions and waits a few seconds for them. Their clients resume when the daemon
+    /// runs again. Returns the number of sessions.
     pub fn end_all(&self) -> usize {
         let mut running = self.lock();
         self.ending.store(true, Ordering::Relaxed);

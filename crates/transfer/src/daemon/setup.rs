@@ -1,5 +1,4 @@
-//! The daemon's key, its principals, and for a single root the token that
-//! opens it.
+//! Sets up the daemon's key, its principals and, for a single root, its token.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -19,24 +18,24 @@ use super::DaemonSettings;
 use super::secrets::{Secrets, check_private};
 use crate::stop::{Exit, Stop};
 
-/// Name of the principal that `--root` makes.
+/// Name of the principal that `--root` creates.
 const ONLY_PRINCIPAL: &str = "user";
 
-/// What a daemon needs.
+/// Files and settings of a daemon.
 pub struct Setup {
-    /// Its key.
+    /// TLS server with the daemon's key.
     pub tls: TlsServer,
-    /// Who may do what.
+    /// Principals and their rights.
     pub principals: Principals,
-    /// Where the daemon keeps what is its own, from the root on.
+    /// Absolute path of the daemon's state directory.
     pub state: PathBuf,
-    /// What is never served.
+    /// Paths that the daemon must never serve.
     pub secrets: Secrets,
     fingerprint: Fingerprint,
     only: Option<Only>,
 }
 
-/// The single principal of `--root`.
+/// The only principal with `--root`.
 struct Only {
     token: String,
     tokens_file: PathBuf,
@@ -46,7 +45,7 @@ fn local(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Local, error)
 }
 
-/// Reads, or makes, what is needed.
+/// Reads the files of a daemon and creates those that are missing.
 pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
     let state = match &arguments.state {
         Some(state) => state.clone(),
@@ -95,7 +94,7 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
     })
 }
 
-/// The rights of the only principal.
+/// Returns the rights of the only principal, in TOML.
 fn rights_of(arguments: &DaemonSettings) -> String {
     let all = [
         (true, "read"),
@@ -111,11 +110,11 @@ fn rights_of(arguments: &DaemonSettings) -> String {
     quoted.join(", ")
 }
 
-/// What the only principal may have run, as the end of a file of principals.
+/// Returns the commands of the only principal, as the end of a principals file.
 ///
 /// # Errors
 ///
-/// Where one name has two meanings.
+/// Two different commands have the same name.
 fn commands_of(arguments: &DaemonSettings) -> Result<String, Stop> {
     let mut texts: BTreeMap<&String, &String> = BTreeMap::new();
     for (name, text) in arguments.on_commit.iter().chain(&arguments.filters) {
@@ -136,7 +135,7 @@ fn commands_of(arguments: &DaemonSettings) -> Result<String, Stop> {
     ))
 }
 
-/// Those of a file.
+/// Loads the principals of a file.
 fn named_principals(file: &Path) -> Result<Principals, Stop> {
     let principals = Principals::load(file).map_err(local)?;
     if principals.is_empty() {
@@ -149,7 +148,7 @@ fn named_principals(file: &Path) -> Result<Principals, Stop> {
     Ok(principals)
 }
 
-/// One principal with one root, whose token is made on first use and kept.
+/// Creates one principal with one root. Its token is created on first use and kept.
 fn only_principal(
     state: &Path,
     root: &Path,
@@ -177,7 +176,7 @@ fn only_principal(
          at = \"/\"\npath = {}\nrights = [{rights}]\n{commands}",
         json!(path)
     );
-    // Not the name under which an administrator would keep his own.
+    // This name differs from the one that an administrator would choose.
     let file = state.join("root.toml");
     write_private(&file, text.as_bytes())?;
     let principals = Principals::load(&file).map_err(local)?;
@@ -207,10 +206,10 @@ fn kept_token(file: &Path) -> Result<Token, Stop> {
     }
 }
 
-/// The text of a secret, which nobody else may know or choose.
+/// Reads a secret file. Fails if other users have access to it.
 fn read_private(file: &Path) -> std::io::Result<String> {
     let mut opened = kept_to_read(file)?;
-    // Of the open file: another may bear the name by now.
+    // Check the open file, since the name may now refer to another one.
     let mode = opened.metadata()?.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         let text = format!(
@@ -224,7 +223,7 @@ fn read_private(file: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Puts a line into the tokens file, which may be the user's own.
+/// Adds a line to the tokens file, which may contain other lines of the user.
 fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
     let mut older = Vec::new();
     let read = kept_to_read(file).and_then(|mut opened| opened.read_to_end(&mut older));
@@ -236,8 +235,8 @@ fn add_token(file: &Path, host: &str, token: &str) -> Result<(), Stop> {
     write_private(file, &with_token(&older, host, token))
 }
 
-/// The file with the line of this daemon, in its place where it had one, else at
-/// the end; of all other lines each byte stays.
+/// Returns the file with the line of this daemon replaced, or else appended. All other lines stay
+/// unchanged.
 fn with_token(older: &[u8], host: &str, token: &str) -> Vec<u8> {
     let is_own = |line: &[u8]| {
         let mut words = line
@@ -249,7 +248,7 @@ fn with_token(older: &[u8], host: &str, token: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(older.len());
     for line in older.split_inclusive(|&byte| byte == b'\n') {
         if is_own(line) {
-            // A second line of the same principal had no effect: it is dropped.
+            // A second line of the same principal had no effect, so it is dropped.
             bytes.extend(own.take().unwrap_or_default().bytes());
         } else {
             bytes.extend_from_slice(line);
@@ -264,8 +263,8 @@ fn with_token(older: &[u8], host: &str, token: &str) -> Vec<u8> {
     bytes
 }
 
-/// Replaces a file at once, so that no crash leaves half a secret. No other
-/// thread writes it.
+/// Replaces a file atomically, so that a crash leaves no partial secret. Must not run in two
+/// threads at once.
 fn write_private(file: &Path, bytes: &[u8]) -> Result<(), Stop> {
     let failed = |error| local(format!("cannot write {}: {error}", file.display()));
     let mut new = file.as_os_str().to_owned();
@@ -282,8 +281,8 @@ fn write_private(file: &Path, bytes: &[u8]) -> Result<(), Stop> {
 }
 
 impl Setup {
-    /// Where the daemon is and how it is known; its token is put where a client on this
-    /// host finds it.
+    /// Returns the daemon's address, key and principal. Also adds its token to the tokens file for
+    /// clients on this host.
     pub fn announcement(&self, address: SocketAddr) -> Result<Announcement, Stop> {
         let listening = shown(address);
         if let Some(only) = &self.only {
@@ -299,21 +298,21 @@ impl Setup {
     }
 }
 
-/// Where a daemon is and how it is known.
+/// Address and identity of a daemon.
 pub struct Announcement {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
-    /// The same as a client on this host reaches it.
+    /// The same address in the form that a client on this host uses.
     pub listening: String,
-    /// Its key.
+    /// Fingerprint of its key.
     pub fingerprint: Fingerprint,
-    /// The only principal, where a single root is served.
+    /// Name of the only principal, if a single root is served.
     pub principal: Option<&'static str>,
-    /// The file with its token.
+    /// File that contains its token.
     pub token_file: Option<PathBuf>,
 }
 
-/// An address that a client on this host can use.
+/// Returns an address that a client on this host can use.
 fn shown(address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         return format!("localhost:{}", address.port());

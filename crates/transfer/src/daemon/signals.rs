@@ -1,4 +1,4 @@
-//! What a daemon does at a signal: SIGINT and SIGTERM end it, at SIGHUP it reads its files again.
+//! Signals of a daemon: SIGINT and SIGTERM stop it, SIGHUP makes it read its files again.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -18,21 +18,21 @@ use super::Daemon;
 use crate::hangup::end_commands_at;
 use crate::stop::{Exit, Stop};
 
-/// The files that are read again at SIGHUP.
+/// Files that SIGHUP reloads.
 #[derive(Debug, Default)]
 pub struct Files {
     /// The file of principals.
     pub principals: Option<PathBuf>,
-    /// The certificate and its key.
+    /// Certificate and key files.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
-/// A certificate that expires within this time is mentioned.
+/// Remaining validity of a certificate below which a warning is logged.
 const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 impl Files {
-    /// Heeds the signals from now on: those that come are kept until [`Daemon::obey_signals`].
-    /// Without files to read again SIGHUP ends the process, as one whose terminal was closed.
+    /// Starts catching the signals, which are kept until [`Daemon::obey_signals`]. Without files to
+    /// reload, SIGHUP ends the process as usual.
     pub fn heed_signals(&self) -> std::io::Result<Signals> {
         let mut heeded = vec![SIGINT, SIGTERM];
         if self.principals.is_some() || self.identity.is_some() {
@@ -45,8 +45,8 @@ impl Files {
 }
 
 impl Daemon {
-    /// SIGINT and SIGTERM end the sessions and then the daemon: what this returns becomes
-    /// readable. At SIGHUP the files are read again.
+    /// Handles signals. SIGINT and SIGTERM stop the daemon and make the returned descriptor
+    /// readable. SIGHUP reloads the files.
     pub(super) fn obey_signals(
         self: &Arc<Daemon>,
         mut signals: Signals,
@@ -65,7 +65,8 @@ impl Daemon {
                         continue;
                     }
                     daemon.stopping.store(true, Ordering::Relaxed);
-                    // Wakes the accepting thread. A counter that is written once is never full.
+                    // Wakes the accepting thread. The write cannot block, since the counter is
+                    // written only once.
                     let _ = rustix::io::write(&*stopping, &1_u64.to_ne_bytes());
                     return;
                 }
@@ -74,8 +75,8 @@ impl Daemon {
         Ok(stop)
     }
 
-    /// Reloads on a thread of its own, one after the other: a root on a file server that does not
-    /// answer must not keep the daemon from hearing SIGTERM.
+    /// Reloads the files on a separate thread, one reload at a time. A root on an unresponsive file
+    /// server must not delay SIGTERM.
     fn reload_beside(self: &Arc<Daemon>, reloading: &Arc<Mutex<()>>) {
         let (daemon, reloading) = (Arc::clone(self), Arc::clone(reloading));
         let thread = std::thread::Builder::new().name("reload".into());
@@ -89,7 +90,7 @@ impl Daemon {
         }
     }
 
-    /// Reads the certificate and its key again; a file with a fault changes nothing.
+    /// Reloads the certificate and key. An invalid file changes nothing.
     fn reload_identity(&self) {
         let Some((certificate, key)) = &self.files.identity else {
             return;
@@ -117,7 +118,7 @@ impl Daemon {
         }
     }
 
-    /// Says that the certificate will expire soon.
+    /// Logs a warning if the certificate expires soon.
     pub(super) fn warn_of_dates(&self) {
         let Some((certificate, _)) = &self.files.identity else {
             return;
@@ -135,7 +136,7 @@ impl Daemon {
         }
     }
 
-    /// Reads the principals again; a file with a fault changes nothing.
+    /// Reloads the principals. An invalid file changes nothing.
     fn reload_principals(&self) {
         let Some(file) = &self.files.principals else {
             return;

@@ -1,4 +1,4 @@
-//! The sources that a principal asks for.
+//! Opens the sources that a principal requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,17 +22,17 @@ use super::admission::{
 use crate::client::request::zero_of;
 use crate::spec::names::check_names;
 
-/// Why a source is none.
+/// Reasons why a source was not opened.
 #[derive(Debug)]
 pub enum Unopened {
     /// The principal has no right to it, or its root cannot be opened.
     Refused(Refused),
-    /// It cannot be opened.
+    /// The source cannot be opened.
     Source(SourceError),
 }
 
 impl Unopened {
-    /// As a client is informed if nothing continues.
+    /// Returns the refusal for a client if the command ends because of it.
     pub fn refused(self) -> Refused {
         match self {
             Unopened::Refused(refused) => refused,
@@ -40,7 +40,8 @@ impl Unopened {
         }
     }
 
-    /// The failure that it is where other sources continue; `None` if the command makes no sense.
+    /// Returns the failure of this entry if other sources continue; `None` if the command cannot
+    /// continue.
     pub fn failure(&self, path: &[u8]) -> Option<Failure> {
         let refused = match self {
             Unopened::Source(error) => return error.failure(),
@@ -56,16 +57,17 @@ impl Unopened {
     }
 }
 
-/// What sources lie beneath, each opened once however many there are.
+/// Roots of sources, each opened at most once.
 pub struct Roots {
-    /// All of this host.
+    /// The whole file system of this host.
     pub anywhere: Arc<dyn OpenRoot>,
     beneath: RefCell<HashMap<PathBuf, Arc<dyn OpenRoot>>>,
     fakes: bool,
 }
 
 impl Roots {
-    /// None is open yet. What is in them may be as attributes say (`--fake-super`).
+    /// Creates the set without opening a root. With `fakes`, metadata is read from extended
+    /// attributes (`--fake-super`).
     pub fn new(fakes: bool) -> Roots {
         Roots {
             anywhere: faking(Arc::new(Anywhere), fakes),
@@ -93,20 +95,20 @@ fn faking(root: Arc<dyn OpenRoot>, fakes: bool) -> Arc<dyn OpenRoot> {
     }
 }
 
-/// What is to be done with a source.
+/// Intended use of a source.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
-    /// Directories may be sources.
+    /// If true, directories may be sources.
     pub recursive: bool,
-    /// What links lead to is sent.
+    /// If true, symbolic links are followed.
     pub copy_links: bool,
-    /// It is removed afterwards.
+    /// If true, the source is deleted after the copy.
     pub moves: bool,
-    /// Files go through the command of this name.
+    /// Name of the command that filters the files.
     pub filter: Option<&'a [u8]>,
 }
 
-/// A source of a principal.
+/// Opens a source of a principal.
 ///
 /// # Errors
 ///
@@ -142,7 +144,7 @@ pub fn open_source_of(
     let beneath = path_beneath(&resolved, path);
     let opened = open_source(&root, &beneath, recursive, copy_links);
     let mut source = opened.map_err(Unopened::Source)?;
-    // A root is a directory like others: its own name goes with it, unless a slash follows.
+    // A root behaves like any directory: its name is copied too, unless a slash follows.
     if resolved.rest.is_none()
         && let Some(name) = last_name(path)
     {
@@ -151,12 +153,12 @@ pub fn open_source_of(
     Ok(source)
 }
 
-/// What a principal's path with wildcards stands for. They match names beneath one of its roots,
-/// and each name is requested as if it had been written.
+/// Returns the paths that a principal's path with wildcards matches. Wildcards match names beneath
+/// one of its roots. Each match is then checked like a path given in full.
 ///
 /// # Errors
 ///
-/// Where those are too many, or a directory cannot be listed to its end.
+/// There are too many matches, or a directory cannot be listed completely.
 pub fn expand_of(
     principal: &Principal,
     path: &[u8],
@@ -176,11 +178,11 @@ pub fn expand_of(
         let whole = |below: Vec<u8>| [resolved.at.as_bytes(), b"/", &below].concat();
         Some(found.map(|found| found.into_iter().map(whole).collect()))
     };
-    // What is not his says so when it is opened.
+    // A path that is not permitted is reported when it is opened.
     found().unwrap_or_else(|| Ok(vec![path.to_vec()]))
 }
 
-/// What sources of a principal go through, where that was asked for. Each root has to allow it too
+/// Returns the requested filter command for sources of a principal. Each root must allow it as well
 /// ([`open_source_of`]).
 ///
 /// # Errors
@@ -197,7 +199,7 @@ pub fn source_filter_of(
     Ok(asked)
 }
 
-/// One of those that a request names.
+/// One source of a request.
 struct Wanted<'a> {
     request: &'a Request,
     principal: &'a Principal,
@@ -235,19 +237,18 @@ impl Asked for Wanted<'_> {
     }
 }
 
-/// Of sources that cannot be opened this many are named; of the rest it is reported how many they
-/// are.
+/// Maximum number of unopened sources that are named in a refusal. The rest are only counted.
 const NAMED_SOURCES: usize = 16;
 
-/// All that a request names.
+/// Opens all sources of a request.
 ///
 /// # Errors
 ///
-/// Where there are none, each one's, as a refusal like the first one's.
+/// If no source can be opened: a refusal of the first error's kind with all messages.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
     let roots = &Roots::new(request.fakes());
     let each = |path: &RequestPath, room| match path {
-        // What is compared is one.
+        // A verification takes exactly one source, without wildcards.
         RequestPath::Path(path) if request.operation != Operation::Verify => {
             expand_of(principal, path, request.copy_links, (roots, room)).map(Some)
         }
@@ -276,7 +277,7 @@ fn refused_all(wanted: &[Wanted<'_>], errors: Vec<Unopened>) -> Refused {
     let mut texts: Vec<String> = texts.collect();
     let first = errors.into_iter().next();
     let mut refused = first.map_or_else(|| not_permitted("read"), Unopened::refused);
-    // One alone is told as it is, without the path that was the only one asked for.
+    // A single error is reported without its path, since only one path was requested.
     if texts.len() > 1 {
         let more = texts.len().saturating_sub(NAMED_SOURCES);
         texts.truncate(NAMED_SOURCES);

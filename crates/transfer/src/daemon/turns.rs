@@ -1,8 +1,8 @@
-//! Requests of one transfer take it over in the order in which their runs first asked.
+//! Orders the requests that take over the same transfer by the time of their run's first request.
 //!
-//! Each request is opened on a thread of its own, and one may have to wait for an
-//! older session to stop writing. Without an order, a request whose client is dead
-//! already could claim the destination after a newer one, and fence that.
+//! Each request is handled on a separate thread and may wait for an older session to stop writing.
+//! Without an order, a request whose client is already dead could claim the destination after a
+//! newer request and fence it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::sessions::Key;
 
-/// Longer than this no run waits for a place: more is taken for this.
+/// Maximum waiting time that a run may claim. Longer claims are reduced to it.
 const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Which of two requests came later: by when its run first asked, then by its connection.
+/// Order of two requests: by the first request of their run, then by the number of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     asked: Instant,
@@ -21,7 +21,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// That of the connection of this number, which came now.
+    /// Returns the rank of a connection that arrives now.
     pub fn now(connection: u64) -> Rank {
         Rank {
             asked: Instant::now(),
@@ -29,7 +29,8 @@ impl Rank {
         }
     }
 
-    /// That of a request whose run was refused before, and first asked so much earlier.
+    /// Returns the rank of a request whose run was refused before and first asked earlier by
+    /// `waited`, at most `LONGEST_WAIT`.
     pub fn after_waiting(self, waited: Duration) -> Rank {
         let asked = self.asked.checked_sub(waited.min(LONGEST_WAIT));
         Rank {
@@ -39,7 +40,7 @@ impl Rank {
     }
 }
 
-/// The requests that are being opened.
+/// Requests in progress.
 #[derive(Default)]
 pub struct Turns {
     waiting: Mutex<Vec<(Key, Rank)>>,
@@ -51,8 +52,8 @@ impl Turns {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no older request of this transfer is being opened; `rank` says which one came
-    /// first. `None` if a newer one came.
+    /// Waits until no older request of this transfer is in progress. Returns `None` if a newer
+    /// request arrives.
     pub fn take(self: &Arc<Turns>, key: &Key, rank: Rank) -> Option<Turn> {
         let mut waiting = self.lock();
         waiting.push((key.clone(), rank));
@@ -61,12 +62,12 @@ impl Turns {
             key: key.clone(),
             rank,
         };
-        // Older ones that wait need not wait longer.
+        // Wakes older requests, which can give up now.
         self.changed.notify_all();
         loop {
             let (older, newer) = neighbours(&waiting, key, rank);
             if newer {
-                // It is locked again there.
+                // Dropping the turn takes the lock again.
                 drop(waiting);
                 drop(turn);
                 return None;
@@ -80,7 +81,7 @@ impl Turns {
     }
 }
 
-/// Whether an older and whether a newer request of a transfer is being opened.
+/// Returns two flags: an older request of the transfer is in progress, and a newer one is.
 fn neighbours(waiting: &[(Key, Rank)], key: &Key, rank: Rank) -> (bool, bool) {
     let same = || waiting.iter().filter(|(known, _)| known == key);
     let older = same().any(|(_, other)| *other < rank);
@@ -88,7 +89,7 @@ fn neighbours(waiting: &[(Key, Rank)], key: &Key, rank: Rank) -> (bool, bool) {
     (older, newer)
 }
 
-/// It is this request's turn, until this is dropped.
+/// Turn of a request. It ends when dropped.
 pub struct Turn {
     turns: Arc<Turns>,
     key: Key,
@@ -96,7 +97,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Whether no newer request of this transfer came.
+    /// True if no newer request of this transfer has arrived.
     pub fn is_newest(&self) -> bool {
         let (_, newer) = neighbours(&self.turns.lock(), &self.key, self.rank);
         !newer
@@ -172,7 +173,7 @@ mod tests {
         let turns = Arc::new(Turns::default());
         let newer = turns.take(&key(b"x"), Rank::now(1)).unwrap();
         let again = Rank::now(2).after_waiting(Duration::from_secs(9));
-        // With a later rank it would wait for the other one.
+        // With a later rank, the request would wait for the other one.
         assert!(again < newer.rank);
         assert!(turns.take(&key(b"x"), again).is_none());
         assert!(newer.is_newest());

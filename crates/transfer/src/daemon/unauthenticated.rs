@@ -1,18 +1,18 @@
-//! What the log has of connections that failed: a few lines, and how many more there were. A port
-//! scan cannot fill the disk with them.
+//! Limits the log lines about failed connections: a few lines, and the number of further ones. A
+//! port scan thus cannot fill the disk.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 
-/// Lines in a [`SPAN`] at most: as many as tell one cause from another.
+/// Maximum number of lines per [`SPAN`]. A few suffice to identify the cause.
 const MOST_LINES: u32 = 5;
 
-/// After this the next may be said again.
+/// Length of a period, after which further lines may be logged.
 const SPAN: Duration = Duration::from_secs(60);
 
-/// What was said of them.
+/// State of the log lines about failed connections.
 #[derive(Default)]
 pub struct Unauthenticated(Mutex<Said>);
 
@@ -24,14 +24,14 @@ struct Said {
 }
 
 impl Unauthenticated {
-    /// One more, and why.
+    /// Logs a failed connection and its reason, unless the limit is reached.
     pub fn note(&self, text: &str) {
         if let Some(line) = self.line(text, Instant::now()) {
             tracing::warn!(outcome = "unauthenticated", "{line}");
         }
     }
 
-    /// What to say of it; `None` if enough was.
+    /// Returns the line to log, or `None` if the limit is reached.
     fn line(&self, text: &str, now: Instant) -> Option<String> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut line = one_line(text, MAXIMUM_LOGGED_BYTES);

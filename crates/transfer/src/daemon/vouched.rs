@@ -1,4 +1,5 @@
-//! Hosts whose keys a principal vouched for: each may soon open one session as that principal.
+//! Hosts whose keys a principal has vouched for. Each may open one session as that principal for a
+//! limited time.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,25 +8,24 @@ use std::time::{Duration, Instant};
 use longhaul_net::identity::Fingerprint;
 use longhaul_proto::allowed::Allowed;
 
-/// How long a word counts: the other host is started before it is given.
+/// Validity of a vouching. It includes the time to start the other host.
 pub const COUNTS_FOR: Duration = Duration::from_secs(300);
 
-/// Words that are remembered, of all and of one principal; the oldest are
-/// forgotten.
+/// Maximum number of stored vouchings, in total and per principal. The oldest are dropped.
 const MAXIMUM_WORDS: usize = 1024;
 const MAXIMUM_OF_ONE: usize = 64;
 
-/// A principal's word.
+/// A vouching by a principal.
 pub struct Word {
     key: [u8; 32],
-    /// Who gave it.
+    /// Principal who vouched.
     pub principal: String,
-    /// What it is for.
+    /// Permitted requests; `None` permits all.
     pub allowed: Option<Allowed>,
     until: Instant,
 }
 
-/// The words that count.
+/// Valid vouchings.
 #[derive(Default)]
 pub struct Vouched {
     words: Mutex<VecDeque<Word>>,
@@ -36,7 +36,8 @@ impl Vouched {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From `now` on the key's owner may come as this principal, for what is `allowed`.
+    /// Permits the holder of the key to open a session as this principal, for requests that are
+    /// `allowed`.
     pub fn add(&self, key: [u8; 32], (principal, allowed): (&str, Option<Allowed>), now: Instant) {
         let mut words = self.lock();
         words.retain(|word| word.until > now && word.key != key);
@@ -57,7 +58,7 @@ impl Vouched {
         });
     }
 
-    /// A word that was taken for nothing counts again, no longer than before.
+    /// Restores a vouching that was taken without effect. Its validity is unchanged.
     pub fn give_back(&self, word: Word) {
         let mut words = self.lock();
         let is_there = words.iter().any(|other| other.key == word.key);
@@ -66,7 +67,7 @@ impl Vouched {
         }
     }
 
-    /// The word that there is for a key; it counts once.
+    /// Removes and returns the vouching for a key, which can be used once.
     pub fn take(&self, key: &Fingerprint, now: Instant) -> Option<Word> {
         let mut words = self.lock();
         let at = words
@@ -94,7 +95,7 @@ mod tests {
         let word = vouched.take(&key, now).unwrap();
         assert_eq!((word.principal.as_str(), &word.allowed), ("alice", &None));
         assert!(vouched.take(&key, now).is_none());
-        // The daemon was busy: it counts again, and no longer.
+        // The daemon was busy, so the vouching is valid again until its original end.
         vouched.give_back(word);
         assert!(vouched.take(&key, now + COUNTS_FOR).is_none());
         assert!(vouched.take(&key, now).is_some());
