@@ -250,7 +250,7 @@ impl Daemon {
             .map_or_else(|| self.host.clone(), HostPort::from)
     }
 
-    /// Returns the name that this end uses; empty if the certificate contains it.
+    /// Returns the principal of this end; empty if its certificate determines it.
     pub fn principal(&self) -> &str {
         let credential = self.credential.as_ref();
         credential.map_or("", |credential| credential.principal.as_str())

@@ -9,8 +9,8 @@ use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
 impl Task {
-    /// Returns the metadata to keep. `fakes` is true if that end stores it as fake metadata. `None`
-    /// selects the default.
+    /// Returns the metadata to keep. `fakes` is true if that end keeps it in extended attributes
+    /// (`--fake-super`). `None` selects the default.
     pub(super) fn keeping(&self, fakes: bool) -> Result<Option<Keeping>, Stop> {
         let keeping = self.spec.keep.keeping_of(fakes);
         keeping.map_err(|error| Stop::because(Exit::Usage, error))

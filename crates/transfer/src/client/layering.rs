@@ -40,7 +40,7 @@ const MOST_WAITING: u32 = 64;
 /// Rule by which the layers are steered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Layering {
-    /// The layers keep their initial numbers.
+    /// The layers keep their initial numbers of threads.
     #[default]
     Still,
     /// The controller steers all layers that are not fixed.
@@ -219,7 +219,7 @@ impl LayerSteering {
     }
 }
 
-/// A layer that is absent, reports no work, or is fixed, and cannot be changed.
+/// Stands for a layer that cannot be changed: it is absent, reports no work, or is fixed.
 const UNSTEERED: LayerSight = LayerSight {
     flows: 1,
     least: 1,

@@ -382,9 +382,9 @@ impl Control {
 #[derive(Debug, Default)]
 struct Tally {
     failed: AtomicU64,
-    /// Failures that mean that data differ.
+    /// Number of failures that mean that data differs.
     differing: AtomicU64,
-    /// Failures whose reason may be temporary.
+    /// Number of failures whose reason may be temporary.
     passing: AtomicU64,
 }
 

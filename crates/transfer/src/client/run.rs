@@ -128,8 +128,8 @@ pub fn run(
     })
 }
 
-/// Maximum size of the names in a request in bytes (a quarter of its size), and the overhead per
-/// name.
+/// Maximum number of bytes of names in a request (a quarter of its size), and the overhead per name
+/// in bytes.
 const MAXIMUM_NAMES_BYTES: usize = 16 << 10;
 const NAME_OVERHEAD: usize = 3;
 

@@ -42,7 +42,7 @@ pub fn refuse(
         let name = landing_name(source);
         let found = as_path(path).symlink_metadata();
         let link = found.ok().filter(|found| as_links && found.is_symlink());
-        // A link must not replace the file that it points to.
+        // A link must not be copied onto itself.
         if link.as_ref().is_some_and(|link| to.holds(name, link)) {
             return Err(same(&shown, to.named));
         }

@@ -81,8 +81,8 @@ struct Processor {
 }
 
 impl Processor {
-    /// Returns the share of its cores' time that the process used since the last observation.
-    /// Without a new observation, as is more frequent for the other end, returns the previous
+    /// Returns the share of its cores' time that the process used since the last observation. If
+    /// there is no new observation, which happens mostly for the other end, returns the previous
     /// share. Returns `None` before the second observation.
     fn share(&mut self, observed: &Observation) -> Option<f64> {
         if let Some(span) = observed.at.checked_sub(self.at).filter(|span| *span > 0) {
@@ -109,8 +109,8 @@ struct Layers {
 /// ignored here. The number of free cores is checked separately.
 const OF_STREAMS: &str = "open";
 
-/// Minimum length of a period, and the divisor that gives its minimum share of the elapsed time. An
-/// observation gives shares with only seven digits.
+/// Minimum length of a period: this duration, and the elapsed time divided by this number. The
+/// second bound is necessary because an observation gives shares with only seven digits.
 const LAYERS_SPAN: (Duration, u64) = (Duration::from_secs(1), 100_000);
 
 impl Layers {

@@ -291,9 +291,9 @@ fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
     }
 }
 
-/// Resolves a source link if its target should be verified: if the path ends with a slash, or if
-/// the right path is local and not a link. Otherwise the link itself is verified, as `cp -r` copies
-/// it.
+/// Resolves a source link if the path ends with a slash, or if the right path is local and not a
+/// link. The target of the link is then verified. Otherwise the link itself is verified, as `cp -r`
+/// copies it.
 fn follow(left: &mut Endpoint, right: &Endpoint) {
     let as_path = |path: &[u8]| Path::new(OsStr::from_bytes(path)).to_owned();
     let Endpoint::Local(path) = left else {

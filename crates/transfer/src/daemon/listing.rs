@@ -147,7 +147,7 @@ impl Daemon {
 
 /// Subject of a listing.
 enum Opened {
-    /// A path relative to a root, and a reservation of a listing.
+    /// A root, a path relative to it, and the reservation of a listing.
     Path(Box<dyn OpenRoot>, Vec<u8>, Held),
     /// Names that lead to the principal's roots, if the path is above them.
     Roots(Vec<String>),

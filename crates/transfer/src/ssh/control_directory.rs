@@ -128,7 +128,7 @@ fn replaceable(found: &Metadata) -> Option<&'static str> {
 }
 
 /// Returns the path of the socket for a destination. The path differs for each local host, ssh
-/// command, credential and ssh configuration.
+/// command, credential and ssh configuration, since these must not share a login.
 ///
 /// # Errors
 ///
