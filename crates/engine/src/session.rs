@@ -70,21 +70,21 @@ use streams::{Damage, Slot};
 
 // tidy: long file because one lock guards what its functions change.
 
-/// How many flows each layer has.
+/// Number of flows of each layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowCounts {
-    /// Threads that read.
+    /// Number of threads that read files.
     pub readers: Count,
-    /// Threads that compress; none work where nothing is compressed.
+    /// Number of threads that compress. They are not used if the transfer does not compress.
     pub compressors: usize,
-    /// Streams.
+    /// Number of streams.
     pub streams: usize,
-    /// Threads that decompress, and verify what was compressed.
+    /// Number of threads that decompress blocks and verify the compressed ones.
     pub decompressors: usize,
-    /// Threads that write.
+    /// Number of threads that write.
     pub writers: usize,
-    /// Threads that make large files and directories durable: they wait for disks,
-    /// not for cores.
+    /// Number of threads that make large files and directories durable. They wait for disks, not
+    /// for cores.
     pub committers: usize,
 }
 
@@ -109,92 +109,97 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// After so long nobody is expected to continue with a copy: two weeks' holidays and a day.
+/// Age after which the leftovers of an unfinished copy are removed: 15 days (two weeks of holidays
+/// and one day).
 pub const LEFTOVERS_EXPIRE: Duration = Duration::from_secs(15 * 24 * 3600);
 
-/// Who hears what a walk leaves out.
+/// Observers that receive a report of each entry that a walk omits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reporting {
-    /// Nobody.
+    /// Omitted entries are not reported.
     #[default]
     No,
-    /// This end's observers.
+    /// The observers of this end.
     Here,
-    /// The receiving end's.
+    /// The observers of the receiving end.
     There,
 }
 
-/// How an end works.
+/// Settings of one end of a transfer.
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
-    /// Copy or compare.
+    /// Operation: copy or compare.
     pub operation: Operation,
-    /// Bytes of a block, a power of two.
+    /// Size of a block in bytes, a power of two.
     pub block_bytes: usize,
-    /// Memory for blocks, all layers together.
+    /// Memory for blocks in all layers together.
     pub budget: ByteCount,
-    /// Cores that this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Flows at the start.
+    /// Number of flows at the start.
     pub flows: FlowCounts,
-    /// Whether layers have flows of their own.
+    /// Threading model: flows for each layer, or one thread for each stream.
     pub stack: Stack,
-    /// How payloads are encoded.
+    /// Codec of payloads.
     pub codec: Codec,
-    /// How blocks are verified.
+    /// Method by which blocks are verified.
     pub integrity: Integrity,
-    /// Most bytes of large files received and not durable; half of them are made
-    /// durable and reported while the other half comes.
+    /// Maximum number of bytes of large files that are received but not durable. Half of them are
+    /// made durable and reported while the other half arrives.
     pub checkpoint_bytes: u64,
-    /// Time after which they are.
+    /// Maximum time until received bytes of large files are made durable.
     pub checkpoint_span: Duration,
-    /// How long the session outlives its last stream.
+    /// Time that the session stays alive after its last stream was lost.
     pub linger: Duration,
-    /// How long the other end may be silent before its streams are given up.
+    /// Time after which the streams of a silent other end are closed.
     pub silence: Duration,
-    /// Direct I/O is asked for.
+    /// If true, files are read and written with direct I/O.
     pub direct: bool,
-    /// Digests of finished files are wanted, also of those that were there.
+    /// If true, the transfer reports digests of finished files, including files that the
+    /// destination already had.
     pub digests: bool,
-    /// Where none is kept of a file that was there, both ends read it: what is there is the
-    /// source's only once its contents were compared.
+    /// If true, both ends read a file that the destination already had and whose digest is unknown:
+    /// only a comparison of contents shows that the files are equal.
     pub reads_for_digests: bool,
-    /// Most large files begun and not done: the receiving end has them open.
+    /// Maximum number of unfinished large files, which the receiving end keeps open.
     pub large_files: usize,
-    /// Age at which leftovers of other copies expire, in directories that this
-    /// one finishes; none: never.
+    /// Age at which leftovers of other copies are removed from directories that this copy finishes;
+    /// `None` keeps them.
     pub expiry: Option<Duration>,
-    /// What was written is read back and compared before it counts, and what was there is
-    /// compared by its contents too.
+    /// If true, written data are read back and compared, and files that the destination already had
+    /// are compared by content too.
     pub verify_written: bool,
-    /// When something is copied.
+    /// Criteria that decide which files are copied.
     pub criteria: Criteria,
-    /// A sending end reports what it leaves out, to its own observers or to the other end's.
+    /// Observers to which a sending end reports the entries that it omits.
     pub omitted: Reporting,
-    /// Sources are removed once they are durable at the destination.
+    /// If true, sources are removed once they are durable at the destination.
     pub moves_away: bool,
-    /// What is deleted after the copy.
+    /// Rules for the deletion after the copy.
     pub deletion: Option<Arc<Deletion>>,
-    /// Blocks go over streams in clear only, their headers proved with this key.
+    /// Key that authenticates block headers if blocks are sent in clear; `None` if blocks are
+    /// encrypted.
     pub clear: Option<HeaderKey>,
-    /// The other end has every codec. A sender that dials learns it with the answer.
+    /// If true, the other end has every codec. A sender that dials learns it from the answer.
     pub any_codec: bool,
-    /// Both ends are in this process.
+    /// If true, both ends are in this process.
     pub local: bool,
-    /// The destination is not empty: every entry is asked for first.
+    /// If true, the destination may not be empty, and the sender requests the state of every entry
+    /// first.
     pub asks: bool,
-    /// The session's epoch.
+    /// Epoch of the session.
     pub epoch: u64,
-    /// Bytes per second of all streams together at most, where this end sends;
-    /// none without bound.
+    /// Maximum rate of all streams together at a sending end, in bytes per second; `None` if
+    /// unlimited.
     pub limit: Option<u64>,
 }
 
-/// Buffers for blocks before a codec, and for what comes out of one.
+/// Returns the pool of buffers for blocks before a codec and the pool for the output of a codec.
 fn pools(settings: &TransferSettings) -> (BufferPool, BufferPool) {
     let bytes = crate::codec::bound(settings.codec, settings.block_bytes);
     if !crate::codec::compresses(settings.codec) {
-        // Codecs get their half when the first block has one.
+        // If blocks are not compressed now, codecs take their half when the first block has a
+        // codec.
         return BufferPool::pair(settings.budget, bytes);
     }
     let half = ByteCount(settings.budget.0 / 2);
@@ -202,11 +207,11 @@ fn pools(settings: &TransferSettings) -> (BufferPool, BufferPool) {
 }
 
 impl TransferSettings {
-    /// No more memory and flows than the system allows this process.
+    /// Reduces memory and flows to the limits that the system sets for this process.
     fn fit(&mut self, side: &Side) {
         self.budget = allowance::for_blocks(self.budget);
         if !self.local {
-            // Within a host both ends share what there is.
+            // Two ends within one host share the limits, so the caller reduces both.
             let ends = match side {
                 Side::Sending(_) => Ends::Sending,
                 Side::Receiving(_) => Ends::Receiving,
@@ -251,11 +256,12 @@ impl Default for TransferSettings {
     }
 }
 
-/// Most files that an end reads at once to compare their contents.
+/// Maximum number of files that an end reads at once to compare their contents.
 const MOST_DIGESTERS: usize = 4;
 
 impl TransferSettings {
-    /// Threads of a sending end that read files for their digests, which keep a core busy each.
+    /// Returns the number of threads of a sending end that read files for their digests. Each keeps
+    /// a core busy.
     pub(crate) fn digesters(&self) -> usize {
         if self.compares_contents() {
             self.cores.clamp(1, MOST_DIGESTERS)
@@ -264,8 +270,8 @@ impl TransferSettings {
         }
     }
 
-    /// Threads of a receiving end that read what is there: to compare it, and what an earlier run
-    /// left of large files.
+    /// Returns the number of threads of a receiving end that read existing files, to compare them
+    /// and to resume large files of an earlier run.
     pub(crate) fn content_comparers(&self) -> usize {
         if self.asks && (self.operation == Operation::Copy || self.compares_contents()) {
             self.digesters().max(1)
@@ -274,7 +280,7 @@ impl TransferSettings {
         }
     }
 
-    /// Whether files that are there are compared by their contents as well.
+    /// True if existing files are compared by their contents as well.
     pub(crate) fn compares_contents(&self) -> bool {
         let wanted = self.verify_written || self.moves_away;
         let wanted = wanted || self.digests && self.reads_for_digests;
@@ -284,7 +290,7 @@ impl TransferSettings {
     }
 }
 
-/// The other end sent what was not asked for.
+/// Error: the other end sent an entry that this end did not request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the other end sent {0}, which the command did not ask for, and nothing of that was kept: \
@@ -292,86 +298,86 @@ impl TransferSettings {
 )]
 pub struct NotAsked(pub(crate) TreePath);
 
-/// What the other end did wrong, or could not be said.
+/// Violations of the protocol by the other end, and failures to send it a message.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// It spoke nonsense.
+    /// A frame is invalid.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// It lost count of its messages.
+    /// The numbering of the control messages is invalid.
     #[error(transparent)]
     Control(#[from] longhaul_proto::control::ControlError),
-    /// It broke the protocol as a receiver.
+    /// The receiver violated the protocol.
     #[error(transparent)]
     Sender(#[from] SenderError),
-    /// It broke the protocol as a sender.
+    /// The sender violated the protocol.
     #[error(transparent)]
     Receiver(#[from] ReceiverError),
-    /// It sent what this end did not ask for.
+    /// The other end sent an entry that this end did not request.
     #[error(transparent)]
     NotAsked(#[from] NotAsked),
-    /// It wants more to be remembered than this host has for one session.
+    /// The session needs more memory for its state than its share on this host.
     #[error(
         "so much of the copy is under way that it takes {} MiB here, more than this session's \
          share of the memory: run it again when there are fewer sessions",
         bytes >> 20
     )]
     Memory {
-        /// Bytes.
+        /// Memory that the state needs, in bytes.
         bytes: usize,
     },
 }
 
-/// The part of the buffers that may be read and not taken by a stream. All of
-/// them would cost a tenth of a copy's CPU time in clear, because what was read
-/// has left the caches when it is sent; much fewer, and a source that stutters
-/// would be felt.
+/// Divisor for the maximum share of buffers that hold blocks before a stream takes them. With all
+/// buffers, a copy in clear would need 10 % more CPU time, because data leave the caches before
+/// they are sent. With much fewer, pauses of the source would delay the streams.
 const PREPARED_PART: usize = 4;
 
-/// The state machine of this end.
+/// State machine of this end.
 pub(crate) enum Machine {
     Sending(Box<Sender>),
     Receiving(Box<Receiver>),
 }
 
-/// Observers of the transfer.
+/// Receives the events of a transfer.
 pub type Watch = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// One end of a transfer.
 pub struct Transfer {
     shared: Mutex<Shared>,
-    /// Something to read may have come up.
+    /// Notified when there may be a block to read.
     pub(crate) reading: Condvar,
-    /// A file to be read for its digest, to be filtered or to be removed may have come up.
+    /// Notified when there may be a file to read for its digest, to filter or to remove.
     pub(crate) digesting: Condvar,
-    /// The other end searched its sources.
+    /// Notified when the other end has searched its sources.
     pub(crate) searching: Condvar,
-    /// The walk may continue.
+    /// Notified when the walk may continue.
     pub(crate) walking: Condvar,
-    /// Something to do on the disk may have come up.
+    /// Notified when there may be a storage job.
     pub(crate) storing: Condvar,
-    /// More of large files may be written.
+    /// Notified when more data of large files may be written.
     pub(crate) writing: Condvar,
-    /// The session's life changed, or its streams.
+    /// Notified when the life of the session or its streams changed.
     pub(crate) living: Condvar,
     pub(crate) settings: TransferSettings,
     pub(crate) pool: BufferPool,
-    /// For what comes out of a codec: were it the same pool, blocks waiting
-    /// for the codec could take all the room for its output.
+    /// Buffers for the output of codecs. With one common pool, blocks that wait for a codec could
+    /// take all the room for its output.
     pub(crate) coded: BufferPool,
     pub(crate) counters: Counters,
-    /// Bytes of blocks that may wait for streams at most, where that is fewer than usual.
+    /// Maximum number of bytes of blocks that wait for streams; `u64::MAX` if only the buffers
+    /// limit them.
     most_prepared: AtomicU64,
     side: Side,
     began: Instant,
     watch: Watch,
     steering: Mutex<Option<Box<dyn Steer>>>,
-    /// Connections to the other end, where that asks for them, and from it.
+    /// Connections that one end asks the other end to open.
     calls: Mutex<Calling>,
     limits: HostLimits,
     idle: IdleCores,
     pacing: Pacing,
-    /// Locked before `shared`, where both are.
+    /// Paths of the streams. Lock order: `paths` before `shared`.
     paths: Mutex<paths::Paths>,
 }
 
@@ -382,50 +388,53 @@ pub(crate) struct Shared {
     control: ControlChannel,
     streams: BTreeMap<StreamId, Slot>,
     wanted_streams: usize,
-    /// More the system has no threads for.
+    /// Maximum number of streams for which the system gives threads.
     most_wanted: usize,
-    /// This end's host is why the session ended.
+    /// If true, a failure of this host ended the session.
     failed_here: bool,
-    /// Streams' own threads read.
+    /// If true, the thread of each stream also reads its blocks.
     paired: bool,
-    /// How the sender's kernel should send.
+    /// Settings for the sender's kernel.
     tuning: Tuning,
-    /// What the first stream's distance called for: all have the same.
+    /// Congestion control that the distance of the first stream selected. All streams use it.
     governed_by: Option<&'static str>,
-    /// What keeps the sender's streams level.
+    /// Levellers that keep the rates of the sender's streams equal.
     leveller: levelling::Levellers,
-    /// Streams that have another slow start than their own for now.
+    /// Streams whose slow start is replaced for now.
     led: BTreeSet<StreamId>,
     heard: Moment,
-    /// The same of the session alone: that a stream joined does not count.
+    /// Time of the last message or block of the session. Unlike `heard`, it does not count a stream
+    /// that joined.
     told: Moment,
     peer: Observation,
-    /// As [`Transfer::clock_lead`] gives it.
+    /// Lead of the other end's clock; see [`Transfer::clock_lead`].
     clock_lead: Option<i64>,
     finished: Option<longhaul_proto::message::Totals>,
-    /// When everything was done.
+    /// Time when everything was done.
     done: Option<Moment>,
     most_streams: usize,
-    /// The session is over and this end's flows have stopped.
+    /// True once the session is over and the flows of this end have stopped.
     left: bool,
-    /// Streams on which damage was noticed, one after the other.
+    /// Count of streams that ended because of corrupt data.
     damage: Damage,
-    /// Opens streams, where this end does.
+    /// Opens streams, if this end does so.
     dialer: Option<Dialer>,
-    /// The first number of a stream not used yet.
+    /// First unused number of a stream.
     next_stream: u32,
-    /// A committer waits for no longer than until something is due.
+    /// True if a committer waits no longer than until the next storage job is due.
     pub(crate) storing_in_time: bool,
-    /// Something moved last, and a stream was dialed because nothing did.
+    /// Time since when nothing has moved, and the time of the last connection attempt because of
+    /// that.
     quiet_since: Moment,
     tried: Moment,
-    /// Whether data pass on the streams that this end dials.
+    /// Records if data pass on the streams that this end dials.
     passage: black_hole::Passage,
-    /// When streams that fix too slowly were last replaced, and how many there were then.
+    /// Time of the last replacement of streams that retransmit too slowly, and the number of
+    /// streams then.
     replaced: (Moment, usize),
-    /// Tickets that the other end gave.
+    /// Tickets that the other end gave to this end.
     tickets: VecDeque<Secret>,
-    /// Tickets given to the other end.
+    /// Tickets that this end gave to the other end.
     issued: VecDeque<Secret>,
 }
 
@@ -463,9 +472,9 @@ pub(crate) struct Counters {
     pub again_blocks: AtomicU64,
     pub lost_streams: AtomicU64,
     pub wire_nanoseconds: AtomicU64,
-    /// Streams whose threads have a block in hand, and read nothing meanwhile.
+    /// Number of streams whose threads hold a block and read nothing meanwhile.
     pub held_streams: AtomicU64,
-    /// When the first of them was held, or one was let go since, in nanoseconds.
+    /// Time since when they hold it, or since when one of them was released, in nanoseconds.
     pub held_since: AtomicU64,
 }
 
@@ -580,23 +589,23 @@ impl Transfer {
         self.side.stages().seat()
     }
 
-    /// Large files that this end can have open, where it receives: what the other end should not
-    /// exceed.
+    /// Returns the number of large files that this end can have open if it receives. The other end
+    /// must not exceed it.
     pub fn most_open_parts(&self) -> usize {
         self.seat().parts().clamp(1, MOST_LARGE_FILES)
     }
 
-    /// Whether blocks go over streams in clear.
+    /// True if blocks are sent in clear.
     pub fn is_clear(&self) -> bool {
         self.settings.clear.is_some()
     }
 
-    /// Whether the session is over.
+    /// True if the session is over.
     pub fn is_over(&self) -> bool {
         self.lock().is_over()
     }
 
-    /// Tells the state machine something and passes on what follows from it.
+    /// Applies an event to the state machine, and then [settles](Transfer::settle) the change.
     pub(crate) fn tell<T>(&self, what: impl FnOnce(&mut Machine) -> T) -> T {
         let mut shared = self.lock();
         let result = what(&mut shared.machine);
@@ -604,7 +613,7 @@ impl Transfer {
         result
     }
 
-    /// As [`Transfer::tell`], for events of a sender only.
+    /// Applies an event to the state machine of a sender; returns `None` at a receiver.
     pub(crate) fn tell_sender<T>(&self, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
         self.tell(|machine| match machine {
             Machine::Sending(sender) => Some(what(sender)),
@@ -612,7 +621,7 @@ impl Transfer {
         })
     }
 
-    /// As [`Transfer::tell`], for events of a receiver only.
+    /// Applies an event to the state machine of a receiver; returns `None` at a sender.
     pub(crate) fn tell_receiver<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
         self.tell(|machine| match machine {
             Machine::Receiving(receiver) => Some(what(receiver)),
@@ -620,20 +629,20 @@ impl Transfer {
         })
     }
 
-    /// Whether this generation of a file is what is being received of it.
+    /// True if this generation of the file is being received.
     pub(crate) fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
         let shared = self.lock();
         matches!(&shared.machine, Machine::Receiving(receiver) if receiver.is_under_way(file, generation))
     }
 
-    /// Whether a block of this content may still be of use when it comes.
+    /// True if a block of this content may still be needed when it arrives.
     pub(crate) fn awaits(&self, content: &ContentName) -> bool {
         let shared = self.lock();
         matches!(&shared.machine, Machine::Receiving(receiver) if receiver.awaits(content))
     }
 
-    /// After the state machine changed: wakes threads that may have something to do, reports what
-    /// became of entries, ends what is finished.
+    /// Completes a change of the state machine: wakes the threads that may have work, reports the
+    /// results of entries, and ends a finished session.
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
         let events = shared.take_events(self.settings.operation);
         let far_ahead = self.is_far_ahead(&shared);
@@ -694,8 +703,8 @@ impl Transfer {
         }
     }
 
-    /// Whether more blocks wait for streams than these take before the data leave the cache. A
-    /// stream that takes a block wakes a reader.
+    /// True if more blocks wait for streams than the streams take before the data leave the cache.
+    /// A stream that takes a block wakes a reader.
     pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
         let (waiting, streams) = (shared.prepared.len(), shared.stream_count());
         let most = self.pool.maximum_buffers() / PREPARED_PART;
@@ -708,8 +717,8 @@ impl Transfer {
             || (waiting > streams && most_bytes < u64::MAX && bytes() > most_bytes)
     }
 
-    /// Has blocks of at most this many bytes read from now on, and no more bytes of them wait for
-    /// streams than this, or one block for each stream.
+    /// Limits the blocks that are read from now on to `block_bytes` bytes each, and the blocks that
+    /// wait for streams to `bytes` bytes or one block for each stream.
     pub(crate) fn bound_prepared(&self, block_bytes: u64, bytes: u64) {
         if let Machine::Sending(sender) = &mut self.lock().machine {
             sender.bound_blocks(block_bytes);
@@ -738,7 +747,8 @@ impl Transfer {
 }
 
 impl Shared {
-    /// What the destination did not keep or refused, once all is done.
+    /// Returns the notices about metadata that the destination dropped or refused, once all is
+    /// done.
     fn notices(&self) -> &[Notice] {
         match &self.machine {
             Machine::Sending(sender) => sender.notices(),
@@ -754,14 +764,13 @@ impl Shared {
         self.streams.len()
     }
 
-    /// Streams that take blocks.
+    /// Returns the number of streams that take blocks.
     pub(crate) fn carriers(&self) -> usize {
         let takes = |id: &&StreamId| self.takes_blocks(**id);
         self.streams.keys().filter(takes).count()
     }
 
-    /// Whether the thread that carries messages has something to do: to send one, or to see
-    /// whether there is room again.
+    /// True if the thread that carries messages must send one or must check for free buffers.
     pub(crate) fn has_message(&self) -> bool {
         let of_machine = match &self.machine {
             Machine::Sending(sender) => sender.has_message(),
@@ -770,8 +779,8 @@ impl Shared {
         of_machine || self.control.has_frame()
     }
 
-    /// Puts a message into the control channel; too long a one cannot come
-    /// from our own state machines, and would be refused by the other end.
+    /// Puts a message into the control channel. Our own state machines make no message that is too
+    /// long; the other end would refuse it, so it ends the session.
     pub(crate) fn say(&mut self, message: &Message) {
         if let Err(error) = self.control.push(message) {
             self.life.end(Farewell::Broken(error.to_string()));

@@ -1,4 +1,4 @@
-//! What a stream's reader needs of the session while a block comes (`recv/open.rs`).
+//! Functions of the session for a stream's reader while a block arrives (`recv/open.rs`).
 
 use longhaul_net::StreamReader;
 use longhaul_net::stream::Closed;
@@ -7,11 +7,12 @@ use longhaul_proto::session::StreamId;
 use super::Transfer;
 use crate::pool::Buffer;
 
-/// What comes for a session that is over is read so much at a time.
+/// Buffer size for data that arrive for a session that is over.
 const UNUSED_BYTES: usize = 64 << 10;
 
 impl Transfer {
-    /// On a stream in clear the rest of a block is read from now on: it may never come.
+    /// Records, on a stream in clear, that the rest of a block is read from now on. It may never
+    /// arrive.
     pub(crate) fn note_midway(&self, id: StreamId) {
         if self.is_clear()
             && let Some(slot) = self.lock().streams.get_mut(&id)
@@ -20,7 +21,7 @@ impl Transfer {
         }
     }
 
-    /// All of a block came.
+    /// Records that a block has arrived completely.
     pub(crate) fn note_block_came(&self, id: StreamId) {
         let now = self.now();
         let mut shared = self.lock();
@@ -30,16 +31,16 @@ impl Transfer {
         }
     }
 
-    /// A buffer for a block that comes; `None` if the session ends before one is free, or the
-    /// stream. Meanwhile nothing is read, so that silence says nothing.
+    /// Waits for a buffer for an arriving block; `None` if the session or the stream ends first.
+    /// Meanwhile the stream is not read, so silence is no evidence.
     pub(crate) fn buffer_for(&self, id: StreamId) -> Option<Buffer> {
         if let Some(buffer) = self.pool.try_take() {
             return Some(buffer);
         }
         let handle = self.lock().streams.get(&id)?.handle().clone();
         let mut closed = None;
-        // What the other end sent before it closed the stream is good; where storage
-        // stands still for long, it has sent that on another one by now.
+        // Data that were sent before the stream was closed are valid. If storage is blocked for
+        // long, the other end has sent them again on another stream by now.
         let is_needed = || match handle.is_closed() {
             Closed::Not => true,
             Closed::ByPeer => {
@@ -51,9 +52,9 @@ impl Transfer {
         self.hold_stream(|| self.pool.take_while(is_needed))
     }
 
-    /// Where the session is on the far side are no buffers for what still comes. It is read
-    /// nevertheless, until the other end has heard why, or is cut off: with the stream closed
-    /// before that, the other end would take the session for lost.
+    /// Reads and discards data once the session is over at this end, until the other end has
+    /// received the reason or is cut off. If the stream were closed earlier, the other end would
+    /// assume that the session is only interrupted.
     pub(super) fn hear_out(&self, reader: &mut dyn StreamReader) {
         if !self.lock().is_over() {
             return;

@@ -15,56 +15,59 @@ use longhaul_units::Moment;
 
 use super::{Machine, Shared, Slot, Transfer};
 
-/// A stream that carried fewer bytes has passed no block. To join takes less than half of it.
+/// Bytes that a stream must have carried to have passed a block. Joining takes less than half of
+/// it.
 const PASSED_BYTES: u64 = 16 << 10;
 
-/// After so much data the path is not one that loses all large packets.
+/// Bytes of data after which the path does not count as one that loses all large packets.
 const SOUND_BYTES: u64 = 64 << 10;
 
-/// A stream that lost its large packets is noticed after [`super::stall`]'s patience. One that
-/// ended sooner was closed, and one that lived longer was idle.
+/// Age at which a stream may be lost because of its large packets; [`super::stall`] detects it
+/// within this range. A stream that ended earlier was closed by the other end, and one that lived
+/// longer was idle.
 const LIFE: std::ops::Range<Duration> = Duration::from_millis(500)..Duration::from_secs(60);
 
-/// Segments that are tried, in bytes of payload. Linux falls back to 1024 as well
-/// (`tcp_base_mss`). With 536 a packet has the 576 bytes that each host accepts (RFC 791).
+/// Segment sizes to try, in bytes of payload. Linux falls back to 1024 as well (`tcp_base_mss`).
+/// With 536 a packet has the 576 bytes that each host accepts (RFC 791).
 pub const SEGMENTS: [u32; 2] = [1024, 536];
 
-/// Streams that must be lost before a session ends because no data move.
+/// Number of streams that must be lost before a session ends because no data move.
 const LOST_BEFORE_THE_END: u32 = 2;
 
-/// The advice if large packets seem to be lost.
+/// Advice if large packets seem to be lost.
 const ADVICE: &str = "large packets seem to be lost on the path without a message (an MTU black \
     hole): let ICMP \"fragmentation needed\" pass, or set net.ipv4.tcp_mtu_probing=1 at both hosts; \
     `longhaul doctor` looks into it";
 
-/// Whether data pass, as the dialing end sees it.
+/// Records if data pass, at the dialing end.
 #[derive(Debug, Default)]
 pub(super) struct Passage {
-    /// Data that had moved at the last look, and entries that were settled.
+    /// Bytes of data that had moved, and number of settled entries, at the last check.
     bytes: u64,
     entries: u64,
-    /// Streams lost since data moved, with something to carry; and when the first one was.
+    /// Number of streams with data to carry that were lost since data moved, and the time when the
+    /// first was lost.
     lost: u32,
     first_lost: Moment,
-    /// When the first stream of a generation was lost that passed no block, and the data that had
-    /// moved then.
+    /// Time when the first stream of a generation was lost without passing a block, and the bytes
+    /// of data that had moved then.
     choked: Option<(Moment, u64)>,
-    /// How many of [`SEGMENTS`] were tried.
+    /// Number of [`SEGMENTS`] that were tried.
     tried: usize,
 }
 
-/// How a stream ended.
+/// Data about a lost stream.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
-    /// When it joined.
+    /// Time when it joined.
     born: Moment,
-    /// Bytes that passed in the direction of the data.
+    /// Number of bytes that passed in the direction of the data.
     carried: u64,
 }
 
 impl Passage {
-    /// This amount of data has moved so far, and this number of entries is settled: copied,
-    /// compared or deleted.
+    /// Records the bytes of data moved so far, and the number of settled entries: copied, compared
+    /// or deleted ones.
     fn note_moved(&mut self, bytes: u64, entries: u64) {
         if (bytes, entries) != (self.bytes, self.entries) {
             (self.bytes, self.entries) = (bytes, entries);
@@ -73,7 +76,7 @@ impl Passage {
         self.choked = self.choked.filter(|(_, then)| bytes < then + SOUND_BYTES);
     }
 
-    /// A stream was lost that had something to carry.
+    /// Records the loss of a stream that had data to carry.
     fn note_lost(&mut self, lost: Lost, now: Moment) {
         if self.lost == 0 {
             self.first_lost = now;
@@ -83,7 +86,7 @@ impl Passage {
             return;
         }
         match self.choked {
-            // It opened after another one had choked: small packets pass.
+            // It opened after another one had been lost: small packets pass.
             Some((first, _)) if lost.born > first => {
                 self.tried = (self.tried + 1).min(SEGMENTS.len());
                 self.choked = None;
@@ -93,18 +96,18 @@ impl Passage {
         }
     }
 
-    /// This process did not run for a time: moments are later.
+    /// Shifts times after a pause of this process.
     pub(super) fn pause(&mut self, later: impl Fn(Moment) -> Moment) {
         self.first_lost = later(self.first_lost);
     }
 
-    /// The largest segment of new connections, if that is to be limited.
+    /// Returns the maximum segment of new connections in bytes; `None` if it is not limited.
     fn segment(&self) -> Option<u32> {
         SEGMENTS.get(self.tried.checked_sub(1)?).copied()
     }
 
-    /// Why the session ends, if no data moved for longer than `patience`.
-    /// Nothing of the session came after `heard`.
+    /// Returns the reason to end the session if no data moved for longer than `patience`. `heard`
+    /// is the time when data of the session last arrived.
     fn verdict(&self, patience: Duration, heard: Moment, now: Moment) -> Option<String> {
         let waited = now - self.first_lost;
         if self.lost < LOST_BEFORE_THE_END || waited <= patience {
@@ -128,19 +131,19 @@ impl Passage {
 }
 
 impl Slot {
-    /// Whether the kernel may still find a smaller packet size by itself (`tcp_mtu_probing`). A
-    /// stream that is replaced sooner begins again.
+    /// True if the kernel may still find a smaller packet size by itself (`tcp_mtu_probing`). A new
+    /// stream would have to begin again.
     pub(super) fn may_probe(&self, now: Moment) -> bool {
         self.acked.0 < PASSED_BYTES && now - self.acked.1 < PROBED_WITHIN && kernel_probes()
     }
 }
 
-/// After so long a probing kernel has sent smaller segments. It begins at the first timeout that is
-/// 3 s after the first retransmission or later (`tcp_retries1`); with the least timeout of 200 ms
-/// that is after 6.2 s, since timeouts double.
+/// Time after which a probing kernel has sent smaller segments. It begins at the first timeout that
+/// is 3 s after the first retransmission or later (`tcp_retries1`); with the minimum timeout of 200
+/// ms that is after 6.2 s, since timeouts double.
 const PROBED_WITHIN: Duration = Duration::from_secs(8);
 
-/// Whether this host's kernel looks for a smaller packet size if a connection stands still.
+/// True if this host's kernel searches for a smaller packet size when a connection stalls.
 fn kernel_probes() -> bool {
     use std::sync::OnceLock;
     static PROBES: OnceLock<bool> = OnceLock::new();
@@ -151,13 +154,13 @@ fn kernel_probes() -> bool {
 }
 
 impl Transfer {
-    /// The largest segment, in bytes, that new connections should agree on; `None` leaves it to the
-    /// kernel. For `TCP_MAXSEG`, which has to be set before a connection opens.
+    /// Returns the maximum segment of new connections in bytes; `None` leaves it to the kernel. For
+    /// `TCP_MAXSEG`, which must be set before a connection opens.
     pub fn segment_limit(&self) -> Option<u32> {
         self.lock().passage.segment()
     }
 
-    /// Ends the session if data were to move, and did not for the timeout.
+    /// Ends the session if streams with data were lost and no data moved for the timeout.
     pub(super) fn end_if_no_data_pass(&self) {
         let (now, patience) = (self.now(), self.settings.silence);
         let mut shared = self.lock();
@@ -174,7 +177,7 @@ impl Transfer {
 }
 
 impl Transfer {
-    /// Entries of which something became, or is known.
+    /// Returns the number of entries whose result is known.
     fn settled_entries(&self) -> u64 {
         let counters = &self.counters;
         let counts = [
@@ -192,7 +195,7 @@ impl Transfer {
 }
 
 impl Shared {
-    /// File data that have arrived at the receiver, as far as this end knows.
+    /// Returns the bytes of file data that have arrived at the receiver, as far as this end knows.
     fn moved_data(&self) -> u64 {
         match &self.machine {
             Machine::Sending(sender) => sender.account().arrived_bytes,
@@ -200,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// A stream was lost, before its blocks are given to others.
+    /// Records the loss of a stream, before its blocks are given to other streams.
     pub(super) fn note_lost_stream(&mut self, id: longhaul_proto::session::StreamId, now: Moment) {
         let Some(slot) = self.streams.get(&id).filter(|_| self.dialer.is_some()) else {
             return;
@@ -209,7 +212,7 @@ impl Shared {
             // Messages may be as large as blocks.
             _ if slot.stuck => (slot.acked.0, true),
             Machine::Sending(sender) => (slot.acked.0, sender.carries_something(id)),
-            // What the other end had to send is not known here.
+            // This end does not know if the other end had data to send.
             Machine::Receiving(_) => (slot.received, slot.received < PASSED_BYTES),
         };
         let lost = Lost {
@@ -265,7 +268,7 @@ mod tests {
         passage.note_moved(SOUND_BYTES, 0);
         passage.note_lost(lost(2_100, 700), at(4_100));
         assert_eq!(passage.segment(), None);
-        // Streams that carried blocks, were refused at once, or were idle say nothing.
+        // Streams that carried blocks, were refused at once, or were idle are no evidence.
         for other in [lost(4_200, PASSED_BYTES), lost(99_900, 0), lost(4_200, 0)] {
             passage.note_lost(other, at(100_000));
         }
@@ -291,7 +294,7 @@ mod tests {
         for ended in [14_000, 15_000] {
             passage.note_lost(lost(ended - 1_000, PASSED_BYTES), at(ended));
         }
-        // What is compared is progress, too.
+        // A comparison is progress, too.
         passage.note_moved(1, 1);
         assert_eq!(passage.verdict(PATIENCE, at(90_000), at(30_000)), None);
         for ended in [20_000, 25_000] {

@@ -1,47 +1,46 @@
-//! A token bucket: how much may go now at a rate, and when more may. No clock
-//! and no threads: time is an argument.
+//! A token bucket: computes how many bytes may be sent at a rate, and when more may be. It has no
+//! clock and no threads: time is an argument.
 
 use std::time::Duration;
 
 use longhaul_units::Moment;
 
-/// What nobody used is kept for so much of a second: enough that a thread that
-/// wakes late loses nothing, and little for the path.
+/// Unused tokens are kept for one second divided by this. That is long enough for threads that wake
+/// late, and little for the path.
 const KEPT_PARTS_OF_A_SECOND: u64 = 20;
 
-/// One write is at most such a part of a second's worth, so that streams take
-/// turns and nothing goes in lumps.
+/// The maximum write is the rate per second divided by this, so that streams take turns and data
+/// are spread evenly.
 const WRITES_A_SECOND: u64 = 100;
 
-/// The least that is kept or written at once, in bytes: less would be more
-/// framing than data.
+/// Minimum of kept tokens and of a write, in bytes. Less would be more framing than data.
 const LEAST_BYTES: u64 = 1 << 10;
 
-/// The largest write in bytes: larger ones save nothing.
+/// Maximum write in bytes; larger writes save nothing.
 const LARGEST_WRITE_BYTES: u64 = 64 << 10;
 
-/// Nanoseconds in a second; tokens are counted in bytes times this, so that
-/// nothing is ever rounded.
+/// Nanoseconds in a second. Tokens are counted in bytes times this, so that no rounding is needed.
 const SECOND: u128 = 1_000_000_000;
 
-/// Bytes that a rate in bytes per second allows beyond rate times span, in any span of time.
+/// Returns the number of bytes that a rate in bytes per second allows beyond rate times span, in
+/// any span of time.
 pub fn burst_bytes(rate: u64) -> u64 {
     (rate / KEPT_PARTS_OF_A_SECOND).max(LEAST_BYTES)
 }
 
-/// A bucket that fills at a rate. In any span of time what it lets go is at
-/// most rate times span and [`TokenBucket::kept_bytes`].
+/// A bucket that fills at a rate. In any span of time it allows at most rate times span plus
+/// [`TokenBucket::kept_bytes`].
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
-    /// Bytes per second; none without bound.
+    /// Rate in bytes per second; `None` if unlimited.
     rate: Option<u64>,
-    /// Bytes times [`SECOND`] that may go at `at`.
+    /// Tokens at time `at`: bytes times [`SECOND`].
     tokens: u128,
     at: Moment,
 }
 
 impl TokenBucket {
-    /// A full one; `rate` is in bytes per second, 0 counts as 1.
+    /// Creates a full bucket. `rate` is in bytes per second; 0 counts as 1; `None` is unlimited.
     pub fn new(rate: Option<u64>, now: Moment) -> TokenBucket {
         let mut bucket = TokenBucket {
             rate: rate.map(|rate| rate.max(1)),
@@ -52,32 +51,32 @@ impl TokenBucket {
         bucket
     }
 
-    /// Bytes per second; none without bound.
+    /// Returns the rate in bytes per second; `None` if unlimited.
     pub fn rate(&self) -> Option<u64> {
         self.rate
     }
 
-    /// Bytes beyond rate times span that may go in any span: a twentieth of a
-    /// second's worth, at least 1 KiB. 0 without a bound.
+    /// Returns the bytes beyond rate times span that may be sent in any span: a twentieth of a
+    /// second's worth, at least 1 KiB. 0 if unlimited.
     pub fn kept_bytes(&self) -> u64 {
         self.rate.map_or(0, burst_bytes)
     }
 
-    /// Bytes that are to be asked for at once, at most; none without a bound.
+    /// Returns the maximum number of bytes to take at once; `None` if unlimited.
     pub fn write_bytes(&self) -> Option<usize> {
         let bytes = |rate: u64| (rate / WRITES_A_SECOND).clamp(LEAST_BYTES, LARGEST_WRITE_BYTES);
         self.rate.map(|rate| bytes(rate) as usize)
     }
 
-    /// Another rate from now on.
+    /// Changes the rate from now on.
     pub fn set_rate(&mut self, rate: Option<u64>, now: Moment) {
         self.fill(now);
         self.rate = rate.map(|rate| rate.max(1));
         self.tokens = self.tokens.min(self.most());
     }
 
-    /// Takes what is about to go: `None` if it may go now, otherwise how long to wait, and nothing
-    /// is taken. More than [`TokenBucket::kept_bytes`] may never go at once.
+    /// Takes tokens for `bytes`: returns `None` if they may be sent now, otherwise the time to
+    /// wait, and takes no tokens. More than [`TokenBucket::kept_bytes`] is never allowed at once.
     pub fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
         let rate = u128::from(self.rate?);
         self.fill(now);
@@ -111,8 +110,8 @@ impl TokenBucket {
 mod tests {
     use super::*;
 
-    /// Sends without a pause, in writes as it says, until `end`; gives when how
-    /// many bytes went.
+    /// Sends without a pause until `end`, in writes of the recommended size; returns the times and
+    /// bytes of the writes.
     fn send(bucket: &mut TokenBucket, from: Moment, end: Moment) -> Vec<(Moment, usize)> {
         let (mut now, mut sent) = (from, Vec::new());
         let write = bucket.write_bytes().unwrap();
@@ -155,7 +154,7 @@ mod tests {
         let rate = 1_000_000;
         let mut bucket = TokenBucket::new(Some(rate), Moment(0));
         let mut sent = send(&mut bucket, Moment(0), seconds(1.0));
-        // An hour's pause is worth no more than what is kept.
+        // An hour's pause adds no more than the kept bytes.
         sent.extend(send(&mut bucket, seconds(3600.0), seconds(3601.0)));
         for from in [0.0, 0.37, 0.9, 3599.0, 3600.0, 3600.4] {
             for span in [0.0, 0.001, 0.02, 0.3, 1.0] {
@@ -183,7 +182,7 @@ mod tests {
         bucket.set_rate(None, seconds(4.0));
         assert_eq!(bucket.take(usize::MAX, seconds(4.0)), None);
         assert_eq!((bucket.write_bytes(), bucket.kept_bytes()), (None, 0));
-        // What went without a bound is not paid for later, and nothing is given.
+        // Bytes sent without a limit cost no tokens later, and the bucket starts empty.
         bucket.set_rate(Some(1000), seconds(5.0));
         assert!(bucket.take(1, seconds(5.0)).is_some());
     }

@@ -1,6 +1,5 @@
-//! The dialer's side of a session: opens streams until there are as many as
-//! wanted, and again when some are lost, each on a thread of its own so that
-//! many cost no more round trips than one.
+//! The dialer's side of a session: opens the wanted number of streams, and replaces lost ones. Each
+//! is dialed on a thread of its own, so that many streams need no more round trips than one.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,23 +12,23 @@ use longhaul_proto::session::StreamId;
 
 use super::{SessionError, Shared, Transfer};
 
-/// First and longest pause before a failed dial is tried again.
+/// First and longest pause before a failed dial is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// Streams dialed at the same time at most.
+/// Maximum number of streams dialed at the same time.
 const AT_ONCE: usize = 32;
 
-/// How long a further stream may take to join: the first came, and a try that
-/// hangs holds up others.
+/// Time limit for a further stream to join. The first one joined, and an attempt that hangs delays
+/// others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a stream could not be dialed.
+/// Reasons why a stream could not be dialed.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// The network: to be tried again.
+    /// A network error; the dial is repeated.
     #[error("{0}")]
     Network(String),
-    /// The other end refused it for good.
+    /// A permanent refusal by the other end.
     #[error("{0}")]
     Refused(String),
 }
@@ -38,36 +37,37 @@ pub enum DialError {
 pub struct Joined {
     /// The stream.
     pub stream: Stream,
-    /// It carries blocks in clear.
+    /// True if it carries blocks in clear.
     pub clear: bool,
-    /// Messages that the other end has received.
+    /// Number of messages that the other end has received.
     pub received: u64,
 }
 
-/// Opens one stream and joins with it: gets its number, the messages received
-/// so far, and how long it may take.
+/// Opens one stream and joins the session with it. Arguments: its number, the number of messages
+/// received so far, and the time limit.
 pub type Dialer = Arc<dyn Fn(StreamId, u64, Duration) -> Result<Joined, DialError> + Send + Sync>;
 
-/// Connections that the other end wants to have made to it.
+/// Connections that the other end asks this end to open to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
-    /// This many.
+    /// Number of connections.
     pub count: u32,
-    /// Instead one at each of its addresses, and [`Transfer::tell_calls`].
+    /// If true, one connection to each of its addresses instead, with a report by
+    /// [`Transfer::tell_calls`].
     pub told: bool,
 }
 
-/// Begins to connect to the other end, and does not wait for it.
+/// Begins to connect to the other end, without waiting for it.
 pub type Caller = Arc<dyn Fn(Calls) + Send + Sync>;
 
-/// Connections that an end is asked for, or asks for.
+/// State of the connections that one end asks the other end to open.
 #[derive(Default)]
 pub(super) struct Calling {
     caller: Option<Caller>,
     asked: Asked,
 }
 
-/// What this end wants to hear of its own addresses.
+/// State of this end's request for a report about its addresses.
 #[derive(Default)]
 enum Asked {
     #[default]
@@ -77,21 +77,21 @@ enum Asked {
 }
 
 impl Transfer {
-    /// From now on the other end may have this one connect to it.
+    /// Lets the other end ask this end to connect to it from now on.
     pub fn call_by(&self, caller: Caller) {
         longhaul_system::queue::lock(&self.calls).caller = Some(caller);
     }
 
-    /// Has the other end connect to this one this many times.
+    /// Asks the other end to open this many connections to this end.
     pub fn want_calls(&self, count: u32) {
         let mut shared = self.lock();
         shared.say(&Message::WantCalls { count, told: false });
         shared.wake_writers();
     }
 
-    /// Has the other end connect to each of this end's addresses, and waits for what it says of
-    /// them; `None` if it says nothing in that time. Each connection that opens is a stream to
-    /// join with, as of [`Transfer::want_calls`].
+    /// Asks the other end to connect to each of this end's addresses, and waits for its report;
+    /// `None` if there is no report in that time. Each connection that opens joins as a stream, as
+    /// with [`Transfer::want_calls`].
     pub fn ask_calls(&self, patience: Duration) -> Option<Vec<Call>> {
         let until = self.now() + patience;
         let mut shared = self.lock();
@@ -114,8 +114,8 @@ impl Transfer {
         }
     }
 
-    /// Says what came of connecting to each of the other end's addresses, where
-    /// it asked to be told; of no more than it would take.
+    /// Reports the results of connecting to each of the other end's addresses, limited to the
+    /// number that it accepts.
     pub fn tell_calls(&self, mut calls: Vec<Call>) {
         calls.truncate(MAXIMUM_CALLS);
         let mut shared = self.lock();
@@ -123,7 +123,7 @@ impl Transfer {
         shared.wake_writers();
     }
 
-    /// The other end wants to be called; it may want that unnecessarily.
+    /// Opens the connections that the other end requested, even if it does not need them.
     pub(super) fn answer_calls(&self, calls: Calls) {
         let caller = longhaul_system::queue::lock(&self.calls).caller.clone();
         if let Some(caller) = caller {
@@ -131,7 +131,7 @@ impl Transfer {
         }
     }
 
-    /// What came of its calls; the session is locked by who was told.
+    /// Handles the report about this end's addresses. The caller holds the lock of the session.
     pub(super) fn handle_called(&self, calls: Vec<Call>) -> Result<(), SessionError> {
         let mut calling = longhaul_system::queue::lock(&self.calls);
         if matches!(calling.asked, Asked::Nothing) || !calls::are_valid(&calls) {
@@ -143,12 +143,12 @@ impl Transfer {
         Ok(())
     }
 
-    /// Keeps as many streams open as are wanted, until the session is over.
-    /// `next` is the first number not used yet.
+    /// Keeps the wanted number of streams open until the session is over. `next` is the first
+    /// unused stream number.
     ///
     /// # Errors
     ///
-    /// Where the system gives no thread.
+    /// Fails if the system gives no thread.
     pub fn keep_dialing(self: &Arc<Transfer>, dialer: Dialer, next: u32) -> std::io::Result<()> {
         let mut shared = self.lock();
         shared.dialer = Some(Arc::clone(&dialer));
@@ -175,7 +175,7 @@ impl Transfer {
         }
     }
 
-    /// Dials this many streams at once; true where the network failed one.
+    /// Dials this many streams at once; true if the network failed at one.
     fn dial_together(self: &Arc<Transfer>, dialer: &Dialer, count: usize) -> bool {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -185,7 +185,7 @@ impl Transfer {
                 let dialing = move || self.dial_one(dialer, id, PATIENCE);
                 match thread.spawn_scoped(scope, dialing) {
                     Ok(thread) => threads.push(thread),
-                    // Those that are missing are dialed later.
+                    // Missing streams are dialed later.
                     Err(_) => break,
                 }
             }
@@ -196,7 +196,7 @@ impl Transfer {
         })
     }
 
-    /// A number that no stream had yet.
+    /// Returns an unused stream number.
     pub(super) fn next_stream(&self) -> StreamId {
         let mut shared = self.lock();
         let number = shared.next_stream;
@@ -204,8 +204,8 @@ impl Transfer {
         StreamId(number)
     }
 
-    /// False where the network failed it, there are too many streams already, or another try is
-    /// due that should not follow at once.
+    /// Dials one stream. False if the network failed, there are too many streams already, or the
+    /// next attempt should follow after a pause.
     pub(super) fn dial_one(
         self: &Arc<Transfer>,
         dialer: &Dialer,
@@ -228,10 +228,10 @@ impl Transfer {
             Err(DialError::Network(_)) => false,
             Err(DialError::Refused(text)) => {
                 let mut shared = self.lock();
-                // With streams left the session goes on with fewer; in clear none can join
+                // With streams left, the session continues with fewer. In clear, no stream can join
                 // without one for messages.
                 let alone = self.is_clear() && shared.control_stream().is_none();
-                // Those that were lost are listed until their threads have ended.
+                // Lost streams are listed until their threads have ended.
                 if shared.life.streams().next().is_none() || alone {
                     shared.life.end(Farewell::Broken(text));
                     self.wake_everybody(&shared);
@@ -243,7 +243,7 @@ impl Transfer {
         }
     }
 
-    /// Waits until streams are missing; none when the session is over.
+    /// Waits until streams are missing and returns their number; `None` when the session is over.
     fn missing_streams(&self) -> Option<usize> {
         let mut shared = self.lock();
         loop {
@@ -251,7 +251,7 @@ impl Transfer {
                 return None;
             }
             if self.is_clear() && !self.messages_have_stream(&shared) {
-                // Those in clear join by what is said within TLS: that one first.
+                // Streams in clear join with tickets sent within TLS, so that stream is first.
                 return Some(1);
             }
             let live = self.live_streams(&shared);
@@ -268,9 +268,9 @@ impl Transfer {
         }
     }
 
-    /// Streams that count against those that are wanted: with blocks in clear not those
-    /// that carry messages alone. What was lost is none of them, though its threads may
-    /// not have ended yet.
+    /// Returns the number of streams that count towards the wanted number. With blocks in clear,
+    /// streams for messages alone do not count. Lost streams do not count, even if their threads
+    /// have not ended.
     fn live_streams(&self, shared: &Shared) -> usize {
         let slots = shared
             .life
@@ -291,7 +291,7 @@ impl Transfer {
 }
 
 impl Shared {
-    /// Ends the youngest stream that is not the one for messages.
+    /// Ends the youngest stream that does not carry the messages.
     fn retire_last(&mut self) {
         let messages = self.control_stream();
         let sends = matches!(self.machine, super::Machine::Sending(_));
@@ -301,7 +301,7 @@ impl Shared {
         if let Some((_, slot)) = last {
             slot.retire();
             if !sends {
-                // The sender hears of it so, and gives its blocks to others.
+                // This informs the sender, which gives the blocks to other streams.
                 slot.shutdown();
             }
         }
@@ -322,7 +322,7 @@ mod tests {
     use longhaul_storage::measuring::sink;
     use longhaul_units::Moment;
 
-    /// An end that dials, with three streams, and their other ends.
+    /// Returns an end that dials, with three streams, and the other ends of the streams.
     fn with_three(clear: bool) -> (Arc<Transfer>, Vec<Stream>) {
         let settings = TransferSettings {
             clear: clear.then_some(HeaderKey::new(Secret([7; 32]))),
@@ -335,7 +335,7 @@ mod tests {
         with_streams(settings)
     }
 
-    /// The same, with these settings.
+    /// Like `with_three`, with these settings.
     fn with_streams(settings: TransferSettings) -> (Arc<Transfer>, Vec<Stream>) {
         let clear = settings.clear.is_some();
         let arrival = Arrival::of_tests();
@@ -399,8 +399,8 @@ mod tests {
         assert!(transfer.attach(near, StreamId(3), false, 0));
         far.push(other);
         assert_eq!(transfer.lock().heard, before);
-        // Three times the time after which a stream is given up: the other end has had each
-        // chance to say something.
+        // This is three times the time after which a stream is closed, so the other end could have
+        // sent a message.
         let mut shared = transfer.lock();
         let silence = transfer.settings.silence;
         let span = silence * 2 + shared.life.linger();
@@ -424,7 +424,7 @@ mod tests {
             life.handle_stream_down(StreamId(number), Moment(0));
         }
         assert_eq!(transfer.missing_streams(), Some(1));
-        // Several may have come within TLS: each in clear is missed all the same.
+        // Several streams may have joined within TLS: each missing stream in clear still counts.
         for (number, clear, missing) in [(3, false, 2), (4, false, 2), (5, true, 1)] {
             let (near, other) = local_pair().unwrap();
             assert!(transfer.attach(near, StreamId(number), clear, 0));
@@ -470,7 +470,7 @@ mod tests {
                 .values()
                 .all(|slot| slot.moved.1 == before + stopped)
         );
-        // What came meanwhile stays when it came.
+        // Times of data that arrived meanwhile are not shifted.
         shared.handle_pause(stopped, before + stopped);
         assert_eq!(shared.heard, before + stopped);
         shared.heard = before;
@@ -527,7 +527,7 @@ mod tests {
             assert!(transfer.dial_one(&refusing, StreamId(7), PATIENCE));
             let shared = transfer.lock();
             let wanted = 2 - usize::from(clear);
-            // No more are dialed, which would be refused as well.
+            // No more are dialed, because they would be refused as well.
             assert_eq!(shared.wanted_streams, wanted);
             assert_eq!(transfer.live_streams(&shared), wanted);
             drop(shared);

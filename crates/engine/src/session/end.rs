@@ -1,9 +1,8 @@
-//! How a transfer ends, and that nothing of it is left behind.
+//! The end of a transfer, and the cleanup after it.
 //!
-//! The sender knows that all is done when the receiver said so, says goodbye
-//! and leaves; the receiver leaves when it hears that. Where it does not, the sender
-//! may not know yet, and comes back where it is the one that dials: for so long the
-//! receiver stays as for one that was lost before.
+//! The receiver reports that all is done; then the sender says goodbye and leaves, and the receiver
+//! leaves when it receives the goodbye. Without a goodbye the sender may not know of the end and,
+//! if it dials, may return. The receiver then stays as long as for any lost sender.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -17,26 +16,26 @@ use longhaul_proto::session::Life;
 use super::streams::Slot;
 use super::{Machine, Side, Transfer};
 
-/// How long a receiver that is done waits for the goodbye of a sender that cannot dial.
+/// Time that a receiver that is done waits for the goodbye of a sender that cannot dial.
 const GOODBYE_WAIT: Duration = Duration::from_secs(5);
 
-/// When an end leaves a session that is over.
+/// Conditions under which an end leaves a session that is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
-    /// No thread of a stream is left.
+    /// All threads of the streams have ended.
     WhenAllEnded,
-    /// Each stream has written what was to be said.
+    /// Each stream has written its data.
     WhenAllSaid,
 }
 
-/// How a session ended.
+/// Result of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// Why.
+    /// Reason for the end.
     pub farewell: Farewell,
-    /// What the receiver counted, where everything was done.
+    /// Totals that the receiver counted, if everything was done.
     pub totals: Option<Totals>,
-    /// What the destination did not keep or refused, one of each kind, where
+    /// Notices about metadata that the destination dropped or refused, one of each kind, if
     /// everything was done.
     pub notices: Vec<Notice>,
 }
@@ -47,10 +46,10 @@ impl Transfer {
         self.wait_as(Leaving::WhenAllEnded)
     }
 
-    /// As [`Transfer::wait`], for a process that ends next: a sender that was told that all is
-    /// done says goodbye and does not wait for the round trip until the receiver has closed its
-    /// streams. If the goodbye is lost, the receiver finds its streams gone, waits for a sender
-    /// that comes back, and is done nevertheless.
+    /// Waits like [`Transfer::wait`], for a process that exits next. A sender that knows that all
+    /// is done says goodbye and does not wait for the round trip until the receiver has closed its
+    /// streams. If the goodbye is lost, the receiver finds its streams gone, waits for the sender
+    /// to return, and is done nevertheless.
     pub fn wait_to_exit(&self) -> Ending {
         self.wait_as(Leaving::WhenAllSaid)
     }
@@ -66,7 +65,7 @@ impl Transfer {
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            // Done, but the other end may not know yet.
+            // All is done, but the other end may not know yet.
             let comes_back = shared.dialer.is_none() && !self.settings.local;
             let span = if comes_back {
                 // A sender on a cut path notices the cut after `silence` and searches
@@ -87,7 +86,7 @@ impl Transfer {
         }
         self.wake_everybody(&shared);
         drop(shared);
-        // What each path carried is asked for while its sockets are there.
+        // Read the counters of the paths while their sockets still exist.
         self.observe();
         self.stop_flows();
         self.wait_for_streams(leaving);
@@ -104,7 +103,7 @@ impl Transfer {
         }
     }
 
-    /// Whether the other end sent what this one did not ask for.
+    /// True if the other end sent entries that this end did not request.
     pub fn came_unasked(&self) -> bool {
         match self.side() {
             Side::Sending(_) => false,
@@ -112,19 +111,19 @@ impl Transfer {
         }
     }
 
-    /// Whether the session is over, or everything is done.
+    /// True if the session is over or everything is done.
     pub fn is_done(&self) -> bool {
         self.wait_for(Duration::ZERO)
     }
 
-    /// Whether everything is done and no stream is left: it only waits for a sender that
-    /// was not told and may come back.
+    /// True if everything is done and no stream is left: this end only waits for a sender that may
+    /// not know and may return.
     pub fn is_left_alone(&self) -> bool {
         let shared = self.lock();
         shared.finished.is_some() && shared.streams.is_empty()
     }
 
-    /// Waits so long, or until the session is over or done; true then.
+    /// Waits for at most `span`; true if the session is over or done by then.
     pub fn wait_for(&self, span: Duration) -> bool {
         let until = self.now() + span;
         let mut shared = self.lock();
@@ -141,7 +140,7 @@ impl Transfer {
         }
     }
 
-    /// How the data was verified and protected, in words, for the summary.
+    /// Describes for the summary how the data were verified and protected.
     pub fn describe_briefly(&self) -> String {
         let wire = match (self.is_clear(), self.settings.local) {
             (_, true) => "within this host",
@@ -151,7 +150,7 @@ impl Transfer {
         format!("{}; {wire}", self.verified())
     }
 
-    /// As [`Transfer::describe_briefly`], and how this end reads and writes.
+    /// Returns [`Transfer::describe_briefly`] and the kind of I/O of this end.
     pub fn describe(&self) -> String {
         let direct = self.side().stages().is_direct();
         let disk = match (self.settings.direct, direct) {
@@ -168,17 +167,17 @@ impl Transfer {
         format!("{}; {disk} at this end{stack}", self.describe_briefly())
     }
 
-    /// What is done.
+    /// Returns the operation of the transfer.
     pub fn operation(&self) -> Operation {
         self.settings.operation
     }
 
-    /// Whether this end sends.
+    /// True if this end sends.
     pub fn is_sending(&self) -> bool {
         matches!(self.side(), Side::Sending(_))
     }
 
-    /// What the contents were compared by, where any were.
+    /// Describes how the contents were compared or verified.
     fn verified(&self) -> &'static str {
         let progress = self.progress();
         let compares = self.settings.operation == Operation::Verify;
@@ -186,7 +185,7 @@ impl Transfer {
         let moved_bytes = progress.account.moved_bytes;
         let durable_bytes = progress.account.durable_bytes;
         if !touched && !compares && moved_bytes + durable_bytes > 0 {
-            // What failed after its data arrived is no file that is still to come.
+            // Data of a failed file are not part of a file that is still to be completed.
             let is_incomplete = durable_bytes == 0 && progress.failed_entries == 0;
             return match (is_incomplete, self.settings.integrity) {
                 (true, _) => "no file is complete yet",
@@ -213,8 +212,8 @@ impl Transfer {
         }
     }
 
-    /// Says what this end saw, before its last word on a session that is done: most of a short one
-    /// is never said otherwise. The other end waits for nothing, and hears it before the end.
+    /// Sends a last observation before the goodbye of a finished session, since a short session has
+    /// sent few or none. The other end does not wait for it, but receives it before the end.
     pub(crate) fn observe_at_last(&self) {
         let observation = self.observe();
         let mut shared = self.lock();
@@ -223,7 +222,7 @@ impl Transfer {
         }
     }
 
-    /// Ends the session, and tells the other end why.
+    /// Ends the session and sends the reason to the other end.
     pub fn end(&self, farewell: Farewell) {
         let mut shared = self.lock();
         if !shared.is_over() {
@@ -233,7 +232,7 @@ impl Transfer {
         self.wake_everybody(&shared);
     }
 
-    /// Ends the session because this end cannot continue.
+    /// Ends the session because of an error at this end.
     pub(crate) fn break_off(&self, error: &dyn std::fmt::Display) {
         self.end(Farewell::Broken(error.to_string()));
     }
@@ -255,9 +254,9 @@ impl Transfer {
         self.living.notify_all();
     }
 
-    /// Waits so long, or until this end's flows have stopped after the session
-    /// was over; true then. Nothing is read or written by it any more. Somebody
-    /// else must be in [`Transfer::wait`].
+    /// Waits for at most `span`; true if this end's flows have stopped by then, after the session
+    /// was over. They neither read nor write any more. Another thread must be in
+    /// [`Transfer::wait`].
     pub fn wait_until_left(&self, span: Duration) -> bool {
         let until = self.now() + span;
         let mut shared = self.lock();
@@ -272,7 +271,7 @@ impl Transfer {
         true
     }
 
-    /// Writers send what is left to send; an end that does not listen is cut off.
+    /// Waits until writers have sent their data; closes the streams of an end that does not read.
     fn wait_for_streams(&self, leaving: Leaving) {
         let until = self.now() + GOODBYE_WAIT;
         let mut shared = self.lock();

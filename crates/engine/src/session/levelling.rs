@@ -1,37 +1,35 @@
-//! Keeps the streams of one transfer level, and their slow start from flooding
-//! the path.
+//! Keeps the streams of one transfer at equal rates, and keeps their slow start from flooding the
+//! path.
 //!
-//! Streams that begin together double together, and when the path is full they
-//! send twice what it carries before any of them hears of it: most lose, one
-//! does not, and for a minute one stream carries three quarters of everything.
-//! The sending end sees earlier that the path fills: round trips grow. From then
-//! on all together may send what it was seen to carry and somewhat more, the less
-//! the longer the queue is, until that does not grow any more. Afterwards a stream
-//! may have somewhat more than its share, and those that have less are given room
-//! to grow by taking from the largest. Where no queue stands there is no bound: what
-//! one stream does not carry another may. Only for some round trips after one stood,
-//! and before anything was lost, it stays: windows are as large as the slow start left
-//! them, and would overrun the queue at once.
+//! Streams that begin together double their windows together. When the path is full, they send
+//! twice its capacity before the first loss is reported: most streams lose segments, one does not,
+//! and for a minute one stream carries three quarters of all data. The sending end sees earlier
+//! that the path fills, because round trips grow. From then on it limits the total rate to the
+//! measured capacity and a bit more. The excess shrinks as the queue grows, until the measured rate
+//! stops growing. Afterwards a stream may send slightly more than its equal share, and smaller
+//! streams get room to grow at the expense of the largest. Without a queue there is no limit: one
+//! stream may use capacity that another does not use. An exception is a number of round trips after
+//! a queue, before the first loss: windows are still as large as the slow start left them and would
+//! flood the queue at once.
 //!
-//! CUBIC's slow start ends by itself, and of several streams each at another window: HyStart takes
-//! the train of acknowledgements that they make together for a full path, in one stream at 116
-//! segments and in another at 2,000. So [`Levellers::begin`] says until when streams should have a
-//! slow start that continues, Reno's: from the first sign of a queue they have their own, with
-//! equal windows, before those are twice what the path takes.
+//! CUBIC's slow start ends by itself, and in each stream at another window: HyStart mistakes the
+//! acknowledgement train of several streams for a full path, in one stream at 116 segments and in
+//! another at 2,000. Therefore [`Levellers::begin`] says until when streams should use a slow start
+//! that continues, Reno's. From the first sign of a queue they use CUBIC again, with equal windows,
+//! before the windows reach twice the capacity.
 //!
-//! Where something was lost and the path is known, a stream that has lost nothing yet, as one
-//! that is added, is given what the others leave of it, or a share: on its own it would
-//! double until the queue overflows, and halve the others' windows with it. As long as there
-//! are such streams they fill what losses take from the others.
+//! After a loss on a known path, a stream without losses (for example a new stream) gets the
+//! capacity that the others leave, or an equal share. Without this limit it would double until the
+//! queue overflows, and halve the other windows with its own. Such streams fill the capacity that
+//! losses take from the others.
 //!
-//! Streams that find the path's rate by themselves, as BBR's do, are filled in the same way;
-//! afterwards they are coupled to one ([`coupled`]).
+//! Streams that measure the path's rate themselves, as BBR's do, are filled in the same way;
+//! afterwards they are coupled ([`coupled`]).
 //!
-//! Each path is levelled by itself: another one has another round trip, another
-//! queue and another share.
+//! Each path is levelled separately, because paths differ in round trip, queue and share.
 //!
-//! The bound is a pace of sockets (`SO_MAX_PACING_RATE`). The congestion control
-//! stays in charge: nobody sends more than it allows.
+//! The limit is a pacing rate of sockets (`SO_MAX_PACING_RATE`). Congestion control stays in
+//! charge: no stream sends more than it allows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -48,106 +46,106 @@ mod recent_rtt;
 
 // tidy: long file because one bound is computed from several observations.
 
-/// On shorter paths windows even out by themselves within moments.
+/// Minimum round trip of a path that is levelled. On shorter paths windows become equal by
+/// themselves quickly.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// A queue stands where round trips are longer than the path's by this part, or so much,
-/// and what arrives in the time between is so much for each stream: an
-/// acknowledgement that was held back is no queue.
+/// A queue stands if round trips exceed the path's by this fraction or by this time, whichever is
+/// less, and if at least this many bytes per stream arrive in the excess time. A delayed
+/// acknowledgement alone is no queue.
 const QUEUED_PART: f64 = 0.125;
 const QUEUED_MOST: Duration = Duration::from_millis(16);
 const QUEUED_BYTES: u64 = 6 << 10;
 
-/// What all may send of what a path was seen to carry while it is being filled:
-/// the most without a queue, once it with a queue of this part of the round trip,
-/// the least with a longer one.
+/// Minimum and maximum of the total rate, as a multiple of the measured capacity, while a path is
+/// being filled: the maximum without a queue, exactly 1 with a queue of this fraction of the round
+/// trip, the minimum with a longer one.
 const APPROACH: (f64, f64) = (0.9, 1.3);
 const QUEUE_AIMED_AT: f64 = 0.3;
 
-/// It is full where what it carries has not grown by so much for some round trips.
+/// A path is full if its carried rate has not grown by this factor for this many round trips.
 const GROWS: f64 = 1.08;
 const TRIED_ROUND_TRIPS: u32 = 3;
 
-/// What a stream may send of its share afterwards: with a short queue more than a
-/// window grows in a round trip once it has met loss, so that equal streams are not
-/// bound; with one that is about to overflow, hardly more, so that it does so slowly
-/// and few segments are lost. Between [`QUEUE_AIMED_AT`] and this part of the round
-/// trip it goes from one to the other.
+/// Minimum and maximum rate of a stream as a multiple of its share, once the path is level. With a
+/// short queue the factor exceeds the growth of a window per round trip after a loss, so equal
+/// streams are not limited. With a long queue it is smaller, so that the queue overflows slowly and
+/// few segments are lost. Between [`QUEUE_AIMED_AT`] and this fraction of the round trip it is
+/// interpolated.
 const LEVEL: (f64, f64) = (1.02, 1.15);
 const LONG_QUEUE: f64 = 0.6;
 
-/// But in a round trip always this many bytes more than its share: what it carries is measured
-/// over four, and a window grows by a segment in each, whoever's the queue is.
+/// Bytes per round trip that a stream may always send beyond its share. The rate is measured over
+/// four round trips, and a window grows by a segment in each, even if other traffic causes the
+/// queue.
 const GROWTH: f64 = 24_576.0;
 
-/// Windows that a slow start left are bound where no queue stands for this many round trips after
-/// one did. A source that rests for longer is no reason to be slow.
+/// Number of round trips after a queue for which windows of a slow start stay limited. A source
+/// that pauses longer is not slowed down.
 const BOUND_ROUND_TRIPS: u32 = 10;
 
-/// Unequal streams: all may send so much of what arrives, of which each
-/// small one is left room for so much of what it sends now.
+/// Total rate of unequal streams as a multiple of the arriving rate, and the rate reserved for each
+/// small stream as a multiple of its current rate.
 const TOGETHER: f64 = 1.02;
 const ROOM: f64 = 1.5;
 
-/// What the path was seen to carry is believed for so long: a rate that fell
-/// because of the bound must not lower the bound. Of coupled streams it is for as long as nothing
-/// speaks against it.
+/// Time for which a measured capacity is valid: a rate that fell because of the limit must not
+/// lower the limit. For coupled streams it stays valid until measurements contradict it.
 const BELIEVED: Duration = Duration::from_secs(20);
 
-/// It is measured over so long and this many round trips: over less a rate goes up and down with
-/// the windows, and the most of it is what is believed.
+/// Minimum time and number of round trips of a capacity measurement. Over shorter times rates
+/// fluctuate with the windows, and the maximum would be too high.
 const MEASURED: Duration = Duration::from_millis(500);
 const MEASURED_ROUND_TRIPS: u32 = 4;
 
-/// What streams in their first slow start may fill it to, of what it carried at its peak:
-/// with a long queue, and with none; more than [`GROWS`], so that a path that was not full
-/// is found out.
+/// Target for streams in their first slow start, as a fraction of the peak rate: with a long queue,
+/// and without one. The maximum exceeds [`GROWS`], so that a path that was not full is detected.
 const FILLING: (f64, f64) = (0.95, 1.15);
 
-/// What is this many times less than a share is little: messages, or the rest of a file.
+/// A stream sends little (messages, or the rest of a file) if its rate is less than its share
+/// divided by this.
 const LITTLE: f64 = 8.0;
 
-/// A pace is changed by no less than this part.
+/// Minimum relative change of a pacing rate that is applied.
 const CHANGE: f64 = 0.03;
 
-/// What the kernel reports about one stream.
+/// The kernel's data about one stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Flow {
-    /// Which.
+    /// The stream.
     pub stream: StreamId,
-    /// What arrived.
+    /// Data that arrived at the other end.
     pub delivered: Delivered,
     /// Smoothed round trip.
     pub rtt: Duration,
-    /// The least round trip.
+    /// Minimum round trip.
     pub minimum_rtt: Duration,
-    /// It has lost something since it began.
+    /// True if it has lost a segment since it began.
     pub lost: bool,
-    /// Segments that were sent again since then, a count that begins anew after 2^32, and
-    /// bytes of each.
+    /// Number of retransmitted segments since it began, modulo 2^32, and bytes per segment.
     pub retransmitted: (u32, u64),
-    /// It has more to send than its window lets it.
+    /// True if it has more data to send than its window allows.
     pub waits: bool,
-    /// Its window is below the threshold at which a slow start ends.
+    /// True if its window is below the threshold at which a slow start ends.
     pub in_slow_start: bool,
-    /// There is no such threshold yet: it doubles until something is lost.
+    /// True if it has no such threshold yet: its window doubles until a segment is lost.
     pub first_slow_start: bool,
-    /// Bytes per second at which its kernel lets segments go; `None` if it does not spread them.
+    /// Pacing rate of its kernel in bytes per second; `None` if the kernel does not pace it.
     pub pacing: Option<f64>,
 }
 
-/// What arrived since a stream began.
+/// Data that arrived at the other end since a stream began.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Delivered {
-    /// Segments, a count that begins anew after 2^32, of this many bytes each.
+    /// Number of segments, modulo 2^32, and bytes per segment.
     Segments(u32, u64),
-    /// Where the kernel tells no more, bytes that are acknowledged: behind a gap much is at
-    /// once when it is filled, as if the path had carried twice what it does.
+    /// Number of acknowledged bytes, if the kernel reports no segments. When a gap is filled, many
+    /// bytes are acknowledged at once, so the path seems to carry twice its rate.
     Acknowledged(u64),
 }
 
 impl Delivered {
-    /// Bytes since then; of a stream that is new since it began.
+    /// Returns the bytes since `before`; for a new stream, since it began.
     fn since(self, before: Option<Delivered>) -> u64 {
         match (self, before) {
             (Delivered::Segments(now, bytes), Some(Delivered::Segments(then, _))) => {
@@ -162,47 +160,47 @@ impl Delivered {
     }
 }
 
-/// What bounds streams, as their congestion control sees it.
+/// Kind of limit that the congestion control of streams sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Governed {
-    /// A window that grows until something is lost.
+    /// A window that grows until a segment is lost.
     #[default]
     ByWindow,
-    /// A rate that is measured.
+    /// A measured rate.
     ByRate,
 }
 
-/// What was seen at one moment.
+/// Kernel data about all streams of a path at one moment.
 #[derive(Clone, Debug)]
 struct Look {
     at: Moment,
     flows: Vec<Flow>,
 }
 
-/// How far a path is known.
+/// State of knowledge about a path's capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// It was not full yet.
+    /// It has not been full yet.
     Free,
-    /// It is being filled: the most that it carried so far, in bytes per second, and
-    /// since when that is so.
+    /// It is being filled. The fields are the maximum rate carried so far, in bytes per second, and
+    /// the time of that maximum.
     Tried(f64, Moment),
-    /// It was filled.
+    /// It has been full.
     Level,
 }
 
-/// One for each path.
+/// Levellers of all paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Levellers(BTreeMap<Ends, Leveller>);
 
 impl Levellers {
-    /// Bytes per second that a stream on a path may send at most; none without bound.
+    /// Returns the maximum rate of a stream on a path, in bytes per second; `None` if unlimited.
     pub fn pace(&self, path: Ends, stream: StreamId) -> Option<u64> {
         self.0.get(&path)?.pace_of(stream)
     }
 
-    /// The paths whose coupled streams may send more since this was asked last: they carried
-    /// more than ever, or there are fewer.
+    /// Returns, and clears, the paths whose coupled streams may send more since the last call: the
+    /// path carried more than ever, or has fewer streams.
     pub fn take_anew(&mut self) -> BTreeSet<Ends> {
         let take = |(path, leveller): (&Ends, &mut Leveller)| {
             std::mem::take(&mut leveller.anew).then_some(*path)
@@ -210,27 +208,27 @@ impl Levellers {
         self.0.iter_mut().filter_map(take).collect()
     }
 
-    /// Whether this path's streams are coupled, and bound.
+    /// True if this path's streams are coupled and limited.
     pub fn is_coupled(&self, path: Ends) -> bool {
         let leveller = self.0.get(&path);
         leveller.is_some_and(|known| known.coupled.is_some() && known.paces.each.is_some())
     }
 
-    /// Whether streams are in the slow start that is to end for all at once: no queue
-    /// was seen, nothing was lost, and all paths are watched.
+    /// True if streams should stay in the slow start that ends for all at once: no queue was seen,
+    /// no segment was lost, and all paths are watched.
     pub fn begin(&self) -> bool {
         !self.0.is_empty() && self.0.values().all(Leveller::begins)
     }
 
-    /// How long until the next look is worth taking.
+    /// Returns the time until the next observation.
     pub fn interval(&self) -> Duration {
         let intervals = self.0.values().map(Leveller::interval);
         let least = intervals.min();
         least.unwrap_or_else(|| Leveller::default().interval())
     }
 
-    /// Takes what is seen now, `governed` telling of each path what bounds its streams; true
-    /// where a pace changed.
+    /// Processes new kernel data about all streams. `governed` has the kind of limit of each path's
+    /// streams. Returns true if a pacing rate changed.
     pub fn handle_look(
         &mut self,
         at: Moment,
@@ -257,43 +255,44 @@ impl Levellers {
     }
 }
 
-/// Looks at a sending end's streams on one path, and says at which pace each may send.
+/// Observes a sending end's streams on one path and sets their pacing rates.
 #[derive(Clone, Debug)]
 pub(super) struct Leveller {
     phase: Phase,
     looks: VecDeque<Look>,
-    /// The least round trip that most streams had, smoothed: on a path whose delay
-    /// wanders the least of single segments is far below what is usual.
+    /// Minimum over time of the median round trip. On a path with jitter the minimum of single
+    /// segments is far below the usual value.
     usual: Option<Duration>,
-    /// The round trip of some seconds.
+    /// Minimum round trip of the last seconds.
     recent_rtt: RecentRtt,
-    /// When a queue last stood.
+    /// Time when a queue was last seen.
     queued: Moment,
-    /// Streams lost something on it.
+    /// True if a stream has lost a segment.
     lost: bool,
-    /// The most that all carried, in bytes per second, and when.
+    /// Maximum total rate, in bytes per second, and the time of its measurement.
     peak: (f64, Moment),
-    /// Where its next measurement began.
+    /// Observation at which the current measurement began.
     began: Option<Look>,
     paces: Paces,
     /// Streams in their first slow start.
     starting: BTreeSet<StreamId>,
-    /// Where streams keep to a rate: how they do so together.
+    /// State of coupled streams; `None` if windows limit the streams.
     coupled: Option<Coupled>,
-    /// They may send more: they may begin anew to do so.
+    /// True if coupled streams may send more and may restart for that.
     anew: bool,
-    /// When the last of those that are gone was.
+    /// Time when the last stream left.
     left: Option<Moment>,
-    /// Looks since the last measurement, and those in which most streams had more to send.
+    /// Number of observations since the last measurement, and number of those in which most streams
+    /// had more to send.
     supplied: (u32, u32),
 }
 
-/// Bytes per second that a stream may send at most; none without bound.
+/// Maximum rates of a stream in bytes per second; `None` if unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Paces {
-    /// Each.
+    /// Limit of each stream.
     each: Option<u64>,
-    /// Each in its first slow start, besides.
+    /// Additional limit of each stream in its first slow start.
     starting: Option<u64>,
 }
 
@@ -319,7 +318,7 @@ impl Default for Leveller {
 }
 
 impl Leveller {
-    /// Bytes per second that this stream may send at most; none without bound.
+    /// Returns the maximum rate of this stream in bytes per second; `None` if unlimited.
     fn pace_of(&self, stream: StreamId) -> Option<u64> {
         let starting = self
             .paces
@@ -328,7 +327,7 @@ impl Leveller {
         self.paces.each.into_iter().chain(starting).min()
     }
 
-    /// How long until the next look is worth taking.
+    /// Returns the time until the next observation.
     pub fn interval(&self) -> Duration {
         const BOUNDS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
         let last = self.looks.back();
@@ -336,19 +335,19 @@ impl Leveller {
         rtt.map_or(BOUNDS.1, |rtt| (rtt / 4).clamp(BOUNDS.0, BOUNDS.1))
     }
 
-    /// Whether its streams are in their slow start, as in [`Levellers::begin`].
+    /// True if its streams are in their slow start, as in [`Levellers::begin`].
     fn begins(&self) -> bool {
         let now = self.looks.back();
         let slow_starts = now.is_some_and(|look| look.flows.iter().all(|flow| flow.in_slow_start));
         slow_starts && !self.lost && self.phase == Phase::Free
     }
 
-    /// Takes what is seen now; true where a stream's pace changed.
+    /// Processes new kernel data; true if the pacing rate of a stream changed.
     pub fn handle_look(&mut self, at: Moment, governed: Governed, flows: Vec<Flow>) -> bool {
         let coupled = governed == Governed::ByRate;
         if coupled != self.coupled.is_some() {
             self.coupled = coupled.then(Coupled::default);
-            // What was carried until now says nothing of it.
+            // Rates of the other kind of congestion control are no basis.
             (self.began, self.supplied) = (None, (0, 0));
         }
         let Some(rtt) = self.round_trip(at, &flows).filter(|rtt| *rtt >= SHORTEST) else {
@@ -400,7 +399,7 @@ impl Leveller {
         changed || others
     }
 
-    /// The path's round trip without a queue.
+    /// Returns the path's round trip without a queue.
     fn round_trip(&mut self, at: Moment, flows: &[Flow]) -> Option<Duration> {
         let known = least(flows)?;
         if self.coupled.is_none() {
@@ -412,8 +411,8 @@ impl Leveller {
         Some(self.recent_rtt.round_trip(known))
     }
 
-    /// Keeps what is seen; true where other streams are in their first slow start, which are
-    /// bound.
+    /// Stores an observation; true if the set of streams in their first slow start changed while
+    /// these are limited.
     fn take_look(&mut self, at: Moment, rtt: Duration, flows: Vec<Flow>) -> bool {
         self.lost |= flows.iter().any(|flow| flow.lost);
         let starting = flows.iter().filter(|flow| flow.first_slow_start);
@@ -430,7 +429,7 @@ impl Leveller {
         let settled = |left: &mut Moment| at - *left >= rtt / 2;
         self.anew |= self.left.take_if(settled).is_some();
         self.looks.push_back(Look { at, flows });
-        // The first look that is two round trips old stays, to compare with.
+        // Keep the first observation that is two round trips old, to compare with.
         let old = |look: &Look| at - look.at >= rtt.saturating_mul(2);
         while self.looks.get(1).is_some_and(old) {
             self.looks.pop_front();
@@ -438,7 +437,7 @@ impl Leveller {
         others
     }
 
-    /// How far the path is known now.
+    /// Updates the phase of the path.
     fn learn_phase(&mut self, at: Moment, rtt: Duration, queued: bool, rates: &Rates) {
         self.phase = match self.phase {
             Phase::Free if queued => Phase::Tried(rates.fastest, at),
@@ -459,7 +458,7 @@ impl Leveller {
         }
     }
 
-    /// What each coupled stream may send, in bytes per second; none without bound.
+    /// Returns the maximum rate of each coupled stream in bytes per second; `None` if unlimited.
     fn coupled_pace(&mut self, at: Moment, rtt: Duration, standing: Duration) -> Option<f64> {
         let coupled = self.coupled.as_mut()?;
         let part = coupled.part(at, rtt, standing, &mut self.peak.0)?;
@@ -468,8 +467,7 @@ impl Leveller {
         Some(coupled.share(self.peak.0 * part, &streams))
     }
 
-    /// Whether coupled streams that fill the path lose so much of what they send that it is
-    /// full.
+    /// True if coupled streams that are filling the path lose so many segments that it is full.
     fn overflows(&self, rtt: Duration) -> bool {
         let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
             return false;
@@ -482,9 +480,9 @@ impl Leveller {
         }
     }
 
-    /// What each stream in its first slow start may send for all to fill the path, in bytes
-    /// per second, `queue` being a part of the round trip, and no less than is `fair`. Those
-    /// that have been there for two round trips and send little have no more to send.
+    /// Returns the rate of each stream in its first slow start with which all streams fill the
+    /// path, in bytes per second, but at least `fair`. `queue` is a fraction of the round trip.
+    /// Streams that are two round trips old and send little are assumed to have no more to send.
     fn left_for_starting(&self, rates: &[f64], queue: f64, fair: f64) -> f64 {
         let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
             return fair;
@@ -502,8 +500,7 @@ impl Leveller {
         (left / f64::from(among.max(1))).max(fair)
     }
 
-    /// The time that most streams' segments wait in a queue; zero where it is too
-    /// short to tell.
+    /// Returns the median time that segments wait in a queue; zero if it is too short to measure.
     fn standing(&mut self, rtt: Duration) -> Duration {
         let Some(now) = self.looks.back() else {
             return Duration::ZERO;
@@ -523,7 +520,7 @@ impl Leveller {
         }
     }
 
-    /// What arrives per second.
+    /// Returns the rates at which data arrive.
     fn rates(&self, rtt: Duration) -> Option<Rates> {
         let now = self.looks.back()?;
         let first = self.looks.front().filter(|look| look.at < now.at)?;
@@ -567,7 +564,7 @@ impl Leveller {
                 held: bound.is_some_and(|bound| is_held(&now.flows, bound * coupled.kept())),
             });
             if found.full && self.phase == Phase::Free {
-                // Its queue is too short to be seen.
+                // The queue of the path is too short to be seen.
                 self.phase = Phase::Level;
             }
             if found.overflows && self.phase == Phase::Level {
@@ -577,11 +574,12 @@ impl Leveller {
         }
         let by_window = self.coupled.is_none();
         if by_window && self.lost && total > self.peak.0 * GROWS && self.queued < began.at {
-            // More than ever, and no queue: it was not full, or others have left.
+            // The rate is higher than ever without a queue: the path was not full, or other traffic
+            // ended.
             self.phase = Phase::Free;
         }
-        // Less than the path carried before says something of it where a queue stood; of
-        // coupled streams it is what they were allowed.
+        // A rate below the peak is evidence only if there was a queue; coupled streams send only as
+        // much as they may.
         let old = by_window && now.at - self.peak.1 > BELIEVED && self.queued >= began.at;
         if total >= self.peak.0 || old {
             self.peak = (total, now.at);
@@ -599,15 +597,15 @@ impl Leveller {
     }
 }
 
-/// Bytes per second.
+/// Rates in bytes per second.
 struct Rates {
-    /// Of each stream over the last round trip.
+    /// Rate of each stream over the last round trip.
     streams: Vec<f64>,
-    /// Of all together, the most in a part of it.
+    /// Maximum total rate, over a part of that round trip or all of it.
     fastest: f64,
 }
 
-/// Whether it is not worth changing one for the other.
+/// True if the difference is too small to be applied.
 fn is_near(old: Option<u64>, new: Option<u64>) -> bool {
     match (old, new) {
         (None, None) => true,
@@ -616,13 +614,13 @@ fn is_near(old: Option<u64>, new: Option<u64>) -> bool {
     }
 }
 
-/// The least round trip of all.
+/// Returns the minimum round trip of all streams.
 fn least(flows: &[Flow]) -> Option<Duration> {
     let known = flows.iter().map(|flow| flow.minimum_rtt);
     known.filter(|rtt| !rtt.is_zero()).min()
 }
 
-/// Each stream's rate between two looks; a stream that is new has what it has.
+/// Returns each stream's rate between two observations; for a new stream, all its data count.
 fn between(before: &Look, now: &Look) -> Vec<f64> {
     let seconds = (now.at - before.at).as_secs_f64();
     let rate = |flow: &Flow| {
@@ -632,7 +630,7 @@ fn between(before: &Look, now: &Look) -> Vec<f64> {
     now.flows.iter().map(rate).collect()
 }
 
-/// Whether the bound, in bytes per second, is what most of these streams keep to.
+/// True if the limit, in bytes per second, is the pacing rate of at least half of these streams.
 fn is_held(flows: &[Flow], bound: f64) -> bool {
     let keeps = |flow: &&Flow| {
         flow.pacing
@@ -641,7 +639,7 @@ fn is_held(flows: &[Flow], bound: f64) -> bool {
     flows.iter().filter(keeps).count() * 2 >= flows.len()
 }
 
-/// Bytes that were lost between two looks.
+/// Returns the bytes lost between two observations.
 fn lost_bytes(before: &Look, now: &Look) -> f64 {
     let again = |flow: &Flow| {
         let known = before.flows.iter().find(|old| old.stream == flow.stream);
@@ -652,21 +650,21 @@ fn lost_bytes(before: &Look, now: &Look) -> f64 {
     now.flows.iter().map(again).sum()
 }
 
-/// Part of what was sent between two looks that was lost, `rate` being what arrived in bytes
-/// per second.
+/// Returns the lost fraction of the bytes sent between two observations. `rate` is the arriving
+/// rate in bytes per second.
 fn lost_part(before: &Look, now: &Look, rate: f64) -> f64 {
     let lost = lost_bytes(before, now);
     lost / (lost + rate * (now.at - before.at).as_secs_f64()).max(1.0)
 }
 
-/// What all may send of what the path carries, the least and the most of it, by the
-/// queue as a part of the round trip.
+/// Returns the factor for the total rate, from the minimum to the maximum, for a queue that is
+/// given as a fraction of the round trip.
 fn by_queue((least, most): (f64, f64), queue: f64) -> f64 {
     (1.0 + (most - 1.0) * (1.0 - queue / QUEUE_AIMED_AT)).clamp(least, most)
 }
 
-/// The pace with which all together send so much, in bytes per second: where each
-/// sends the less of it and [`ROOM`] times what it sends now. At least an equal share.
+/// Returns the pacing rate with which all streams send `together` bytes per second, if each sends
+/// the lesser of it and [`ROOM`] times its current rate. At least an equal share.
 fn fill(rates: &[f64], together: f64) -> f64 {
     let mut room: Vec<f64> = rates.iter().map(|rate| rate * ROOM).collect();
     room.sort_by(f64::total_cmp);
@@ -683,16 +681,16 @@ fn fill(rates: &[f64], together: f64) -> f64 {
     filled.max(together / rates.len().max(1) as f64)
 }
 
-/// The pace that leaves small streams room and takes it from the largest: all
-/// together send [`TOGETHER`] times what they do now. Never less than `fair`.
+/// Returns the pacing rate that gives small streams room at the expense of the largest: the total
+/// is [`TOGETHER`] times the current rate. Never less than `fair`.
 fn level(rates: &[f64], fair: f64) -> f64 {
     let total: f64 = rates.iter().sum();
     fill(rates, total * TOGETHER).max(fair)
 }
 
-/// What no stream is bound below: [`LEVEL`] times a share of what the path carried at its
-/// `peak`, in bytes per second, by the `queue` as a part of the round trip, and no less than
-/// that share and `grown`.
+/// Returns the rate below which no stream is limited: [`LEVEL`] times an equal share of the `peak`
+/// rate in bytes per second, depending on the `queue` as a fraction of the round trip. It is at
+/// least that share plus `grown`.
 fn fair(rates: &[f64], peak: f64, queue: f64, grown: f64) -> f64 {
     let total: f64 = rates.iter().sum();
     let long = ((queue - QUEUE_AIMED_AT) / (LONG_QUEUE - QUEUE_AIMED_AT)).clamp(0.0, 1.0);
@@ -707,13 +705,13 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(100);
 
-    /// Streams that acknowledge at these rates in bytes per second.
+    /// Simulates streams with given rates of acknowledgement, in bytes per second.
     struct Path {
         now: Duration,
         acknowledged: Vec<f64>,
-        /// This many lost something, the first ones,
+        /// Number of streams, from the first, that lost segments.
         lost: usize,
-        /// and this many have their slow start behind them.
+        /// Number of streams, from the first, that have left their slow start.
         grown: usize,
     }
 
@@ -727,7 +725,7 @@ mod tests {
             }
         }
 
-        /// For one look's time.
+        /// Advances by the time of one observation.
         fn look(&mut self, leveller: &mut Leveller, rates: &[f64], queue: Duration) -> bool {
             let step = leveller.interval();
             self.now += step;
@@ -756,12 +754,12 @@ mod tests {
         let segments = Delivered::Segments;
         assert_eq!(segments(7, 1000).since(None), 7000);
         assert_eq!(segments(7, 1000).since(Some(segments(5, 1000))), 2000);
-        // The count began anew.
+        // The count wrapped around.
         assert_eq!(
             segments(1, 1000).since(Some(segments(u32::MAX, 1000))),
             2000
         );
-        // Segments became larger: those before were not.
+        // Segments became larger; the earlier ones keep their size.
         assert_eq!(segments(12, 1448).since(Some(segments(10, 1024))), 2896);
         let acknowledged = Delivered::Acknowledged;
         assert_eq!(acknowledged(9).since(Some(acknowledged(4))), 5);
@@ -780,9 +778,9 @@ mod tests {
     #[test]
     fn what_waits_when_a_path_is_full_is_what_went_before_it_was_heard() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
-        // 100 MB/s, and windows that double in a round trip: each acknowledgement lets
-        // two segments go. In the round trip that passes until the queue is heard of,
-        // and a look, as much as the path carries goes too much.
+        // The path carries 100 MB/s, and windows double per round trip: each acknowledgement
+        // releases two segments. In the round trip until the queue is seen, plus one observation,
+        // the excess equals the capacity.
         let (capacity, most) = (100e6, RTT * 5 / 4);
         let mut acknowledged = capacity;
         let (mut sent, mut queue) = (2e6, Duration::ZERO);
@@ -799,7 +797,7 @@ mod tests {
                 .map_or(f64::INFINITY, |pace| 4.0 * pace as f64);
             sent = sent.min(bound).min(acknowledged * 2.0);
             on_their_way.push_back(sent);
-            // What was sent a round trip ago is acknowledged now, as fast as the path is.
+            // Data sent a round trip ago are acknowledged now, at the rate of the path.
             let arrives = if on_their_way.len() > 4 {
                 on_their_way.pop_front().unwrap()
             } else {
@@ -836,17 +834,17 @@ mod tests {
         path.look(&mut leveller, &[25e6; 4], RTT * 3 / 4);
         let level = leveller.pace_of(StreamId(0)).unwrap() as f64;
         assert!((25e6..26e6).contains(&level), "{level}");
-        // The queue is gone: what the slow start left is still bound, somewhat higher.
+        // The queue is gone: the windows of the slow start are still limited, at a higher rate.
         path.look(&mut leveller, &[25e6; 4], Duration::ZERO);
         let free = leveller.pace_of(StreamId(0)).unwrap() as f64;
         assert!((32e6..33e6).contains(&free), "{free}");
-        // A loss has set the windows: nothing is bound.
+        // A loss has set the windows: there is no limit.
         (path.lost, path.grown) = (4, 4);
         assert!(path.look(&mut leveller, &[20e6; 4], Duration::ZERO));
         assert_eq!(leveller.pace_of(StreamId(0)), None);
     }
 
-    /// Six streams of 100 MB/s together, of which four lost something.
+    /// Returns six streams of 100 MB/s together, of which four lost segments.
     fn level_after_losses() -> (Path, Leveller) {
         let (mut path, mut leveller) = (Path::new(6), Leveller::default());
         let rates = [25e6, 25e6, 25e6, 25e6, 0.0, 0.0];
@@ -861,7 +859,7 @@ mod tests {
     #[test]
     fn who_begins_after_a_loss_takes_what_the_others_leave() {
         let (mut path, mut leveller) = level_after_losses();
-        // The second has nothing to send, or messages alone.
+        // The second new stream has no data to send, or messages alone.
         for (others, second, among) in [
             (12e6, 4e6, 2.0),
             (12e6, 0.0, 1.0),
@@ -901,7 +899,7 @@ mod tests {
     #[test]
     fn a_path_that_carries_more_than_ever_without_a_queue_was_not_full() {
         let (mut path, mut leveller) = level_after_losses();
-        // Others leave, who had nine tenths of it.
+        // Other traffic that had nine tenths of the path ends.
         let mut rate = 1e6;
         let mut looks = 0;
         while rate < 450e6 {
@@ -914,7 +912,7 @@ mod tests {
             let pace = pace.map_or(f64::INFINITY, |pace| pace as f64);
             rate = (rate * 2f64.powf(0.25)).min(pace);
             looks += 1;
-            // Nine round trips of doubling, some to see that it is so.
+            // Nine round trips of doubling, and a few to detect it.
             assert!(looks < 80, "{rate} after {looks} looks");
         }
     }
@@ -933,7 +931,7 @@ mod tests {
             }
             path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
             assert_eq!(leveller.pace_of(StreamId(0)), None, "{rests}");
-            // And when a queue stands again a share is what it was.
+            // When a queue stands again, the share is as before.
             for _ in 0..4 {
                 path.look(&mut leveller, &[20e6; 4], RTT / 4);
             }
@@ -953,7 +951,7 @@ mod tests {
             for _ in 0..60 {
                 path.look(&mut leveller, &[2e5; 4], RTT);
             }
-            // A segment in a round trip, and it is measured over four; in a slow start too.
+            // A window grows by a segment per round trip, measured over four, also in a slow start.
             let pace = leveller.pace_of(StreamId(3)).unwrap() as f64;
             assert!(pace >= 2e5 + 4.0 * 1448.0 / RTT.as_secs_f64(), "{pace}");
         }
@@ -965,7 +963,7 @@ mod tests {
         assert!(!leveller.begins());
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(leveller.begins());
-        // One whose window has met its threshold, as where ECN tells of a queue.
+        // One stream's window has met its threshold, as after an ECN signal.
         path.grown = 1;
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
         assert!(!leveller.begins());
@@ -1011,14 +1009,14 @@ mod tests {
     #[test]
     fn a_path_with_jitter_is_still_filled() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
-        // Round trips wander, and always seem to have a queue; the path carries 100 MB/s.
+        // Round trips vary, and always seem to have a queue; the path carries 100 MB/s.
         let mut rate: f64 = 5e5;
         let mut looks = 0;
         while rate < 25e6 {
             for wander in [RTT / 5, RTT / 3] {
                 path.look(&mut leveller, &[rate; 4], wander);
             }
-            // Windows double in a round trip of four looks, or less by the pace.
+            // Windows double in a round trip of four observations, unless the pacing rate is less.
             let pace = leveller
                 .pace_of(StreamId(0))
                 .map_or(f64::INFINITY, |pace| pace as f64);
@@ -1036,8 +1034,8 @@ mod tests {
         for step in 1..40 {
             let queue = if step < 9 { Duration::ZERO } else { RTT / 4 };
             let at = Moment(step * 25_000_000);
-            // Two streams of 25 MB/s on a path that fills; two of 2 on one five
-            // times as long that does not.
+            // Two streams of 25 MB/s use a path that fills; two of 2 MB/s use a path of five times
+            // the length that does not fill.
             for (at, bytes) in acknowledged.iter_mut().enumerate() {
                 *bytes += if at < 2 { 25e6 } else { 2e6 } * 0.025;
             }
@@ -1063,7 +1061,7 @@ mod tests {
         let pace = levellers.pace(ends(1), StreamId(0)).unwrap() as f64;
         assert!((25e6..40e6).contains(&pace), "{pace}");
         assert_eq!(levellers.pace(ends(0), StreamId(3)), None);
-        // Its streams are gone, and so is the bound.
+        // Streams and limit of the first path are gone.
         assert!(levellers.handle_look(Moment(2_000_000_000), &BTreeMap::new(), Vec::new()));
         assert_eq!(levellers.pace(ends(1), StreamId(0)), None);
     }

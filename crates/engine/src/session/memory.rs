@@ -1,4 +1,4 @@
-//! What a session may remember of what is under way.
+//! Limits of the memory for a session's state.
 
 use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
 use longhaul_system::shares::LEAST_REMEMBERED;
@@ -6,10 +6,10 @@ use longhaul_system::shares::LEAST_REMEMBERED;
 use super::{Machine, SessionError, Shared, Transfer};
 
 impl Transfer {
-    /// A session may remember as much as its share of what the host has.
+    /// Fails if the state of a session exceeds its share of the host's memory.
     pub(super) fn check_memory(&self, receiver: &Receiver) -> Result<(), SessionError> {
         let bytes = receiver.remembered_bytes();
-        // Most have less than the least share, and none is asked for.
+        // Most sessions need less than the minimum share, so the share need not be computed.
         if bytes <= LEAST_REMEMBERED {
             return Ok(());
         }
@@ -20,8 +20,8 @@ impl Transfer {
         }
     }
 
-    /// A session whose connections are gone keeps what it remembers for a client that returns, but
-    /// no more than our own sender needs: others may need the room meanwhile.
+    /// True if a session without connections needs more memory than our own sender causes. It must
+    /// then end, because other sessions may need the memory before the client returns.
     pub(super) fn end_if_heavy(&self, shared: &Shared) -> bool {
         let Machine::Receiving(receiver) = &shared.machine else {
             return false;

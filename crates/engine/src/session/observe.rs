@@ -1,5 +1,6 @@
-//! What this end sees, said to the other end four times a second and at the end; it is also the
-//! sign of life. And how the steering end changes the number of flows.
+//! Observations of this end. An end sends one to the other end four times a second and at the end
+//! of the session; it is also the sign of life. The steering end also changes the number of flows
+//! here.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,21 +20,23 @@ use super::steer::ENDS_BY_ITSELF;
 use super::{Machine, Shared, Side, Slot, Transfer};
 use crate::flows::LayerUse;
 
-/// How often an end says what it sees: the steering end at the other end learns of windows only
-/// so.
+/// Interval of observations. The steering end learns the congestion windows of the other end only
+/// from them.
 const OBSERVE_EVERY: Duration = Duration::from_millis(250);
 
-/// How often the steering end at this end looks.
+/// Interval at which the steering end of this process examines the transfer.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// From then on the other end is silent: its words come later on a path that is
-/// slow or full.
+/// Time without a message after which the other end counts as silent. On a slow or full path
+/// messages arrive late.
 const SILENT_FROM: Duration = Duration::from_secs(3);
 
-/// The timer's thread has work far more often: if it is this late, its process did not run.
+/// Delay of the timer's thread that means that the process was stopped. Usually the thread runs far
+/// more often.
 const PAUSED_FOR: Duration = Duration::from_secs(2);
 
-/// Names of the layers in the order of the pipeline, by [`Observation::layers`]; commands last.
+/// Names of the layers in the order of the pipeline, as numbered in [`Observation::layers`];
+/// commands are last.
 pub const LAYERS: [&str; 10] = [
     "walk",
     "read",
@@ -47,44 +50,44 @@ pub const LAYERS: [&str; 10] = [
     "filter",
 ];
 
-/// What an end knows of the other, and of the streams between them.
+/// Data that an end knows about the other end and about the streams between them.
 pub(super) struct Seen {
-    /// Time since the session began here, until all was done.
+    /// Time since the session began at this end, until all was done.
     pub elapsed: Duration,
-    /// Live streams.
+    /// Number of live streams.
     pub streams: usize,
-    /// TCP segments sent again, both ends.
+    /// Number of retransmitted TCP segments of both ends.
     pub retransmitted: u64,
-    /// How busy the other end's layers are.
+    /// Utilisation of the other end's layers.
     pub layers: Vec<LayerUse>,
-    /// What codecs did there.
+    /// Statistics of the other end's codecs.
     pub codecs: Vec<CodecUse>,
-    /// Time since the session began there.
+    /// Time since the session began at the other end.
     pub peer_elapsed: Duration,
-    /// Entries that a sender knows.
+    /// Number of entries that the other end's walk found.
     pub known_entries: u64,
-    /// The bytes of their files.
+    /// Bytes of the files that the other end's walk found.
     pub known_bytes: u64,
-    /// A sender knows all.
+    /// True if the other end's walk is complete.
     pub walk_ended: bool,
-    /// Nothing comes from the other end.
+    /// Silence of the other end; `None` if it sends messages.
     pub silence: Option<Silence>,
 }
 
-/// Nothing comes from the other end, which says something four times a second.
+/// Silence of the other end, which otherwise sends a message four times a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// For so long.
+    /// Duration of the silence.
     pub span: Duration,
-    /// New connections are tried.
+    /// True if new connections are being tried.
     pub reconnecting: bool,
 }
 
 impl Transfer {
-    /// What this end sees now.
+    /// Returns the observation of this end as of now.
     pub fn observe(&self) -> Observation {
         let handles = self.handles();
-        // One that was just closed tells nothing.
+        // A stream that was just closed has no congestion control to report.
         let mut told = handles
             .iter()
             .filter_map(|(_, handle)| handle.congestion().ok());
@@ -129,9 +132,9 @@ impl Transfer {
         }
     }
 
-    /// What the kernel reports about each path of each stream. The paths are locked from before it
-    /// is asked, never the other way round: another thread's older answer, taken for the newer
-    /// one, would have streams end and begin again.
+    /// Returns the kernel's data about each path of each stream. Locks the paths before it reads
+    /// the kernel's data: if another thread's older data were applied after newer data, streams
+    /// would seem to end and begin again.
     fn look_at_paths(&self) -> Vec<OnPath> {
         let mut paths = longhaul_system::queue::lock(&self.paths);
         let streams: Vec<(StreamId, Vec<Subflow>)> = self
@@ -142,32 +145,32 @@ impl Transfer {
         paths.handle_look(&streams)
     }
 
-    /// What the kernel reports about a stream that ended and is still among the others.
+    /// Records the kernel's last data about a stream that ended, before the stream is removed.
     pub(super) fn look_for_the_last_time(&self, id: StreamId, handle: &StreamHandle) {
         let mut paths = longhaul_system::queue::lock(&self.paths);
         paths.handle_last_look(id, &handle.paths());
     }
 
-    /// The paths that this end's streams took, and what each carried as of the
-    /// last look.
+    /// Returns the paths of this end's streams, and the bytes that each carried as of the last
+    /// observation.
     pub fn paths(&self) -> Vec<super::PathUse> {
         longhaul_system::queue::lock(&self.paths).list()
     }
 
-    /// How far the other end's clock is ahead of this one's, less the time that a
-    /// message takes, in nanoseconds: of all that was heard the greatest, which
-    /// waited least. None before the other end said it.
+    /// Returns the lead of the other end's clock over this end's clock, less the delay of a
+    /// message, in nanoseconds. It is the greatest value of all messages: that message waited
+    /// least. `None` before the first observation of the other end.
     pub fn clock_lead(&self) -> Option<i64> {
         self.lock().clock_lead
     }
 
-    /// What this host's kernel lets TCP do.
+    /// Returns the limits that this host's kernel sets for TCP.
     pub fn limits(&self) -> &HostLimits {
         &self.limits
     }
 
-    /// Changes how many flows this end's layers have, while they run. Streams
-    /// are the dialer's to change.
+    /// Changes the number of flows of this end's layers while they run. Only the dialer changes the
+    /// number of streams.
     pub fn set_flows(&self, flows: Flows) {
         if let Some(streams) = flows.streams {
             self.lock().wanted_streams = (streams as usize).clamp(1, crate::flows::MAXIMUM_FLOWS);
@@ -182,7 +185,7 @@ impl Transfer {
         self.storing.notify_all();
     }
 
-    /// What the other end asks for, within this session's threads; the dialer bounds streams.
+    /// Limits the requested flows to the threads of this session. The dialer limits streams.
     pub(super) fn bounded(&self, asked: Flows) -> Flows {
         let most = u32::try_from(self.seat().threads()).unwrap_or(u32::MAX);
         let bound = |flows: Option<u32>| flows.map(|flows| flows.min(most));
@@ -196,19 +199,19 @@ impl Transfer {
         }
     }
 
-    /// Says to the other end how many flows its layers should have.
+    /// Sends the other end the number of flows that its layers should have.
     pub fn steer(&self, flows: Flows) {
         let mut shared = self.lock();
         shared.say(&Message::SetFlows(flows));
         shared.wake_writers();
     }
 
-    /// How busy this end's layers are.
+    /// Returns the utilisation of this end's layers.
     pub(crate) fn layers(&self) -> Vec<LayerUse> {
         self.side().stages().layers(self)
     }
 
-    /// How busy the streams of this end were with blocks and messages.
+    /// Returns the time that the streams of this end spent on blocks and messages.
     pub(crate) fn wire_use(&self, layer: &'static str) -> LayerUse {
         let shared = self.lock();
         let (flows, until) = (
@@ -226,13 +229,13 @@ impl Transfer {
         }
     }
 
-    /// What is known of the other end, by its own word, and of the streams.
+    /// Returns the state of the other end as it reported it, and the state of the streams.
     pub(super) fn seen(&self) -> Seen {
         self.look_at_paths();
         let own = longhaul_system::queue::lock(&self.paths).retransmitted();
         let shared = self.lock();
         let at = Moment(shared.peer.at);
-        // Its word may be anything.
+        // The other end's counts are not trusted and may overflow.
         let counts = shared
             .peer
             .streams
@@ -268,8 +271,8 @@ impl Transfer {
         }
     }
 
-    /// Whether the other end is silent; where this end does not listen, or all is
-    /// done, that means nothing.
+    /// Returns the silence of the other end, if there is one. Silence means nothing if this end
+    /// does not read or if all is done.
     fn silence(&self, shared: &Shared) -> Option<Silence> {
         let now = self.now();
         let span = now - shared.heard;
@@ -282,8 +285,7 @@ impl Transfer {
         })
     }
 
-    /// The timer's thread: ends what has lived too long, gives up streams on
-    /// which nothing was heard, says what this end sees.
+    /// Runs the timer's thread: ends sessions and streams that timed out, and sends observations.
     pub(super) fn keep_time(self: &Arc<Transfer>) {
         let mut next = self.now() + OBSERVE_EVERY;
         let mut next_look = self.now() + LOOK_EVERY;
@@ -333,24 +335,24 @@ impl Transfer {
         }
     }
 
-    /// Layers whose number of flows is free have as many as there is work for.
+    /// Adapts the number of flows of layers without a fixed number to their work.
     fn adapt_flows(&self) {
         if let Side::Sending(side) = self.side()
             && side.adapt_flows()
         {
-            // One that is too many may be waiting.
+            // A superfluous flow may be waiting.
             self.reading.notify_all();
         }
     }
 
-    /// The stage that chooses codecs sees how the transfer goes.
+    /// Shows the state of the transfer to the stage that chooses codecs.
     pub(super) fn look_for_codecs(&self) {
         if let Side::Sending(side) = self.side() {
             side.look_for_codecs(self);
         }
     }
 
-    /// Of the cores that this process may use, those that idle.
+    /// Returns the number of idle cores among those that this process may use.
     pub(crate) fn idle_cores(&self) -> Option<f32> {
         Some(self.idle.look()?.min(self.settings.cores as f64) as f32)
     }
@@ -382,16 +384,16 @@ impl Transfer {
         self.storing.notify_all();
     }
 
-    /// A stream on which nothing moves any more, although the other end has room for more, is
-    /// given up; the dialer replaces it. A slow one moves: the kernel sees bytes
-    /// acknowledged, or a channel takes them, long before a block is whole.
+    /// Closes streams on which nothing moves although the other end has room for more; the dialer
+    /// replaces them. A slow stream still moves: the kernel reports acknowledged bytes, or a
+    /// channel takes bytes, long before a block is complete.
     fn end_stalled(&self, shared: &Shared) {
         let now = self.now();
         let Machine::Sending(sender) = &shared.machine else {
             return;
         };
         if self.settings.local {
-            // No path is cut within a host, and nothing would replace the stream.
+            // Within a host no path can fail, and the stream would not be replaced.
             return;
         }
         for (id, slot) in &shared.streams {
@@ -403,9 +405,10 @@ impl Transfer {
         }
     }
 
-    /// In clear bytes may vanish on the path. A stream that has stood still in the midst
-    /// of a block is given up at this end too: one that waits for room at the other end
-    /// is not judged there. And blocks that vanished as a whole are sent again.
+    /// Finds data that were lost on a stream in clear, where an attacker can drop bytes. The
+    /// receiver closes a stream that stopped in the middle of a block, because the sender does not
+    /// close streams that wait for room at the receiver. The sender sends blocks again that were
+    /// lost completely.
     fn find_lost(&self, shared: &mut Shared) {
         if !self.is_clear() || *shared.life.life() != Life::Active {
             return;
@@ -424,7 +427,7 @@ impl Transfer {
         }
     }
 
-    /// A message that concerns the session and not its state machine.
+    /// Handles a message about the session rather than its state machine; false for other messages.
     pub(super) fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
         match message {
             Message::Observed(observation) => {
@@ -435,14 +438,14 @@ impl Transfer {
                 shared.peer.codecs.truncate(MAXIMUM_CODEC_USES);
             }
             Message::Tune(tuning) => {
-                // Whoever receives sends nothing that could be tuned.
+                // A receiver sends no data whose transmission could be tuned.
                 if matches!(shared.machine, Machine::Sending(_)) {
                     self.limit_as(tuning);
                     shared.tune(tuning.clone());
                 }
             }
             Message::Goodbye(farewell) => {
-                // A sender that was told the end has nothing to add to it.
+                // A sender that knows that all is done accepts the farewell as it is.
                 let complete = *farewell == Farewell::Complete && shared.finished.is_none();
                 shared.life.end(if complete {
                     Farewell::Broken("the other end left before everything was done".into())
@@ -457,15 +460,15 @@ impl Transfer {
     }
 }
 
-/// Cores that this process may use. Asking takes a dozen reads of the control
-/// groups' files, and observations are many.
+/// Returns the number of cores that this process may use. The result is cached: a query reads a
+/// dozen control group files, and observations are frequent.
 fn cores() -> u32 {
     static CORES: OnceLock<u32> = OnceLock::new();
     let ask = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     *CORES.get_or_init(ask)
 }
 
-/// What the kernel reports about a stream on one of its paths.
+/// Converts the kernel's data about a stream on one of its paths to an observation.
 fn observe_path(look: &OnPath) -> StreamObservation {
     let (info, counts) = (&look.info, look.counts);
     let micros = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
@@ -492,14 +495,14 @@ fn observe_path(look: &OnPath) -> StreamObservation {
 }
 
 impl Slot {
-    /// Whether it waits for nothing that was lost, as far as the kernel tells.
+    /// True if it has no lost segments to send again, as far as the kernel reports.
     fn lost_nothing(&self) -> bool {
         let info = self.handle().tcp_info();
         info.is_some_and(|info| !info.mends())
     }
 
-    /// Whether data on it wait for its path, as the kernel sees it; of another
-    /// process's channel it cannot, and the channel is slow by its nature.
+    /// True if data on it wait for its path, according to the kernel. A channel of another process
+    /// has no kernel data; the bootstrap channel always counts as slow.
     fn waits_for_path(&self, now: Moment) -> bool {
         let info = self.handle().tcp_info();
         info.map_or(self.is_bootstrap(), |info| {
@@ -509,8 +512,8 @@ impl Slot {
 }
 
 impl Shared {
-    /// Says of streams that seem to hold the others up whether it is their path
-    /// that is slow: not the other end, nor this one's threads.
+    /// Decides for each stream that seems to delay the others if its path is the cause, rather than
+    /// the other end or the threads of this end.
     pub(crate) fn judge_suspects(&mut self, now: Moment) {
         let Machine::Sending(sender) = &mut self.machine else {
             return;
@@ -524,14 +527,14 @@ impl Shared {
         }
     }
 
-    /// Blocks and messages wait: wakes as many writers as can take them.
+    /// Wakes writers for waiting messages and blocks.
     pub(crate) fn wake_writers(&mut self) {
         self.wake_control();
         self.wake_carrier();
     }
 
-    /// This process did not run for so long (it was stopped, or its host was):
-    /// nothing was heard meanwhile, which is no silence of the other end's.
+    /// Handles a pause in which this process or its host was stopped. The pause is not counted as
+    /// silence of the other end.
     pub(super) fn handle_pause(&mut self, span: Duration, now: Moment) {
         let later = |moment: Moment| now.min(moment + span);
         self.heard = later(self.heard);
@@ -541,7 +544,7 @@ impl Shared {
         self.life.handle_pause(span);
     }
 
-    /// Messages wait.
+    /// Wakes the writer of the control stream, because messages wait.
     pub(super) fn wake_control(&mut self) {
         let control = self.control_stream();
         if let Some(slot) = control.and_then(|id| self.streams.get(&id)) {
@@ -551,36 +554,35 @@ impl Shared {
 }
 
 impl Shared {
-    /// What the other end saw last.
+    /// Returns the last observation of the other end.
     pub(crate) fn peer(&self) -> &Observation {
         &self.peer
     }
 
-    /// Whether no block waits for a stream.
+    /// True if no block waits for a stream.
     pub(crate) fn has_nothing_prepared(&self) -> bool {
         self.prepared.is_empty()
     }
 }
 
-/// Whether all streams saw a long queue: what another one sent would wait behind it as well,
-/// and hold up the rest.
+/// True if all streams have a long queue: data on another stream would wait in it as well.
 fn share_a_queue(streams: &BTreeMap<StreamId, Slot>) -> bool {
     let mut infos = streams.values().filter_map(|slot| slot.handle().tcp_info());
     infos.all(|info| info.is_queued())
 }
 
-/// Nanoseconds since 1970; 0 where the clock is set before.
+/// Returns nanoseconds since 1970; 0 if the clock is set to an earlier time.
 fn wall_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
 }
 
-/// CPU time of this process so far in nanoseconds.
+/// Returns the CPU time of this process so far, in nanoseconds.
 pub fn cpu_time() -> u64 {
     cpu_clock(rustix::time::ClockId::ProcessCPUTime)
 }
 
-/// CPU time of this thread so far in nanoseconds.
+/// Returns the CPU time of this thread so far, in nanoseconds.
 pub(crate) fn thread_cpu_time() -> u64 {
     cpu_clock(rustix::time::ClockId::ThreadCPUTime)
 }

@@ -1,5 +1,5 @@
-//! The first frames of a stream: opens a session with it, or joins one. Each
-//! costs one round trip, and no more time than a deadline.
+//! The first frames of a stream: they open a session or join one. Each exchange takes one round
+//! trip and has a deadline.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,25 +22,25 @@ use super::{Machine, Shared, Side, Transfer, dial};
 /// Name and version of this software.
 pub const SOFTWARE: &str = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
 
-/// Why a stream could not open or join a session.
+/// Reasons why a stream could not open or join a session.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It broke, or the other end said nothing in time.
+    /// The connection broke, or the other end did not answer in time.
     #[error("the connection was lost before the session began: {0}")]
     Io(#[from] io::Error),
-    /// Nonsense came.
+    /// The other end sent an invalid frame.
     #[error("the other end does not speak longhaul's protocol: {0}")]
     Frame(#[from] FrameError),
-    /// The other end said no.
+    /// The other end refused the request.
     #[error("{}", .0.text)]
     Refused(Refused),
-    /// The path seems to lose large packets: with smaller segments the session may open.
+    /// The path seems to lose large packets; with smaller segments the session may open.
     #[error(
         "the other end did not answer, and large packets seem to be lost on the path (an MTU black \
          hole)"
     )]
     LargePackets,
-    /// What is asked for is longer than a request may be; nothing was said.
+    /// The request is longer than allowed; it was not sent.
     #[error(
         "the sources are too many, or their names too long, for one command: copy the directory \
          they are in, or use several commands"
@@ -52,22 +52,21 @@ pub enum OpenError {
 ///
 /// # Errors
 ///
-/// As the stream reports.
+/// Fails as the stream reports.
 pub fn send<T: Encode<()>>(stream: &mut Stream, value: &T) -> Result<(), OpenError> {
     let frame = frame::encode(FrameKind::Handshake, value, 0)?;
     Ok(stream.writer.write_all(&[&frame])?)
 }
 
-/// After so long without an answer a request that stands still on the path may be too large for
-/// it: the kernel has sent it several times.
+/// Time without an answer after which an unacknowledged request may be too large for the path: the
+/// kernel has sent it several times.
 const LARGE_PACKETS_AFTER: Duration = Duration::from_secs(3);
 
-/// Bytes that are read after a refusal at most: the other end's first words.
+/// Maximum number of bytes that are read after a refusal: the other end's first messages.
 const LAST_WORDS: usize = 64 << 10;
 
-/// Ends a stream that was refused, after the other end had time to hear why:
-/// closing it with its first words unread would reset the connection, and the
-/// refusal with it.
+/// Ends a stream that was refused, after the other end had time to read the refusal. If it were
+/// closed with unread data, the connection would be reset and the refusal lost.
 pub fn close(stream: &mut Stream, patience: Duration) {
     let _ = by(stream, patience, |stream| {
         stream.writer.finish()?;
@@ -82,8 +81,8 @@ pub fn close(stream: &mut Stream, patience: Duration) {
     });
 }
 
-/// Says a last answer and ends the stream, as [`close`]: who does not listen is given up at the
-/// deadline, for it may be anybody.
+/// Sends a last answer and ends the stream like [`close`]. Gives up at the deadline if the other
+/// end, which may be anyone, does not read.
 pub fn answer_last<T: Encode<()>>(stream: &mut Stream, value: &T, patience: Duration) {
     if by(stream, patience, |stream| send(stream, value)).is_ok() {
         close(stream, patience);
@@ -104,7 +103,7 @@ pub fn receive<T: for<'b> Decode<'b, ()>>(
     })
 }
 
-/// Does something with a stream that is shut down at a deadline.
+/// Runs an operation on a stream that is shut down at a deadline.
 fn by<T>(
     stream: &mut Stream,
     deadline: Duration,
@@ -113,7 +112,8 @@ fn by<T>(
     until(stream, (deadline, deadline), || false, what)
 }
 
-/// Does something with a stream that is shut down at a deadline, or early if it chokes then.
+/// Runs an operation on a stream that is shut down at `deadline`, or at `early` if `chokes` is true
+/// then.
 fn until<T>(
     stream: &mut Stream,
     (early, deadline): (Duration, Duration),
@@ -196,8 +196,8 @@ fn exchange(
     }
 }
 
-/// Opens a session with a stream; `ahead` are whole frames that the other end
-/// reads once it accepted.
+/// Opens a session with a stream. `ahead` holds complete frames that the other end reads once it
+/// accepts.
 ///
 /// # Errors
 ///
@@ -245,7 +245,7 @@ pub fn receive_list(
     Ok(())
 }
 
-/// The frame of a request that names this many paths.
+/// Encodes a request that names this many paths.
 fn naming(hello: &Hello, paths: usize) -> Result<Vec<u8>, OpenError> {
     if paths > MAXIMUM_SOURCES {
         return Err(OpenError::TooManyNames);
@@ -270,8 +270,7 @@ pub fn join(stream: &mut Stream, join: Join, deadline: Duration) -> Result<Joine
     }
 }
 
-/// Asks with a stream, which is then of no more use, that another host be let
-/// in.
+/// Asks a server to admit another host. The stream cannot be used afterwards.
 ///
 /// # Errors
 ///
@@ -287,8 +286,8 @@ pub fn vouch(stream: &mut Stream, vouch: Vouch, deadline: Duration) -> Result<Vo
     }
 }
 
-/// Asks for something beside any session; where that has a channel, the stream
-/// is it from then on.
+/// Sends a request outside any session. If the request opens a channel, the stream becomes that
+/// channel.
 ///
 /// # Errors
 ///
@@ -307,8 +306,8 @@ pub fn control_request(
     }
 }
 
-/// Joins a session that is known to be there, and does not wait for the answer:
-/// blocks may follow at once. A refusal ends the stream when it is read.
+/// Joins an existing session without waiting for the answer: blocks may follow at once. A refusal
+/// ends the stream when it is read.
 ///
 /// # Errors
 ///
@@ -326,12 +325,12 @@ pub fn join_at_once(mut stream: Stream, join: Join) -> Result<dial::Joined, Open
             handle,
         },
         clear: false,
-        // The other end says it again.
+        // The other end sends this number with its later messages.
         received: 0,
     })
 }
 
-/// What comes on a stream, less the answer to its joining.
+/// Reader of a stream that skips the answer to its joining.
 struct Joining {
     reader: Box<dyn StreamReader>,
     answered: bool,
@@ -341,7 +340,7 @@ impl StreamReader for Joining {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.answered {
             match receive_frame(&mut *self.reader) {
-                // What the other end has received it says again.
+                // The other end sends its count of received messages again later.
                 Ok(Answer::Joined(_)) => self.answered = true,
                 Ok(Answer::Refused(refused)) => return Err(io::Error::other(refused.text)),
                 Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, unasked())),
@@ -357,13 +356,12 @@ impl StreamReader for Joining {
     }
 }
 
-/// Asks what lies at a path, and tells all of it; the stream is good for nothing
-/// else afterwards.
+/// Lists the entries at a path and passes each to `tell`. The stream cannot be used afterwards.
 ///
 /// # Errors
 ///
-/// [`OpenError`] where the other end refuses, or is silent for longer than
-/// `silence`; and whatever `tell` fails with.
+/// [`OpenError`] if the other end refuses, or is silent for longer than `silence`; errors of
+/// `tell`.
 pub fn list<E: From<OpenError>>(
     stream: &mut Stream,
     request: ListRequest,
@@ -388,33 +386,31 @@ fn unasked() -> OpenError {
     FrameError::Unexpected("an answer to another question").into()
 }
 
-/// Bytes of messages from which on no more go with the request: the first ten
-/// segments of a connection, less the request itself. A message that begins
-/// within may end beyond.
+/// Bytes of messages after which no more are sent with the request: the first ten segments of a
+/// connection, less the request itself. A message that begins within this size may exceed it.
 const FIRST_WORDS: usize = 8 << 10;
 
-/// What the other end welcomed a sender with, that dialed and began before it
-/// knew.
+/// Parameters of the other end's welcome, for a sender that dialed and began before it knew them.
 #[derive(Clone, Copy, Debug)]
 pub struct Agreed {
-    /// Something may be at the destination: every entry is asked for.
+    /// If true, the destination may not be empty, and the sender requests the state of every entry.
     pub asks: bool,
-    /// The session's epoch.
+    /// Epoch of the session.
     pub epoch: u64,
-    /// How long the session outlives its last stream.
+    /// Time that the session stays alive after its last stream was lost.
     pub linger: Duration,
-    /// Streams at the start.
+    /// Number of streams at the start.
     pub streams: usize,
-    /// Large files that the other end can have open.
+    /// Number of large files that the other end can have open.
     pub large_files: usize,
-    /// The other end has every codec.
+    /// True if the other end has every codec.
     pub any_codec: bool,
 }
 
 impl Transfer {
-    /// What a sender that dials says with its request, as whole frames: the
-    /// first questions, so that they cost no round trip of their own. Waits for
-    /// the walk to fill them, but no longer than `patience`.
+    /// Returns the messages that a dialing sender sends with its request, as complete frames: the
+    /// first questions then need no round trip of their own. Waits at most `patience` for the walk
+    /// to fill them.
     pub fn first_words(&self, patience: Duration) -> Vec<u8> {
         let until = self.now() + patience;
         let mut shared = self.lock();
@@ -429,7 +425,7 @@ impl Transfer {
         shared.first_words()
     }
 
-    /// The other end accepted the session that this end, which sends, asked for.
+    /// Applies the welcome to the session that this end, which sends, requested.
     pub fn handle_welcome(&self, agreed: Agreed) {
         if let Side::Sending(side) = self.side() {
             side.handle_any_codec(agreed.any_codec);
@@ -479,7 +475,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// A stream that joined at once, and the other end after it heard so.
+    /// Returns a stream that joined at once, and the other end after it received that.
     fn joined() -> (Stream, Stream) {
         let (near, mut far) = local_pair().unwrap();
         let join = Join {

@@ -1,5 +1,5 @@
-//! The rate of a whole transfer, at the end that sends: its streams take turns
-//! at one token bucket.
+//! The rate limit of a whole transfer at the sending end: its streams share one token bucket in
+//! turn.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use super::bucket::TokenBucket;
 use super::stages::WireBlock;
 use super::{Machine, Transfer};
 
-/// Where the streams' writers wait for their turn, and then for the bucket.
+/// Queue of the streams' writers for the token bucket.
 pub(super) struct Pacing {
-    /// There is a bound; without one nobody takes the lock.
+    /// True if there is a limit. Without one no writer takes the lock.
     bound: AtomicBool,
     turns: Mutex<Turns>,
     changed: Condvar,
@@ -25,14 +25,14 @@ pub(super) struct Pacing {
 
 struct Turns {
     bucket: TokenBucket,
-    /// The number of who comes next, and of whose turn it is.
+    /// Number of the next writer to queue, and number of the writer whose turn it is.
     next: u64,
     current: u64,
 }
 
 impl Turns {
-    /// As [`TokenBucket::take`]; a rate that became smaller keeps less than was
-    /// asked for.
+    /// Takes tokens like [`TokenBucket::take`], but for no more bytes than the bucket keeps: the
+    /// rate may have fallen since the size was chosen.
     fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
         let most = usize::try_from(self.bucket.kept_bytes()).unwrap_or(usize::MAX);
         self.bucket.take(bytes.min(most), now)
@@ -40,7 +40,7 @@ impl Turns {
 }
 
 impl Pacing {
-    /// At this many bytes per second; none without bound.
+    /// Creates a limit in bytes per second; `None` is unlimited.
     pub fn new(rate: Option<u64>) -> Pacing {
         Pacing {
             bound: AtomicBool::new(rate.is_some()),
@@ -53,14 +53,14 @@ impl Pacing {
         }
     }
 
-    /// Another rate from now on.
+    /// Changes the rate from now on.
     pub fn set(&self, rate: Option<u64>, now: Moment) {
         lock(&self.turns).bucket.set_rate(rate, now);
         self.bound.store(rate.is_some(), Ordering::Relaxed);
         self.changed.notify_all();
     }
 
-    /// Bytes to write at once; none without bound.
+    /// Returns the number of bytes to write at once; `None` if unlimited.
     fn write_bytes(&self) -> Option<usize> {
         let bound = self.bound.load(Ordering::Relaxed);
         bound
@@ -68,13 +68,13 @@ impl Pacing {
             .flatten()
     }
 
-    /// Bytes per second, and whether anybody waits for them; none without bound.
+    /// Returns the rate in bytes per second, and true if a writer waits; `None` if unlimited.
     fn look(&self) -> Option<(u64, bool)> {
         let turns = lock(&self.turns);
         Some((turns.bucket.rate()?, turns.next > turns.current))
     }
 
-    /// Waits until this many bytes may go; who came first goes first.
+    /// Waits until this many bytes may be sent. Writers are served in order of arrival.
     fn wait_for(&self, bytes: usize, now: impl Fn() -> Moment) {
         let mut turns = lock(&self.turns);
         let own = turns.next;
@@ -93,9 +93,9 @@ impl Pacing {
 }
 
 impl Transfer {
-    /// Bytes per second of all streams together at most, from now on, whichever
-    /// end sends; none without bound. In no span more goes than rate times span
-    /// and a twentieth of a second's worth (at least 1 KiB).
+    /// Sets the maximum rate of all streams together in bytes per second, at the sending end;
+    /// `None` removes the limit. In any span at most rate times span plus a twentieth of a second's
+    /// worth (at least 1 KiB) is sent.
     pub fn limit(&self, rate: Option<u64>) {
         let mut shared = self.lock();
         match shared.machine {
@@ -111,13 +111,13 @@ impl Transfer {
         }
     }
 
-    /// The bound of the rate in bytes per second, and whether a stream waits for it; none without
-    /// one.
+    /// Returns the rate limit in bytes per second, and true if a stream waits for it; `None` if
+    /// unlimited.
     pub(crate) fn paced(&self) -> Option<(u64, bool)> {
         self.pacing.look()
     }
 
-    /// What the other end, or the steering end, says of the rate.
+    /// Applies a rate limit from the other end or from the steering end.
     pub(super) fn limit_as(&self, tuning: &Tuning) {
         if let Some(limit) = tuning.limit {
             self.pacing
@@ -125,15 +125,15 @@ impl Transfer {
         }
     }
 
-    /// Nobody waits for the rate any more: the session is over.
+    /// Releases all waiting writers, because the session is over.
     pub(super) fn end_pacing(&self) {
         if self.pacing.bound.load(Ordering::Relaxed) {
             self.pacing.set(None, self.now());
         }
     }
 
-    /// Writes a block, at the transfer's rate; gives the time that was spent
-    /// writing. `room` is memory that is used again for the next.
+    /// Writes a block at the transfer's rate; returns the time spent writing. `room` is a buffer
+    /// for reuse.
     pub(super) fn send_block(
         &self,
         writer: &mut dyn StreamWriter,

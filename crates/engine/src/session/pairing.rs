@@ -1,9 +1,7 @@
-//! XDD's pairing (`--stack paired`; paper 001, section 2.1): at a source the thread that
-//! sends on a stream also reads and encodes what it sends, at a sink the one that
-//! receives also decodes and writes (`recv/verify.rs`). A block never changes
-//! hands between disk and wire, and there are as many threads as streams, however
-//! many that are. What is read and what it means is decided by the same state
-//! machine as in layers, and all the rest is the same.
+//! XDD's pairing (`--stack paired`; paper 001, section 2.1). At a source the thread that sends on a
+//! stream also reads and encodes its blocks; at a sink the receiving thread also decodes and writes
+//! them (`recv/verify.rs`). A block never changes threads between disk and wire, and there are as
+//! many threads as streams. The state machine and all other parts are the same as with layers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,20 +16,20 @@ use crate::codec::coder::Coder;
 use crate::flows::Stack;
 use crate::pool::Buffer;
 
-/// How long to wait where the others have all buffers.
+/// Maximum time to wait for a buffer while other threads have all of them.
 const STARVED: Duration = Duration::from_millis(10);
 
-/// What a stream's thread has for its reading.
+/// Resources of a stream's thread for reading.
 #[derive(Default)]
 pub(super) struct SourceThread {
-    /// Had before it asks what to read.
+    /// Buffer that the thread takes before it requests a read.
     buffer: Option<Buffer>,
     coder: Option<Coder>,
 }
 
 impl SourceThread {
-    /// Has room for the next block, or waits a little: the waiting thread for the pool would hear
-    /// of no message and of no block that a lost stream left.
+    /// Takes a buffer for the next block, or waits a short time. A thread that waits in the pool
+    /// would miss messages, and blocks that a lost stream left.
     pub fn take_buffer(&mut self, transfer: &Transfer) {
         self.buffer = transfer.pool.try_take();
         if self.buffer.is_none() {
@@ -40,23 +38,23 @@ impl SourceThread {
     }
 }
 
-/// What there is to read for a stream.
+/// Next read for a stream's thread.
 pub(super) enum OwnRead {
-    /// This.
+    /// A block to read, and a buffer for it.
     Job(Box<ReadJob>, Buffer),
-    /// A buffer is needed to know.
+    /// A buffer is needed first.
     WantsBuffer,
-    /// Nothing, until something happens or then.
+    /// No block to read until the thread is woken, or until this time.
     Nothing(Option<Moment>),
 }
 
 impl Transfer {
-    /// Whether streams' own threads do the work of the layers.
+    /// True if streams' own threads do the work of the layers.
     pub fn is_paired(&self) -> bool {
         self.settings.stack == Stack::Paired
     }
 
-    /// What this stream's thread should read now.
+    /// Returns the next read for this stream's thread.
     pub(super) fn poll_own_read(
         &self,
         shared: &mut Shared,
@@ -76,11 +74,11 @@ impl Transfer {
             return OwnRead::Nothing(None);
         };
         if let Some(job) = sender.poll_read(now) {
-            // There may be more for the others.
+            // There may be more reads for other threads.
             shared.wake_carrier();
             return OwnRead::Job(Box::new(job), buffer);
         }
-        // Nothing to read: what was walked is worth asking for now.
+        // Without a read, request the state of the entries walked so far.
         sender.flush_listing();
         let until = sender.poll_timeout(now);
         shared.follow_better_stream(now);
@@ -90,8 +88,8 @@ impl Transfer {
         OwnRead::Nothing(until)
     }
 
-    /// Reads and encodes, and gives what this stream sends next: that block,
-    /// unless it is not wanted any more or another one comes first.
+    /// Reads and encodes a block; returns the block that this stream sends next. That is another
+    /// one if it comes first or if the block is no longer wanted.
     pub(super) fn read_for(
         &self,
         id: StreamId,
@@ -104,8 +102,8 @@ impl Transfer {
         side.read_for(self, id, read, &mut thread.coder)
     }
 
-    /// What a stream that just read something sends next; `None` if it was lost
-    /// meanwhile: what was read then goes elsewhere.
+    /// Returns the block that a stream sends next after a read; `None` if the stream was lost
+    /// meanwhile, and other streams send the block.
     pub(crate) fn next_own_block(
         &self,
         shared: &mut Shared,
@@ -115,9 +113,8 @@ impl Transfer {
         lives.then(|| self.next_block(shared, id))?
     }
 
-    /// At a sink, does what is to be done with a block on the thread that
-    /// received it; or waits on it. Meanwhile nothing is read there, so that silence
-    /// says nothing of the other end.
+    /// Runs work on the thread of a stream that received a block, or waits there. Meanwhile the
+    /// stream is not read, so silence is no evidence about the other end.
     pub(crate) fn hold_stream<T>(&self, work: impl FnOnce() -> T) -> T {
         let Counters {
             held_streams: held,
@@ -135,7 +132,7 @@ impl Transfer {
         result
     }
 
-    /// Waits until the stream's thread is woken, or then.
+    /// Waits until the stream's thread is woken, or until the given time.
     pub(super) fn park(&self, until: Option<Moment>) {
         match until {
             Some(at) => {
@@ -147,11 +144,11 @@ impl Transfer {
     }
 }
 
-/// Who takes longer for a block waits for a disk.
+/// Time after which a thread that holds a block is assumed to wait for a disk.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
 impl Transfer {
-    /// Whether the threads that hold blocks have stood still for long.
+    /// True if the threads that hold blocks have been blocked for long.
     pub(super) fn is_held_up(&self) -> bool {
         let since = Moment(self.counters.held_since.load(Ordering::Relaxed));
         self.counters.held_streams.load(Ordering::Relaxed) > 0 && self.now() - since > HELD_FOR
@@ -159,13 +156,12 @@ impl Transfer {
 }
 
 impl Shared {
-    /// Whether a stream takes what its thread would read: not where better ones
-    /// do.
+    /// True if a stream's thread may read blocks for itself: not if better streams do.
     pub(super) fn reads_for_itself(&self, id: StreamId) -> bool {
         matches!(self.machine, Machine::Sending(_)) && self.takes_blocks(id)
     }
 
-    /// Whether blocks go over a stream: not where better ones take them.
+    /// True if a stream takes blocks: the bootstrap stream does not if there are better ones.
     pub(super) fn takes_blocks(&self, id: StreamId) -> bool {
         let carries = self.streams.get(&id).filter(|slot| slot.carries_blocks());
         let better = || self.streams.values().any(super::Slot::replaces_bootstrap);

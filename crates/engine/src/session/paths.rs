@@ -1,6 +1,5 @@
-//! The paths that a transfer's streams take: pairs of addresses, one from
-//! here, one from there. Several local addresses make several, and so does
-//! Multipath TCP within each stream.
+//! Paths of a transfer's streams. A path is a pair of a local and a remote address. Several local
+//! addresses make several paths, and so does Multipath TCP within each stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,53 +11,54 @@ use longhaul_net::tcp_info::TcpInfo;
 use longhaul_proto::session::StreamId;
 use longhaul_units::ByteCount;
 
-/// More paths than these are taken for the last one: no host has this many.
+/// Maximum number of paths. Further paths are counted as the last one; no real host has more.
 const MAXIMUM_PATHS: usize = 64;
 
-/// A path's addresses, this end's first.
+/// Addresses of a path, this end's first.
 pub(super) type Ends = (IpAddr, IpAddr);
 
-/// What a path carried and how it is, as this end's kernel sees it.
+/// Use and state of a path according to this end's kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathUse {
-    /// This end's address.
+    /// Address of this end.
     pub local: IpAddr,
-    /// The other end's.
+    /// Address of the other end.
     pub peer: IpAddr,
-    /// Streams that had it at the same time, at most.
+    /// Maximum number of streams that used it at the same time.
     pub streams: usize,
-    /// Bytes that the other end acknowledged.
+    /// Number of bytes that the other end acknowledged.
     pub acknowledged: ByteCount,
-    /// Bytes received.
+    /// Number of bytes received.
     pub received: ByteCount,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Smoothed round trip, the longest of its streams at the last look at any.
+    /// Smoothed round trip: the longest of its streams at the last observation.
     pub rtt: Duration,
-    /// The least round trip.
+    /// Minimum round trip.
     pub minimum_rtt: Option<Duration>,
-    /// Congestion windows of its streams together, at the last look at any.
+    /// Sum of the congestion windows of its streams at the last observation.
     pub window: ByteCount,
 }
 
-/// Counts of a subflow, or of several.
+/// Counts of one or several subflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Bytes that the other end acknowledged.
+    /// Number of bytes that the other end acknowledged.
     pub acknowledged: u64,
-    /// Bytes received.
+    /// Number of bytes received.
     pub received: u64,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Segments with data sent, those among them; `None` if a kernel does not count.
+    /// Number of data segments sent, with retransmissions; `None` if the kernel does not count
+    /// them.
     pub sent: Option<u64>,
-    /// Segments that the other end said it had already; likewise.
+    /// Number of segments that the other end reported as duplicates; likewise.
     pub duplicates: Option<u64>,
-    /// Bytes sent again; likewise.
+    /// Number of retransmitted bytes; likewise.
     pub retransmitted_bytes: Option<u64>,
 }
 
-/// Nothing, which is known.
+/// Zero counts, all of them known.
 impl Default for Counts {
     fn default() -> Counts {
         Counts {
@@ -95,36 +95,36 @@ impl Counts {
     }
 }
 
-/// A stream on one of its paths, at one look. Two subflows may join the same
-/// addresses, by different ports: they are one here.
+/// A stream on one of its paths at one observation. Several subflows between the same addresses,
+/// with different ports, are combined.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OnPath {
-    /// Which stream.
+    /// The stream.
     pub stream: StreamId,
-    /// Which path.
+    /// Number of the path.
     pub path: u32,
-    /// What the kernel reports about the subflows that are there.
+    /// The kernel's data about the live subflows.
     pub info: TcpInfo,
-    /// What all have counted that the stream ever had there: they never fall,
-    /// whatever becomes of a subflow.
+    /// Counts of all subflows that the stream ever had on the path. They never fall when a subflow
+    /// ends.
     pub counts: Counts,
 }
 
-/// All of them.
+/// All paths of a transfer.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     known: Vec<PathUse>,
-    /// Of streams that are gone.
+    /// Counts of ended streams, by path.
     gone: Vec<Counts>,
-    /// Of subflows that are gone, of streams that live, by stream and path.
+    /// Counts of ended subflows of live streams, by stream and path.
     ended: BTreeMap<(StreamId, usize), Counts>,
-    /// Of those that live, with the path: by stream and the kernel's number.
+    /// Path and counts of live subflows, by stream and the kernel's number.
     live: BTreeMap<(StreamId, u32), (usize, Counts)>,
 }
 
 impl Paths {
-    /// Takes what the kernel reports about all streams now; says what that is of each stream on
-    /// each of its paths. What was asked for earlier must be handed in earlier.
+    /// Processes the kernel's data about all streams; returns them combined by stream and path.
+    /// Calls must be in the order in which the data were read.
     pub fn handle_look(&mut self, streams: &[(StreamId, Vec<Subflow>)]) -> Vec<OnPath> {
         let mut before = std::mem::take(&mut self.live);
         let mut places: BTreeMap<(StreamId, usize), Vec<&Subflow>> = BTreeMap::new();
@@ -156,8 +156,8 @@ impl Paths {
         looks
     }
 
-    /// Takes the last that the kernel reports about a stream that ended. Of several paths it tells
-    /// nothing more: then what was last seen of them holds.
+    /// Processes the kernel's last data about a stream that ended. If the kernel reports no
+    /// subflows of a Multipath TCP stream then, the last observation stays valid.
     pub fn handle_last_look(&mut self, stream: StreamId, subflows: &[Subflow]) {
         for subflow in subflows {
             let path = self.count(stream, subflow);
@@ -167,7 +167,7 @@ impl Paths {
         }
     }
 
-    /// What each carried so far.
+    /// Returns the use of each path so far.
     pub fn list(&self) -> Vec<PathUse> {
         let mut counts = self.gone.clone();
         for ((_, path), ended) in &self.ended {
@@ -186,12 +186,12 @@ impl Paths {
         list.collect()
     }
 
-    /// Segments sent again on all of them.
+    /// Returns the number of retransmitted segments on all paths.
     pub fn retransmitted(&self) -> u64 {
         self.list().iter().map(|path| path.retransmitted).sum()
     }
 
-    /// Notes what a subflow counted; says which path it is.
+    /// Records the counts of a subflow; returns the number of its path.
     fn count(&mut self, stream: StreamId, subflow: &Subflow) -> usize {
         let path = self.number(ends(subflow));
         let counted = (path, Counts::of(subflow));
@@ -199,7 +199,7 @@ impl Paths {
         path
     }
 
-    /// What a stream counted on a path, of subflows gone and living.
+    /// Returns the counts of a stream on a path, with ended and live subflows.
     fn counts(&self, stream: StreamId, path: usize) -> Counts {
         let ended = self.ended.get(&(stream, path)).copied();
         let live = self.live.range((stream, 0)..=(stream, u32::MAX));
@@ -246,7 +246,7 @@ impl Paths {
 }
 
 impl PathUse {
-    /// Takes what is seen of each of its streams.
+    /// Records the kernel's data about each of its streams.
     fn note(&mut self, infos: &[&TcpInfo]) {
         self.streams = self.streams.max(infos.len());
         let longest = infos.iter().map(|info| info.rtt).max();
@@ -261,7 +261,7 @@ impl PathUse {
     }
 }
 
-/// What a stream's subflows on one path are together.
+/// Combines the kernel's data about a stream's subflows on one path.
 fn on_one_path(subflows: &[&Subflow]) -> TcpInfo {
     let infos = || subflows.iter().map(|subflow| subflow.info);
     TcpInfo {
@@ -270,14 +270,14 @@ fn on_one_path(subflows: &[&Subflow]) -> TcpInfo {
     }
 }
 
-/// Addresses as they are meant: an IPv6 socket has IPv4 ones in a form of its
-/// own.
+/// Returns the addresses of a subflow. IPv6 sockets represent IPv4 addresses as IPv6 ones; these
+/// are converted back.
 fn ends(subflow: &Subflow) -> Ends {
     let [local, peer] = [subflow.local, subflow.peer].map(|end| end.ip().to_canonical());
     (local, peer)
 }
 
-/// The path of a stream that has one alone; none within a host.
+/// Returns the path of a stream with a single path; `None` for Multipath TCP, and within a host.
 pub(super) fn only_path(handle: &StreamHandle) -> Option<Ends> {
     if handle.is_multipath() {
         return None;
@@ -319,7 +319,7 @@ mod tests {
         let two = vec![subflow(0, "[::ffff:10.0.0.1]", 7)];
         let looks = paths.handle_look(&[(StreamId(0), one), (StreamId(1), two)]);
         assert_eq!(acknowledged(&looks), [(0, 0, 100), (0, 1, 30), (1, 0, 7)]);
-        // The first stream is gone, and another one grew.
+        // The first stream is gone, and the other one grew.
         let two = vec![subflow(0, "10.0.0.1", 9)];
         paths.handle_look(&[(StreamId(1), two)]);
         let list = paths.list();
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(info.congestion_window_segments, 20);
         let looks = paths.handle_look(&[(StreamId(3), both(110, 50))]);
         assert_eq!(acknowledged(&looks), [(3, 0, 160)]);
-        // One of them ends, and the other one goes on.
+        // One subflow ends, and the other one continues.
         let looks = paths.handle_look(&[(StreamId(3), vec![subflow(1, "10.0.0.1", 60)])]);
         assert_eq!(acknowledged(&looks), [(3, 0, 170)]);
         let [path] = &paths.list()[..] else {
@@ -376,9 +376,9 @@ mod tests {
         let looks = [one, two].map(|id| (id, vec![subflow(0, "10.0.0.1", 100)]));
         paths.handle_look(&looks);
         paths.handle_last_look(one, &[subflow(0, "10.0.0.1", 120)]);
-        // Of a stream of several paths the kernel tells nothing at its end.
+        // The kernel reports no subflows of a Multipath TCP stream at its end.
         paths.handle_last_look(two, &[]);
-        // One that was never seen before.
+        // A stream that was never observed before.
         paths.handle_last_look(StreamId(2), &[subflow(0, "10.0.5.1", 30)]);
         for _ in 0..2 {
             assert_eq!(paths.retransmitted(), 12 + 10 + 3);

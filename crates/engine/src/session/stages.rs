@@ -1,7 +1,7 @@
-//! What a session knows of the stages at its end: those that send, or those that receive.
+//! Interfaces of the stages at a session's end: those that send, or those that receive.
 //!
-//! The stages know the session: its machine, its pools, its counters. It knows no more of them
-//! than this, so that no import leads from here to them.
+//! The stages know the session: its state machine, pools and counters. The session knows only these
+//! interfaces of the stages, so it does not import them.
 
 use std::io;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::codec::coder::Coder;
 use crate::flows::{Flow, FlowGroup, LayerUse};
 use crate::pool::Buffer;
 
-/// A block that lacks nothing but to be sent.
+/// A block that is ready to be sent.
 pub(crate) trait WireBlock: Send {
-    /// Bytes of its frame's header and body.
+    /// Returns the bytes of its frame's header and body.
     fn frame_bytes(&self) -> usize;
 
-    /// Bytes of holes in the files of which it is.
+    /// Returns the bytes of holes in its files.
     fn hole_bytes(&self) -> u64;
 
-    /// Bytes that follow them.
+    /// Returns the bytes of payload after the frame.
     fn payload_bytes(&self) -> usize;
 
-    /// Of these, bytes that were read while they were sent, so far.
+    /// Returns the bytes of payload that were read while being sent, so far.
     fn late_bytes(&self) -> usize;
 
-    /// Sends a range of the frame, then one of the payload, each as its offset and its length.
-    /// Ranges come one after the other. `room` is memory to use.
+    /// Sends a range of the frame, then one of the payload, each given as offset and length.
+    /// Successive calls send successive ranges. `room` is a buffer for reuse.
     ///
     /// # Errors
     ///
-    /// What the socket says, or the file.
+    /// Errors of the socket or of the file.
     fn send(
         &mut self,
         writer: &mut dyn StreamWriter,
@@ -50,42 +50,43 @@ pub(crate) trait WireBlock: Send {
     ) -> io::Result<()>;
 }
 
-/// The stages of an end.
+/// Stages of an end.
 pub(crate) trait Stages: Send + Sync {
-    /// Starts their flows.
+    /// Starts the flows of the stages.
     fn start(self: Arc<Self>, transfer: &Arc<Transfer>);
 
-    /// Ends the flows; what they have in hand is finished.
+    /// Stops the flows after their current work.
     fn stop(&self);
 
-    /// Their seat among the sessions of this process.
+    /// Returns their seat among the sessions of this process.
     fn seat(&self) -> &Seat;
 
-    /// Sets how many flows each layer has.
+    /// Sets the number of flows of each layer.
     fn set_flows(&self, flows: Flows);
 
-    /// How busy the layers are.
+    /// Returns the utilisation of the layers.
     fn layers(&self, transfer: &Transfer) -> Vec<LayerUse>;
 
-    /// Whether any file was really read or written directly.
+    /// True if a file was actually read or written with direct I/O.
     fn is_direct(&self) -> bool;
 
-    /// What codecs did.
+    /// Returns the statistics of the codecs.
     fn codec_uses(&self) -> Vec<CodecUse>;
 }
 
-/// Those of an end that sends.
+/// Stages of an end that sends.
 pub(crate) trait SendingStages: Stages {
-    /// The other end said whether it has every codec.
+    /// Records if the other end has every codec.
     fn handle_any_codec(&self, is_taken: bool);
 
-    /// Shows what is seen of the transfer to who chooses codecs, ten times a second.
+    /// Shows the state of the transfer to the stage that chooses codecs. Called ten times a second.
     fn look_for_codecs(&self, transfer: &Transfer);
 
-    /// Has as many read as there is work for; gives whether some are too many.
+    /// Adapts the number of readers to their work; true if there are now too many.
     fn adapt_flows(&self) -> bool;
 
-    /// Reads and encodes on a stream's own thread; gives what that sends next.
+    /// Reads and encodes a block on a stream's own thread; returns the block that the stream sends
+    /// next.
     fn read_for(
         &self,
         transfer: &Transfer,
@@ -95,22 +96,22 @@ pub(crate) trait SendingStages: Stages {
     ) -> Option<Box<dyn WireBlock>>;
 }
 
-/// Those of an end that receives.
+/// Stages of an end that receives.
 pub(crate) trait ReceivingStages: Stages {
-    /// Lets go of everything that is locked, once the flows have ended.
+    /// Releases all locks, once the flows have ended.
     fn leave(&self);
 
-    /// Whether the other end sent what was not asked for.
+    /// True if the other end sent entries that this end did not request.
     fn came_unasked(&self) -> bool;
 
-    /// Looks at a message before the state machine gets it.
+    /// Checks a message before the state machine gets it.
     ///
     /// # Errors
     ///
-    /// Where it brings what was not asked for.
+    /// Fails if the message contains entries that this end did not request.
     fn check_message(&self, message: &Message) -> Result<(), SessionError>;
 
-    /// Checksums of a block on a stream in clear; false where there are more than can be.
+    /// Stores the checksums of a block on a stream in clear; false if there are more than allowed.
     fn handle_checksums(
         &self,
         transfer: &Transfer,
@@ -118,11 +119,12 @@ pub(crate) trait ReceivingStages: Stages {
         checksums: Vec<Option<Checksum>>,
     ) -> bool;
 
-    /// Reads a block whose header came on a stream, and its bytes of payload.
+    /// Reads a block from a stream. `block` is its header, already received, and the bytes of its
+    /// payload.
     ///
     /// # Errors
     ///
-    /// Why the stream, or the session, ends.
+    /// Returns why the stream, or the session, ends.
     fn read_block(
         &self,
         transfer: &Arc<Transfer>,
@@ -132,14 +134,14 @@ pub(crate) trait ReceivingStages: Stages {
     ) -> Result<(), Stop>;
 }
 
-/// What this end does with disks.
+/// Stages of this end, for sending or for receiving.
 pub(crate) enum Side {
     Sending(Arc<dyn SendingStages>),
     Receiving(Arc<dyn ReceivingStages>),
 }
 
 impl Side {
-    /// What both kinds have.
+    /// Returns the interface common to both kinds.
     pub fn stages(&self) -> &dyn Stages {
         match self {
             Side::Sending(stages) => &**stages,
@@ -147,7 +149,7 @@ impl Side {
         }
     }
 
-    /// Starts the flows.
+    /// Starts the flows of the stages.
     pub fn start(&self, transfer: &Arc<Transfer>) {
         match self {
             Side::Sending(stages) => Arc::clone(stages).start(transfer),
@@ -156,14 +158,14 @@ impl Side {
     }
 }
 
-/// A layer without a flow would have the session stand still.
+/// Ends the session if a layer has no thread; without it the transfer would stall.
 pub(crate) fn need(transfer: &Transfer, started: io::Result<()>) {
     if let Err(error) = started {
         transfer.lacks_thread(&error);
     }
 }
 
-/// A layer's flows, which keep neither the stages nor the transfer alive.
+/// Creates the flows of a layer, which keep neither the stages nor the transfer alive.
 pub(crate) fn group<S: Send + Sync + 'static>(
     (stages, transfer): (&Arc<S>, &Arc<Transfer>),
     layer: &'static str,

@@ -1,7 +1,6 @@
-//! Streams that stand still. The kernel waits ever longer before it tries a
-//! lost segment again (after a minute's cut, 16 s and more): a new connection
-//! is faster than its timer. And without selective acknowledgements one of those
-//! that were lost comes in a round trip: a new connection is faster than hundreds.
+//! Detects stalled streams. The kernel retransmits after ever longer times (16 s and more after an
+//! outage of a minute), so a new connection is faster. Without selective acknowledgements only one
+//! lost segment is retransmitted per round trip; a new connection is faster than hundreds of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,83 +11,84 @@ use longhaul_units::Moment;
 use super::dial::Dialer;
 use super::{Machine, Shared, Transfer};
 
-/// Nothing moved on any stream for so long, and this many round trips: the path may be cut. The
-/// other end says something four times a second.
+/// Time and number of round trips without movement on any stream after which the path may be cut.
+/// The other end sends a message four times a second.
 const QUIET: Duration = Duration::from_secs(1);
 const QUIET_ROUND_TRIPS: u32 = 4;
 
-/// While nothing moves, a new connection is tried that often: each begins with a packet of its
-/// own, whatever the others' timers do.
+/// Interval of new connection attempts while no data move. Each attempt begins with a new packet,
+/// independently of the timers of other streams.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// Beyond the round trips that it takes to join, each try is given this.
+/// Time limit of an attempt, in addition to the round trips that joining takes.
 const TRY_SPAN: Duration = Duration::from_secs(2);
 const TRY_ROUND_TRIPS: u32 = 5;
 
-/// A stream whose timer ran out that often in a row waits for it, and not for the other end's
-/// window or for data.
+/// Number of consecutive timeouts that show that a stream waits for a retransmission, rather than
+/// for the other end's window or for data.
 const TIMEOUTS: u8 = 2;
 
-/// This many probes of the other end's closed window may be on their way to an answer.
+/// Number of probes of the other end's closed window that may be unanswered yet.
 const PROBES: u8 = 2;
 
-/// A stream that stands still while others move is given so long.
+/// Time after which a stream counts as stalled while others move.
 const STILL: Duration = Duration::from_secs(2);
 
-/// A stream that has sent lost segments again one by one for so long, and this many round trips,
-/// may have many more to send.
+/// Time and number of round trips for which a stream retransmits lost segments one by one until it
+/// is replaced. It may have many more to retransmit.
 const MENDING: Duration = Duration::from_secs(1);
 const MENDING_ROUND_TRIPS: u32 = 10;
 
-/// Of all streams this part, or one, is replaced at most in that time, and no more before as
-/// many are there again: the others carry on, and new ones need round trips to grow.
+/// Divisor for the maximum number of streams replaced at a time (at least one). No more are
+/// replaced until the new ones have joined: the others continue, and new ones need round trips to
+/// grow.
 const REPLACED_PART: usize = 4;
 
-/// Where those do not come in this many times that time, there are fewer from then on.
+/// Factor for the waiting time after which streams that did not join are no longer expected.
 const REPLACED_PATIENCE: u32 = 10;
 
-/// A stream that has sent lost segments again for this many round trips has more of them.
+/// Number of round trips of retransmissions after which a stream has more to retransmit.
 const MENDS_MANY_ROUND_TRIPS: u32 = 2;
 
-/// What is known of a stream at one moment.
+/// State of a stream at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pulse {
-    /// When bytes were last acknowledged or received.
+    /// Time when bytes were last acknowledged or received.
     pub moved: Moment,
-    /// When bytes were last acknowledged.
+    /// Time when bytes were last acknowledged.
     pub acked: Moment,
-    /// The kernel may find smaller packets by itself.
+    /// True if the kernel may find a smaller packet size by itself.
     pub probes: bool,
-    /// Timeouts in a row.
+    /// Number of consecutive timeouts.
     pub timeouts: u8,
-    /// Since when the lost segments of one loss are sent again one by one.
+    /// Time since when the lost segments of one loss are retransmitted one by one.
     pub mends: Option<Moment>,
-    /// Round trip.
+    /// Smoothed round trip.
     pub rtt: Duration,
 }
 
-/// What to do about it.
+/// Action for a set of streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// No action.
     Fine,
-    /// Nothing moves at all.
+    /// No stream moves.
     Quiet,
-    /// Others move, these do not: their places in the list.
+    /// Some streams move, these do not. The values are indices in the list.
     Still(Vec<usize>),
 }
 
-/// After how long without anything that moves a path may be cut.
+/// Returns the time without movement after which a path may be cut.
 fn quiet_span(rtt: Duration) -> Duration {
     QUIET.max(rtt.saturating_mul(QUIET_ROUND_TRIPS))
 }
 
-/// Looks at all streams of which the kernel tells; `silent` says that there are
-/// others. `since` is when the session began or last had one.
+/// Judges all streams with kernel data. `silent` is true if there are streams without them. `since`
+/// is the time when the session began or last had a stream.
 pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) -> Verdict {
     if pulses.is_empty() && silent {
-        // Channels of other processes alone: no kernel tells of their paths,
-        // and each that is dialed is another process that logs in.
+        // All streams are channels of other processes: their paths cannot be observed, and each new
+        // channel is another process that logs in.
         return Verdict::Fine;
     }
     let moved = pulses.iter().map(|pulse| pulse.moved).max();
@@ -98,7 +98,7 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     }
     let is_still = |pulse: &Pulse| {
         let patience = STILL.max(pulse.rtt.saturating_mul(QUIET_ROUND_TRIPS));
-        // What comes from the other end does not show that anything arrives there.
+        // Received data do not show that sent data arrive.
         pulse.timeouts >= TIMEOUTS && !pulse.probes && now - pulse.acked > patience
     };
     let still: Vec<usize> = (0..pulses.len())
@@ -111,8 +111,8 @@ pub(super) fn judge(pulses: &[Pulse], silent: bool, since: Moment, now: Moment) 
     }
 }
 
-/// Streams that are worth replacing because they fix too slowly, the slowest first, where some of
-/// `there` were replaced at `before`: their places in the list. Never all of them.
+/// Returns the indices of streams to replace because they retransmit too slowly, slowest first,
+/// never all of them. Some of `there` streams were last replaced at `before`.
 pub(super) fn slow_menders(
     pulses: &[Pulse],
     (before, there): (Moment, usize),
@@ -141,14 +141,14 @@ pub(super) fn slow_menders(
     slow.into_iter().take(most).map(|(_, at)| at).collect()
 }
 
-/// Whether lost segments are sent again one by one: when all are there, the kernel leaves that
-/// state only with the next acknowledgement.
+/// True if lost segments are retransmitted one by one. When all have arrived, the kernel leaves
+/// that state only with the next acknowledgement.
 fn mends_now(info: &TcpInfo) -> bool {
     info.mends_singly && info.unacknowledged_segments > 0
 }
 
-/// Since when what was lost is sent again, and until how much is acknowledged, of a stream that
-/// does so now: a look may miss that one loss was corrected before the next came.
+/// Returns the start of the current loss and the acknowledged byte count that ends it, for a stream
+/// that retransmits. An observation may miss the end of one loss before the next begins.
 fn mending(
     known: Option<(Moment, u64)>,
     (acknowledged, under_way): (u64, u64),
@@ -159,8 +159,8 @@ fn mending(
 }
 
 impl Transfer {
-    /// Called by the timer: gives up streams that stand still while others
-    /// move, and where nothing moves dials anew.
+    /// Closes streams that stand still while others move, and opens a new stream if no stream
+    /// moves. Called by the timer.
     pub(super) fn watch_streams(self: &Arc<Transfer>) {
         self.end_if_no_data_pass();
         let handles = self.handles();
@@ -211,7 +211,7 @@ impl Transfer {
         }
     }
 
-    /// Dials one stream beside those that stand still, if this end dials.
+    /// Dials one stream in addition to stalled ones, if this end dials.
     fn try_anew(self: &Arc<Transfer>, shared: &mut Shared, rtt: Duration, now: Moment) {
         if now < shared.tried + TRY_EVERY {
             return;
@@ -228,7 +228,7 @@ impl Transfer {
             .spawn(move || transfer.replace_all(&dialer, patience, now));
     }
 
-    /// A stream that joins replaces those that still stand still.
+    /// Dials a stream and, once it joined, closes those that still stand still.
     fn replace_all(self: &Arc<Transfer>, dialer: &Dialer, patience: Duration, began: Moment) {
         let id = self.next_stream();
         if !self.dial_one(dialer, id, patience) {
@@ -248,7 +248,7 @@ impl Transfer {
 }
 
 impl Shared {
-    /// This process did not run for a time, in which nothing could move: moments are later.
+    /// Shifts times after a pause of this process, in which no data could move.
     pub(super) fn pause_streams(&mut self, later: impl Fn(Moment) -> Moment) {
         self.passage.pause(&later);
         for slot in self.streams.values_mut() {
@@ -257,14 +257,14 @@ impl Shared {
         }
     }
 
-    /// Whether new connections are tried because nothing moves.
+    /// True if new connections are being tried because no data move.
     pub(super) fn tries_anew(&self, now: Moment) -> bool {
         self.dialer.is_some() && self.tried > Moment(0) && now - self.tried <= 2 * TRY_EVERY
     }
 
-    /// Ends a stream without waiting for what its kernel still holds.
+    /// Ends a stream without waiting until its kernel has sent its data.
     fn abort(&mut self, id: longhaul_proto::session::StreamId) {
-        // What a receiver has not read would be lost, and come again.
+        // A receiver would lose data that it has not read, and they would be sent again.
         if let Some(slot) = self.streams.get(&id) {
             match self.machine {
                 Machine::Sending(_) => slot.handle().abort(),
@@ -275,21 +275,21 @@ impl Shared {
 }
 
 impl super::streams::Slot {
-    /// Whether it sends many lost segments again, each in a round trip of its own: another
-    /// stream overtakes that.
+    /// True if it retransmits many lost segments, each in a round trip of its own: another stream
+    /// is faster.
     pub(super) fn mends_many(&self, info: &TcpInfo, now: Moment) -> bool {
         let patience = info.rtt.saturating_mul(MENDS_MANY_ROUND_TRIPS);
         mends_now(info) && self.mends.is_some_and(|(since, _)| now - since > patience)
     }
 
-    /// Whether nothing that was sent on it comes to be acknowledged.
+    /// True if its sent data are not being acknowledged.
     pub(super) fn stands_still(&self, now: Moment) -> bool {
         self.handle().tcp_info().is_some_and(|info| {
             info.unacknowledged_segments > 0 && now - self.moved.1 > quiet_span(info.rtt)
         })
     }
 
-    /// Where no kernel tells what arrives: notes whether the channel took bytes.
+    /// Records if the channel took bytes, for a stream without kernel data.
     fn note_taken(&mut self, now: Moment) {
         let taken = self.handle().bytes_taken().0;
         if taken != self.moved.0 {
@@ -297,7 +297,8 @@ impl super::streams::Slot {
         }
     }
 
-    /// Notes whether bytes moved since the last look, and whether lost ones come singly.
+    /// Records if bytes moved since the last call, and if lost segments are retransmitted one by
+    /// one.
     fn pulse(&mut self, info: &TcpInfo, now: Moment) -> Pulse {
         let acknowledged = info.acknowledged.unwrap_or_default().0;
         if acknowledged != self.acked.0 {
@@ -316,7 +317,7 @@ impl super::streams::Slot {
             moved: self.moved.1,
             acked: self.acked.1,
             probes: self.may_probe(now),
-            // A peer that lives answers probes of its closed window.
+            // A live peer answers probes of its closed window.
             timeouts: info.timeouts.max(info.probes.saturating_sub(PROBES)),
             mends: self.mends.map(|(since, _)| since),
             rtt: info.rtt,
@@ -346,7 +347,7 @@ mod tests {
     #[test]
     fn a_stream_that_waits_for_its_timer_is_given_up_while_others_move() {
         let pulses = [pulse(9_900, 0), pulse(7_000, 3), pulse(7_000, 0)];
-        // The third waits for the other end's window, or has nothing to send.
+        // The third one waits for the other end's window, or has no data to send.
         assert_eq!(
             judge(&pulses, false, at(0), at(10_000)),
             Verdict::Still(vec![1])
@@ -362,7 +363,7 @@ mod tests {
         };
         let still = Verdict::Still(vec![0]);
         assert_eq!(judge(&[heard], false, at(0), at(10_000)), still);
-        // Its kernel tries smaller packets first.
+        // The kernel first tries smaller packets.
         let probing = Pulse {
             probes: true,
             ..heard
@@ -407,11 +408,11 @@ mod tests {
         let pulses = [7, 3, 5, 9, 8, 6, 4, 7].map(|second| mends(second * 1000));
         let none = [0; 0];
         assert_eq!(slow_menders(&pulses, never, at(10_000)), [1, 6]);
-        // Those that just began to mend have few to send, as far as is known.
+        // Streams whose loss just began are assumed to have few segments to retransmit.
         assert_eq!(slow_menders(&pulses[3..5], never, at(9_900)), [1]);
         assert_eq!(slow_menders(&pulses[3..4], never, at(20_000)), none);
         assert_eq!(slow_menders(&pulses, (at(9_500), 8), at(10_000)), none);
-        // Not before those that were replaced are there again, or will not come.
+        // No more are replaced before the new streams have joined, or are overdue.
         assert_eq!(slow_menders(&pulses, (at(8_500), 10), at(10_000)), none);
         assert_eq!(slow_menders(&pulses, (at(8_500), 10), at(18_600)).len(), 2);
         assert_eq!(slow_menders(&[pulse(9_900, 0); 4], never, at(10_000)), none);
@@ -421,7 +422,7 @@ mod tests {
     #[test]
     fn channels_that_tell_nothing_are_not_dialed_again_for_their_silence() {
         assert_eq!(judge(&[], true, at(0), at(60_000)), Verdict::Fine);
-        // Streams beside them that stand still are.
+        // Stalled streams beside such channels are replaced.
         let pulses = [pulse(5_000, 1)];
         assert_eq!(judge(&pulses, true, at(0), at(60_000)), Verdict::Quiet);
     }

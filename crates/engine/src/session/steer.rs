@@ -1,5 +1,5 @@
-//! Who steers a running transfer: the dialer's end is shown what both ends see,
-//! and its orders are carried out.
+//! Steering of a running transfer: the dialer's end gets the observations of both ends, and its
+//! orders are carried out.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,74 +16,74 @@ use super::paths::{Ends, only_path};
 use super::streams::Slot;
 use super::{Machine, Shared, Transfer};
 
-/// An end that only receives has no streams to keep level.
+/// Interval for an end that only receives, which has no streams to level.
 const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
 
-/// A congestion control whose slow start ends by itself, and one that continues.
+/// Congestion control whose slow start ends by itself, and congestion control whose slow start
+/// continues.
 pub(super) const ENDS_BY_ITSELF: &str = "cubic";
 const GOES_ON: &str = "reno";
 
-/// A congestion control that finds the path's rate, and keeps to it.
+/// Congestion control that measures the path's rate and keeps to it.
 const KEEPS_TO_A_RATE: &str = "bbr";
 
-/// The pace of a stream whose kernel sends as fast as it can, a window in one burst where
-/// there is one.
+/// Pace of a stream without pacing: its kernel may send a window in one burst.
 pub(super) const UNBOUND: u64 = u64::MAX;
 
-/// A pace that nobody reaches, with which the kernel spreads a window over a round trip.
+/// Pace that is never reached, but makes the kernel spread a window over a round trip.
 const SPREAD: u64 = u64::MAX - 1;
 
-/// After ten seconds in which no round trip was the least again, BBR has next to nothing on
-/// its way for 200 ms to find it. Coupled streams keep the queue short all the time, and
-/// have no use for it: before that they begin anew with what they know.
+/// Time after which a coupled stream is restarted. If no round trip equals the minimum for ten
+/// seconds, BBR keeps almost no data in flight for 200 ms to measure it. Coupled streams keep the
+/// queue short, so they need no such measurement: they restart before it.
 const RENEWED_AFTER: Duration = Duration::from_secs(8);
 
-/// At once one of this many: what each does for a moment is not to be what all do.
+/// Divisor for the number of streams restarted at once, so that few streams pause at the same time.
 const RENEWED_AT_ONCE: usize = 16;
 
-/// From this round trip on a window is spread: a burst overflows the short queues of long
-/// paths. Within a site a timer for each burst is a cost without a use.
+/// Minimum round trip from which a window is spread: a burst overflows the short queues of long
+/// paths. Within a site the timers would only cost CPU time.
 const SPREAD_FROM: Duration = Duration::from_millis(5);
 
-/// A slow start threshold that was not met yet (`TCP_INFINITE_SSTHRESH` of Linux).
+/// Slow start threshold of a stream that has none yet (`TCP_INFINITE_SSTHRESH` of Linux).
 const NO_THRESHOLD: u32 = i32::MAX as u32;
 
-/// What both ends see.
+/// Observations of both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// When the sending end saw it, on its own clock.
+    /// Time of the sending end's observation, on its own clock.
     pub at: Moment,
-    /// The end that sends: its kernel knows the windows.
+    /// Observation of the sending end, whose kernel knows the windows.
     pub sender: &'a Observation,
-    /// The end that receives; empty before its first word.
+    /// Observation of the receiving end; empty before its first message.
     pub receiver: &'a Observation,
 }
 
-/// What should be done.
+/// Orders of the steering end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
-    /// Streams from now on.
+    /// Number of streams from now on.
     pub streams: usize,
-    /// How the sender's kernel should send on them.
+    /// Settings for the sender's kernel.
     pub tuning: Tuning,
-    /// Flows of the layers from now on; nothing of streams.
+    /// Number of flows of the layers from now on; the streams in it are ignored.
     pub layers: Flows,
 }
 
 /// Steers a transfer. Called many times a second by the transfer's timer; it
 /// must not block.
 pub trait Steer: Send {
-    /// Looks at what is seen now; orders where something should change.
+    /// Examines an observation; returns orders if a change is needed.
     fn look(&mut self, view: &View<'_>) -> Option<Orders>;
 }
 
 impl Transfer {
-    /// From now on `steer` is asked. Only the dialer's end can open streams.
+    /// Sets the steering end from now on. Only the dialer's end can open streams.
     pub fn steer_by(&self, steer: Box<dyn Steer>) {
         *longhaul_system::queue::lock(&self.steering) = Some(steer);
     }
 
-    /// Shows the steering end what is seen.
+    /// Shows the observations to the steering end.
     pub(super) fn look(&self) {
         let mut steering = longhaul_system::queue::lock(&self.steering);
         let Some(steer) = steering.as_mut() else {
@@ -105,8 +105,8 @@ impl Transfer {
         }
     }
 
-    /// Opens and closes streams, and has the sender's kernel tuned, at
-    /// whichever end that is.
+    /// Carries out orders: changes the number of streams, and tunes the sender's kernel at either
+    /// end.
     pub fn carry_out(&self, orders: Orders) {
         self.limit_as(&orders.tuning);
         let mut shared = self.lock();
@@ -127,7 +127,7 @@ impl Transfer {
         self.steer_layers(orders.layers);
     }
 
-    /// Changes the layers' flows, at whichever end they are.
+    /// Changes the layers' flows at the end that has them.
     fn steer_layers(&self, layers: Flows) {
         let of_sender = Flows {
             readers: layers.readers,
@@ -154,8 +154,8 @@ impl Transfer {
         }
     }
 
-    /// Bytes of files that are not known to be durable at the destination, where the
-    /// walk is over.
+    /// Returns the bytes of files that are not known to be durable at the destination; `None` until
+    /// the walk is complete.
     pub(super) fn remaining(&self) -> Option<u64> {
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -172,7 +172,7 @@ impl Transfer {
 }
 
 impl Shared {
-    /// This end's kernel should send so, on all streams from now on.
+    /// Applies settings to the kernel of this end, for all streams from now on.
     pub(super) fn tune(&mut self, tuning: Tuning) {
         let named = tuning.congestion.as_ref();
         if named.is_some_and(|name| name.len() > MAXIMUM_CONGESTION_BYTES) {
@@ -185,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// A new stream has what was asked for by name, or what the distance calls for.
+    /// Sets the congestion control of a new stream: the requested one, or the one for its distance.
     pub(super) fn govern(&mut self, handle: &StreamHandle) {
         let Some(found) = handle.congestion_by_distance() else {
             return;
@@ -193,13 +193,13 @@ impl Shared {
         let found = *self.governed_by.get_or_insert(found);
         let named = self.tuning.congestion.as_ref();
         if named.is_none_or(|name| handle.set_congestion(name).is_err()) {
-            // What it began with serves as well.
+            // On failure the stream keeps the one with which it began.
             let _ = handle.set_congestion(found);
         }
     }
 
-    /// Has the kernel send so. What it refuses stays as it is: the steering end sees what governs
-    /// the streams.
+    /// Applies the settings to a stream. Settings that the kernel refuses are ignored: the steering
+    /// end observes the congestion control in use.
     pub(super) fn apply(&self, stream: StreamId, slot: &Slot) {
         let handle = slot.handle();
         if let Some(name) = &self.tuning.congestion {
@@ -211,9 +211,9 @@ impl Shared {
         }
     }
 
-    /// Streams whose slow start ends by itself have one that continues until it ends for all
-    /// (`levelling`); where a congestion control was asked for, that is used alone. `handles` are
-    /// those of streams that are levelled.
+    /// Gives streams whose slow start ends by itself another one that continues until it ends for
+    /// all (`levelling`). A requested congestion control is never replaced. `handles` are those of
+    /// levelled streams.
     fn lead_slow_start(&mut self, handles: &[(StreamId, StreamHandle)], may: bool) {
         if !may || self.tuning.congestion.is_some() || !self.leveller.begin() {
             return self.end_slow_start();
@@ -226,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// Those streams have their own again.
+    /// Restores the congestion control of these streams.
     fn end_slow_start(&mut self) {
         for stream in std::mem::take(&mut self.led) {
             if let Some(slot) = self.streams.get(&stream) {
@@ -235,10 +235,10 @@ impl Shared {
         }
     }
 
-    /// Coupled streams begin anew before they look for the least round trip, and where they may
-    /// send more: otherwise they try to be faster in one of eight round trips. `permitted` are
-    /// congestion controls that this process may ask for: one that came with a route or was set
-    /// for it may have no way back.
+    /// Restarts coupled streams before they would measure the minimum round trip, and when they may
+    /// send more; otherwise they probe for a higher rate in one of eight round trips. `permitted`
+    /// lists the congestion controls that this process may set: one that a route or an
+    /// administrator set might not be restored.
     fn renew(&mut self, permitted: &[String], now: Moment) {
         let may = permitted.iter().any(|name| name == KEEPS_TO_A_RATE);
         let mut few = self.streams.len().div_ceil(RENEWED_AT_ONCE);
@@ -257,7 +257,7 @@ impl Shared {
             few = few.saturating_sub(1);
             slot.renewed = Some(now);
             let handle = slot.handle();
-            // It may have another one since it was looked at.
+            // Its congestion control may have changed since the last observation.
             let keeps = handle
                 .congestion()
                 .is_ok_and(|name| name == KEEPS_TO_A_RATE);
@@ -267,7 +267,7 @@ impl Shared {
         }
     }
 
-    /// The less of what the steering end allows and what keeps the streams level.
+    /// Sets the lesser of the steering end's pace and the leveller's pace.
     fn apply_pace(&self, stream: StreamId, slot: &Slot) {
         let level = only_path(slot.handle()).and_then(|path| self.leveller.pace(path, stream));
         let paces = [self.tuning.pace, level];
@@ -275,9 +275,9 @@ impl Shared {
     }
 }
 
-/// Whether a stream's packets may still take the way on which its kernel saw the least round
-/// trip, which BBR begins with: with less than half of what there is, two products of it are no
-/// window for the path.
+/// True if a stream's packets may still take the route on which its kernel measured the minimum
+/// round trip, with which BBR restarts. If that is less than half of the current round trip, a
+/// window of two products is too small for the path.
 fn is_on_its_way(handle: &StreamHandle) -> bool {
     handle.tcp_info().is_none_or(|info| {
         let least = info.minimum_rtt.unwrap_or(info.rtt);
@@ -285,7 +285,7 @@ fn is_on_its_way(handle: &StreamHandle) -> bool {
     })
 }
 
-/// The pace of a stream that nothing bounds, by the least round trip it has seen.
+/// Returns the pace of a stream without a limit, by its minimum round trip.
 pub(super) fn fastest(round_trip: Option<Duration>) -> u64 {
     if round_trip.is_some_and(|rtt| rtt >= SPREAD_FROM) {
         SPREAD
@@ -295,20 +295,19 @@ pub(super) fn fastest(round_trip: Option<Duration>) -> u64 {
 }
 
 impl Slot {
-    /// Has the kernel send no faster than this many bytes per second, unless it does already: this
-    /// asks for a lock that the stream's writer has while it copies.
+    /// Limits the kernel to this many bytes per second. Does not repeat the last value, because the
+    /// call takes a lock that the stream's writer holds while it copies.
     fn set_pace(&self, bytes_per_second: Option<u64>) {
         let wanted = bytes_per_second.unwrap_or(self.fastest);
         if self.pace.swap(wanted, Ordering::Relaxed) != wanted {
-            // What the kernel refuses stays as it is.
+            // An error is ignored: the kernel keeps its old pace.
             let _ = self.handle().set_pace(Some(wanted));
         }
     }
 }
 
 impl Transfer {
-    /// Keeps the streams level, where this end sends: returns when to look
-    /// again.
+    /// Levels the streams of a sending end; returns the time until the next call.
     pub(super) fn level(&self) -> Duration {
         let shared = self.lock();
         let sends = matches!(shared.machine, Machine::Sending(_));
@@ -319,7 +318,8 @@ impl Transfer {
         let handles = self.handles();
         let governed = governed(&handles);
         let flows: Vec<(Ends, Flow)> = handles.iter().filter_map(flow).collect();
-        // Without a way back, or where some are not watched, each has its own.
+        // Without permission to restore it, or with unobserved streams, each stream keeps its own
+        // slow start.
         let known = &self.limits.congestions;
         let may_return = known.iter().any(|name| name == ENDS_BY_ITSELF);
         let may_lead = may_return && flows.len() == handles.len();
@@ -335,8 +335,8 @@ impl Transfer {
     }
 }
 
-/// What bounds the streams of each path: a route may bring another congestion control than
-/// the next one. Those of one path have the same.
+/// Returns the kind of limit for the streams of each path. A route may set another congestion
+/// control than the next one; the streams of one path have the same.
 fn governed(handles: &[(StreamId, StreamHandle)]) -> BTreeMap<Ends, Governed> {
     let mut known = BTreeMap::new();
     for (_, handle) in handles {
@@ -351,8 +351,8 @@ fn governed(handles: &[(StreamId, StreamHandle)]) -> BTreeMap<Ends, Governed> {
     known
 }
 
-/// A stream of one path. What takes several has no pace of its own: its kernel
-/// divides the data.
+/// Returns the kernel's data about a stream with one path. A stream with several paths is not
+/// paced: its kernel divides the data.
 fn flow((stream, handle): &(StreamId, StreamHandle)) -> Option<(Ends, Flow)> {
     let path = only_path(handle)?;
     let info = handle.tcp_info()?;

@@ -1,5 +1,5 @@
-//! The threads of one stream: one reads frames and hands them on, one writes
-//! messages and blocks as they come up.
+//! The two threads of a stream: one reads frames and passes them on, the other writes messages and
+//! blocks.
 
 use std::io;
 use std::sync::Arc;
@@ -24,24 +24,24 @@ use super::{Counters, Event, Machine, SessionError, Shared, Side, Transfer};
 
 // tidy: long file because the reading and the writing thread of a stream belong together.
 
-/// Streams that may be damaged one after the other while nothing of the
-/// transfer becomes durable.
+/// Maximum number of streams that end because of corrupt data while no data become durable.
 const MOST_DAMAGED: u32 = 64;
 
-/// The message if there were more.
+/// Error message if more streams were damaged.
 const DAMAGED_AGAIN: &str = "what it sends arrives damaged again and again: look for faulty memory \
     or network hardware on the way, or for something that changes connections";
 
-/// Streams lost to damage since something became durable.
+/// Number of streams closed because of corrupt data since the last block became durable.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     streams: u32,
-    /// Durable bytes and done entries then.
+    /// Durable bytes and completed entries at that time.
     durable: (u64, u64),
 }
 
 impl Damage {
-    /// One more, when so much is durable: whether that is enough.
+    /// Counts a damaged stream; true if there were too many since the values in `durable` last
+    /// changed.
     fn is_hopeless(&mut self, durable: (u64, u64)) -> bool {
         if self.durable != durable {
             *self = Damage {
@@ -57,70 +57,70 @@ impl Damage {
 /// A live stream.
 pub(crate) struct Slot {
     handle: StreamHandle,
-    /// In clear: carries no messages.
+    /// True if it is in clear; such a stream carries no messages.
     pub(super) clear: bool,
-    /// Carries blocks.
+    /// True if it carries blocks.
     blocks: bool,
-    /// The bootstrap stream, which began the session: takes blocks only until there are
+    /// True for the bootstrap stream, which began the session. It takes blocks only until there are
     /// other streams for them.
     bootstrap: bool,
     writer: Option<Thread>,
-    /// Takes nothing more, and ends when what it has is sent.
+    /// If true, it takes no more blocks and ends when its data are sent.
     retired: bool,
     waiting: AtomicBool,
     halves: u8,
-    /// Bytes acknowledged, as the kernel saw them, and since when.
+    /// Number of bytes that the kernel counts as moved, and the time of the last change.
     pub(super) moved: (u64, Moment),
-    /// Bytes of this end's that were acknowledged, and since when.
+    /// Number of bytes sent by this end and acknowledged, and the time of the last change.
     pub(super) acked: (u64, Moment),
-    /// Bytes of the other end's that came, as the kernel saw them.
+    /// Number of bytes received, according to the kernel.
     pub(super) received: u64,
-    /// When it joined.
+    /// Time when it joined.
     pub(super) born: Moment,
-    /// What this end sent stands still after several timeouts.
+    /// True if sent data are still not acknowledged after several timeouts.
     pub(super) stuck: bool,
-    /// Bytes that had come at the last look.
+    /// Number of bytes read at the last check.
     came: u64,
-    /// Since when the rest of a block is read, on a stream in clear.
+    /// Time since when the rest of a block is read, on a stream in clear.
     pub(super) midway: Option<Moment>,
-    /// Since when lost segments are sent again one by one, and until how much is
-    /// acknowledged: what is lost later is another time.
+    /// Time since when lost segments are retransmitted one by one, and the acknowledged byte count
+    /// that ends this loss. Later losses are counted separately.
     pub(super) mends: Option<(Moment, u64)>,
-    /// Where it is coupled to others: when that, or its congestion control, began last.
+    /// For a coupled stream, the time when the coupling or its congestion control last began.
     pub(super) renewed: Option<Moment>,
-    /// Bytes per second that its kernel was last asked for.
+    /// Pacing rate last set at its kernel, in bytes per second.
     pub(super) pace: AtomicU64,
-    /// The pace it has where nothing bounds it.
+    /// Pacing rate without a limit.
     pub(super) fastest: u64,
 }
 
-/// What a stream's writer does next.
+/// Next item for a stream's writer.
 enum Outgoing {
     Message(Vec<u8>),
     Block(Box<dyn WireBlock>),
 }
 
-/// Most that a session has: as many as a daemon allows, one that carries messages alone, and some
-/// that were lost and have not ended.
+/// Maximum number of streams of a session: the maximum that a daemon allows, one for messages
+/// alone, and some that were lost and have not ended.
 const MOST_STREAMS: usize = 576;
 
-/// What is noticed where a message comes on a stream that carries none.
+/// Description of the damage if a message arrives on a stream without messages.
 const MESSAGE_IN_CLEAR: &str = "a message came on a stream in clear";
 
-/// And where a block's header is not what the other end sent.
+/// Description of the damage if a block's header is not authentic.
 pub(crate) const CHANGED_IN_CLEAR: &str = "a block's header was changed on a stream in clear";
 
-/// Why a stream's reader stopped.
+/// Reasons why a stream's reader stops.
 pub(crate) enum Stop {
-    /// The other end closed it, or it broke: its blocks go elsewhere. Where
-    /// what came was damaged, how.
+    /// The other end closed the stream, or the connection broke. Its blocks go to other streams.
+    /// For corrupt data it holds a description.
     Lost(Option<String>),
-    /// The other end broke the protocol: the session is over.
+    /// The other end violated the protocol; the session ends.
     Broken(SessionError),
 }
 
-/// The header of a block on a stream in clear, where it is the other end's. Who is on the path may
-/// end the stream, and no more.
+/// Returns the header of a block on a stream in clear if it is authentic. An attacker on the path
+/// can only end the stream.
 fn proved(key: HeaderKey, decoded: Result<BlockHeader, FrameError>) -> Result<BlockHeader, Stop> {
     let proved = decoded
         .ok()
@@ -136,7 +136,7 @@ impl From<io::Error> for Stop {
 }
 
 impl From<FrameError> for Stop {
-    /// A garbled stream is lost; what was on it comes again on another.
+    /// A stream with corrupt data is lost; its data are sent again on another one.
     fn from(error: FrameError) -> Stop {
         match error {
             FrameError::Unexpected(_) | FrameError::Undecodable(_) => Stop::Broken(error.into()),
@@ -146,7 +146,7 @@ impl From<FrameError> for Stop {
 }
 
 impl Slot {
-    /// A stream that has joined now and carried nothing.
+    /// Returns the slot of a stream that joins now.
     fn joined(handle: StreamHandle, now: Moment) -> Slot {
         Slot {
             came: handle.bytes_read().0,
@@ -172,14 +172,14 @@ impl Slot {
     }
 
     pub(super) fn wake(&self) {
-        // Whoever is woken next shall be another one.
+        // The next wake-up must go to another stream.
         self.waiting.store(false, Ordering::Relaxed);
         if let Some(writer) = &self.writer {
             writer.unpark();
         }
     }
 
-    /// Whether it waits for a block.
+    /// True if it waits for a block.
     pub(super) fn is_waiting(&self) -> bool {
         self.blocks && !self.retired && self.waiting.load(Ordering::Relaxed)
     }
@@ -188,14 +188,14 @@ impl Slot {
         self.handle.shutdown();
     }
 
-    /// One stream too many: it ends when what it has is sent.
+    /// Ends a superfluous stream when its data are sent.
     pub(super) fn retire(&mut self) {
         self.retired = true;
         self.wake();
     }
 
-    /// Whether one of its two threads has ended: the writing one once all is
-    /// said, or either as the stream is lost.
+    /// True if one of its two threads has ended: the writer after its last data, or either one if
+    /// the stream is lost.
     pub(super) fn is_half_ended(&self) -> bool {
         self.halves < 2
     }
@@ -212,7 +212,7 @@ impl Slot {
         self.blocks && !self.retired
     }
 
-    /// Whether new blocks may go over it rather than over the bootstrap stream.
+    /// True if it can take new blocks instead of the bootstrap stream.
     pub(super) fn replaces_bootstrap(&self) -> bool {
         self.blocks && !self.bootstrap && !self.retired
     }
@@ -221,13 +221,13 @@ impl Slot {
         &self.handle
     }
 
-    /// Whether the rest of a block has not come for so long.
+    /// True if the rest of a block has not arrived for longer than `patience`.
     pub(super) fn is_stuck_midway(&self, patience: Duration, now: Moment) -> bool {
         self.midway
             .is_some_and(|since| now - since.max(self.moved.1) > patience)
     }
 
-    /// Whether bytes came since this was last asked.
+    /// True if bytes were read since the last call.
     pub(super) fn has_heard_more(&mut self) -> bool {
         let came = self.handle.bytes_read().0;
         std::mem::replace(&mut self.came, came) != came
@@ -235,7 +235,7 @@ impl Slot {
 }
 
 impl Shared {
-    /// Whether all streams wait for blocks, and none is ready.
+    /// True if all streams wait for blocks and no block is ready.
     pub(crate) fn starves(&self) -> bool {
         let mut carriers = self.streams.values().filter(|slot| slot.carries_blocks());
         self.has_nothing_prepared() && carriers.all(Slot::is_waiting)
@@ -243,8 +243,7 @@ impl Shared {
 }
 
 impl Transfer {
-    /// What watches each stream, taken out so that the kernel is asked without
-    /// the lock.
+    /// Returns the handles of the streams, so that the kernel is queried without the lock.
     pub(crate) fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
         let shared = self.lock();
         let streams = shared.streams.iter();
@@ -253,8 +252,8 @@ impl Transfer {
             .collect()
     }
 
-    /// A stream joined the session; its dialer has received this many messages. False where the
-    /// session does not want it.
+    /// Adds a stream to the session. `received` is the number of messages that its dialer has
+    /// received. False if the session does not accept the stream.
     pub fn attach(
         self: &Arc<Transfer>,
         stream: Stream,
@@ -265,13 +264,13 @@ impl Transfer {
         self.attach_as(stream, id, clear, received, false)
     }
 
-    /// The first stream, over a channel that is worse than what may follow: it
-    /// takes blocks only as long as there are no others.
+    /// Adds the first stream, over a channel that is worse than later ones. It takes blocks only
+    /// while there is no other stream.
     pub fn attach_bootstrap(self: &Arc<Transfer>, stream: Stream) -> bool {
         self.attach_as(stream, StreamId(0), false, 0, true)
     }
 
-    /// There will be no better streams: the first one takes blocks as all do.
+    /// Lets the first stream take blocks like all others, because no better streams will come.
     pub fn promote_bootstrap(&self) {
         let mut shared = self.lock();
         let Shared {
@@ -300,9 +299,9 @@ impl Transfer {
             handle,
         } = stream;
         let mut shared = self.lock();
-        // What was said in clear may be anybody's.
+        // A value sent in clear may be forged.
         let received = if clear { 0 } else { received };
-        // Whoever dials decides itself how many it opens.
+        // An end that dials limits the number of streams itself.
         let most = if shared.dialer.is_none() && !self.settings.local {
             self.seat().streams(MOST_STREAMS)
         } else {
@@ -329,8 +328,8 @@ impl Transfer {
         shared.govern(slot.handle());
         if matches!(shared.machine, Machine::Sending(_)) {
             shared.apply(id, &slot);
-            // The other end's disk may stand still; a path that does is noticed here. Of a pair
-            // there is nothing to be set.
+            // The other end's disk may pause; this end detects a path that fails. A stream of a
+            // local pair has no such option, so errors are ignored.
             let _ = slot.handle().wait_for_reader();
         }
         shared.streams.insert(id, slot);
@@ -345,7 +344,7 @@ impl Transfer {
         }
         shared.reserve_bootstrap();
         drop(shared);
-        // A new path shows by its windows what it may carry: before the first block is read.
+        // The congestion window of a new path shows its capacity before the first block is read.
         self.look_for_codecs();
         self.start_half("receive", id, move |transfer| {
             transfer.read_stream(id, reader);
@@ -391,7 +390,7 @@ impl Transfer {
         self.living.notify_all();
     }
 
-    /// The stream broke: what was on it goes elsewhere.
+    /// Handles the loss of a stream: its blocks and messages go to other streams.
     pub(crate) fn handle_stream_lost(&self, id: StreamId) {
         let mut shared = self.lock();
         let Some(slot) = shared.streams.get(&id) else {
@@ -424,7 +423,7 @@ impl Transfer {
         self.living.notify_all();
     }
 
-    /// Messages received so far, for a stream that joins.
+    /// Returns the number of messages received so far, for a stream that joins.
     pub fn received(&self) -> u64 {
         self.lock().control.received()
     }
@@ -443,8 +442,8 @@ impl Transfer {
         self.handle_stream_lost(id);
     }
 
-    /// Damage on one stream costs that stream. A path that lets nothing through
-    /// undamaged would cost stream after stream, without an end.
+    /// Closes a stream with corrupt data. Ends the session after too many of them, because a path
+    /// that damages all data would cost stream after stream.
     fn handle_damage(&self, id: StreamId, error: String) {
         let mut shared = self.lock();
         if shared.is_over() || shared.finished.is_some() {
@@ -466,7 +465,7 @@ impl Transfer {
         }
     }
 
-    /// Whether a stream is in clear, and carries no messages.
+    /// True if a stream is in clear and therefore carries no messages.
     fn carries_no_messages(&self, id: StreamId) -> bool {
         let shared = self.lock();
         shared.streams.get(&id).is_some_and(|slot| slot.clear)
@@ -491,7 +490,7 @@ impl Transfer {
                 let bytes = HEADER_BYTES + header.body + header.payload;
                 Counters::add(&self.counters.message_bytes, bytes as u64);
                 if self.carries_no_messages(id) {
-                    // Whoever is on the path may have said it.
+                    // An attacker on the path may have sent it.
                     return Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())));
                 }
                 let numbered = header.decode(&body)?;
@@ -523,14 +522,14 @@ impl Transfer {
     fn handle_control(&self, id: StreamId, numbered: Numbered) -> Result<(), SessionError> {
         let mut shared = self.lock();
         shared.note_heard(self.now());
-        // Answers go where the questions come from.
+        // Answers go to the stream on which the questions arrive.
         if matches!(shared.machine, Machine::Receiving(_)) && shared.life.move_control(id) {
             shared.control.handle_stream_change();
-            // It may have nothing new to say, and what was said before is due again.
+            // There may be no new message, but the earlier messages must be sent again.
             shared.wake_writers();
         }
         let Some(message) = shared.control.handle_frame(numbered)? else {
-            // There may be room again for what waited to be said.
+            // The control channel may have room again for waiting messages.
             if shared.has_message() {
                 shared.wake_control();
             }
@@ -626,11 +625,12 @@ impl Transfer {
             };
             Counters::add(&self.counters.wire_nanoseconds, spent.as_nanos() as u64);
         }
-        // Nothing can be done about an end that the peer does not hear.
+        // An error is ignored: there is no remedy if the peer does not receive the end of the
+        // stream.
         let _ = writer.finish();
     }
 
-    /// Waits for something to write on this stream; none when it is to end.
+    /// Waits for an item to write on this stream; `None` when the stream is to end.
     fn next_outgoing(&self, id: StreamId, thread: &mut SourceThread) -> Option<Outgoing> {
         loop {
             let mut shared = self.lock();
@@ -683,9 +683,9 @@ impl Transfer {
         }
     }
 
-    /// Tells the state machine whether there is room for more blocks: none from the last buffer on
-    /// until a quarter is free, so that it does not flicker, and none while their holder stands
-    /// still.
+    /// Reports to the state machine if there is room for more blocks. Room ends with the last
+    /// buffer and returns when a quarter of the buffers is free, to avoid rapid changes. There is
+    /// no room while the threads that hold the buffers are blocked.
     fn look_at_room(&self, shared: &mut Shared) {
         if let Machine::Receiving(receiver) = &mut shared.machine {
             let most = self.pool.maximum_buffers() as u64 * self.pool.buffer_bytes() as u64;
@@ -732,9 +732,8 @@ impl Transfer {
 }
 
 impl Shared {
-    /// Where a block waits, wakes a stream that may take it: that one passes
-    /// nothing on to others. In clear the first stream takes no blocks. Where
-    /// streams' threads read, any that reads for itself may find something.
+    /// Wakes a waiting stream that can take a ready block. In clear the first stream takes no
+    /// blocks. In paired mode it also wakes a stream whose thread can read a block itself.
     pub(super) fn wake_carrier(&self) {
         let Machine::Sending(sender) = &self.machine else {
             return;
@@ -748,8 +747,8 @@ impl Shared {
         }
     }
 
-    /// New blocks, and the sender's messages, leave the channel that began the
-    /// session as soon as there is a better stream for them.
+    /// Moves new blocks, and the sender's messages, from the bootstrap stream to a better stream as
+    /// soon as there is one.
     fn reserve_bootstrap(&mut self) {
         let slot_of = |id| Some((id, self.streams.get(&id)?));
         let better = {
@@ -774,14 +773,14 @@ impl Shared {
         }
     }
 
-    /// The stream that carries this end's messages.
+    /// Returns the stream that carries this end's messages.
     pub(super) fn control_stream(&mut self) -> Option<StreamId> {
         let streams = &self.streams;
         self.life
             .control_stream(|id| streams.get(&id).is_some_and(|slot| !slot.clear))
     }
 
-    /// Messages leave a stream that is slow or dumb for a better one.
+    /// Moves messages from a slow or silent stream to a better one.
     pub(crate) fn follow_better_stream(&mut self, now: Moment) {
         let Some(current) = self.control_stream() else {
             return;
@@ -799,9 +798,7 @@ impl Shared {
         }
     }
 
-    /// The next message, if this stream carries them. Messages are taken from
-    /// the state machine only now, so that acknowledgements gather while the
-    /// stream is busy.
+    /// Returns the next message, if this stream carries messages.
     fn next_message(&mut self, id: StreamId) -> Option<Vec<u8>> {
         if self.control_stream() != Some(id) {
             return None;
@@ -809,8 +806,8 @@ impl Shared {
         self.next_frame()
     }
 
-    /// The next message, taken from the state machine only now, so that
-    /// acknowledgements gather while there is something to say.
+    /// Returns the next message. It is taken from the state machine as late as possible, so that
+    /// acknowledgements accumulate while the stream is busy.
     pub(super) fn next_frame(&mut self) -> Option<Vec<u8>> {
         if self.control.is_drained() && self.control.has_room() {
             let message = match &mut self.machine {

@@ -1,5 +1,5 @@
-//! The threads of an end, where the system allows few of them: with fewer flows
-//! as long as that is possible, else the session ends at once and says why.
+//! Number of threads of an end if the system allows few: it uses fewer flows while that is
+//! possible, otherwise the session ends at once with the reason.
 
 use std::io;
 
@@ -10,37 +10,36 @@ use super::{FlowCounts, Transfer, TransferSettings};
 use crate::codec::compresses;
 use crate::flows::{Count, Stack};
 
-/// Threads of a sending end beside its flows: walker and timer.
+/// Number of threads of a sending end in addition to its flows: the walker and the timer.
 const OF_A_SENDER: usize = 2;
 
-/// Threads of a receiving end beside its flows: one commits small files, one
-/// compares, and the timer.
+/// Number of threads of a receiving end in addition to its flows: one commits small files, one
+/// compares, one is the timer.
 const OF_A_RECEIVER: usize = 3;
 
-/// Threads of a process beside its ends: for signals and the progress line.
+/// Number of threads of a process in addition to its ends: signals and the progress line.
 const OF_A_PROCESS: usize = 2;
 
-/// Threads of an end with another host that come later: one dials, others
-/// connect.
+/// Number of threads that start later at an end with another host: one dials, others connect.
 const OF_A_DIALER: usize = 3;
 
-/// Threads of a stream at one end.
+/// Number of threads of a stream at one end.
 const HALVES: usize = 2;
 
-/// Which ends run in this process.
+/// Ends that run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// One that sends, to another host.
+    /// One that sends to another host.
     Sending,
-    /// One that receives, from another host.
+    /// One that receives from another host.
     Receiving,
-    /// Both.
+    /// Both ends.
     Both,
 }
 
 impl FlowCounts {
-    /// These, or as many fewer as it takes where the system allows few threads.
-    /// Fewer than one of each there cannot be.
+    /// Returns these counts, reduced if the system allows fewer threads, to no less than one of
+    /// each.
     pub fn that_fit(self, settings: &TransferSettings, ends: Ends) -> FlowCounts {
         let wanted = self.threads(settings, ends);
         self.within(allowance::threads(wanted), settings, ends)
@@ -48,7 +47,7 @@ impl FlowCounts {
 
     fn within(mut self, most: usize, settings: &TransferSettings, ends: Ends) -> FlowCounts {
         while self.threads(settings, ends) > most {
-            // The most numerous ones do with fewer the best.
+            // Reduce the largest count, where one flow less matters least.
             let mut counts = [
                 &mut self.committers,
                 &mut self.writers,
@@ -71,12 +70,12 @@ impl FlowCounts {
         self
     }
 
-    /// Threads that it takes to begin with these.
+    /// Returns the number of threads needed to begin with these counts.
     fn threads(&self, settings: &TransferSettings, ends: Ends) -> usize {
         let layered = settings.stack == Stack::Layered;
         let readers = match self.readers {
             Count::Fixed(readers) => readers,
-            // More come where there is work for them, and there are threads.
+            // More readers start if there is work for them and threads are available.
             Count::UpTo(_) => 1,
         };
         let compressors = if compresses(settings.codec) {
@@ -104,7 +103,7 @@ impl FlowCounts {
 }
 
 impl Transfer {
-    /// This end cannot continue, for a reason of this host's.
+    /// Ends the session because of a failure of this host.
     pub fn fail_here(&self, text: &str) {
         let mut shared = self.lock();
         if !shared.is_over() {
@@ -114,7 +113,7 @@ impl Transfer {
         self.end(Farewell::Broken(text.to_owned()));
     }
 
-    /// Why this end could not continue, where that was this host's fault.
+    /// Returns the reason if a failure of this host ended the session.
     pub fn failure_here(&self) -> Option<String> {
         let shared = self.lock();
         match shared.life.life() {
@@ -125,13 +124,13 @@ impl Transfer {
         }
     }
 
-    /// A thread that this end cannot do without was refused.
+    /// Ends the session because the system refused a necessary thread.
     pub(crate) fn lacks_thread(&self, error: &io::Error) {
         self.fail_here(&allowance::thread_refusal(error));
     }
 
-    /// A stream's thread was refused: there are as many streams as can be, and
-    /// without one the session ends.
+    /// Handles a refused thread of a stream: limits the number of streams to the current one.
+    /// Without any stream the session ends.
     pub(super) fn lacks_stream_thread(&self, error: &io::Error) {
         let mut shared = self.lock();
         let live = shared.life.streams().count();

@@ -1,5 +1,4 @@
-//! Tickets: secrets that the other end gives out within TLS, each good for one
-//! stream in clear.
+//! Tickets: secrets that the other end issues within TLS, each valid for one stream in clear.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -10,11 +9,11 @@ use longhaul_proto::message::Message;
 
 use super::{Shared, Transfer};
 
-/// Tickets that may be out at the same time.
+/// Maximum number of unused tickets.
 pub(super) const MAXIMUM_TICKETS: u32 = 512;
 
 impl Transfer {
-    /// Asks the other end for a ticket for a stream in clear, and waits for it.
+    /// Requests a ticket for a stream in clear from the other end, and waits for it.
     pub fn take_ticket(&self, patience: Duration) -> Option<Secret> {
         let until = self.now() + patience;
         let mut shared = self.lock();
@@ -33,17 +32,17 @@ impl Transfer {
         }
     }
 
-    /// Gives out tickets, each good for one stream in clear.
+    /// Issues tickets, each valid for one stream in clear.
     pub(super) fn issue_tickets(&self, shared: &mut Shared, count: u32) {
         if !shared.control.has_room() {
-            // It asks and does not listen.
+            // The other end requests tickets but does not read the answers.
             return;
         }
         let mut tickets = Vec::new();
         for _ in 0..count.min(MAXIMUM_TICKETS) {
             let mut ticket = [0; 32];
             if self.is_clear() && fill_random(&mut ticket).is_ok() {
-                // The oldest was for a stream that did not come.
+                // The oldest ticket is for a stream that was never opened.
                 if shared.issued.len() >= MAXIMUM_TICKETS as usize {
                     shared.issued.pop_front();
                 }
@@ -56,7 +55,7 @@ impl Transfer {
         shared.wake_writers();
     }
 
-    /// Whether a stream in clear may join; its ticket is used up.
+    /// True if a stream in clear may join with this ticket; the ticket is then used up.
     pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
         let issued = &mut self.lock().issued;
         let found = issued.iter().position(|issued| issued == ticket);
@@ -65,8 +64,8 @@ impl Transfer {
 }
 
 impl Transfer {
-    /// Whether messages have a stream: one within TLS, and where blocks go in clear one that
-    /// does not stand still: tickets come by it.
+    /// True if there is a stream for messages: one within TLS and, if blocks are sent in clear, one
+    /// that is not stalled, because tickets arrive on it.
     pub fn has_message_stream(&self) -> bool {
         let shared = self.lock();
         self.messages_have_stream(&shared)

@@ -1,141 +1,146 @@
-//! Streams whose congestion control keeps to a rate that it finds, coupled to one.
+//! Couples streams whose congestion control measures the path's rate.
 //!
-//! Each BBR stream believes the best rate of its last ten round trips. Of several on one path
-//! each has had its best at another time: together they believe in more than the path
-//! carries, fill its queue until their windows of two products bind, and where the queue is
-//! shorter than a product a tenth of what they send overflows. Those that were fast stay fast.
+//! Each BBR stream uses the highest rate of its last ten round trips. Several streams on one path
+//! have their highest rates at different times. Their sum exceeds the capacity and fills the queue
+//! until their windows of two bandwidth-delay products limit them; if the queue is shorter than one
+//! product, a tenth of the data overflows. Fast streams stay fast.
 //!
-//! What all carry together is known better than what one does: [`Coupled::part`] says how
-//! much of it they may send. Somewhat more while no queue stands, so that a path that carries
-//! more is found out, and at once much more where that is so; the less the longer a queue is; and
-//! where it is too short to be seen, the less the more is lost.
+//! The total rate is known better than the rate of one stream: [`Coupled::part`] returns the
+//! fraction of it that all may send. Without a queue the fraction exceeds 1, so that a higher
+//! capacity is found, and rises at once if there is one. It falls as a queue grows and, if the
+//! queue is too short to be seen, as losses grow.
 //!
-//! What is lost by chance is no queue. Where much is, less than the path carries is sent now and
-//! then: what is lost even then is made up for, and only what is lost beyond says that a queue
-//! overflows.
+//! Random losses are no sign of a queue. If many segments are lost, the streams sometimes send less
+//! than the capacity: losses that remain are random and are compensated, and only losses beyond
+//! them indicate an overflow.
 //!
-//! A queue that stays although less is sent than the path carried means that it carries less
-//! than was believed; and where it stays even then, that it is somebody else's. Then nothing is
-//! bound for a while: their congestion controls divide the path.
+//! If a queue stays although less than the capacity is sent, the assumed capacity is too high. If
+//! the queue stays even after a correction, other traffic causes it. Then there is no limit for a
+//! while, and the congestion controls divide the path.
 
 use std::time::Duration;
 
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-/// What is sent beyond what the path carried while no queue stands, and at most: at first, as
-/// long as nobody knows, and where it turns out to carry more.
+/// Minimum and maximum excess over the carried rate while no queue stands. The maximum applies at
+/// the start, when the capacity is unknown, and when the path carries more than before.
 const EXCESS: (f64, f64) = (0.05, 1.0);
 
-/// Where streams send no more than they may, nothing of it is lost or waits, and yet the path
-/// carries no more than before, their host was busy in between: so much more is sent then, and
-/// once more, up to what BBR tries by itself.
+/// If streams send at their limit, without loss or queue, but the path carries no more than before,
+/// the host was busy in between. The excess then grows in steps of the first value, up to the
+/// second, which is BBR's own probing gain.
 const HELD: (f64, f64) = (0.05, 0.25);
 
-/// It carried more, and so much more that it is worth to begin anew.
+/// Factor by which the rate exceeds the rate before to count as growth, and factor that makes a
+/// restart worthwhile.
 const CARRIED_MORE: f64 = 1.015;
 const MUCH_MORE: f64 = 1.04;
 
-/// A path is full where what it carries has not grown by so much in this many measurements.
+/// A path is full if its rate has not grown by this factor in this many measurements.
 const GROWS: f64 = 1.08;
 const FLAT: u32 = 2;
 
-/// How much of a queue's part of the round trip is subtracted from what is sent, and the most that
-/// is: acknowledgements show the queue a round trip late.
+/// Part of the queue (as a fraction of the round trip) that is subtracted from the sending rate,
+/// and the minimum of the resulting factor. Acknowledgements show the queue one round trip late.
 const BY_QUEUE: f64 = 0.3;
 const LEAST: f64 = 0.75;
 
-/// Losses beyond those by chance and the first part of what is sent take this many times of it,
-/// but never what makes up for them, up to the second.
+/// Factor by which losses reduce the sending rate, and the range of losses. Losses are counted
+/// beyond random ones and beyond the first fraction; up to the second fraction their compensation
+/// is never reduced.
 const BY_LOSS: f64 = 4.0;
 const LOSSES: (f64, f64) = (0.005, 0.02);
 
-/// So much of what the path carries is sent to see what is lost by chance: for this many
-/// measurements, of which the last counts, as what was lost is heard of a round trip late; again
-/// after this many. Where it is more than the part after them, nothing is bound for a while: what
-/// overflows besides is little of it, and streams that lose so much hardly get back what they were
-/// bound from.
+/// Measurement of random losses. `LESS` is the fraction of the capacity that is sent meanwhile. It
+/// lasts `LESS_MEASUREMENTS`, of which the last counts, because losses are reported a round trip
+/// late; the next follows after `TRIED_AFTER` measurements. If random losses exceed `CHANCE_MOST`,
+/// there is no limit for a while: an overflow is then a small part, and streams with such losses
+/// hardly regain the rate that a limit took from them.
 const LESS: f64 = 0.93;
 const LESS_MEASUREMENTS: u32 = 2;
 const TRIED_AFTER: u32 = 24;
 const CHANCE_MOST: f64 = 0.1;
 
-/// It carries less than was believed where less than this part arrives of what is not lost.
+/// The capacity is less than assumed if the arriving rate, as a fraction of the expected one, is
+/// below this.
 const BELIEVED: f64 = 0.97;
 
-/// Looks in a row after which a queue is one.
+/// Number of consecutive observations after which a queue counts.
 const STANDING: u32 = 2;
 
-/// A shorter queue may as well be a host that is busy.
+/// Minimum duration of a queue. A shorter one may be a busy host.
 const SHORTEST: Duration = Duration::from_millis(3);
 
-/// This many bytes and so much of what is sent being lost in a start, the path is full, whatever
-/// its queue: streams begin with twice what it carries and more, and much may be lost by chance.
+/// Minimum bytes and fraction of the data lost while starting that show a full path, with any
+/// queue. Streams begin with more than twice the capacity, and many losses may be random.
 const FLOODED: (f64, f64) = (65_536.0, 0.12);
 
-/// Where so much of what is sent is lost, in this many measurements, a path carries no more than
-/// what arrives. Where that is believed already and hardly less is lost, it is not the reason.
+/// If at least this fraction is lost in this many measurements, the capacity is the arriving rate.
+/// If a lower capacity did not reduce losses to `FEWER` of the earlier ones, the capacity is not
+/// the cause.
 const OVERFLOWS: f64 = 0.05;
 const OVERFLOWING: u32 = 2;
 const FEWER: f64 = 0.75;
 
-/// A queue is somebody else's where it has not become half as long in this many round trips, and
-/// so long, in which less was sent than the path carried.
+/// Other traffic causes a queue if it has not fallen to the fraction `DRAINED` in this number of
+/// round trips and this time, while less than the capacity was sent.
 const DRAINS_ROUND_TRIPS: u32 = 12;
 const DRAINS: Duration = Duration::from_secs(1);
 const DRAINED: f64 = 0.5;
 
-/// For so long nothing is bound then: at first, and at most.
+/// Initial and maximum time without limits after that.
 const APART: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(160));
 
-/// A stream that sends so much less than it may has no more, or something else binds it: what the
-/// others may send counts it with this many times of what it does.
+/// A stream whose rate is below `BELOW` times its limit has no more data, or another limit. The
+/// shares of the others count it with `ROOM` times its rate.
 const BELOW: f64 = 0.7;
 const ROOM: f64 = 1.2;
 
-/// How much all may send together, and each of it.
+/// State of the coupled streams of one path.
 #[derive(Clone, Debug)]
 pub(super) struct Coupled {
     excess: f64,
-    /// Measurements in a row in which it carried no more.
+    /// Number of consecutive measurements in which the rate did not grow.
     flat: u32,
-    /// Part of what was sent that was lost in the last measurement, beyond chance.
+    /// Lost fraction of the data in the last measurement, beyond random losses.
     lost: f64,
-    /// Part of it that is lost by chance.
+    /// Fraction that is lost at random.
     chance: f64,
-    /// Measurements until that is looked at again, and how it is now.
+    /// Number of measurements until random losses are measured again, and the current trial.
     until_tried: u32,
     trial: Option<Trial>,
-    /// Measurements in a row in which much was lost, and how much it was when less was believed
-    /// for it.
+    /// Number of consecutive measurements with many losses, and the losses when the assumed
+    /// capacity was last reduced because of them.
     overflowing: u32,
     lowered: Option<f64>,
-    /// Looks since the last measurement, and those in which a queue stood.
+    /// Number of observations since the last measurement, and number of those with a queue.
     looks: (u32, u32),
-    /// Looks in a row in which one stood.
+    /// Number of consecutive observations with a queue.
     standing: u32,
-    /// Since when less is sent than the path carried, and the longest queue since, as a part of
-    /// the round trip.
+    /// Time since when less than the capacity is sent, and the longest queue since then as a
+    /// fraction of the round trip.
     draining: Option<(Moment, f64)>,
-    /// Bytes per second that all carried in the last measurement; `None` if they had no more.
+    /// Total rate in the last measurement in bytes per second; `None` if the streams had no more
+    /// data.
     carried: Option<f64>,
-    /// The same, whatever they had.
+    /// Total rate in the last measurement, even if the streams had no more data.
     total: f64,
-    /// Less is believed since a queue stayed.
+    /// True if the assumed capacity was reduced because a queue stayed.
     humble: bool,
-    /// Nothing is bound until then.
+    /// Time until which there is no limit.
     apart: Moment,
     next_apart: Duration,
-    /// What each of the streams that something else binds is counted with, in bytes per second.
+    /// Rates, in bytes per second, with which the shares count streams that have another limit.
     elsewhere: Vec<(StreamId, f64)>,
 }
 
-/// Less is sent, to see what is lost even then.
+/// A measurement of random losses at a reduced rate.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// Bytes per second.
+    /// Reduced rate in bytes per second.
     rate: f64,
-    /// Measurements until it ends.
+    /// Number of measurements until it ends.
     left: u32,
 }
 
@@ -163,42 +168,42 @@ impl Default for Coupled {
     }
 }
 
-/// What the path and its streams showed in a time.
+/// Measured data of a path and its streams.
 pub(super) struct Carried {
-    /// Bytes per second that each stream carried.
+    /// Rate of each stream in bytes per second.
     pub rates: Vec<(StreamId, f64)>,
-    /// The most that all carried before.
+    /// Maximum total rate before, in bytes per second.
     pub before: f64,
-    /// Part of what was sent that was lost.
+    /// Lost fraction of the sent data.
     pub lost: f64,
-    /// There was more to send.
+    /// True if there was more to send.
     pub supplied: bool,
-    /// What each might send at most, in bytes per second.
+    /// Limit of each stream in bytes per second.
     pub bound: Option<f64>,
-    /// That is what most of them keep to.
+    /// True if most streams send at their limit.
     pub held: bool,
 }
 
-/// What that says.
+/// Conclusions from a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// It is full, by what it carries alone.
+    /// True if the path is full, judged by its rate alone.
     pub full: bool,
-    /// It carries more than it ever did. Streams may begin anew for it: by themselves they try
-    /// to be faster in one of eight round trips.
+    /// True if the path carries more than ever. Streams may restart for it: by themselves they
+    /// probe for a higher rate only in one of eight round trips.
     pub more: bool,
-    /// It carries no more than what arrived, though no queue was seen.
+    /// True if the capacity is the arriving rate, though no queue was seen.
     pub overflows: bool,
 }
 
 impl Coupled {
-    /// Takes what was seen in a time.
+    /// Processes a measurement.
     pub fn handle_measure(&mut self, carried: &Carried) -> Found {
         let total: f64 = carried.rates.iter().map(|(_, rate)| rate).sum();
         let (looks, standing) = std::mem::take(&mut self.looks);
         let queued = standing > 0 && standing * 2 >= looks;
         let (tried, kept) = (self.trial.is_some(), self.kept());
-        // In a start, and after a cut, all grows by itself.
+        // While starting, and after an outage, the rate grows by itself.
         let grows = total >= self.total * GROWS;
         if carried.supplied {
             self.learn_chance(carried, total, queued, grows);
@@ -219,7 +224,7 @@ impl Coupled {
         };
         let overflows = !tried && self.overflows(carried, grows);
         self.total = total;
-        // What is sent again for what is lost by chance is lost by chance, too.
+        // Retransmissions of randomly lost data are lost at random, too.
         let least = carried.bound.map(|bound| bound * kept.powi(2) * BELOW);
         let below = |(_, rate): &&(StreamId, f64)| least.is_some_and(|least| *rate < least);
         let elsewhere = carried
@@ -237,7 +242,7 @@ impl Coupled {
         }
     }
 
-    /// Whether it carries no more than what arrived.
+    /// True if the path carries no more than the arriving rate.
     fn overflows(&mut self, carried: &Carried, grows: bool) -> bool {
         if self.lost < OVERFLOWS / 2.0 {
             self.lowered = None;
@@ -262,8 +267,8 @@ impl Coupled {
         helped
     }
 
-    /// What is lost even where less is sent than the path carries; where a queue stood
-    /// nevertheless, that is what overflowed.
+    /// Measures the losses that remain at a reduced rate. If a queue stood nevertheless, these are
+    /// overflows and not random.
     fn learn_chance(&mut self, carried: &Carried, total: f64, queued: bool, grows: bool) {
         self.until_tried = self.until_tried.saturating_sub(1);
         if carried.bound.is_none() {
@@ -281,7 +286,7 @@ impl Coupled {
             && (!queued || self.chance > 0.0 || self.lowered.is_some())
         {
             self.until_tried = TRIED_AFTER;
-            // Of what it is believed to carry, where that is still so.
+            // Take the trial's rate from the assumed capacity, if the path still carries it.
             let usual = carried.before * (1.0 - carried.lost) * BELIEVED;
             let most = if total >= usual {
                 carried.before
@@ -295,21 +300,21 @@ impl Coupled {
         }
     }
 
-    /// The part of what it may send that a stream sends where nothing else binds it: what
-    /// arrives of that.
+    /// Returns the arriving fraction of the data, which is the fraction of its limit that a stream
+    /// sends if only the limit applies.
     pub fn kept(&self) -> f64 {
         1.0 - self.chance
     }
 
-    /// Whether the path is full by these bytes being lost, and those arriving, in a round trip
-    /// or two of a start.
+    /// True if the lost and arriving bytes of one or two round trips of a start show that the path
+    /// is full.
     pub fn is_flooded(lost: f64, arrived: f64) -> bool {
         lost >= FLOODED.0 && lost >= (lost + arrived) * FLOODED.1
     }
 
-    /// What all may send of `peak`, what the path is believed to carry, where segments wait in
-    /// its `queue`, beyond the round trip `rtt`; none without bound. Less is believed where the
-    /// queue says so.
+    /// Returns the fraction of `peak`, the assumed capacity, that all may send; `None` if
+    /// unlimited. `queue` is the waiting time beyond the round trip `rtt`. Reduces `peak` if the
+    /// queue shows that it is too high.
     pub fn part(
         &mut self,
         at: Moment,
@@ -332,7 +337,7 @@ impl Coupled {
         };
         self.looks.0 += 1;
         self.looks.1 += u32::from(queue > 0.0);
-        // One that stands for a look is a busy host, or somebody else's.
+        // A queue in a single observation comes from a busy host or from other traffic.
         self.standing = if queue > 0.0 { self.standing + 1 } else { 0 };
         if self.standing >= STANDING {
             self.excess = EXCESS.0;
@@ -340,8 +345,8 @@ impl Coupled {
         let by_loss = BY_LOSS * (self.lost - LOSSES.0).max(0.0);
         let least = 1.0 + self.lost.min(LOSSES.1);
         let arrives = (1.0 + self.excess - by_loss).max(least);
-        // A stream believes in what arrives of the most that it may send, and of what it sends
-        // for that as much less arrives once more.
+        // A stream measures the arriving part of its limit. It sends at that rate, of which again
+        // only a part arrives.
         let part = arrives / self.kept().powi(2) - BY_QUEUE * queue;
         if self.stays(at, rtt, queue, part) {
             if self.humble {
@@ -356,14 +361,14 @@ impl Coupled {
         Some(tried.map_or(part, |tried| part.min(tried)))
     }
 
-    /// Binds nothing for a while.
+    /// Removes the limit for a while.
     fn part_for_a_while(&mut self, at: Moment) -> Option<f64> {
         self.apart = at + self.next_apart;
         self.next_apart = (self.next_apart * 2).min(APART.1);
         None
     }
 
-    /// Whether a queue stays that less was sent for.
+    /// True if a queue stays although less is sent because of it.
     fn stays(&mut self, at: Moment, rtt: Duration, queue: f64, part: f64) -> bool {
         if part >= 1.0 || queue == 0.0 {
             (self.draining, self.humble) = (None, false);
@@ -383,7 +388,7 @@ impl Coupled {
         false
     }
 
-    /// What each of these streams may send for all to send so much, in bytes per second.
+    /// Returns the rate of each of these streams with which all send `together` bytes per second.
     pub fn share(&self, together: f64, streams: &[StreamId]) -> f64 {
         let here = |(stream, _): &&(StreamId, f64)| streams.contains(stream);
         let elsewhere: Vec<f64> = self
@@ -395,7 +400,7 @@ impl Coupled {
         let left = together - elsewhere.iter().sum::<f64>();
         let equal = together / streams.len().max(1) as f64;
         match streams.len().saturating_sub(elsewhere.len()) {
-            // The source was slow for a moment, and will not be.
+            // The source was slow for a moment.
             0 => equal,
             others => (left / others as f64).max(equal),
         }

@@ -1,32 +1,32 @@
-//! The way that packets take now, where kernels remember a shorter one.
+//! Estimates the round trip of the current route if the kernel remembers that of a shorter one.
 //!
-//! A kernel's least round trip holds for five minutes (`net.ipv4.tcp_min_rtt_wlen`). Where packets
-//! have come to take a longer way meanwhile, what is beyond it looks like a queue that nothing
-//! drains. Coupled streams keep their queue short: the round trips of some seconds would show it.
+//! A kernel's minimum round trip is valid for five minutes (`net.ipv4.tcp_min_rtt_wlen`). If
+//! packets take a longer route meanwhile, the difference looks like a queue that never drains.
+//! Coupled streams keep their queue short, so the round trips of the last seconds show the new
+//! route.
 
 use std::time::Duration;
 
 use longhaul_units::{LeastSpan, Moment};
 
-/// What was seen longer ago than once to twice this counts no more.
+/// Observations expire after one to two times this span.
 const LATELY: Duration = Duration::from_secs(6);
 
-/// A way is another one where the round trip was this many times what kernels remember, at least,
-/// for so long.
+/// Factor by which recent round trips must exceed the kernel's minimum to count as another route.
 const LONGER: u32 = 2;
 
-/// The least smoothed round trip of late.
+/// Minimum smoothed round trip of the last seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecentRtt(Option<LeastSpan>);
 
 impl RecentRtt {
-    /// Takes the least smoothed round trip of now.
+    /// Records the current minimum of the smoothed round trips.
     pub fn learn(&mut self, at: Moment, seen: Duration) {
         let least = self.0.get_or_insert(LeastSpan::new(at, seen));
         least.learn(at, seen, Some(LATELY));
     }
 
-    /// The round trip of the path, of which kernels remember `known`.
+    /// Returns the path's round trip, given the kernel's minimum `known`.
     pub fn round_trip(&self, known: Duration) -> Duration {
         let recent = self.0.and_then(|least| least.of_both());
         recent
@@ -53,11 +53,11 @@ mod tests {
         let seen: Vec<u64> = (10..30)
             .map(|seconds| at(seconds, 121).as_millis() as u64)
             .collect();
-        // Both halves of what is remembered have to be of the longer way.
+        // Both halves of the observed span must be from the longer route.
         let first = seen.iter().position(|rtt| *rtt == 121).unwrap();
         assert!((6..=13).contains(&first), "{seen:?}");
         assert!(seen[first..].iter().all(|rtt| *rtt == 121), "{seen:?}");
-        // The first way, or less than twice as long.
+        // The round trip of the first route, or less than twice as long.
         assert_eq!(at(30, 39), ms(20));
     }
 }

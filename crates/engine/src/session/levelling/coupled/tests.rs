@@ -12,7 +12,7 @@ use super::{Carried, Coupled, EXCESS};
 const RTT: Duration = Duration::from_millis(100);
 const SEGMENT: f64 = 1448.0;
 
-/// A stream that keeps the greatest rate of ten round trips and tries a quarter more in one of
+/// A stream that keeps the maximum rate of ten round trips and tries a quarter more in one of
 /// eight, at a time of its own.
 struct Stream {
     rates: [f64; 10],
@@ -35,7 +35,7 @@ impl Stream {
     }
 }
 
-/// What came of it over a time.
+/// Results of a simulation over a time.
 #[derive(Default)]
 struct Outcome {
     delivered: Vec<f64>,
@@ -43,18 +43,18 @@ struct Outcome {
     bounds: VecDeque<Option<u64>>,
 }
 
-/// A path of this many bytes per second, whose queue holds this many round trips.
+/// A path with a capacity in bytes per second and a queue of this many round trips.
 struct Path {
     rtt: Duration,
     capacity: f64,
     room: f64,
     queue: f64,
-    /// Of a queue that others keep, besides, and of one that stands in one of 16 looks.
+    /// Queue that other traffic keeps, and queue that stands in one of 16 observations.
     others: Duration,
     wanders: Duration,
-    /// The sending host rests for this part of the time, again and again.
+    /// Fraction of the time in which the sending host pauses, again and again.
     rests: f64,
-    /// This part of what is sent is lost by chance.
+    /// Fraction of the sent data that is lost at random.
     chance: f64,
     streams: Vec<Stream>,
     now: Duration,
@@ -83,7 +83,7 @@ impl Path {
         }
     }
 
-    /// For this many round trips, a look every quarter of one.
+    /// Simulates this many round trips, with an observation every quarter of one.
     fn run(&mut self, leveller: Option<&mut Leveller>, round_trips: usize) -> Outcome {
         let mut leveller = leveller;
         let count = self.streams.len();
@@ -124,7 +124,7 @@ impl Path {
                 outcome.delivered[at] += arrived;
                 round[at] += arrived;
                 if look % 4 == 3 {
-                    // A rate is one of the time between two rests.
+                    // A rate applies to the time between two pauses.
                     stream.rates[stream.round % 10] = round[at] / self.rtt.as_secs_f64() / works;
                     stream.round += 1;
                     round[at] = 0.0;
@@ -203,7 +203,7 @@ fn together_they_fill_the_path_and_hardly_overrun_it() {
 
 #[test]
 fn a_path_that_carries_more_is_found_out() {
-    // With a host that is busy with something else now and then, and where much is lost, too.
+    // The host is busy with other work at times, or many segments are lost.
     let wanders = RTT * 15 / 100;
     for (rests, chance, wanders) in [
         (0.0, 0.0, Duration::ZERO),
@@ -236,7 +236,7 @@ fn what_a_slow_host_sends_for_long_is_not_what_the_path_carries() {
     let mut path = Path::new(4, 100e6, 0.5);
     let mut leveller = Leveller::default();
     path.run(Some(&mut leveller), 100);
-    // A short queue of others, for minutes.
+    // Other traffic keeps a short queue for minutes.
     (path.others, path.rests) = (RTT * 14 / 100, 0.06);
     path.run(Some(&mut leveller), 2000);
     let after = path.run(Some(&mut leveller), 100);
@@ -274,7 +274,7 @@ fn a_path_without_a_queue_that_carries_less_gets_less() {
     }
 }
 
-/// A queue that is long enough to be seen and too short to be drained.
+/// The queue is long enough to be seen and too short to be drained.
 #[test]
 fn a_long_path_that_carries_much_less_gets_less() {
     let mut path = Path::new(4, 100e6, 0.05);
@@ -288,7 +288,7 @@ fn a_long_path_that_carries_much_less_gets_less() {
     assert!(used >= 0.95 && lost <= 0.03, "{used}, {lost}");
 }
 
-/// What is lost by chance changes: sending less does not help, and is not done again and again.
+/// Random losses change: sending less does not help, and is not repeated again and again.
 #[test]
 fn loss_by_chance_that_grows_is_no_overflow() {
     for (first, then) in [
@@ -311,14 +311,14 @@ fn loss_by_chance_that_grows_is_no_overflow() {
             };
             let (soon, later) = (part(&soon, 150.0), part(&later, 400.0));
             let what = format!("{first}, {then}: {soon}, {later}");
-            // Beyond a tenth, streams that were bound are slow to come back.
+            // Beyond a tenth of losses, streams regain a lost rate slowly.
             let least = if then > 0.1 { 0.5 } else { 0.85 };
             assert!(soon >= least && later >= 0.85, "{what}");
         }
     }
 }
 
-/// Of a trickle one segment in eight is soon lost, and says nothing of the path.
+/// In a trickle one lost segment in eight is soon reached, and is no evidence about the path.
 #[test]
 fn what_a_trickle_loses_says_nothing_of_the_path() {
     for supplied in [true, false] {
@@ -376,7 +376,7 @@ fn a_queue_that_others_keep_ends_the_bound_for_a_while() {
     path.others = RTT;
     let after = path.run(Some(&mut leveller), 40);
     assert_eq!(after.bounds.back(), Some(&None));
-    // Until it is tried again.
+    // The value stays until the next measurement.
     path.others = Duration::ZERO;
     let later = path.run(Some(&mut leveller), 120);
     assert!(later.bounds.back().is_some_and(Option::is_some));
@@ -398,9 +398,9 @@ fn what_a_stream_does_not_take_is_for_the_others() {
     });
     assert!(found.more && !found.full);
     assert_eq!(coupled.share(100.0, &streams), 38.0);
-    // They are gone, and so is what they took.
+    // The streams are gone, and so are their rates.
     assert_eq!(coupled.share(100.0, &streams[..2]), 50.0);
-    // What is lost by chance is not what something else binds: of 25 arrive 16.
+    // Random losses are no other limit: 16 of 25 arrive.
     coupled.chance = 0.2;
     let rates = [16.0, 16.0, 16.0, 5.0];
     coupled.handle_measure(&Carried {
@@ -412,7 +412,7 @@ fn what_a_stream_does_not_take_is_for_the_others() {
         held: false,
     });
     assert_eq!(coupled.share(100.0, &streams), 94.0 / 3.0);
-    // Where all are slow it is the source.
+    // If all streams are slow, the source is the cause.
     assert_eq!(coupled.share(12.0, &streams[3..]), 12.0);
 }
 
