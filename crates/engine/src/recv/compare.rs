@@ -127,7 +127,7 @@ impl Transfer {
         if let Some(failure) = side.destination.refuses(entry) {
             return Compared::Refused(failure);
         }
-        let shown = entry.path.to_string();
+        let shown = || entry.path.to_string();
         let path = side.destination.path_of(&entry.path);
         let backups = side.destination.backups.as_ref();
         let is_backup = backups.is_some_and(|backups| backups.note(&path));
@@ -139,16 +139,16 @@ impl Transfer {
         };
         let folder = match found {
             Ok(folder) => folder,
-            Err(error) if self.is_absent(&error) => return self.absent(&shown),
+            Err(error) if self.is_absent(&error) => return self.absent(entry),
             Err(error) if is_obstructed(&error) && self.replaces_kinds() => {
                 return match above.map_or(Ok(Way::Free), |above| self.clear_way(side, &above)) {
-                    Ok(Way::Free) => self.absent(&shown),
+                    Ok(Way::Free) => self.absent(entry),
                     Ok(Way::Left(held)) => Compared::Left(held),
                     Err(failure) => Compared::Refused(failure),
                 };
             }
             Err(error) => {
-                return Compared::Refused(failure_of("look into its directory", &shown, &error));
+                return Compared::Refused(failure_of("look into its directory", &shown(), &error));
             }
         };
         // What a copy replaces need not be read for its size.
@@ -164,7 +164,7 @@ impl Transfer {
         let status = match status {
             Ok(status) => Some(status),
             Err(error) if self.is_absent(&error) => None,
-            Err(error) => return Compared::Refused(failure_of("look at", &shown, &error)),
+            Err(error) => return Compared::Refused(failure_of("look at", &shown(), &error)),
         };
         match status {
             Some(_) if self.settings.criteria.ignore_existing => Compared::Left(Held::Exists),
@@ -176,7 +176,10 @@ impl Transfer {
                     && !self.replaces_kinds()
                     && !may_replace_special(side, entry) =>
             {
-                let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
+                let text = format!(
+                    "{}: a device, socket or FIFO has that name; move it away",
+                    entry.path
+                );
                 Compared::Refused(Failure::new(FailureKind::Conflict, text))
             }
             Some(status)
@@ -190,7 +193,7 @@ impl Transfer {
             // What is there was another name's until a moment ago.
             Some(_) if is_backup && self.copies() => self.compare_part(side, entry, &folder),
             Some(status) => self.compare_with(side, entry, &folder, &status),
-            None if !self.copies() || self.settings.criteria.existing => self.absent(&shown),
+            None if !self.copies() || self.settings.criteria.existing => self.absent(entry),
             None => self.compare_part(side, entry, &folder),
         }
     }
@@ -203,16 +206,17 @@ impl Transfer {
             || verifies && OtherSpelling::within(error).is_some()
     }
 
-    fn absent(&self, shown: &str) -> Compared {
+    fn absent(&self, entry: &Entry) -> Compared {
         match self.settings.operation {
             Operation::Copy | Operation::DryRun if self.settings.criteria.existing => {
                 Compared::Left(Held::Missing)
             }
             Operation::Copy => Compared::Send,
             Operation::DryRun => Compared::Planned(Change::New),
-            Operation::Verify => {
-                Compared::Refused(Failure::new(FailureKind::Differs, missing(shown)))
-            }
+            Operation::Verify => Compared::Refused(Failure::new(
+                FailureKind::Differs,
+                missing(&entry.path.to_string()),
+            )),
         }
     }
 
@@ -224,14 +228,14 @@ impl Transfer {
         status: &Status,
     ) -> Compared {
         let path = side.destination.path_of(&entry.path);
-        let shown = entry.path.to_string();
+        let shown = || entry.path.to_string();
         match &entry.kind {
             EntryKind::File { identity, .. } if status.kind == FileKind::File => {
                 if self.settings.operation == Operation::Verify {
                     return if identity.size == status.size {
                         Compared::Send
                     } else {
-                        Compared::Refused(differs(&shown, "the sizes differ"))
+                        Compared::Refused(differs(&shown(), "the sizes differ"))
                     };
                 }
                 match self.judge(side, entry, status) {
@@ -287,7 +291,9 @@ impl Transfer {
         match self.settings.operation {
             Operation::Copy => self.compare_part(side, entry, folder),
             Operation::DryRun => Compared::Planned(Change::Changed),
-            Operation::Verify => Compared::Refused(differs(&shown, "one is not what the other is")),
+            Operation::Verify => {
+                Compared::Refused(differs(&shown(), "one is not what the other is"))
+            }
         }
     }
 

@@ -104,6 +104,11 @@ impl Ahead {
         Some(Ok(Looked { name, status }))
     }
 
+    /// True if the next name was looked at already.
+    pub fn has_looked(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     fn look_ahead(&mut self, directory: &dyn Directory, pace: &Pace) {
         let (mut names, mut failed) = (Vec::new(), None);
         while names.len() < self.most && failed.is_none() {

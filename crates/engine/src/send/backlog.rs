@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use longhaul_proto::manifest::Entry;
 use longhaul_proto::message::{Failure, Farewell};
@@ -16,9 +17,13 @@ use crate::session::{Machine, Transfer};
 /// Most bytes of the file: some four million entries.
 const FILE_BYTES: u64 = 512 << 20;
 
-/// Steps in memory that are the next ones to tell, and bytes of their names and attributes.
-const MOST_NEXT: usize = 64;
+/// Steps are told in batches: when this many of them are in memory, or this many bytes of their
+/// names and attributes, or with the first step that comes this long after the last batch. Telling
+/// each step by itself wakes several threads and sends a message for it, which takes longer than
+/// the look at a name in a cache.
+const MOST_NEXT: usize = 128;
 const MOST_NEXT_BYTES: usize = 64 << 10;
+const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
 /// After this many steps that went to the file, the state machine is asked whether it takes some.
 const ASK_EVERY: u32 = 64;
@@ -71,10 +76,14 @@ pub(super) struct Backlog<'a> {
     transfer: &'a Transfer,
     /// The oldest steps.
     next: VecDeque<Step>,
+    /// Bytes of names and attributes of the steps in `next`.
+    next_bytes: usize,
     /// The steps after them.
     queue: SpillQueue,
     /// Number of steps that went to the queue since the state machine was last asked.
     unasked: u32,
+    /// Time of the last batch.
+    told: Option<Instant>,
 }
 
 impl<'a> Backlog<'a> {
@@ -82,15 +91,22 @@ impl<'a> Backlog<'a> {
         Backlog {
             transfer,
             next: VecDeque::new(),
+            next_bytes: 0,
             queue: SpillQueue::new(std::env::temp_dir(), FILE_BYTES),
             unasked: 0,
+            told: None,
         }
     }
 
-    /// Tells a step, or keeps it until the state machine takes it.
+    /// Tells a step, or keeps it until its batch is told and the state machine takes it.
     pub(super) fn add(&mut self, step: Step) -> Result<(), Over> {
         if self.queue.is_empty() && self.has_room_next() {
+            self.next_bytes += step.bytes();
             self.next.push_back(step);
+            let is_recent = |told: Instant| told.elapsed() < LONGEST_WAIT;
+            if self.has_room_next() && self.told.is_some_and(is_recent) {
+                return Ok(());
+            }
             return self.tell_some();
         }
         while !self.queue.has_room() {
@@ -123,11 +139,12 @@ impl<'a> Backlog<'a> {
     }
 
     /// Tells as many steps as the state machine takes now.
-    fn tell_some(&mut self) -> Result<(), Over> {
+    pub(super) fn tell_some(&mut self) -> Result<(), Over> {
         self.unasked = 0;
         loop {
             self.refill()?;
             if self.next.is_empty() {
+                self.told = Some(Instant::now());
                 return Ok(());
             }
             if self.transfer.is_over() {
@@ -135,7 +152,7 @@ impl<'a> Backlog<'a> {
             }
             let next = &mut self.next;
             let told = self.transfer.tell_sender(|sender| tell_next(sender, next));
-            told.ok_or(Over)?;
+            self.next_bytes -= told.ok_or(Over)?;
             if !self.next.is_empty() {
                 return Ok(());
             }
@@ -143,8 +160,7 @@ impl<'a> Backlog<'a> {
     }
 
     fn has_room_next(&self) -> bool {
-        let bytes = || self.next.iter().map(Step::bytes).sum::<usize>();
-        self.next.len() < MOST_NEXT && bytes() < MOST_NEXT_BYTES
+        self.next.len() < MOST_NEXT && self.next_bytes < MOST_NEXT_BYTES
     }
 
     /// Reads the oldest steps of the queue. If that fails they are lost, and the session ends.
@@ -158,7 +174,10 @@ impl<'a> Backlog<'a> {
                 }
             };
             match step {
-                Ok(step) => self.next.extend(step),
+                Ok(step) => {
+                    self.next_bytes += step.as_ref().map_or(0, Step::bytes);
+                    self.next.extend(step);
+                }
                 Err(error) => {
                     self.transfer.break_off(&error);
                     return Err(Over);
@@ -169,15 +188,19 @@ impl<'a> Backlog<'a> {
     }
 }
 
-/// Tells steps until the state machine takes no more.
-fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) {
+/// Tells steps until the state machine takes no more. Returns the bytes of their names and
+/// attributes.
+fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) -> usize {
+    let mut bytes = 0;
     while let Some(step) = next.pop_front() {
         if step.needs_credit() && sender.entry_credit() == 0 {
             next.push_front(step);
-            return;
+            break;
         }
+        bytes += step.bytes();
         step.tell(sender);
     }
+    bytes
 }
 
 /// Waits until the state machine takes some entries.

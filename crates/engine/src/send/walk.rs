@@ -329,7 +329,15 @@ impl Walk<'_, '_> {
         while let Some(level) = levels.last_mut() {
             let directory = open.last();
             let next = match &directory {
-                Ok(directory) => level.names.next(&**directory, &self.pace),
+                Ok(directory) => {
+                    // The next name may take long; a stream gives none before its earlier
+                    // pieces are sent.
+                    let may_wait = directory.lists_in_order() || self.pace.is_slow();
+                    if may_wait && !level.names.has_looked() {
+                        self.backlog.tell_some()?;
+                    }
+                    level.names.next(&**directory, &self.pace)
+                }
                 Err(error) => Some(Err(again(error))),
             };
             match next {
@@ -635,7 +643,6 @@ impl Walk<'_, '_> {
         parent: Option<EntryId>,
         (levels, above): (&[Level], &Nested),
     ) -> Result<Met, Over> {
-        let shown = path.to_string();
         let status = match status {
             Ok(status) => match self.settled(&path, status, levels) {
                 Ok(status) => Ok(status),
@@ -673,7 +680,8 @@ impl Walk<'_, '_> {
                 let kind = match self.first_name(&kind, &status, (id, &path)) {
                     Ok(first) => first.unwrap_or(kind),
                     Err(error) => {
-                        let failure = failure_of("keep track of the names of", &shown, &error);
+                        let failure =
+                            failure_of("keep track of the names of", &path.to_string(), &error);
                         let entry = unreadable(id, parent, path);
                         self.tell_unreadable(entry, failure)?;
                         return Ok(Met::Told);
@@ -682,6 +690,10 @@ impl Walk<'_, '_> {
                 let mut entry = entry_of(id, parent, path, kind, &status);
                 self.gather(&mut entry, status.owner, || directory.inode_of(name));
                 let ends = entry.kind == EntryKind::Directory && !enters;
+                if entry.kind != EntryKind::Directory {
+                    self.hand_over(entry)?;
+                    return Ok(Met::Told);
+                }
                 self.hand_over(entry.clone())?;
                 match inner {
                     Some(inner) => return Ok(Met::Directory(inner, entry)),
@@ -696,8 +708,9 @@ impl Walk<'_, '_> {
                 Ok(Met::LeftAlone)
             }
             Err(error) => {
+                let failure = unread(&path.to_string(), levels, &error);
                 let entry = unreadable(self.take_id(), parent, path);
-                self.tell_unreadable(entry, unread(&shown, levels, &error))?;
+                self.tell_unreadable(entry, failure)?;
                 Ok(Met::Told)
             }
         }
