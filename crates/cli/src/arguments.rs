@@ -53,7 +53,7 @@ pub use between::{
     AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
 };
 pub use commands::{CommandArguments, FilterEnd};
-pub use compression::{CompressionArguments, parse_compression};
+pub use compression::CompressionArguments;
 pub use criteria::CriteriaArguments;
 pub use deletion::DeletionArguments;
 pub use doctor::DoctorArguments;

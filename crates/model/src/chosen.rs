@@ -18,7 +18,8 @@ pub struct Chosen {
     /// Number of flows for reading, compressing, the wire, decompressing and writing, if the plan
     /// has them.
     pub flows: BTreeMap<Limit, u32>,
-    /// Codec for all data. `None` if the data are sent uncompressed or with several codecs.
+    /// Codec for all data, or `off` if all data are sent uncompressed. `None` if the plan has no
+    /// compression to decide, or chose several codecs.
     pub codec: Option<String>,
 }
 
@@ -49,7 +50,8 @@ impl Chosen {
             return Err("the plan is from another release: make it again".to_owned());
         }
         let mut chosen = Chosen::default();
-        for node in plan["nodes"].as_array().map_or(&[][..], Vec::as_slice) {
+        let nodes = plan["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+        for node in nodes {
             let name = node["name"].as_str().unwrap_or_default();
             let members = node["members"].as_array().map_or(&[][..], Vec::as_slice);
             let count = |member: &Value| {
@@ -58,9 +60,9 @@ impl Chosen {
             };
             chosen.set(name, members.iter().map(count).fold(0, u64::saturating_add));
         }
-        let codecs = plan["codecs"].as_array().map_or(&[][..], Vec::as_slice);
-        if let [one] = codecs {
-            chosen.codec = one["codec"].as_str().map(str::to_owned);
+        if nodes.iter().any(|node| node["name"] == "compress") {
+            let codecs = plan["codecs"].as_array().map_or(&[][..], Vec::as_slice);
+            chosen.codec = only_codec(codecs.iter().map(|it| it["codec"].as_str()));
         }
         Ok(chosen)
     }
@@ -76,8 +78,13 @@ impl Chosen {
             };
             chosen.set(name, used.flows().into());
         }
-        if let [(it, _)] = optimum.codecs[..] {
-            chosen.codec = graph.codec_of(it).map(|codec| codec.name.clone());
+        if graph
+            .nodes
+            .iter()
+            .any(|node| node.kind == NodeKind::Compress)
+        {
+            let codecs = optimum.codecs.iter().map(|&(it, _)| graph.codec_of(it));
+            chosen.codec = only_codec(codecs.map(|codec| codec.map(|it| it.name.as_str())));
         }
         Ok(chosen)
     }
@@ -96,6 +103,14 @@ impl Chosen {
             self.flows.insert(layer, flows.min(MOST_FLOWS) as u32);
         }
     }
+}
+
+/// Returns the codec that all parts of the data have, where `None` is "uncompressed".
+fn only_codec<'a>(mut codecs: impl Iterator<Item = Option<&'a str>>) -> Option<String> {
+    let first = codecs.next()?;
+    codecs
+        .all(|codec| codec == first)
+        .then(|| first.unwrap_or("off").to_owned())
 }
 
 #[cfg(test)]
@@ -142,6 +157,30 @@ files = 10
         let graph = Graph::from_text(GRAPH).unwrap();
         let plan = explain(&graph, Bound::DEFAULT).unwrap().to_json(&graph);
         assert_eq!(Chosen::of_text(&plan.to_string()).unwrap(), of_graph);
+    }
+
+    #[test]
+    fn a_plan_decides_on_compression_if_all_its_data_have_one_codec() {
+        let codec = |nodes: &[&str], codecs: &[Option<&str>]| {
+            let members = [serde_json::json!({ "flows": 1, "members": 1 })];
+            let nodes = nodes.iter();
+            let nodes = nodes.map(|name| serde_json::json!({ "name": name, "members": members }));
+            let codecs = codecs.iter();
+            let codecs = codecs.map(|codec| serde_json::json!({ "codec": codec }));
+            let plan = serde_json::json!({
+                "kind": "plan", "schema": 1,
+                "nodes": nodes.collect::<Value>(), "codecs": codecs.collect::<Value>(),
+            });
+            Chosen::of_text(&plan.to_string()).unwrap().codec
+        };
+        let with = ["read", "compress", "path"];
+        let zstd = Some("zstd:3");
+        assert_eq!(codec(&with, &[zstd]).as_deref(), zstd);
+        assert_eq!(codec(&with, &[zstd, zstd]).as_deref(), zstd);
+        assert_eq!(codec(&with, &[None]).as_deref(), Some("off"));
+        assert_eq!(codec(&with, &[zstd, None]), None);
+        assert_eq!(codec(&with, &[]), None);
+        assert_eq!(codec(&["read", "path"], &[None]), None);
     }
 
     #[test]

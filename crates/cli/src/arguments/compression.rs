@@ -9,16 +9,15 @@ pub struct CompressionArguments {
     /// Compression of blocks: auto, off, or CODEC[:LEVEL]. `auto` measures during the
     /// copy, and chooses for each block the most useful codec, or none. `zstd[:LEVEL]`
     /// and `lz4` apply to every block that gets smaller. Between two paths of this host,
-    /// and from zero:, `auto` means off.
+    /// and from zero:, `auto` means off. [default: auto, or the codec of --plan]
     #[arg(
         long,
         value_name = "HOW",
         value_parser = parse_compression,
-        default_value = "auto",
         aliases = ["compress-choice", "zc"],
         overrides_with = "no_compress"
     )]
-    compress: CompressionArgument,
+    compress: Option<CompressionArgument>,
     /// rsync's -z: `auto`, unless another option chooses a codec.
     #[arg(short = 'z', hide = true, overrides_with = "no_compress")]
     automatic: bool,
@@ -38,15 +37,32 @@ pub struct CompressionArguments {
 }
 
 impl CompressionArguments {
-    /// Returns the chosen compression; `None` means off.
-    pub fn chosen(&self) -> Option<Compression> {
-        let codec = self.compress.0;
-        match (codec, self.compress_level) {
-            _ if self.no_compress => None,
-            (Some(Compression::Auto | Compression::Zstd(_)), Some(level)) => level.0,
-            (codec, _) => codec,
+    /// Returns the compression of the options, or else the one of a plan; `None` means off.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the plan decides and its codec is unknown.
+    pub fn chosen(&self, planned: Option<&str>) -> Result<Option<Compression>, String> {
+        if self.no_compress {
+            return Ok(None);
+        }
+        let automatic = self.automatic.then_some(Some(Compression::Auto));
+        let named = self.compress.map(|codec| codec.0).or(automatic);
+        match (named, self.compress_level) {
+            (None | Some(Some(Compression::Auto | Compression::Zstd(_))), Some(level)) => {
+                Ok(level.0)
+            }
+            (Some(codec), _) => Ok(codec),
+            (None, None) => {
+                let parsed = parse_compression(planned.unwrap_or("auto"));
+                Ok(parsed.map_err(unknown_codec)?.0)
+            }
         }
     }
+}
+
+fn unknown_codec(error: String) -> String {
+    format!("the plan's codec is unknown ({error}): choose one with --compress")
 }
 
 /// A compression; `None` means off.
@@ -58,7 +74,7 @@ pub struct CompressionArgument(pub Option<Compression>);
 /// # Errors
 ///
 /// Returns an error if the codec or the level is unknown.
-pub fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
+fn parse_compression(text: &str) -> Result<CompressionArgument, String> {
     match text {
         // `none` is rsync's name.
         "none" => Ok(CompressionArgument(None)),
@@ -86,8 +102,33 @@ mod tests {
     }
 
     fn chosen(line: &str) -> Option<Compression> {
+        planned(line, None).unwrap()
+    }
+
+    fn planned(line: &str, codec: Option<&str>) -> Result<Option<Compression>, String> {
         let line = std::iter::once("cp").chain(line.split_whitespace());
-        Line::try_parse_from(line).unwrap().compression.chosen()
+        let line = Line::try_parse_from(line).unwrap();
+        line.compression.chosen(codec)
+    }
+
+    #[test]
+    fn a_plan_decides_unless_an_option_does() {
+        for (line, codec, expected) in [
+            ("", "zstd:3", Some(Compression::Zstd(3))),
+            ("", "off", None),
+            ("--compress off", "zstd:3", None),
+            ("--no-compress", "zstd:3", None),
+            ("--compress auto", "zstd:3", Some(Compression::Auto)),
+            ("--compress lz4", "off", Some(Compression::Lz4)),
+            ("-z", "off", Some(Compression::Auto)),
+            ("--zl 0", "zstd:3", None),
+            ("--zl 6", "lz4", Some(Compression::Zstd(6))),
+            ("--compress off", "gzip", None),
+        ] {
+            assert_eq!(planned(line, Some(codec)), Ok(expected), "{line} {codec}");
+        }
+        let unknown = planned("", Some("gzip")).unwrap_err();
+        assert!(unknown.contains("--compress"), "{unknown}");
     }
 
     #[test]

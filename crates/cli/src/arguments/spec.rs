@@ -17,7 +17,7 @@ use longhaul_transfer::third_party::job_protocol::Shown;
 
 use super::{
     ConnectionArguments, CopyArguments, DataSecurity, Expiry, FilterArguments, IntegrityArgument,
-    LayerArguments, SshArguments, StackArgument, VerifyArguments, parse_compression,
+    LayerArguments, SshArguments, StackArgument, VerifyArguments,
 };
 use crate::messages::{Exit, Stop};
 
@@ -43,8 +43,8 @@ impl CopyArguments {
         let digest = self.integrity == IntegrityArgument::Digest;
         let plan = self.plan.as_deref().map(read_plan).transpose()?;
         let plan = plan.unwrap_or_default();
-        let codec = plan.codec.as_deref();
-        let codec = codec.and_then(|codec| parse_compression(codec).ok()?.0);
+        let compression = self.compression.chosen(plan.codec.as_deref());
+        let compression = compression.map_err(|error| Stop::new(Exit::Usage, error))?;
         let keep = self
             .keeping
             .keep_at(self.recursive, [sources.first(), Some(&destination)]);
@@ -85,7 +85,7 @@ impl CopyArguments {
                     (None, false) => Digests::None,
                 },
             },
-            compression: self.compression.chosen().or(codec),
+            compression,
             element_bytes: self.element_size,
             limits: Limits {
                 rate: self.bwlimit.and_then(|limit| limit.0),
