@@ -331,8 +331,8 @@ pub struct Entry {
     /// Time of the last change of the data, to be restored.
     #[n(5)]
     pub modified: Timestamp,
-    /// Who owns it, of a file with set-user-ID or set-group-ID bit, and what else was asked for;
-    /// otherwise `None`. Few entries have it, and many entries are kept in memory.
+    /// Owner of a file with a set-user-ID or set-group-ID bit, and the attributes that the copy
+    /// keeps; otherwise `None`. A box, because few of the many entries in memory have attributes.
     #[n(6)]
     pub owner: Option<Box<Attributes>>,
 }

@@ -1,7 +1,7 @@
 //! How long a session lives.
 //!
-//! A session outlives all its streams for a stated time. Next states: `Active` -> `Lingering` (last stream lost) -> `Active` (one joined) or
-//! `Over` (time is up); any -> `Over`.
+//! A session outlives all its streams for a stated time. Next states: `Active` -> `Lingering`
+//! (last stream lost) -> `Active` (one joined) or `Over` (time is up); any -> `Over`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -43,26 +43,20 @@ impl CompressionArguments {
     ///
     /// Returns an error if the plan decides and its codec is unknown.
     pub fn chosen(&self, planned: Option<&str>) -> Result<Option<Compression>, String> {
-        if self.no_compress {
-            return Ok(None);
-        }
-        let automatic = self.automatic.then_some(Some(Compression::Auto));
-        let named = self.compress.map(|codec| codec.0).or(automatic);
-        match (named, self.compress_level) {
+        let automatic = CompressionArgument(Some(Compression::Auto));
+        let named = self.compress.or(self.automatic.then_some(automatic));
+        match (named.map(|codec| codec.0), self.compress_level) {
+            _ if self.no_compress => Ok(None),
             (None | Some(Some(Compression::Auto | Compression::Zstd(_))), Some(level)) => {
                 Ok(level.0)
             }
             (Some(codec), _) => Ok(codec),
-            (None, None) => {
-                let parsed = parse_compression(planned.unwrap_or("auto"));
-                Ok(parsed.map_err(unknown_codec)?.0)
-            }
+            (None, None) => match parse_compression(planned.unwrap_or("auto")) {
+                Ok(codec) => Ok(codec.0),
+                Err(error) => Err(format!("the plan's codec: {error}, or use --compress")),
+            },
         }
     }
-}
-
-fn unknown_codec(error: String) -> String {
-    format!("the plan's codec is unknown ({error}): choose one with --compress")
 }
 
 /// A compression; `None` means off.

@@ -376,7 +376,7 @@ fn free_room(file: &dyn StoredFile, entry: &Entry, blocks: &[DurableBlock]) -> R
     Ok(())
 }
 
-/// Returns the source of a file as its journal has it: the number that identifies the file on every
+/// Returns the source of a file as in its journal: the number that identifies the file on every
 /// host, and zeros.
 fn source_of(number: u64) -> [u8; 32] {
     let mut source = [0; 32];

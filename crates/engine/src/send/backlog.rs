@@ -17,10 +17,10 @@ use crate::session::{Machine, Transfer};
 /// Most bytes of the file: some four million entries.
 const FILE_BYTES: u64 = 512 << 20;
 
-/// Steps are told in batches: when this many of them are in memory, or this many bytes of their
-/// names and attributes, or with the first step that comes this long after the last batch. Telling
-/// each step by itself wakes several threads and sends a message for it, which takes longer than
-/// the look at a name in a cache.
+/// The backlog reports steps in batches: when this many of them are in memory, or this many bytes
+/// of their names and attributes, or with the first step that comes this long after the last batch.
+/// Reporting each step by itself wakes several threads and sends a message for it, which takes
+/// longer than the look at a name in a cache.
 const MOST_NEXT: usize = 128;
 const MOST_NEXT_BYTES: usize = 64 << 10;
 const LONGEST_WAIT: Duration = Duration::from_millis(1);
@@ -98,7 +98,7 @@ impl<'a> Backlog<'a> {
         }
     }
 
-    /// Tells a step, or keeps it until its batch is told and the state machine takes it.
+    /// Reports a step, or keeps it until its batch is full and the state machine takes it.
     pub(super) fn add(&mut self, step: Step) -> Result<(), Over> {
         if self.queue.is_empty() && self.has_room_next() {
             self.next_bytes += step.bytes();
@@ -107,11 +107,11 @@ impl<'a> Backlog<'a> {
             if self.has_room_next() && self.told.is_some_and(is_recent) {
                 return Ok(());
             }
-            return self.tell_some();
+            return self.report_some();
         }
         while !self.queue.has_room() {
             wait_for_credit(self.transfer)?;
-            self.tell_some()?;
+            self.report_some()?;
         }
         match minicbor::to_vec(&step) {
             Ok(record) => self.queue.push(&record),
@@ -124,13 +124,13 @@ impl<'a> Backlog<'a> {
         if self.unasked < ASK_EVERY {
             return Ok(());
         }
-        self.tell_some()
+        self.report_some()
     }
 
     /// Waits until the state machine has taken all steps.
     pub(super) fn finish(&mut self) -> Result<(), Over> {
         loop {
-            self.tell_some()?;
+            self.report_some()?;
             if self.next.is_empty() && self.queue.is_empty() {
                 return Ok(());
             }
@@ -138,8 +138,8 @@ impl<'a> Backlog<'a> {
         }
     }
 
-    /// Tells as many steps as the state machine takes now.
-    pub(super) fn tell_some(&mut self) -> Result<(), Over> {
+    /// Reports as many steps as the state machine takes now.
+    pub(super) fn report_some(&mut self) -> Result<(), Over> {
         self.unasked = 0;
         loop {
             self.refill()?;

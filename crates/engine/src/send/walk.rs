@@ -329,15 +329,7 @@ impl Walk<'_, '_> {
         while let Some(level) = levels.last_mut() {
             let directory = open.last();
             let next = match &directory {
-                Ok(directory) => {
-                    // The next name may take long; a stream gives none before its earlier
-                    // pieces are sent.
-                    let may_wait = directory.lists_in_order() || self.pace.is_slow();
-                    if may_wait && !level.names.has_looked() {
-                        self.backlog.tell_some()?;
-                    }
-                    level.names.next(&**directory, &self.pace)
-                }
+                Ok(directory) => self.next_name(&mut level.names, &**directory)?,
                 Err(error) => Some(Err(again(error))),
             };
             match next {
@@ -398,6 +390,20 @@ impl Walk<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the next name of a directory. The name may take long, so that steps do not wait for
+    /// it; a stream gives no name before its earlier pieces are sent.
+    fn next_name(
+        &mut self,
+        names: &mut Ahead,
+        directory: &dyn Directory,
+    ) -> Result<Option<io::Result<Looked>>, Over> {
+        let may_wait = directory.lists_in_order() || self.pace.is_slow();
+        if may_wait && !names.has_looked() {
+            self.backlog.report_some()?;
+        }
+        Ok(names.next(directory, &self.pace))
     }
 
     /// A failure that belongs to no entry gets one of its own, so that it is
@@ -689,7 +695,6 @@ impl Walk<'_, '_> {
                 };
                 let mut entry = entry_of(id, parent, path, kind, &status);
                 self.gather(&mut entry, status.owner, || directory.inode_of(name));
-                let ends = entry.kind == EntryKind::Directory && !enters;
                 if entry.kind != EntryKind::Directory {
                     self.hand_over(entry)?;
                     return Ok(Met::Told);
@@ -697,7 +702,7 @@ impl Walk<'_, '_> {
                 self.hand_over(entry.clone())?;
                 match inner {
                     Some(inner) => return Ok(Met::Directory(inner, entry)),
-                    None if ends => self.tell_directory_end(entry, 0)?,
+                    None if !enters => self.tell_directory_end(entry, 0)?,
                     None => (),
                 }
                 Ok(Met::Told)

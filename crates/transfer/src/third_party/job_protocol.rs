@@ -99,7 +99,7 @@ pub struct Shown {
     /// Names, layers, wire and decisions too.
     #[n(2)]
     pub verbose: bool,
-    /// The forecast before the copy, and the outcome beside it.
+    /// The forecast before the copy, and the comparison with the outcome after it.
     #[n(3)]
     pub explain: bool,
 }

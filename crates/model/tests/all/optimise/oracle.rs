@@ -16,8 +16,8 @@ fn graphs() -> u64 {
     more.and_then(|text| text.parse().ok()).unwrap_or(500)
 }
 
-/// Returns a program as text in CPLEX's LP format. Variables are `x0`, `x1` and so on, in the order in
-/// which they were made.
+/// Returns a program as text in CPLEX's LP format. Variables are `x0`, `x1` and so on, in the order
+/// in which they were made.
 fn to_lp(program: &Program) -> String {
     let mut text = String::from("Maximize\n obj:");
     let terms = |text: &mut String, terms: &mut dyn Iterator<Item = (usize, f64)>| {

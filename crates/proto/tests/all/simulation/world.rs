@@ -335,21 +335,18 @@ impl World {
 
     /// A message for whoever drives, at either end.
     pub fn obey(&mut self, end: End, message: &Message) {
-        match message {
-            Message::SetFlows(flows) => {
-                if end == End::Sender {
-                    self.sending.readers = flows.readers.map(|n| n as usize);
-                } else {
-                    self.receiving.writers = flows.writers.map(|n| n as usize);
-                }
-                if end == self.scenario.dialer
-                    && let Some(streams) = flows.streams
-                {
-                    self.want = streams as usize;
-                    self.top_up();
-                }
+        if let Message::SetFlows(flows) = message {
+            if end == End::Sender {
+                self.sending.readers = flows.readers.map(|n| n as usize);
+            } else {
+                self.receiving.writers = flows.writers.map(|n| n as usize);
             }
-            _ => {}
+            if end == self.scenario.dialer
+                && let Some(streams) = flows.streams
+            {
+                self.want = streams as usize;
+                self.top_up();
+            }
         }
     }
 
