@@ -16,7 +16,6 @@ mod filters;
 mod history;
 mod keeping;
 pub mod lab;
-mod listen;
 mod ls;
 mod model;
 #[cfg(test)]
@@ -40,6 +39,8 @@ use crate::log::{LogFormat, LogLevel};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_net::identity::Fingerprint;
 use longhaul_net::principals::Fault;
+use longhaul_transfer::daemon::listen_address;
+use longhaul_transfer::quantities;
 use longhaul_transfer::spec::written;
 use longhaul_units::ByteCount;
 
@@ -60,7 +61,6 @@ pub use doctor::DoctorArguments;
 pub use filters::FilterArguments;
 pub use history::HistoryArguments;
 pub use keeping::KeepingArguments;
-use listen::parse_listen;
 use longhaul_transfer::planning::choice::AskedPolicy;
 pub use longhaul_transfer::ports::Ports;
 pub use longhaul_transfer::rate_limit::{BandwidthLimit, ChangedLimit};
@@ -355,7 +355,7 @@ pub struct ConnectionArguments {
     /// Maximum time for the daemon to answer, and to be silent later. A lost connection is dialled
     /// again for this time, but not longer than the daemon keeps the session (its --linger). A bare
     /// number is in seconds, and 0 is no timeout, as in rsync. [default: 60s; jobs: 20s]
-    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = parse_timeout)]
+    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = quantities::timeout)]
     pub timeout: Option<Duration>,
     #[command(flatten)]
     pub ssh: SshArguments,
@@ -584,7 +584,7 @@ pub struct ServeArguments {
         long,
         value_name = "ADDRESS:PORT",
         default_value = "[::]:4960",
-        value_parser = parse_listen
+        value_parser = listen_address::parse_listen
     )]
     pub listen: SocketAddr,
     /// Listen on the first free port of this range, on all addresses, for example if a firewall
@@ -708,14 +708,6 @@ pub struct FingerprintArguments {
 /// Age at which leftovers expire; `None` means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry(pub Option<Duration>);
-
-/// The span that `--timeout 0` stands for: longer than any copy.
-const NO_TIMEOUT: Duration = Duration::from_secs(365 * 86_400);
-
-fn parse_timeout(text: &str) -> Result<Duration, longhaul_units::ParseSpanError> {
-    let span = longhaul_units::parse_span_or_seconds(text)?;
-    Ok(if span.is_zero() { NO_TIMEOUT } else { span })
-}
 
 fn parse_expiry(text: &str) -> Result<Expiry, String> {
     match text {

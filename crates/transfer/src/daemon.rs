@@ -21,6 +21,7 @@ mod asker;
 mod backups;
 mod calls;
 mod control_requests;
+pub mod listen_address;
 mod listing;
 mod quotas;
 mod secrets;

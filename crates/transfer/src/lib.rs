@@ -38,6 +38,7 @@ mod own_binary;
 pub mod planning;
 pub mod point_in_time;
 pub mod ports;
+pub mod quantities;
 pub mod rate_limit;
 pub mod rendering;
 pub mod running;

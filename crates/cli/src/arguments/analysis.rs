@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use longhaul_transfer::quantities;
 use longhaul_units::BitRate;
-
-use super::probe::positive_rate;
 
 /// Records to analyse, and settings of confidence intervals.
 #[derive(Clone, Debug, Args)]
@@ -129,7 +128,7 @@ pub struct ImportArguments {
     pub rtt: Option<Duration>,
     /// Capacity of the path for TCP payload [default: the maximum that was measured;
     /// fractions of it are meaningful only within these runs]
-    #[arg(long, value_name = "RATE", value_parser = positive_rate)]
+    #[arg(long, value_name = "RATE", value_parser = quantities::positive_rate)]
     pub capacity: Option<BitRate>,
     /// Name of the path of all runs [default: from the hosts in their files]
     #[arg(long, value_name = "NAME")]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use longhaul_proto::criteria::WIDEST_WINDOW;
+use longhaul_transfer::quantities;
 use longhaul_transfer::spec::Criteria;
 
 const HEADING: &str = "Conditions for copying";
@@ -32,16 +32,8 @@ pub struct CriteriaArguments {
     pub ignore_times: bool,
     /// Treat times as equal if they differ by no more than TIME. A bare number is in
     /// seconds, as in rsync.
-    #[arg(long, short_alias = '@', value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = parse_window, help_heading = HEADING)]
+    #[arg(long, short_alias = '@', value_name = "TIME", default_value = "0", hide_default_value = true, value_parser = quantities::window, help_heading = HEADING)]
     pub modify_window: Duration,
-}
-
-fn parse_window(text: &str) -> Result<Duration, String> {
-    let window = longhaul_units::parse_span_or_seconds(text).map_err(|error| error.to_string())?;
-    if window.as_nanos() > u128::from(WIDEST_WINDOW) {
-        return Err("write a day (24h) or less".to_owned());
-    }
-    Ok(window)
 }
 
 impl CriteriaArguments {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use longhaul_model::policy::Policy;
+use longhaul_transfer::quantities;
 use longhaul_units::{BitRate, ByteCount};
 
 use super::commands::FilterEnd;
-use super::probe::positive_rate;
 
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
@@ -32,7 +32,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span, conflicts_with = "graph")]
     pub rtt: Option<Duration>,
     /// Line rate of the path, of which headers take 6 %.
-    #[arg(long, value_name = "RATE", conflicts_with = "graph", value_parser = positive_rate)]
+    #[arg(long, value_name = "RATE", conflicts_with = "graph", value_parser = quantities::positive_rate)]
     pub rate: Option<BitRate>,
     /// Fraction of packets that the path loses at random.
     #[arg(long, value_name = "SHARE", value_parser = longhaul_units::parse_share, conflicts_with = "graph")]
@@ -44,7 +44,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "NAME", conflicts_with = "graph")]
     pub congestion: Option<String>,
     /// Size of the dataset in bytes, if it is not on this host.
-    #[arg(long, value_name = "SIZE", conflicts_with = "graph", value_parser = positive_size)]
+    #[arg(long, value_name = "SIZE", conflicts_with = "graph", value_parser = quantities::positive_size)]
     pub bytes: Option<ByteCount>,
     /// Number of files of the dataset, if it is not on this host [default: 1]
     #[arg(long, value_name = "N", requires = "bytes", value_parser = clap::value_parser!(u64).range(1..))]
@@ -72,7 +72,7 @@ pub struct PlanArguments {
     #[arg(long, value_name = "N", default_value = "4", requires = "filter_cmd", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub filter_flows: u32,
     /// Input rate of one filter command [default: unlimited, because it is unknown]
-    #[arg(long, value_name = "RATE", requires = "filter_cmd", value_parser = positive_rate)]
+    #[arg(long, value_name = "RATE", requires = "filter_cmd", value_parser = quantities::positive_rate)]
     pub filter_rate: Option<BitRate>,
     /// Plan for other hardware: nic, rate, rtt, loss, window, cores, memory, disks, nics;
     /// for one host or node: cores.HOST, memory.HOST, members.NODE, flows.NODE.
@@ -120,25 +120,5 @@ fn parse_policy(text: &str) -> Result<PolicyArgument, String> {
     match text {
         "all" => Ok(PolicyArgument::All),
         name => name.parse().map(PolicyArgument::One),
-    }
-}
-
-fn positive_size(text: &str) -> Result<ByteCount, String> {
-    match text.parse::<ByteCount>() {
-        Ok(ByteCount(0)) => Err("write a size above 0".to_owned()),
-        size => size.map_err(|error| error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_is_more_than_zero() {
-        assert!(positive_rate("1Mbit/s").is_ok());
-        for text in ["0", "0Mbit/s", "-1Mbit/s", "nan", "inf"] {
-            assert!(positive_rate(text).is_err(), "{text}");
-        }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use longhaul_instrument::probe::prober::ProbeSettings;
 use longhaul_measure::sources::Direction;
+use longhaul_transfer::quantities;
 use longhaul_units::BitRate;
 
 use super::ConnectionArguments;
@@ -59,7 +60,7 @@ pub struct ProbeArguments {
     pub sweep: Option<PathBuf>,
     /// Capacity of the path for TCP payload, for the records [default: the maximum that
     /// was measured]
-    #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = positive_rate)]
+    #[arg(long, value_name = "RATE", requires = "records", conflicts_with = "sweep", value_parser = quantities::positive_rate)]
     pub capacity: Option<BitRate>,
     /// Print one JSON object instead of text.
     #[arg(long)]
@@ -68,16 +69,6 @@ pub struct ProbeArguments {
     /// separate paths, and so are several addresses of the host.
     #[command(flatten)]
     pub connection: ConnectionArguments,
-}
-
-/// Parses a rate that is greater than zero.
-pub(super) fn positive_rate(text: &str) -> Result<BitRate, String> {
-    let rate: BitRate = text.parse().map_err(|error| format!("{error}"))?;
-    if rate.bits_per_second() > 0.0 {
-        Ok(rate)
-    } else {
-        Err("the rate must be more than 0: remove the option if the rate is unknown".to_owned())
-    }
 }
 
 /// Directions of the data.

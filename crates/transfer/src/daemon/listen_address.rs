@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use longhaul_transfer::endpoint::DEFAULT_PORT;
+use crate::endpoint::DEFAULT_PORT;
 
 /// Parses the address on which a daemon listens.
 ///
