@@ -40,7 +40,6 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use longhaul_net::identity::Fingerprint;
 use longhaul_net::principals::Fault;
 use longhaul_transfer::daemon::listen_address;
-use longhaul_transfer::quantities;
 use longhaul_transfer::spec::written;
 use longhaul_units::ByteCount;
 
@@ -355,7 +354,7 @@ pub struct ConnectionArguments {
     /// Maximum time for the daemon to answer, and to be silent later. A lost connection is dialled
     /// again for this time, but not longer than the daemon keeps the session (its --linger). A bare
     /// number is in seconds, and 0 is no timeout, as in rsync. [default: 60s; jobs: 20s]
-    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = quantities::timeout)]
+    #[arg(long, alias = "contimeout", value_name = "TIME", value_parser = longhaul_transfer::quantities::timeout)]
     pub timeout: Option<Duration>,
     #[command(flatten)]
     pub ssh: SshArguments,
@@ -724,11 +723,8 @@ fn parse_command(text: &str) -> Result<(String, String), String> {
 }
 
 fn parse_principal(text: &str) -> Result<String, String> {
-    if longhaul_net::principals::is_name(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(Fault::Name.to_string())
-    }
+    let name = longhaul_net::principals::is_name(text).then(|| text.to_owned());
+    name.ok_or_else(|| Fault::Name.to_string())
 }
 
 #[cfg(test)]

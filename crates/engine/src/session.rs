@@ -10,6 +10,7 @@ pub mod black_hole;
 mod bucket;
 mod dial;
 mod end;
+pub(crate) mod entry_events;
 pub(crate) mod events;
 mod heard;
 mod levelling;

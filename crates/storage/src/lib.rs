@@ -46,6 +46,7 @@ mod resolution;
 pub mod roots;
 pub mod spelling;
 pub mod spill;
+mod status;
 pub mod together;
 mod uncached;
 
@@ -56,79 +57,12 @@ use std::sync::Arc;
 
 use attributes::Inode;
 pub use direct::lives_in_page_cache;
-use longhaul_proto::manifest::{Ownership, SpecialKind, Timestamp};
+use longhaul_proto::manifest::Timestamp;
+pub use status::{FileKind, Special, Status};
 
 /// What offset, length and memory of direct I/O are multiples of, in bytes:
 /// the page size of most machines, and hardly a disk has larger blocks.
 pub const DIRECT_ALIGNMENT_BYTES: usize = 4096;
-
-/// What a name is, as `lstat` tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// A device, socket or FIFO.
-    Special,
-}
-
-/// What `lstat` tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// What it is.
-    pub kind: FileKind,
-    /// Permission bits, 0 to 0o7777.
-    pub mode: u32,
-    /// Who owns it.
-    pub owner: Ownership,
-    /// Size in bytes.
-    pub size: u64,
-    /// Bytes of storage it takes.
-    pub allocated: u64,
-    /// Device number, of this boot.
-    pub device: u64,
-    /// Inode number.
-    pub inode: u64,
-    /// Time of the last change of the data.
-    pub modified: Timestamp,
-    /// Time of the last change of the inode.
-    pub changed: Timestamp,
-    /// Names that the inode has (hard links).
-    pub names: u64,
-    /// Of a device, socket or FIFO what it is.
-    pub special: Option<Special>,
-}
-
-impl Status {
-    /// Of what lies on no disk, and belongs to nobody.
-    pub fn on_no_disk(kind: FileKind, mode: u32, size: u64) -> Status {
-        Status {
-            kind,
-            mode,
-            owner: Ownership::default(),
-            size,
-            allocated: size,
-            device: 0,
-            inode: 0,
-            modified: Timestamp::default(),
-            changed: Timestamp::default(),
-            names: 1,
-            special: None,
-        }
-    }
-}
-
-/// A device, socket or FIFO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Special {
-    /// What it is.
-    pub kind: SpecialKind,
-    /// Major and minor number of a device, else 0.
-    pub device: (u32, u32),
-}
 
 /// A name in a directory, as a listing gives it (`.` and `..` left out).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -226,49 +226,40 @@ fn line_of(event: &Event, operation: Operation) -> Option<Line<'_>> {
         Some(Checksum::Blake3(digest)) => json!(hexadecimal(digest)),
         _ => Value::Null,
     };
+    let with_data = |word, path, size: &u64, file: &bool, found| {
+        let fields = [
+            ("bytes", json!(size)),
+            ("file", json!(file)),
+            ("blake3", digest(found)),
+        ];
+        of(word, path, &fields)
+    };
     Some(match event {
         Event::Committed {
             path,
             size,
             file,
-            digest: found,
-        } => of(
-            match operation {
+            digest,
+        } => {
+            let word = match operation {
                 Operation::Copy | Operation::DryRun => "copied",
                 Operation::Verify => "compared",
-            },
-            path,
-            &[
-                ("bytes", json!(size)),
-                ("file", json!(file)),
-                ("blake3", digest(found)),
-            ],
-        ),
+            };
+            with_data(word, path, size, file, digest)
+        }
         Event::Skipped {
             path,
             size,
             file,
-            digest: found,
-        }
-        | Event::Mended {
+            digest,
+        } => with_data("unchanged", path, size, file, digest),
+        Event::Mended {
             path,
             size,
             file,
-            digest: found,
+            digest,
             ..
-        } => of(
-            if matches!(event, Event::Mended { .. }) {
-                "attributes"
-            } else {
-                "unchanged"
-            },
-            path,
-            &[
-                ("bytes", json!(size)),
-                ("file", json!(file)),
-                ("blake3", digest(found)),
-            ],
-        ),
+        } => with_data("attributes", path, size, file, digest),
         Event::Planned {
             path,
             size,

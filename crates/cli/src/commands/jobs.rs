@@ -85,10 +85,10 @@ fn bind(arguments: &LimitArguments) -> Result<Exit, Stop> {
 fn bind_job(arguments: &LimitArguments, job: &str, rate: ChangedLimit) -> Result<Exit, Stop> {
     let (watched, _process) = reach(job, &arguments.connection.settings())?;
     watched.bind(rate.0)?;
-    let limit = match rate.0 {
-        Some(rate) => format!("limited to {rate}"),
-        None => "not limited (--bwlimit none)".to_owned(),
-    };
+    let unlimited = || "not limited (--bwlimit none)".to_owned();
+    let limit = rate
+        .0
+        .map_or_else(unlimited, |rate| format!("limited to {rate}"));
     say(&format!("the rate of {job} is now {limit}"));
     Ok(Exit::Done)
 }

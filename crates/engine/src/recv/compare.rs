@@ -173,22 +173,9 @@ impl Transfer {
             }
             Some(status)
                 if status.kind == FileKind::Special
-                    && !self.replaces_kinds()
-                    && !may_replace_special(side, entry) =>
+                    && let Some(refused) = self.refuse_special(side, entry, &folder) =>
             {
-                let text = format!(
-                    "{}: a device, socket or FIFO has that name; move it away",
-                    entry.path
-                );
-                Compared::Refused(Failure::new(FailureKind::Conflict, text))
-            }
-            Some(status)
-                if status.kind == FileKind::Special
-                    && self.copies()
-                    && !may_replace_special(side, entry)
-                    && let Err(failure) = self.ensure_replaceable(side, &folder, &path) =>
-            {
-                Compared::Refused(failure)
+                refused
             }
             // What is there was another name's until a moment ago.
             Some(_) if is_backup && self.copies() => self.compare_part(side, entry, &folder),
@@ -196,6 +183,29 @@ impl Transfer {
             None if !self.copies() || self.settings.criteria.existing => self.absent(entry),
             None => self.compare_part(side, entry, &folder),
         }
+    }
+
+    /// Returns the reason why an entry does not replace a device, socket or FIFO that has its
+    /// name; `None` if it may.
+    fn refuse_special(
+        &self,
+        side: &ReceiveSide,
+        entry: &Entry,
+        folder: &Arc<Folder>,
+    ) -> Option<Compared> {
+        if may_replace_special(side, entry) {
+            return None;
+        }
+        if !self.replaces_kinds() {
+            let shown = &entry.path;
+            let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
+            return Some(Compared::Refused(Failure::new(FailureKind::Conflict, text)));
+        }
+        let path = side.destination.path_of(&entry.path);
+        let ensured = self
+            .copies()
+            .then(|| self.ensure_replaceable(side, folder, &path));
+        ensured?.err().map(Compared::Refused)
     }
 
     /// What is there under another spelling only is missing to a comparison, and in the way of

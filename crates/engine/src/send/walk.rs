@@ -29,7 +29,7 @@ use super::mounted::Mounted;
 use super::origin::Origins;
 use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
-use crate::session::events::from_omitted;
+use crate::session::entry_events::from_omitted;
 use crate::session::{Counters, Reporting, Transfer};
 
 // tidy: long file because one walk lists, orders and selects names.

@@ -46,9 +46,9 @@ impl ListedPath {
     }
 }
 
-/// The path of a file that a per-directory file in a directory of the copy names, as rsync finds it:
-/// a name with a slash begins at that directory, another one where the tree begins. `None` if it is
-/// absolute, or leads out of the tree.
+/// Returns the path of a file of rules that a per-directory file names, as in rsync. A name with a
+/// slash is relative to `directory`, another name to the root of the tree. `None` if the path is
+/// absolute or leads out of the tree.
 pub fn merged_path(directory: Option<&TreePath>, name: &[u8]) -> Option<TreePath> {
     let above = directory.filter(|_| name.contains(&b'/'));
     let above = above.map_or(&b""[..], TreePath::as_bytes);

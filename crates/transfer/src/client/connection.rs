@@ -236,7 +236,7 @@ impl Daemon {
     }
 
     /// Returns the TCP options for further streams. They request multipath only if the first stream
-    /// has it.
+    /// uses it.
     fn tcp_as(&self, multipath: bool) -> TcpOptions {
         TcpOptions {
             multipath: self.tcp.multipath && multipath,

@@ -85,6 +85,20 @@ pub fn event(of: &Event, compares: bool) -> Value {
     value
 }
 
+/// Returns the event of an entry whose data are at the destination.
+fn with_data(
+    event: &str,
+    path: &TreePath,
+    size: u64,
+    file: bool,
+    digest: Option<&Checksum>,
+) -> Value {
+    json!({
+        "schema": SCHEMA, "event": event, "path": name_of(path), "size": size, "file": file,
+        "blake3": digest_of(digest),
+    })
+}
+
 fn event_of_copy(event: &Event) -> Value {
     match event {
         Event::Committed {
@@ -92,29 +106,20 @@ fn event_of_copy(event: &Event) -> Value {
             size,
             file,
             digest,
-        } => json!({
-            "schema": SCHEMA, "event": "committed", "path": name_of(path), "size": size,
-            "file": file, "blake3": digest_of(digest.as_ref()),
-        }),
+        } => with_data("committed", path, *size, *file, digest.as_ref()),
         Event::Skipped {
             path,
             size,
             file,
             digest,
-        } => json!({
-            "schema": SCHEMA, "event": "skipped", "path": name_of(path), "size": size,
-            "file": file, "blake3": digest_of(digest.as_ref()),
-        }),
+        } => with_data("skipped", path, *size, *file, digest.as_ref()),
         Event::Mended {
             path,
             size,
             file,
             digest,
             ..
-        } => json!({
-            "schema": SCHEMA, "event": "attributes", "path": name_of(path), "size": size,
-            "file": file, "blake3": digest_of(digest.as_ref()),
-        }),
+        } => with_data("attributes", path, *size, *file, digest.as_ref()),
         Event::Left { .. }
         | Event::Omitted { .. }
         | Event::Deleted { .. }
