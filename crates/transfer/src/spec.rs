@@ -1,10 +1,10 @@
-//! A transfer as a value: what is copied or compared, from where to where, and how. It
-//! is plain data that can be stored and sent as JSON (FORMAT.md, "Specifications"); the
-//! command line, a job and a daemon's request make one, and hand it to
+//! Describes a transfer as a value: the operation, the sources, the destination and the options. A
+//! [`TransferSpec`] is plain data that can be stored and sent as JSON (FORMAT.md,
+//! "Specifications"). The command line, a job and a daemon's request each build one and pass it to
 //! [`crate::client::run`].
 //!
-//! - [`TransferSpec::validate`] is the only way to a [`ValidSpec`]
-//! - [`SpecError`]: what is wrong, by field
+//! - [`TransferSpec::validate`] is the only way to obtain a [`ValidSpec`]
+//! - [`SpecError`] names the invalid field and the reason
 
 mod backup;
 mod commands;
@@ -40,102 +40,102 @@ pub use valid::{Direction, ValidSpec};
 /// The version of specifications that this release writes and reads.
 pub const VERSION: u32 = 1;
 
-/// Memory for the blocks of one end of one session where nobody says, in bytes.
+/// Default memory for the blocks of one end of one session, in bytes.
 pub const USUAL_MEMORY: u64 = 128 << 20;
 
-/// Bytes of large files that may be taken in and not durable yet, where nobody says.
+/// Default for [`Limits::checkpoint`], in bytes.
 pub const USUAL_CHECKPOINT: u64 = 256 << 20;
 
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransferSpec {
-    /// [`VERSION`].
+    /// Format version: [`VERSION`].
     pub version: u32,
-    /// What is done.
+    /// Operation to perform.
     #[serde(default)]
     pub operation: Operation,
-    /// Where data come from, 1 or more, all at one place; a comparison has one.
+    /// Sources, 1 or more, all at one host. A comparison has exactly one.
     pub sources: Vec<Endpoint>,
-    /// Where they go, or what the source is compared with.
+    /// Destination of the copy, or the other side of the comparison.
     pub destination: Endpoint,
-    /// What of the sources is copied.
+    /// Selects the parts of the sources to copy.
     #[serde(default)]
     pub selection: Selection,
-    /// What of them is left out.
+    /// Excludes files and directories from the transfer.
     #[serde(default)]
     pub filter: Filter,
-    /// What is kept of an entry beyond data, mode and time.
+    /// Attributes to preserve in addition to data, mode and time.
     #[serde(default)]
     pub keep: Keep,
-    /// When something is copied over what has its name.
+    /// Rules that decide if an existing destination entry is replaced.
     #[serde(default)]
     pub criteria: Criteria,
-    /// What the walk leaves out is reported, by each name.
+    /// If true, reports the name of each entry that the walk leaves out.
     #[serde(default)]
     pub report_omitted: bool,
-    /// Sources are removed once they are durable at the destination.
+    /// If true, removes sources once they are durable at the destination.
     #[serde(default)]
     pub move_away: bool,
-    /// What is deleted at the destination after the copy; none: nothing.
+    /// Deletions at the destination after the copy; `None`: nothing is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
-    /// What is replaced or deleted at the destination is kept under another name; none: it is not.
+    /// Backups of replaced and deleted destination entries; `None`: no backups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
-    /// A command that runs at the destination for each file that is committed; none: none.
+    /// Command that runs at the destination for each committed file; `None`: no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_commit: Option<FileCommand>,
-    /// A command whose output becomes the file; none: none.
+    /// Command whose output becomes the file's content; `None`: no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter_command: Option<FileCommand>,
-    /// Where that runs.
+    /// End at which `filter_command` runs.
     #[serde(default, skip_serializing_if = "FilterAt::is_usual")]
     pub filter_at: FilterAt,
-    /// How files are verified.
+    /// Verification of blocks and files.
     #[serde(default)]
     pub verification: Verification,
-    /// How blocks are compressed, where that makes them smaller; none: not at all.
+    /// Compression of blocks, used if it makes a block smaller; `None`: no compression.
     #[serde(
         default = "usual_compression",
         skip_serializing_if = "is_usual_compression"
     )]
     pub compression: Option<Compression>,
-    /// Bytes of an element in arrays of numbers, for what goes before a codec: 1 (no arrays), 2, 4
-    /// or 8; none: samples tell.
+    /// Element size of numeric arrays, in bytes, for the transform before a codec: 1 (no arrays),
+    /// 2, 4 or 8. `None`: determined from samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element_bytes: Option<u8>,
-    /// What the transfer may use.
+    /// Limits on rate, memory, time, errors and attempts.
     #[serde(default)]
     pub limits: Limits,
-    /// Flows that were fixed.
+    /// Flow counts that the user fixed.
     #[serde(default)]
     pub flows: FixedFlows,
-    /// Who chooses those that were not.
+    /// Policy that chooses the flow counts that are not fixed.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub policy: Policy,
-    /// What the path carries, in bytes per second, for [`Policy::Bdp`]; none: what earlier copies
-    /// showed.
+    /// Capacity of the path for [`Policy::Bdp`], in bytes per second; `None`: the rate that earlier
+    /// copies reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_rate: Option<u64>,
-    /// Read and write past the page cache where the file system can.
+    /// If true, bypasses the page cache on file systems that support it.
     #[serde(default)]
     pub direct_io: bool,
-    /// How hosts are reached and known.
+    /// Settings for connecting to hosts and authenticating them.
     #[serde(default)]
     pub connection: ConnectionSettings,
 }
 
-/// What is done.
+/// The operation of a transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// Files are copied.
+    /// Copies files.
     #[default]
     Copy,
-    /// What a copy would do is found out; nothing is changed.
+    /// Determines the changes that a copy would make, without making them.
     DryRun,
-    /// Two files or trees are compared by their digests; nothing is changed.
+    /// Compares two files or trees by their digests, without changing either.
     Verify,
 }
 
@@ -149,67 +149,67 @@ impl From<Operation> for handshake::Operation {
     }
 }
 
-/// What of the sources is copied.
+/// Selects the parts of the sources to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
-    /// Directories with everything in them. A comparison always does.
+    /// If true, copies directories with their contents. A comparison always does.
     pub recursive: bool,
-    /// What links below the sources lead to, instead of the links.
+    /// If true, follows symbolic links below the sources instead of copying them as links.
     pub copy_links: bool,
-    /// Files keep set-user-ID and set-group-ID bits for any owner.
+    /// If true, files keep their set-user-ID and set-group-ID bits for any owner.
     pub keep_set_ids: bool,
 }
 
-/// How files are verified.
+/// Verification settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Verification {
-    /// How blocks and files are checked.
+    /// Checksums of blocks and files.
     pub integrity: Integrity,
-    /// Read back what was written before it counts.
+    /// If true, reads written data back before a file is complete.
     pub read_back: bool,
-    /// Which digests are reported.
+    /// Digests to report.
     pub digests: Digests,
 }
 
-/// How blocks and files are checked.
+/// Checksums of blocks and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Integrity {
-    /// BLAKE3 for each block and each file.
+    /// A BLAKE3 hash for each block and each file.
     #[default]
     Digest,
-    /// XXH3 for each block, no digest of files.
+    /// An XXH3 checksum for each block, without digests of files.
     Checksum,
 }
 
-/// Which digests of files are reported.
+/// Selects the file digests to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Digests {
-    /// None.
+    /// No digests.
     #[default]
     None,
-    /// Those that come up.
+    /// Digests that the transfer computes anyway.
     Known,
-    /// All, also of files that were there already, which are read for it.
+    /// Digests of all files. Files that were at the destination already are read for this.
     All,
 }
 
-/// How blocks are compressed.
+/// Compression of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Compression {
-    /// What is worth it, chosen for each block while the transfer runs.
+    /// Chooses the most profitable codec for each block while the transfer runs.
     Auto,
-    /// zstd with a level from -100 to 22, but not 0.
+    /// zstd with a level from -100 to 22, except 0.
     Zstd(i32),
-    /// lz4.
+    /// LZ4.
     Lz4,
 }
 
-/// How blocks are compressed where nobody says.
+/// Default compression of blocks.
 pub const USUAL_COMPRESSION: Option<Compression> = Some(Compression::Auto);
 
 fn usual_compression() -> Option<Compression> {
@@ -220,29 +220,31 @@ fn is_usual_compression(compression: &Option<Compression>) -> bool {
     *compression == USUAL_COMPRESSION
 }
 
-/// What a transfer may use.
+/// Limits on rate, memory, time, errors and attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Bytes per second of the whole transfer, 1000 or more; none: no bound.
+    /// Maximum rate of the whole transfer, in bytes per second, at least 1000; `None`: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<BandwidthLimit>,
     /// Memory for blocks at this end, in bytes.
     pub memory: u64,
-    /// Bytes of large files that may be taken in and not durable yet, 1 or more.
+    /// Maximum number of bytes of large files that may be received and not yet durable, at least 1.
     pub checkpoint: u64,
-    /// Milliseconds after which leftovers of killed copies are removed; none: never.
+    /// Age at which leftovers of killed copies are removed, in milliseconds; `None`: never.
     pub leftovers_expire: Option<u64>,
-    /// Entries that may fail; with more the transfer ends.
+    /// Maximum number of entries that may fail. One more failure ends the transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<u64>,
-    /// Milliseconds after which the transfer ends in order.
+    /// Time after which the transfer stops in an orderly way, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_after: Option<u64>,
-    /// Tries of the whole transfer, 1 or more, if it fails for a reason that may pass; none: one.
+    /// Maximum number of attempts of the whole transfer, at least 1, for temporary failures;
+    /// `None`: one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// Milliseconds between two tries; none: a second, twice as long each time, up to a minute.
+    /// Pause between two attempts, in milliseconds; `None`: one second, doubled each time, up to a
+    /// minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries_sleep: Option<u64>,
 }
@@ -263,57 +265,56 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// When leftovers expire; none: never.
+    /// Returns the age at which leftovers expire; `None`: never.
     pub fn expiry(&self) -> Option<Duration> {
         self.leftovers_expire.map(Duration::from_millis)
     }
 }
 
-/// Flows that were fixed; what is none is chosen while the transfer runs. Each is from 1
-/// to 512.
+/// Flow counts that the user fixed, each from 1 to 512. A `None` is chosen while the transfer runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FixedFlows {
-    /// How an end's layers share its threads.
+    /// Distribution of an end's threads over its layers.
     pub stack: Stack,
-    /// Threads that read, where the source is.
+    /// Number of reader threads at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readers: Option<u32>,
-    /// Threads that compress, where the source is.
+    /// Number of compressor threads at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compressors: Option<u32>,
-    /// Streams.
+    /// Number of streams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// Threads that decompress and verify, where the destination is.
+    /// Number of threads at the destination that decompress and verify.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decompressors: Option<u32>,
-    /// Threads that write, where the destination is.
+    /// Number of writer threads at the destination.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writers: Option<u32>,
-    /// Bytes of a block, a power of two from 64 KiB to 16 MiB.
+    /// Block size in bytes, a power of two from 64 KiB to 16 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u32>,
 }
 
-/// How an end's layers share its threads.
+/// Distribution of an end's threads over its layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stack {
-    /// Each layer has threads of its own.
+    /// Each layer has its own threads.
     #[default]
     Layered,
-    /// Each stream has one thread for all of them.
+    /// Each stream has one thread that runs all layers.
     Paired,
 }
 
-/// A specification without it means the same to releases that do not know it.
+/// True if the policy is the default, which is not written.
 fn is_usual(policy: &Policy) -> bool {
     *policy == Policy::default()
 }
 
 impl TransferSpec {
-    /// A copy of these sources, with everything else as usual.
+    /// Creates a copy of these sources with default options.
     pub fn copy(sources: Vec<Endpoint>, destination: Endpoint) -> TransferSpec {
         TransferSpec {
             version: VERSION,
@@ -343,7 +344,7 @@ impl TransferSpec {
         }
     }
 
-    /// A comparison of a source with what lies at another place.
+    /// Creates a recursive comparison of a source with another endpoint.
     pub fn comparison(source: Endpoint, other: Endpoint) -> TransferSpec {
         TransferSpec {
             operation: Operation::Verify,
@@ -355,11 +356,11 @@ impl TransferSpec {
         }
     }
 
-    /// Sees to it that every field is within its range and fits the others.
+    /// Checks that every field is within its range and is consistent with the other fields.
     ///
     /// # Errors
     ///
-    /// The first field that does not.
+    /// Returns an error for the first invalid field.
     pub fn validate(self) -> Result<ValidSpec, SpecError> {
         ValidSpec::new(self)
     }

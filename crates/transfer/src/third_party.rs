@@ -1,24 +1,24 @@
 //! Copies between two remote hosts. One of them, which SSH reaches, runs the copy as a *job*: it
 //! is the dialer of a session with the other one, and continues when its client is gone.
 //!
-//! - [`starting`]: starts a job and brings both hosts together, from here
-//! - [`sides`]: what is asked for, and what each host is asked for
-//! - [`daemons`]: the same between two daemons, of which one runs the job
-//! - [`relay_channels`]: carries channels through this host, where that is asked for
-//! - [`vouch`]: has a daemon let in the host that runs a job
+//! - [`starting`]: starts a job from this host, and introduces the two hosts to each other
+//! - [`sides`]: splits the user's request into the requests to each host
+//! - [`daemons`]: starts a job at one of two daemons
+//! - [`relay_channels`]: carries channels through this host, if the user asks for it
+//! - [`vouch`]: makes a daemon accept the host that runs a job
 //! - [`job_protocol`]: the messages between a job and its followers
-//! - [`viewer`]: what shows a job, and what a job shows itself with
-//! - [`watch`]: follows a job from here, to its end
-//! - [`hosts`]: asks hosts for their jobs, and finds one again
-//! - [`started`]: the jobs that were started from here
-//! - [`drive`]: runs a job, there
-//! - [`own_job`]: has this host run one, between it and another host
-//! - [`introduced_peer`]: the job's other end, that it was introduced to
-//! - [`job`]: what is kept of a job
-//! - [`follower`]: tells one who follows
-//! - [`confined`]: what a job may that a daemon runs for a principal
-//! - [`channels`]: where channels come to a job at a daemon
-//! - [`dialing`]: which hosts a daemon connects to
+//! - [`viewer`]: the interfaces for showing a job and its progress
+//! - [`watch`]: follows a job from this host, to its end
+//! - [`hosts`]: lists the jobs of hosts, and opens a channel to a job
+//! - [`started`]: the jobs that were started from this host
+//! - [`drive`]: runs a job, on the host that was asked to
+//! - [`own_job`]: runs a job on this host, between it and another host
+//! - [`introduced_peer`]: the job's other end, to which the client introduced it
+//! - [`job`]: the stored state of a job
+//! - [`follower`]: sends the events of a job to a follower
+//! - [`confined`]: the limits of a job that a daemon runs for a principal
+//! - [`channels`]: accepts channels for a job at a daemon
+//! - [`dialing`]: the hosts to which a daemon may connect
 
 pub mod channels;
 pub mod confined;

@@ -1,24 +1,24 @@
-//! What is kept of what is replaced or deleted, as plain data.
+//! Defines the backups of replaced and deleted entries, as plain data.
 
 use longhaul_proto::backup;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::Written;
 
-/// What is replaced or deleted at the destination is kept under another name.
+/// Keeps destination entries that are replaced or deleted under another name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backup {
-    /// Where it goes, relative to the destination; none: it stays in its directory.
+    /// Backup directory, relative to the destination; `None`: the entry's own directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<Written>,
-    /// What its name gets at its end; none: `~`, and in a directory of its own nothing.
+    /// Suffix of a backup's name; `None`: `~`, or an empty suffix if there is a backup directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suffix: Option<Written>,
 }
 
 impl Backup {
-    /// As the receiving end hears it.
+    /// Converts this into the message for the receiving end.
     pub fn backup(&self) -> backup::Backup {
         let bytes = |text: &Written| text.as_bytes().to_vec();
         let usual = || match self.directory {

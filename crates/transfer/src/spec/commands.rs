@@ -1,4 +1,4 @@
-//! Commands that run for files, as plain data.
+//! Defines commands that run for each file, as plain data.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,33 +10,33 @@ use serde::{Deserialize, Serialize};
 use super::{Operation, TransferSpec};
 use crate::endpoint::Written;
 
-/// Commands at a time where nobody says.
+/// Default for [`FileCommand::jobs`].
 pub const USUAL_JOBS: u32 = 4;
 
-/// What one may take where nobody says, in milliseconds: ten minutes.
+/// Default for [`FileCommand::milliseconds`]: ten minutes.
 pub const USUAL_COMMAND_SPAN: u64 = 600_000;
 
 /// A command that runs for each file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileCommand {
-    /// What a shell runs, 1 to 4096 bytes; at a daemon the name of one of its commands.
+    /// Shell command line, 1 to 4096 bytes. At a daemon: the name of one of its commands.
     pub command: Written,
-    /// Commands at a time, 1 to 64.
+    /// Maximum number of commands that run at a time, from 1 to 64.
     #[serde(default = "usual_jobs")]
     pub jobs: u32,
-    /// Milliseconds that one may take, from 1 to 7 days.
+    /// Time limit of one command in milliseconds, from 1 ms to 7 days.
     #[serde(default = "usual_span")]
     pub milliseconds: u64,
 }
 
-/// The end at which files go through a command.
+/// The end at which files pass through a filter command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilterAt {
-    /// Before they are sent.
+    /// The source, before files are sent.
     Source,
-    /// Before they get their names.
+    /// The destination, before files get their names.
     #[default]
     Destination,
 }
@@ -56,7 +56,7 @@ fn usual_span() -> u64 {
 }
 
 impl FileCommand {
-    /// This many of a command at a time, each within a time.
+    /// Creates a command with a number of parallel runs and a time limit for each.
     pub fn new(command: &OsStr, jobs: u32, within: Duration) -> FileCommand {
         FileCommand {
             command: command.as_bytes().to_vec().into(),
@@ -65,7 +65,7 @@ impl FileCommand {
         }
     }
 
-    /// As the receiving end hears it.
+    /// Converts this into the message for the other end.
     pub fn asked(&self) -> command::FileCommand {
         command::FileCommand {
             command: self.command.as_bytes().to_vec().into(),
@@ -76,14 +76,15 @@ impl FileCommand {
 }
 
 impl TransferSpec {
-    /// What the receiving end runs for each file that is committed; nothing if it commits none.
+    /// Returns the command that the receiving end runs for each committed file. `None` for an
+    /// operation other than a copy.
     pub(crate) fn asked_on_commit(&self) -> Option<Box<command::FileCommand>> {
         let asked = self.on_commit.as_ref();
         let asked = asked.filter(|_| self.operation == Operation::Copy)?;
         Some(Box::new(asked.asked()))
     }
 
-    /// What files go through at this end.
+    /// Returns the filter command that runs at the end `at`; `None` for comparisons.
     pub(crate) fn asked_filter(&self, at: FilterAt) -> Option<Box<command::FileCommand>> {
         let asked = self.filter_command.as_ref();
         let is_there = self.operation != Operation::Verify && self.filter_at == at;
@@ -91,7 +92,8 @@ impl TransferSpec {
         Some(Box::new(asked.asked()))
     }
 
-    /// Whether they go through one at the source: they have other sizes than are listed.
+    /// True if a command filters files at the source, so that their sizes differ from the listed
+    /// ones.
     pub(crate) fn is_filtered(&self) -> bool {
         self.asked_filter(FilterAt::Source).is_some()
     }

@@ -1,25 +1,25 @@
-//! When something is copied over what has its name, as plain data.
+//! Defines the rules that decide if an entry is copied over an existing one, as plain data.
 
 use longhaul_proto::criteria;
 use serde::{Deserialize, Serialize};
 
-/// When something is copied. Without any of these: where size or time differ.
+/// Rules that decide if a file is copied. The default copies files whose size or time differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Criteria {
-    /// Files of the same size are compared by their contents.
+    /// If true, compares files of equal size by their contents.
     pub checksum: bool,
-    /// Files that are newer at the destination stay.
+    /// If true, keeps destination files that are newer than the source.
     pub update: bool,
-    /// What is not at the destination is not made.
+    /// If true, creates no entries that do not exist at the destination.
     pub existing: bool,
-    /// What is at the destination stays.
+    /// If true, keeps all existing destination entries.
     pub ignore_existing: bool,
-    /// Files of the same size are the same.
+    /// If true, treats files of equal size as unchanged.
     pub size_only: bool,
-    /// No file is taken for unchanged.
+    /// If true, treats no file as unchanged.
     pub ignore_times: bool,
-    /// Times that differ by no more nanoseconds are the same; a day at most.
+    /// Largest difference of two times that count as equal, in nanoseconds, at most one day.
     pub window: u64,
 }
 

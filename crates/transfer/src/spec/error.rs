@@ -1,25 +1,25 @@
-//! What is wrong with a specification.
+//! Defines the error of an invalid specification.
 
 use crate::endpoint::Endpoint;
 
-/// A field that is out of its range, or does not fit the others.
+/// A field that is out of its range or contradicts another field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// It was written by another release.
+    /// The specification has the version of another release.
     #[error("version: {0} is not {version}, which this release reads", version = super::VERSION)]
     Version(u32),
-    /// There is nothing to copy.
+    /// The specification has no source.
     #[error("sources: there is none")]
     NoSource,
-    /// A comparison has two sides.
+    /// A comparison has more than one source.
     #[error("sources: a comparison has one")]
     OneSource,
     /// A number is out of its range.
     #[error("{field}: {text}")]
     Range {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// What it may be.
+        /// Description of the valid range.
         text: &'static str,
     },
     /// Some sources are on this host and some are not.
@@ -28,85 +28,86 @@ pub enum SpecError {
     /// The sources are at several hosts.
     #[error("sources: they are at different hosts: copy them with one command each")]
     DifferentHosts,
-    /// Two sources have one name at the destination.
+    /// Two sources have the same name at the destination.
     #[error("sources: {0}")]
     SameName(String),
-    /// Nothing can be read from there.
+    /// A source is `null:`, which cannot be read.
     #[error("sources: null: is a destination; a source of zeros is zero:SIZE")]
     NullSource,
-    /// Nothing can be written there.
+    /// The destination is `zero:`, which cannot be written.
     #[error("destination: zero: is a source; a destination without a disk is null:")]
     ZeroDestination,
-    /// A dry run writes nothing that could be read back or have a digest.
+    /// A dry run asks to read data back or to report digests, but writes no data.
     #[error("verification: a dry run reads nothing back and tells no digests")]
     DryRun,
-    /// Without digests there are none to tell or to compare.
+    /// An option needs digests, but `integrity` is not `Digest`.
     #[error("verification.integrity: read_back and digests need \"digest\"")]
     DigestsNeeded,
-    /// With paired stacks no layer has a number of threads.
+    /// A thread count of a layer is given together with the paired stack.
     #[error("flows.stack: \"paired\" has one thread for each stream: fix no other flows")]
     Paired,
-    /// A pipe is one source.
+    /// Standard input is combined with another source.
     #[error("sources: - is one pipe of data: with it there is one source")]
     PipeAlone,
-    /// A pipe is read or written once.
+    /// An option would read or write a pipe twice.
     #[error("verification: - is read or written once: nothing is read back or known before")]
     PipeOnce,
-    /// A reader that stops would stop the streams.
+    /// Standard output is the destination of a paired stack, so a slow reader would block the
+    /// streams.
     #[error("flows.stack: with \"paired\" a pipe that nobody reads would stop the streams")]
     PipePaired,
-    /// A pipe has nothing that could be compared.
+    /// A comparison names a pipe.
     #[error("sources: - is a pipe: what is compared are files and trees that are there")]
     PipeCompared,
-    /// A comparison is of all that there is.
+    /// A comparison has criteria, but it always compares every file.
     #[error("criteria: a comparison looks at every file, whatever its size and time are")]
     Compared,
-    /// There is nothing to be judged by.
+    /// Criteria are given for `-` or `null:`, which have no size and time.
     #[error("criteria: - and null: have no size and time to be compared by")]
     PipeJudged,
-    /// Nothing can be moved.
+    /// `move_away` contradicts another field.
     #[error("move_away: {0}")]
     Move(&'static str),
-    /// It cannot be tried again.
+    /// `limits.retries` contradicts another field or is 0.
     #[error("limits.retries: {0}")]
     Retries(&'static str),
-    /// Nothing can be deleted.
+    /// `deletion` contradicts another field.
     #[error("deletion: {0}")]
     Deletion(&'static str),
-    /// Nothing can be kept of what is replaced.
+    /// `backup` contradicts another field or is out of its range.
     #[error("backup: {0}")]
     Backup(&'static str),
-    /// No command can run for each file.
+    /// `on_commit` contradicts another field or is out of its range.
     #[error("on_commit: {0}")]
     OnCommit(&'static str),
-    /// Files cannot go through a command.
+    /// `filter_command` contradicts another field or is out of its range.
     #[error("filter_command: {0}")]
     FilterCommand(&'static str),
-    /// Over SSH data are encrypted.
+    /// Clear data are requested over SSH, which always encrypts.
     #[error("connection.data_security: over SSH data are always encrypted")]
     ClearOverSsh,
-    /// Several ways to know the daemon.
+    /// More than one way to authenticate the daemon is given.
     #[error("connection: of fingerprint, accept_new and authority give one")]
     Trust,
-    /// Half of a certificate.
+    /// A certificate is given without its key, or a key without its certificate.
     #[error("connection: certificate and key go together")]
     Certificate,
-    /// A filter cannot be used.
+    /// A filter is invalid or too long.
     #[error("filter: {0}")]
     Filter(String),
-    /// What is to be kept makes no sense.
+    /// The attributes to preserve are contradictory or invalid.
     #[error("keep: {0}")]
     Keep(String),
-    /// A list of files is of one source.
+    /// A list of files is combined with several sources.
     #[error("filter.files: they lie beneath one source: name one")]
     FilesOfOne,
-    /// The streams of `mptcp` do not yield.
+    /// `nice` is combined with `mptcp`, whose streams cannot yield.
     #[error("connection: of nice and mptcp give one")]
     NicePaths,
 }
 
 impl SpecError {
-    /// One endpoint where no data may come from or go to.
+    /// Returns an error if the endpoint cannot be a source.
     pub(super) fn of_source(source: &Endpoint) -> Option<SpecError> {
         (*source == Endpoint::Null).then_some(SpecError::NullSource)
     }

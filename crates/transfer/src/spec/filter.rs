@@ -1,4 +1,4 @@
-//! What of the sources a specification's filters leave out, as plain data.
+//! Defines the filters of a specification, as plain data.
 
 use longhaul_proto::filter::{Selection, SelectionError};
 use longhaul_proto::manifest::Timestamp;
@@ -6,45 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::endpoint::Written;
 
-/// Filters, bounds of size, time and depth, and a list of files.
+/// Filter rules, limits of size, time and depth, and a list of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Rules in their order, as rsync writes them: `- *.o`, `+ /d/`, `: .filter`. Those of merge
-    /// files were read before.
+    /// Rules in their order, in rsync's syntax: `- *.o`, `+ /d/`, `: .filter`. The command line has
+    /// already replaced merge files by their rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Written>,
-    /// Only these paths beneath the one source, as lines of `--files-from`; `None`: all.
+    /// Paths below the only source to copy, as lines of `--files-from`; `None`: all paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<Written>>,
-    /// Listed directories are copied with everything in them.
+    /// If true, copies listed directories with their contents.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub files_recursive: bool,
-    /// Bytes that a file has at least.
+    /// Minimum size of a file, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum_size: Option<u64>,
-    /// Bytes that a file has at most.
+    /// Maximum size of a file, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum_size: Option<u64>,
-    /// Only files modified after this, in seconds since 1970.
+    /// Selects files modified after this time, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newer_than: Option<i64>,
-    /// Only files modified before this, in seconds since 1970.
+    /// Selects files modified before this time, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_than: Option<i64>,
-    /// Names below a source at most.
+    /// Maximum number of path components below a source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum_depth: Option<u32>,
-    /// Other file systems are not entered.
+    /// If true, does not enter other file systems.
     pub one_file_system: bool,
 }
 
 impl Filter {
-    /// As the sending end reads it; `None` if all is copied.
+    /// Converts this into the message for the sending end; `None` if it excludes nothing.
     ///
     /// # Errors
     ///
-    /// The first rule that is not valid.
+    /// Returns an error for the first invalid rule.
     pub fn selection(&self) -> Result<Option<Selection>, SelectionError> {
         let at = |seconds| Timestamp {
             seconds,

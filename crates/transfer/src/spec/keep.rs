@@ -1,4 +1,4 @@
-//! What of an entry a specification keeps beyond data, mode and time, as plain data.
+//! Defines the attributes to preserve in addition to data, mode and time, as plain data.
 
 use std::str::FromStr;
 
@@ -8,82 +8,82 @@ use serde::{Deserialize, Serialize};
 
 use crate::endpoint::Endpoint;
 
-/// What is kept beyond data, mode and time.
+/// Attributes to preserve in addition to data, mode and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
-    /// The user who owns an entry.
+    /// If true, preserves the owning user.
     pub users: bool,
-    /// The group that owns it.
+    /// If true, preserves the owning group.
     pub groups: bool,
-    /// Owners by number also where their names exist.
+    /// If true, transfers owners by number even if their names exist at the destination.
     pub numeric_ids: bool,
-    /// Names of one inode stay that.
+    /// If true, preserves hard links between names of one inode.
     pub hard_links: bool,
-    /// Extended attributes.
+    /// If true, preserves extended attributes.
     pub extended_attributes: bool,
-    /// Access control lists.
+    /// If true, preserves access control lists.
     pub access_lists: bool,
-    /// Devices. From a daemon they are copied only with `devices_named`.
+    /// If true, copies devices. From a daemon they are copied only with `devices_named`.
     pub devices: bool,
-    /// Devices were asked for by their own option, and not among others.
+    /// True if devices were requested by their own option and not by one that includes others.
     #[serde(skip_serializing_if = "is_false")]
     pub devices_named: bool,
-    /// Sockets and FIFOs.
+    /// If true, copies sockets and FIFOs.
     pub specials: bool,
-    /// A source that fills the destination gives it its own mode, time and owner.
+    /// If true, a source that fills the destination gives it its own mode, time and owner.
     pub anchor: bool,
-    /// What is there keeps its permission bits, and the umask counts for what is new.
+    /// If true, existing entries keep their permission bits, and the umask applies to new ones.
     pub leave_modes: bool,
-    /// With that: files can be executed where they can at the source.
+    /// With `leave_modes`: if true, files are executable if they are at the source.
     pub executability: bool,
-    /// Directories get no times.
+    /// If true, does not set times of directories.
     pub omit_directory_times: bool,
-    /// Runs of zeros become holes at the destination.
+    /// If true, turns runs of zeros into holes at the destination.
     #[serde(skip_serializing_if = "is_false")]
     pub sparse: bool,
-    /// Changes of permission bits, as chmod writes them, with `D` and `F` before those for
-    /// directories or other files alone.
+    /// Changes of permission bits in chmod's syntax. A prefix `D` or `F` limits a change to
+    /// directories or to other files.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub modes: String,
-    /// The umask for those that name nobody.
+    /// Umask for changes of `modes` that name no user class.
     pub umask: u32,
-    /// Which users become which: `FROM:TO,…`.
+    /// Mapping of users: `FROM:TO,…`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub user_map: String,
-    /// Which groups become which.
+    /// Mapping of groups: `FROM:TO,…`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group_map: String,
-    /// The source has in extended attributes what only a superuser may give: owners, special files
-    /// and bits, privileged attributes (rsync's `--fake-super`).
+    /// If true, the source stores in extended attributes the metadata that only a superuser can
+    /// set: owners, special files and bits, privileged attributes (rsync's `--fake-super`).
     #[serde(skip_serializing_if = "is_false")]
     pub fake_source: bool,
-    /// The destination has.
+    /// The same as `fake_source`, for the destination.
     #[serde(skip_serializing_if = "is_false")]
     pub fake_destination: bool,
-    /// Owners that are not kept are a failure of the copy.
+    /// If true, an owner that cannot be preserved is a failure of the copy.
     pub owners_required: bool,
-    /// Devices that are not made are one.
+    /// If true, a device that cannot be created is a failure of the copy.
     pub devices_required: bool,
 }
 
-/// Most copies have real ones.
+/// True if a flag is false and need not be written.
 fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// The end of a copy that has in attributes what only a superuser may give, as a user names it.
+/// The end of a copy that stores superuser metadata in extended attributes, as a user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FakeSuper {
-    /// Each end on this host, as rsync's `--fake-super`.
+    /// Each end on this host, like rsync's `--fake-super`.
     Here,
-    /// Each end at another host, as its `-M--fake-super`.
+    /// Each end at another host, like rsync's `-M--fake-super`.
     There,
     /// The source.
     Source,
     /// The destination.
     Destination,
-    /// Both.
+    /// Both ends.
     Both,
 }
 
@@ -103,11 +103,11 @@ impl FromStr for FakeSuper {
 }
 
 impl FakeSuper {
-    /// What the other end is to do, as with rsync's `-M`.
+    /// Parses an option for the other end, like the argument of rsync's `-M`.
     ///
     /// # Errors
     ///
-    /// For people: where it is something else.
+    /// Returns a message for the user if it is not `--fake-super`.
     pub fn of_far_end(text: &str) -> Result<FakeSuper, String> {
         match text {
             "--fake-super" => Ok(FakeSuper::There),
@@ -117,11 +117,11 @@ impl FakeSuper {
 }
 
 impl Keep {
-    /// With the end that was named, of a source and a destination.
+    /// Sets the fake flag of the named end. `ends` are the source and the destination.
     ///
     /// # Errors
     ///
-    /// Where there is no such end.
+    /// Returns an error if there is no such end.
     pub fn faking(
         self,
         end: FakeSuper,
@@ -154,20 +154,20 @@ impl Keep {
         Err(KeepingError(text.to_owned()))
     }
 
-    /// As both ends read it; `None` if nothing is asked for.
+    /// Converts this into the message for both ends; `None` if it requests nothing.
     ///
     /// # Errors
     ///
-    /// What makes no sense.
+    /// Returns an error for contradictory or invalid fields.
     pub fn keeping(&self) -> Result<Option<Keeping>, KeepingError> {
         self.keeping_of(false)
     }
 
-    /// The same for an end that `fakes`, or not.
+    /// Like [`Keep::keeping`], for an end that `fakes` or not.
     ///
     /// # Errors
     ///
-    /// As [`Keep::keeping`].
+    /// The same as [`Keep::keeping`].
     pub fn keeping_of(&self, fakes: bool) -> Result<Option<Keeping>, KeepingError> {
         let keep = self.clone();
         let keeping = Keeping {
@@ -197,7 +197,7 @@ impl Keep {
         Ok(Some(keeping))
     }
 
-    /// What the destination has to keep, since it was asked for by name.
+    /// Returns the notices that count as failures, because the attribute was requested by name.
     pub fn required(&self) -> Vec<NoticeKind> {
         let owners = [NoticeKind::OwnerNotKept, NoticeKind::GroupNotKept];
         let mut required = Vec::new();

@@ -1,4 +1,4 @@
-//! The names that sources have at the destination.
+//! Computes the names of sources at the destination.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use longhaul_engine::send::source::last_name;
 
 use crate::endpoint::{Endpoint, RemotePath};
 
-/// The name that a source has at the destination; `None` if only what is in it goes there.
+/// Returns a source's name at the destination; `None` if only its contents are copied there.
 pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
     last_name(path_of(source)?)
 }
 
-/// The path of a source that has one.
+/// Returns the path of a source; `None` if it has no path.
 pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
     match (source, source.remote_path()) {
         (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => Some(path),
@@ -19,12 +19,12 @@ pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
     }
 }
 
-/// Ensures that no two of these sources have the same name at the destination: they would replace
-/// each other, and threads would decide which one stays.
+/// Ensures that no two of these sources have the same name at the destination. They would replace
+/// each other, and thread timing would decide which one remains.
 ///
 /// # Errors
 ///
-/// What to tell the user.
+/// Returns a message for the user.
 pub fn check_names<'a>(paths: impl IntoIterator<Item = &'a [u8]>) -> Result<(), String> {
     let mut seen = HashMap::new();
     for path in paths {

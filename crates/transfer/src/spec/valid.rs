@@ -1,4 +1,4 @@
-//! The rules of a specification.
+//! Validates a specification.
 
 use std::ops::Deref;
 
@@ -14,24 +14,24 @@ use longhaul_model::policy::Policy;
 use longhaul_proto::criteria::{self, WIDEST_WINDOW};
 use longhaul_proto::filter::SelectionError;
 
-/// Most flows of a layer.
+/// Maximum number of flows of a layer.
 const MOST_FLOWS: u32 = 512;
 
-/// The smallest and the largest block, in bytes.
+/// Valid block sizes, in bytes.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 64 << 10..=16 << 20;
 
-/// Levels of zstd.
+/// Valid levels of zstd; 0 is excluded separately.
 const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -100..=22;
 
-/// A specification of which every field is within its range. All its sources are at one
-/// place: [`ValidSpec::direction`] says how data move.
+/// A specification whose fields are all within their ranges. All its sources are at one host;
+/// [`ValidSpec::direction`] returns the direction of the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidSpec {
     spec: TransferSpec,
     direction: Direction,
 }
 
-/// How data move.
+/// Direction in which data move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Within this host.
@@ -78,19 +78,19 @@ impl ValidSpec {
         Ok(ValidSpec { spec, direction })
     }
 
-    /// How data move.
+    /// Returns the direction in which data move.
     pub fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// The specification, to be changed and validated again.
+    /// Returns the specification, to be changed and validated again.
     pub fn into_spec(self) -> TransferSpec {
         self.spec
     }
 }
 
-/// A device is a way to a disk of the destination's host, and a daemon is somebody else's. So its
-/// devices are copied only if they were asked for by name.
+/// Drops devices of a daemon's source unless they were requested by name. A device gives access to
+/// a disk of the destination's host, and a daemon may belong to another person.
 fn leave_out_unnamed_devices(spec: &mut TransferSpec) {
     let is_daemon = |source: &Endpoint| matches!(source, Endpoint::Daemon(_));
     if !spec.keep.devices_named && spec.sources.iter().any(is_daemon) {
@@ -140,10 +140,10 @@ fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecErr
     };
     match (spec.operation, direction) {
         (_, Direction::Local) => Ok(()),
-        // The sending end is here and has the list. The other end of a comparison has the rules.
+        // The sending end is here and has the list. The other end of a comparison gets the rules.
         (Operation::Copy | Operation::DryRun, Direction::Push) => Ok(()),
         (_, Direction::Push | Direction::Pull) => selection.check_size().map_err(bad),
-        // The list goes with the job.
+        // The job's request carries the list.
         (_, Direction::ThirdParty) if !selection.fits_a_request() => {
             let text = "the filters and the list of files are too long for a copy between two \
                         other hosts: split the list, or run the command on one of them";
@@ -273,7 +273,7 @@ fn check_on_commit(spec: &TransferSpec) -> Result<(), SpecError> {
 const COMMAND_BOUNDS: &str = "a command has 1 to 4096 bytes, 1 to 64 of them run at a time, and each \
                               takes from 1 ms to 7 days";
 
-/// Why a command cannot run.
+/// Returns the reason why a command cannot run.
 fn fault_of(asked: &FileCommand, flows: &FixedFlows) -> Option<&'static str> {
     if flows.stack == Stack::Paired {
         return Some(
@@ -284,7 +284,7 @@ fn fault_of(asked: &FileCommand, flows: &FixedFlows) -> Option<&'static str> {
     (!asked.asked().is_valid()).then_some(COMMAND_BOUNDS)
 }
 
-/// Whether what is copied gets names of its own.
+/// True if the copied data become files with names.
 fn makes_files(spec: &TransferSpec) -> bool {
     let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
     let mut places = spec.sources.iter().chain([&spec.destination]);
@@ -362,7 +362,7 @@ fn check_retries(spec: &TransferSpec, direction: Direction) -> Result<(), SpecEr
         Some(0) => "it is 1 or more",
         Some(_) if spec.operation == Operation::Verify => "a comparison is done once",
         Some(_) if places.any(is_pipe) => "- is read or written once: leave it out",
-        // Each introduction is for one session.
+        // An introduction is valid for one session only.
         Some(_) if direction == Direction::ThirdParty => {
             "it is for copies from or to this host: between two remote hosts each try is a job of \
              its own, so run the command again"
@@ -474,7 +474,7 @@ fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
     let is_ssh = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Ssh(_));
     let clear = connection.data_security == DataSecurity::Clear;
     let mut ends = spec.sources.iter().chain([&spec.destination]);
-    // Between two remote hosts it depends on how they are joined.
+    // Between two remote hosts it depends on how the two connect.
     let one_remote = !spec
         .sources
         .iter()

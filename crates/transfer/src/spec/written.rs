@@ -1,14 +1,14 @@
-//! Fields of a specification as people write them.
+//! Parses fields of a specification that users write.
 
 use longhaul_units::ByteCount;
 
 use super::Compression;
 
-/// How blocks are compressed: `auto`, `off`, `zstd`, `zstd:LEVEL` or `lz4`; none: not at all.
+/// Parses a compression: `auto`, `off`, `zstd`, `zstd:LEVEL` or `lz4`. `None`: no compression.
 ///
 /// # Errors
 ///
-/// What may be written.
+/// Returns a description of the valid values.
 pub fn compression(text: &str) -> Result<Option<Compression>, String> {
     let (name, level) = text
         .split_once(':')
@@ -28,11 +28,11 @@ pub fn compression(text: &str) -> Result<Option<Compression>, String> {
     })
 }
 
-/// Bytes of an element in arrays of numbers.
+/// Parses the element size of numeric arrays, in bytes.
 ///
 /// # Errors
 ///
-/// What may be written.
+/// Returns a description of the valid values.
 pub fn element_bytes(text: &str) -> Result<u8, String> {
     match text {
         "1" | "2" | "4" | "8" => Ok(text.parse().unwrap_or(1)),
@@ -40,11 +40,11 @@ pub fn element_bytes(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Bytes of a block, a power of two from 64 KiB to 16 MiB.
+/// Parses a block size in bytes, a power of two from 64 KiB to 16 MiB.
 ///
 /// # Errors
 ///
-/// What may be written.
+/// Returns a description of the valid values.
 pub fn block_bytes(text: &str) -> Result<u32, String> {
     let bytes = ByteCount::parse_or_bytes(text);
     let bytes = bytes.map_err(|error| error.to_string())?.0;

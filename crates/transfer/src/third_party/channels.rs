@@ -1,9 +1,9 @@
-//! Where channels come to a job that a daemon runs and that connects to no host: a socket under a
-//! name that the daemon chose. It is in a directory of the principal, so that no principal finds
-//! another's job.
+//! Accepts channels for a job that a daemon runs and that connects to no host. The job listens at a
+//! socket with a name that the daemon chose. The socket is in a directory of the principal, so that
+//! no principal can reach the job of another one.
 //!
 //! ```text
-//! of-PRINCIPAL/channels-NAME/control    as long as the job runs
+//! of-PRINCIPAL/channels-NAME/control   exists while the job runs
 //! ```
 
 use std::fs;
@@ -17,21 +17,21 @@ use longhaul_net::token::fill_random;
 use super::job::at_socket;
 use crate::state::make_private;
 
-/// What a directory's name begins with, before the channels' own.
+/// Prefix of a directory's name, before the name of the channels.
 const BEGINS: &str = "channels-";
 
-/// A job listens at its place within this, even on a busy host.
+/// Maximum time until a job listens at its place, even on a busy host.
 const LISTENS_WITHIN: Duration = Duration::from_secs(600);
 
-/// A directory for them; removed when dropped.
+/// A directory for the socket, which is removed when this is dropped.
 pub struct Place(PathBuf);
 
 impl Place {
-    /// A new one among what is a principal's own.
+    /// Creates a place in the directory of a principal.
     ///
     /// # Errors
     ///
-    /// Where it cannot be made, or the system has no randomness.
+    /// Fails if the directory cannot be created or the system has no randomness.
     pub fn new(own: &Path) -> io::Result<Place> {
         let mut random = [0; 16];
         fill_random(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
@@ -41,7 +41,7 @@ impl Place {
         Ok(Place(place))
     }
 
-    /// Where it is, for the job.
+    /// Returns the path of the directory, for the job.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -49,16 +49,15 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What is left holds nothing, and nobody finds a job there.
+        // A directory that cannot be removed is empty or leads to no job.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes places at which nobody takes channels any more: their daemon was killed and
-/// their jobs have ended. One that is being made has no socket yet, and stays for a
-/// while.
+/// Removes places of jobs that have ended although their daemon was killed. A place without a
+/// listening socket may be new, so it stays for ten minutes.
 pub fn clear(own: &Path) {
-    // What cannot be looked at or removed is in nobody's way.
+    // A place that cannot be read or removed does no harm.
     for entry in fs::read_dir(own).into_iter().flatten().flatten() {
         let is_place = entry.file_name().to_string_lossy().starts_with(BEGINS);
         if is_place && entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_over(&entry.path()) {
@@ -73,7 +72,7 @@ fn is_over(place: &Path) -> bool {
         made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LISTENS_WITHIN))
     };
     match at_socket(place, UnixStream::connect) {
-        // One that is being made has no socket yet, or one that does not listen yet.
+        // A new place has no socket yet, or one that does not listen yet.
         Err(error) => {
             let kinds = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
             kinds.contains(&error.kind()) && is_old()
@@ -82,11 +81,11 @@ fn is_over(place: &Path) -> bool {
     }
 }
 
-/// Takes channels at a place; returns the name under which clients ask for them.
+/// Listens at a place; returns the name under which clients request channels.
 ///
 /// # Errors
 ///
-/// If it is no such place, or the system refuses.
+/// Fails if the path is not a place, or if the system refuses the socket.
 pub fn listen(place: &Path) -> io::Result<(String, UnixListener)> {
     let name = place.file_name().and_then(|name| name.to_str());
     let name = name.and_then(|name| name.strip_prefix(BEGINS));
@@ -94,12 +93,11 @@ pub fn listen(place: &Path) -> io::Result<(String, UnixListener)> {
     Ok((name, at_socket(place, UnixListener::bind)?))
 }
 
-/// A channel to the job that takes them under this name, which is letters and
-/// digits.
+/// Connects to the job that accepts channels under this name, which consists of letters and digits.
 ///
 /// # Errors
 ///
-/// Where none of this principal's does.
+/// Fails if this principal has no job of that name.
 pub fn connect(own: &Path, name: &str) -> io::Result<UnixStream> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if plain && !name.is_empty() {
@@ -138,7 +136,8 @@ mod tests {
         let places = [(); 5].map(|()| Place::new(own.path()).unwrap());
         let [living, dead, bound, begun, lost] = places.each_ref().map(Place::path);
         let (name, _listener) = listen(living).unwrap();
-        // Killed, it leaves its socket; one that is bound and does not listen yet looks alike.
+        // A killed job leaves its socket, which looks like one that is bound and does not listen
+        // yet.
         for place in [dead, bound] {
             drop(listen(place).unwrap());
             assert!(place.join("control").exists());

@@ -1,6 +1,5 @@
-//! A job that a daemon runs for a principal. Its paths lie beneath the principal's roots, it
-//! copies to or from another daemon and does nothing else, and it reads and writes nothing that
-//! belongs to the daemon's user.
+//! Confines a job that a daemon runs for a principal. Its paths lie beneath the principal's roots.
+//! It only copies to or from another daemon, and cannot access other files of the daemon's user.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +16,13 @@ use crate::settings::{ConnectionSettings, DataSecurity, SshSettings};
 use crate::spec::{Limits, TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
-/// How long connecting to the other daemon may take.
+/// Time limit for connecting to the other daemon.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// The longest silence that a principal may ask for.
+/// Maximum timeout that a principal may request.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The principal, and what the daemon was started with.
+/// The principal, and the settings of its daemon.
 pub struct Confined {
     principal: Arc<Principal>,
     dialing: Dialing,
@@ -36,17 +35,17 @@ fn refused(text: &str) -> Stop {
 }
 
 impl Confined {
-    /// As the daemon says; none for the far side of SSH.
+    /// Reads the daemon's settings for the job; `None` if SSH started this process.
     ///
     /// # Errors
     ///
-    /// Where what it wrote down cannot be read.
+    /// Fails if the daemon's file cannot be read.
     pub fn read(arguments: &FarSideSettings) -> Result<Option<Confined>, Stop> {
         let Some(file) = &arguments.confined else {
             return Ok(None);
         };
         let principal = Principal::read_back(file);
-        // It was written for this process alone.
+        // The daemon wrote the file for this process alone.
         let _ = std::fs::remove_file(file);
         let principal = principal.map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(Some(Confined {
@@ -57,20 +56,20 @@ impl Confined {
         }))
     }
 
-    /// Whose job it is.
+    /// Returns the principal that owns the job.
     pub fn principal(&self) -> Arc<Principal> {
         Arc::clone(&self.principal)
     }
 
-    /// Writes what the principal asked for to the daemon's log.
+    /// Writes a message about the principal's request to the daemon's log.
     pub fn log(&self, text: &str) {
         let principal = self.principal.name();
         let text = format!("{principal}: {text}");
         tracing::warn!(principal, "{}", one_line(&text, MAXIMUM_LOGGED_BYTES));
     }
 
-    /// Where the other end of the job is, which may be connected to; `None` if channels are
-    /// carried to it and nobody is connected to.
+    /// Returns the address of the job's other end, if the job may connect to it. `None` if channels
+    /// are carried to the other end, so that the job connects to no host.
     fn other_end(&self, spec: &TransferSpec, reach: Reach) -> Result<Option<SocketAddr>, Stop> {
         let (sources, destination) = (&spec.sources, &spec.destination);
         let here = |endpoint: &Endpoint| {
@@ -101,12 +100,12 @@ impl Confined {
         address.map_err(|error| Stop::because(Exit::Connection, error))
     }
 
-    /// The same copy, less what is not a principal's to ask for, and where its other end is.
-    /// Every field is named, so that none that is added comes through unseen.
+    /// Returns the same copy with the daemon's own limits, and the address of its other end. All
+    /// fields are listed, so that a new one cannot be forgotten.
     ///
     /// # Errors
     ///
-    /// What it may not ask for.
+    /// Fails if the principal requests an option that it may not use.
     // tidy: long because it names every field twice.
     pub fn confine(
         &self,
@@ -176,7 +175,7 @@ impl Confined {
                 leftovers_expire: expire.and_then(|age| u64::try_from(age).ok()),
                 errors,
                 stop_after,
-                // It was introduced for one session.
+                // The job was introduced for one session only.
                 retries: None,
                 retries_sleep: None,
             },
@@ -192,8 +191,8 @@ impl Confined {
     }
 }
 
-/// The client said who the other end is, and this end's identity was made for the job: nothing of
-/// that is looked for in files.
+/// Returns the connection settings of a job. The client has introduced the other end, and this
+/// end's identity was created for the job, so the settings must name no files.
 fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> {
     let ConnectionSettings {
         fingerprint,
@@ -215,7 +214,7 @@ fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> 
                 remote_longhaul,
                 install_remote,
                 ports,
-                // The job logs in nowhere.
+                // The job makes no logins.
                 persist: _,
                 asks_nobody: _,
             },
@@ -341,7 +340,7 @@ mod tests {
         }
         let elsewhere = ["/a", "longhaul://192.0.2.1/x"];
         assert_eq!(end(&elsewhere, Reach::Daemon), Err(Exit::Authentication));
-        // Nobody is connected to.
+        // The job connects to no host.
         assert_eq!(end(&elsewhere, Reach::Sealed), Ok(None));
     }
 }

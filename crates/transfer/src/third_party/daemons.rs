@@ -1,7 +1,8 @@
-//! A copy between two daemons. The one that may and can connects to the other and runs the copy as
-//! a job: the source's is asked first, then the destination's. Each needs a principal with rights
-//! there, and tokens go to their own daemon only. With `--through-local` the source's daemon runs
-//! the job, or the destination's if that is busy, and neither connects to the other.
+//! Copies between two daemons. One of them connects to the other and runs the copy as a job. The
+//! client tries the source's daemon first, then the destination's. Each daemon needs a principal
+//! with rights at it, and each token is sent only to its own daemon. With `--through-local` neither
+//! daemon connects to the other: the source's daemon runs the job, or the destination's if the
+//! source's is busy.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -32,16 +33,16 @@ use crate::ssh::greeting::{CLIENT, Greeting, Line, REMOTE};
 use crate::ssh::process::{Silence, await_greeting};
 use crate::stop::{Exit, Stop};
 
-/// How long a job's process may take to say who it is, and one that lists jobs
-/// to say the next.
+/// Time limit for the greeting of a job's process, and for each message of a process that lists
+/// jobs.
 pub const GREETS_WITHIN: Duration = Duration::from_secs(30);
 
-/// One of the two.
+/// One of the two daemons.
 struct Side<'a> {
     remote: &'a Remote,
     daemon: Daemon,
     key: Fingerprint,
-    /// As it is named in a URL.
+    /// Name of the daemon in a URL.
     name: String,
 }
 
@@ -56,7 +57,7 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// Whether it may and can connect to the other one; if not, why.
+    /// Asks this daemon to connect to the other one; returns the reason if it cannot.
     fn reaches(&self, other: &Side<'_>) -> Result<Result<(), Refused>, Stop> {
         let target = Target {
             host: other.remote.host.host().to_owned(),
@@ -71,7 +72,7 @@ impl<'a> Side<'a> {
             Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Unreachable => {
                 Ok(Err(Refused::Apart(refused.text)))
             }
-            // What it cannot say now the other one may.
+            // If this daemon is busy, the other one may still be able to connect.
             Err(OpenError::Refused(refused)) if refused.refusal == Refusal::Busy => {
                 Ok(Err(Refused::Apart(refused.text)))
             }
@@ -81,8 +82,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Why one of two daemons is not believed: a key on the command line would be the
-/// other one's as well.
+/// Explains why one of two daemons is not trusted. It does not suggest --fingerprint, which would
+/// apply to both daemons.
 fn unbelieved(error: &TlsError) -> String {
     let TlsError::Trust(TrustError::Unknown { host, found }) = error else {
         return error.to_string();
@@ -95,7 +96,7 @@ fn unbelieved(error: &TlsError) -> String {
     )
 }
 
-/// The file of keys that the user trusts, as the user names it.
+/// Returns the path of the file of trusted keys, for messages.
 fn known_hosts() -> String {
     match config_directory() {
         Ok(directory) => directory.join("known_hosts").display().to_string(),
@@ -103,7 +104,7 @@ fn known_hosts() -> String {
     }
 }
 
-/// Why nothing was heard.
+/// Describes the error of a read that received no answer.
 pub fn silence(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer came in time".to_owned(),
@@ -111,7 +112,7 @@ pub fn silence(error: &io::Error) -> String {
     }
 }
 
-/// Why one does not connect to the other.
+/// The reason why one daemon does not connect to the other.
 enum Refused {
     Forbidden(String),
     Apart(String),
@@ -125,17 +126,17 @@ impl Refused {
     }
 }
 
-/// A daemon as endpoints name it.
+/// Returns the place of a daemon as endpoints name it.
 fn place_of(remote: &Remote) -> String {
     let endpoint = Endpoint::Daemon(remote.clone());
     endpoint.place().unwrap_or_default()
 }
 
-/// Does it.
+/// Starts the job at one of the two daemons, and follows it.
 ///
 /// # Errors
 ///
-/// Where it could not be begun, or was lost sight of.
+/// Fails if the job cannot be started or the connection to it is lost.
 pub fn run(asked: &JobRequest<'_>, ends: [&Remote; 2]) -> Result<Exit, Stop> {
     let usage = |text: &str| Err(Stop::new(Exit::Usage, text));
     if asked.connection().data_security != DataSecurity::Tls {
@@ -155,7 +156,7 @@ pub fn run(asked: &JobRequest<'_>, ends: [&Remote; 2]) -> Result<Exit, Stop> {
     if asked.through_local {
         return through(asked, source, destination);
     }
-    // The source's runs it where it can: it knows its files without a round trip.
+    // The source's daemon is preferred, because it lists its files without a round trip.
     let (runs, other, at_source) = match source.reaches(&destination)? {
         Ok(()) => (&source, &destination, true),
         Err(forth) => match destination.reaches(&source)? {
@@ -171,8 +172,8 @@ pub fn run(asked: &JobRequest<'_>, ends: [&Remote; 2]) -> Result<Exit, Stop> {
     begin_job(&job.channel, &runs.name, asked, &begin).map(Left::exit)
 }
 
-/// The same with channels that go through this host. The source's runs it, which
-/// knows its files without a round trip, unless it has enough to do.
+/// Starts the job with channels through this host. The source's daemon runs it, unless it is busy,
+/// because it lists its files without a round trip.
 fn through(asked: &JobRequest<'_>, source: Side<'_>, destination: Side<'_>) -> Result<Exit, Stop> {
     let mut at_source = true;
     let (mut runs, mut other) = (source, destination);
@@ -186,7 +187,7 @@ fn through(asked: &JobRequest<'_>, source: Side<'_>, destination: Side<'_>) -> R
     let job = Process::new(started, &runs)?;
     let begin = begin_of(asked, &asked.of_job(at_source)?, Reach::Sealed, &runs.name)?;
     job.introduce(&runs, other.remote, (asked, asked.allowed(at_source)))?;
-    // Channels come to the host that the job is at, whatever else has its name.
+    // The channels must go to the same address as the job: other hosts may share its name.
     let (Some(name), Some(address)) = (job.greeting.channel, job.address) else {
         let text = format!("{}: the job there takes no channels", runs.name);
         return Err(Stop::new(Exit::Connection, text));
@@ -204,7 +205,7 @@ fn through(asked: &JobRequest<'_>, source: Side<'_>, destination: Side<'_>) -> R
     left.map(Left::exit)
 }
 
-/// Neither connects to the other.
+/// Reports that neither daemon connects to the other.
 fn apart(source: &Side<'_>, forth: &Refused, destination: &Side<'_>, back: &Refused) -> Stop {
     let exit = match (forth, back) {
         (Refused::Forbidden(_), Refused::Forbidden(_)) => Exit::Authentication,
@@ -221,7 +222,7 @@ fn apart(source: &Side<'_>, forth: &Refused, destination: &Side<'_>, back: &Refu
     Stop::new(exit, text)
 }
 
-/// What two say, who may say the same.
+/// Combines the messages of two daemons, which may be equal.
 fn told_of_both(one: (&str, &str), other: (&str, &str)) -> String {
     match (one.0 == other.0, one.1 == other.1) {
         (true, true) => format!("{}: {}", one.0, one.1),
@@ -233,9 +234,9 @@ fn told_of_both(one: (&str, &str), other: (&str, &str)) -> String {
 /// A process for a job at a daemon.
 struct Process {
     channel: UnixStream,
-    /// What it says of itself.
+    /// Greeting of the process.
     greeting: Greeting,
-    /// Where the daemon is.
+    /// Address of the daemon.
     address: Option<SocketAddr>,
 }
 
@@ -250,7 +251,7 @@ impl Process {
         })
     }
 
-    /// Has the other daemon let it in, and tells it of that one.
+    /// Has the other daemon accept the job's key, and introduces that daemon to the job.
     fn introduce(
         &self,
         runs: &Side<'_>,
@@ -263,11 +264,11 @@ impl Process {
     }
 }
 
-/// What comes first on a channel of a daemon: it is of the same release.
+/// Reads the greeting at the beginning of a daemon's channel, and checks the release.
 ///
 /// # Errors
 ///
-/// Where nothing comes in time, or it is of another one.
+/// Fails if no greeting arrives in time, or if it is from another release.
 pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
     let local = |error: io::Error| Stop::because(Exit::Local, error);
     channel
@@ -292,17 +293,17 @@ pub fn greeting_of(channel: &UnixStream, host: &str) -> Result<Greeting, Stop> {
     Ok(greeting)
 }
 
-/// The channel of a control request at a daemon.
+/// Opens a channel for a control request at a daemon.
 ///
 /// # Errors
 ///
-/// Where the daemon cannot be reached, or refuses.
+/// Fails if the daemon cannot be reached or refuses the request.
 pub fn channel(daemon: &Daemon, host: &str, what: Task) -> Result<UnixStream, Stop> {
     let stream = daemon.control_request(what)?;
     carried(stream.map_err(|error| open_stop(&host, &error))?)
 }
 
-/// A local socket whose bytes a stream carries.
+/// Returns a local socket whose bytes are carried over a stream.
 fn carried(stream: Stream) -> Result<UnixStream, Stop> {
     let local = |error: io::Error| Stop::because(Exit::Local, error);
     let (near, far) = UnixStream::pair().map_err(local)?;

@@ -1,6 +1,6 @@
-//! Which daemons this one connects to on behalf of a principal: none, unless its client said so.
-//! What is connected to is spoken to in TLS alone, and only if it shows the key that the principal
-//! named.
+//! Decides which daemons this daemon may connect to on behalf of a principal. The default is to
+//! connect to no daemon. Such connections use TLS only, and the other daemon must show the key that
+//! the principal named.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -8,30 +8,30 @@ use std::time::Duration;
 use longhaul_net::candidates::interface_addresses;
 use longhaul_net::tcp::{self, HostPort, TcpOptions};
 
-/// The policy's word where any host is allowed.
+/// Text form of [`Dialing::Outside`].
 const ANY: &str = "any";
 
-/// How its word begins where only some are; each follows after a comma.
+/// Prefix of the text form of [`Dialing::These`]. The hosts follow, each after a comma.
 const THESE: &str = "these";
 
-/// The longest name of a host, in bytes, and of one of its parts: as in DNS.
+/// Maximum length of a host name and of one of its labels, in bytes, as in DNS.
 const MAXIMUM_HOST_BYTES: usize = 253;
 const MAXIMUM_LABEL_BYTES: usize = 63;
 
-/// The policy.
+/// The hosts to which a daemon may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Dialing {
-    /// Nobody is connected to.
+    /// No host.
     #[default]
     Never,
-    /// Any address but those that mean this host or its own wire.
+    /// Any address except those of this host and link-local ones.
     Outside,
-    /// Hosts of these names or addresses.
+    /// Hosts with one of these names or addresses.
     These(Vec<String>),
 }
 
 impl Dialing {
-    /// As `serve` was told: none, without a host, or with some.
+    /// Converts the option of `serve`: absent, without hosts, or with hosts.
     pub fn new(hosts: Option<&[String]>) -> Dialing {
         match hosts {
             None => Dialing::Never,
@@ -40,7 +40,7 @@ impl Dialing {
         }
     }
 
-    /// In one word of a command line.
+    /// Formats the policy as one argument of a command line.
     pub fn word(&self) -> Option<String> {
         match self {
             Dialing::Never => None,
@@ -52,21 +52,21 @@ impl Dialing {
         }
     }
 
-    /// From [`Dialing::word`].
+    /// Parses the text of [`Dialing::word`].
     pub fn of_word(word: Option<&str>) -> Dialing {
         match word {
             None => Dialing::Never,
             Some(ANY) => Dialing::Outside,
-            // What was not written here allows nobody.
+            // An unknown text has no hosts and therefore allows none.
             Some(word) => Dialing::These(word.split(',').skip(1).map(str::to_owned).collect()),
         }
     }
 
-    /// The addresses of a host that may be connected to.
+    /// Resolves a host to the addresses to which the daemon may connect.
     ///
     /// # Errors
     ///
-    /// Why there are none.
+    /// Returns the reason if there are no such addresses.
     pub fn addresses(&self, host: &HostPort) -> Result<Vec<SocketAddr>, Closed> {
         let is_named = match self {
             Dialing::Never => return Err(Closed::Forbidden(FORBIDDEN.to_owned())),
@@ -97,11 +97,11 @@ impl Dialing {
         }
     }
 
-    /// Connects to a host, and says nothing yet.
+    /// Connects to a host without sending any data.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// Returns the reason if it cannot connect.
     pub fn connect(&self, host: &HostPort, patience: Duration) -> Result<TcpStream, Closed> {
         let addresses = self.addresses(host)?;
         let options = TcpOptions::default();
@@ -110,35 +110,35 @@ impl Dialing {
     }
 }
 
-/// Why a host is not connected to.
+/// The reason why the daemon does not connect to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// It may not be.
+    /// The policy forbids the connection.
     Forbidden(String),
-    /// It cannot be.
+    /// The connection failed.
     Apart(String),
 }
 
-/// What a daemon says that connects to nobody.
+/// Refusal of a daemon that connects to no other daemon.
 const FORBIDDEN: &str = "this daemon connects to no other: start it with --allow-dial";
 
-/// What a principal hears of a host that cannot be connected to. The reason is only for the log,
-/// so that a principal cannot explore this host's network.
+/// Returns the message for a principal about a host that cannot be reached. Only the log has the
+/// reason, so that a principal cannot explore this host's network.
 pub fn apart(host: &HostPort) -> String {
     format!("{host} cannot be connected to from there: the daemon's log says why")
 }
 
-/// A host as `--allow-dial` takes it: a name or an IP address.
+/// Parses a host of `--allow-dial`: a name or an IP address.
 ///
 /// # Errors
 ///
-/// Where it is neither.
+/// Returns a message if it is neither.
 pub fn parse_host(text: &str) -> Result<String, String> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| {
         (1..=MAXIMUM_LABEL_BYTES).contains(&label.len()) && label.bytes().all(allowed)
     };
-    // Of addresses of one link the interface is part.
+    // A link-local address includes the interface after a `%`.
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     let is_address = address.parse::<IpAddr>().is_ok() && text.bytes().all(is_scoped);
     let is_name = text.len() <= MAXIMUM_HOST_BYTES && text.split('.').all(is_label);
@@ -152,13 +152,13 @@ pub fn parse_host(text: &str) -> Result<String, String> {
     }
 }
 
-/// What an IP address with its interface is written in.
+/// True if the byte may occur in an IP address with an interface.
 fn is_scoped(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b','
 }
 
-/// Whether an address is neither this host's own (those of its interfaces are `own`) nor
-/// link-local: servers there may trust any client from this host.
+/// True if an address is neither one of this host's `own` interface addresses nor link-local.
+/// Servers at such addresses may trust any client from this host.
 fn is_outside(address: IpAddr, own: &[IpAddr]) -> bool {
     let address = address.to_canonical();
     if own.contains(&address) {
@@ -186,8 +186,8 @@ fn is_outside(address: IpAddr, own: &[IpAddr]) -> bool {
     }
 }
 
-/// The IPv4 address that a translator reaches under one of the well-known prefix
-/// 64:ff9b::/96 (RFC 6052, section 2.1).
+/// Returns the IPv4 address behind an address with the well-known NAT64 prefix 64:ff9b::/96 (RFC
+/// 6052, section 2.1).
 fn behind_nat64(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.octets() {
         [0x00, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => {
@@ -260,7 +260,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             Dialing::new(Some(&names))
         };
-        // A host may be called as a word is.
+        // A host may have the same name as a keyword.
         for dialing in [
             Dialing::Never,
             Dialing::Outside,

@@ -1,5 +1,5 @@
-//! Runs a copy with another host, as a job, for somebody who introduces the two and may
-//! then go.
+//! Runs a copy with another host as a job. The client that introduces the two hosts may disconnect
+//! afterwards.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -32,11 +32,11 @@ use crate::rate_limit::BandwidthLimit;
 use crate::spec::{TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
-/// How long what was said last may take to leave.
+/// Time limit for delivering the last messages.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// How long a client that has a daemon run a job may take to vouch, to introduce the other daemon,
-/// and to say what to copy.
+/// Time limit for a client of a daemon to vouch for the job, introduce the other daemon, and send
+/// the specification.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
 fn local(error: impl std::fmt::Display) -> Stop {
@@ -47,11 +47,11 @@ fn local(error: impl std::fmt::Display) -> Stop {
 ///
 /// # Errors
 ///
-/// Where it could not be begun.
+/// Fails if the job cannot be started.
 pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, Stop> {
     let confined = Confined::read(arguments)?;
     let identity = Identity::ephemeral().map_err(local)?;
-    // Without a port the other host has to have one; a daemon has.
+    // If no port is free, the other host must have one. A daemon always has one.
     let listener = match confined {
         Some(_) => None,
         None => arguments.ports.listen_if_free().map_err(local)?,
@@ -79,7 +79,7 @@ pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, S
         None => Ok((spec, None)),
         Some(confined) => confined.confine(spec, begin.reach),
     });
-    // Whoever has no ssh that shows what is said here hears it so.
+    // A client of a daemon cannot see standard error, so the failure is sent as an event.
     let begun = begun.inspect_err(|stop| {
         let mut output = io::stdout().lock();
         let failed = JobEvent::failed(&stop.text, Some(stop.exit.code()));
@@ -112,12 +112,11 @@ pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, S
     carry_out(&begin, (spec, place), rendering)
 }
 
-/// Runs a job of this host's between it and another one, for the command that started this
-/// process.
+/// Runs a job between this host and another one, for the command that started this process.
 ///
 /// # Errors
 ///
-/// Where it could not be begun.
+/// Fails if the job cannot be started.
 pub fn run_own(rendering: &Rendering) -> Result<Exit, Stop> {
     let begin = begin_of(unbuffered_input().map_err(local)?)?;
     let spec = spec_of(&begin)?;
@@ -128,7 +127,7 @@ pub fn run_own(rendering: &Rendering) -> Result<Exit, Stop> {
     carry_out(&begin, (spec, place), rendering)
 }
 
-/// What is to be done.
+/// Reads the order to begin a job.
 fn begin_of(input: impl Read) -> Result<Begin, Stop> {
     match job_protocol::receive(input).map_err(local)? {
         Some(Order::Begin(begin)) => Ok(begin),
@@ -136,8 +135,8 @@ fn begin_of(input: impl Read) -> Result<Begin, Stop> {
     }
 }
 
-/// Standard input of a job at a daemon until it begins: the client must say all that within a
-/// time, or loses its place.
+/// Standard input of a job at a daemon until it begins. The client must send everything within a
+/// time limit, or the job ends.
 struct Hasty {
     input: UnixStream,
     until: Instant,
@@ -151,7 +150,7 @@ impl Hasty {
         })
     }
 
-    /// What comes from now on may take as long as it will.
+    /// Removes the time limit from further reads.
     fn no_more(self) -> io::Result<()> {
         self.input.set_read_timeout(None)
     }
@@ -168,7 +167,7 @@ impl Read for Hasty {
     }
 }
 
-/// A job without a record could not be found again.
+/// Reports that a job's record cannot be written; without it the job could not be found again.
 fn unrecorded(error: &io::Error) -> Stop {
     local(format!(
         "a copy that continues by itself keeps a record in ~/.local/state/longhaul of the host that \
@@ -184,12 +183,12 @@ fn refuse(stop: Stop) -> Result<Exit, Stop> {
     let told = job_protocol::send(&mut output, &failed).and_then(|()| output.flush());
     match told {
         Ok(()) => Ok(stop.exit),
-        // It has gone: the log keeps the reason.
+        // The command has disconnected: the log keeps the reason.
         Err(_) => Err(stop),
     }
 }
 
-/// Runs it as a job of this user's, or of a principal's.
+/// Runs the copy as a job of this user or of a principal.
 fn carry_out(
     begin: &Begin,
     (spec, place): (ValidSpec, Place),
@@ -206,10 +205,10 @@ fn carry_out(
         keep(&job, Channel::Output).map_err(local)?,
         keep(&job, Channel::Errors).map_err(local)?,
     ];
-    // Whoever has gone before he knew its name does not want it.
+    // A client that disconnects before it knows the job's name cannot find the job again.
     let exit = match job_protocol::send(&channel, &JobEvent::Named(job.name().to_owned())) {
         Ok(()) => {
-            // Without a thread he hears that his channel ends, and attaches.
+            // Without a thread the follower's channel closes, and the client attaches again.
             let _ = follower::start(&job, channel);
             match work(&job, begin, (spec, place), rendering) {
                 Ok(exit) => exit,
@@ -229,7 +228,8 @@ fn carry_out(
     Ok(Exit::Done)
 }
 
-/// What is to be done for somebody at another host, who has no files here but those of the copy.
+/// Returns the specification from a client at another host, which may name no files here except
+/// those of the copy.
 fn spec_for_others(begin: &Begin) -> Result<ValidSpec, Stop> {
     if begin.report.is_some() || begin.log.is_some() {
         Err(Stop::new(
@@ -241,7 +241,7 @@ fn spec_for_others(begin: &Begin) -> Result<ValidSpec, Stop> {
     }
 }
 
-/// What is to be done, by a value that came from elsewhere.
+/// Parses and validates the specification of a job.
 fn spec_of(begin: &Begin) -> Result<ValidSpec, Stop> {
     let spec: TransferSpec = serde_json::from_str(&begin.spec).map_err(|error| {
         Stop::because(Exit::Usage, format!("no specification of a copy: {error}"))
@@ -283,7 +283,7 @@ fn work(
     job.limit_by(
         move |rate| match BandwidthLimit::of_bytes_per_second(rate) {
             Ok(limit) => limiting.bind(limit),
-            // Less than any user may ask for.
+            // The rate is lower than any valid limit.
             Err(_) => say("a rate that makes no sense was not taken"),
         },
     );
@@ -292,13 +292,13 @@ fn work(
     run::run(spec, place, &control, &observer)
 }
 
-/// From now on what this process says on one of its outputs is kept.
+/// Redirects one of this process's outputs to the job's file.
 fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
     let (pipe, into) = io::pipe()?;
     match channel {
         Channel::Output => rustix::stdio::dup2_stdout(&into)?,
         Channel::Errors => rustix::stdio::dup2_stderr(&into)?,
-        // These are files from the beginning.
+        // The job writes these files directly.
         Channel::Manifest | Channel::RawManifest => {}
     }
     let job = Arc::clone(job);
@@ -306,9 +306,9 @@ fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
     thread.spawn(move || job.keep_output(channel, pipe))
 }
 
-/// All that was said is kept, then how it ended, then those who follow hear it.
+/// Stores the remaining output, records the exit code, and waits until the followers have it.
 fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit) {
-    // Where it is written there is nobody to read it.
+    // A failed write to standard output could be reported to no one.
     let _ = io::stdout().flush();
     let nothing = std::fs::File::options().write(true).open("/dev/null");
     let closed = nothing.and_then(|nothing| {
@@ -324,11 +324,11 @@ fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit) {
     job.wait_for_followers();
 }
 
-/// Carries the messages to and from a job.
+/// Carries messages between a client and a job.
 ///
 /// # Errors
 ///
-/// Where the standard streams cannot be used.
+/// Fails if the standard streams cannot be used.
 pub fn attach(name: &str) -> Result<Exit, Stop> {
     crate::far_side::greet_plainly()?;
     let (input, output) = detach().map_err(local)?;
@@ -352,7 +352,7 @@ pub fn attach(name: &str) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Why there is nothing to follow.
+/// Returns the answer for a job that cannot be followed.
 fn gone(listed: Option<Box<Listed>>) -> JobEvent {
     listed.map_or(JobEvent::Absent, |listed| JobEvent::Listed(*listed))
 }
@@ -361,7 +361,7 @@ fn gone(listed: Option<Box<Listed>>) -> JobEvent {
 ///
 /// # Errors
 ///
-/// Where they cannot be listed.
+/// Fails if the jobs cannot be listed.
 pub fn jobs() -> Result<Exit, Stop> {
     crate::far_side::greet_plainly()?;
     let mut output = io::stdout().lock();
@@ -372,7 +372,7 @@ pub fn jobs() -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// What became of a job that is not there to be followed, for people.
+/// Explains to the user why a job cannot be followed.
 pub fn why_gone(listed: &Listed) -> Stop {
     let name = &listed.name;
     match listed.state {
@@ -413,7 +413,7 @@ mod tests {
         };
         let mut buffer = [0; 2];
         let mut late = hasty(Instant::now());
-        // Not even where he goes on byte by byte.
+        // The time limit holds even if the client sends single bytes.
         (&far).write_all(b"ab").unwrap();
         let error = late.read(&mut buffer).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

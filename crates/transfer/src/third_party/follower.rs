@@ -1,4 +1,4 @@
-//! Tells a follower of a job what happens, and obeys its orders.
+//! Sends the events of a job to a follower, and executes the follower's orders.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,28 +9,28 @@ use std::time::Duration;
 use super::job::{Job, Seen};
 use super::job_protocol::{Follow, JobEvent, Order, receive, send};
 
-/// Who may follow a job at once.
+/// Maximum number of followers of a job at a time.
 const MAXIMUM_FOLLOWERS: usize = 16;
 
-/// How long a follower may take to say what it wants.
+/// Time limit for a follower's first order.
 const FIRST_ORDER: Duration = Duration::from_secs(30);
 
-/// A follower that takes nothing for this time has gone. Output waits for it in files, never in
+/// Time after which a follower that receives no data counts as gone. Output waits in files, not in
 /// memory.
 const TAKES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Lets this user's processes follow a job at its socket.
+/// Lets processes of this user follow a job at its socket.
 ///
 /// # Errors
 ///
-/// Where the system gives no thread.
+/// Fails if the system cannot start a thread.
 pub fn accept(job: &Arc<Job>, listener: UnixListener) -> io::Result<()> {
     let job = Arc::clone(job);
     let thread = std::thread::Builder::new().name("control".into());
     let accept = move || {
         for socket in listener.incoming().flatten() {
             if is_own(&socket) {
-                // Without a thread he hears that it closes.
+                // Without a thread the socket closes, which the follower notices.
                 let _ = start(&job, socket);
             }
         }
@@ -38,7 +38,7 @@ pub fn accept(job: &Arc<Job>, listener: UnixListener) -> io::Result<()> {
     thread.spawn(accept).map(drop)
 }
 
-/// Whether the same user is at the other end.
+/// True if the same user is at the other end of the socket.
 pub fn is_own(socket: &UnixStream) -> bool {
     let peer = rustix::net::sockopt::socket_peercred(socket);
     peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid())
@@ -48,7 +48,7 @@ pub fn is_own(socket: &UnixStream) -> bool {
 ///
 /// # Errors
 ///
-/// Where the system gives none.
+/// Fails if there are too many followers or the system cannot start a thread.
 pub fn start(job: &Arc<Job>, socket: UnixStream) -> io::Result<()> {
     if !job.enter(MAXIMUM_FOLLOWERS) {
         return Err(io::ErrorKind::QuotaExceeded.into());
@@ -56,7 +56,7 @@ pub fn start(job: &Arc<Job>, socket: UnixStream) -> io::Result<()> {
     let own = Arc::clone(job);
     let thread = std::thread::Builder::new().name("follower".into());
     let started = thread.spawn(move || {
-        // Whoever is lost comes back.
+        // A follower whose connection is lost attaches again.
         let _ = serve(&own, &socket);
         own.leave();
     });
@@ -70,7 +70,7 @@ pub fn start(job: &Arc<Job>, socket: UnixStream) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// As the socket reports.
+/// Returns the error of the socket.
 pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     socket.set_read_timeout(Some(FIRST_ORDER))?;
     socket.set_write_timeout(Some(TAKES_WITHIN))?;
@@ -104,7 +104,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     told
 }
 
-/// `None` if it only looked.
+/// Executes orders until the follower asks to follow; `None` if it only asked for a description.
 fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
     loop {
         match receive(socket)? {

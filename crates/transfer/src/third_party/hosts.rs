@@ -1,4 +1,4 @@
-//! Asks hosts for their jobs, and finds one again.
+//! Lists the jobs of hosts, and opens a channel to a job.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -19,10 +19,10 @@ use crate::ssh::far::Far;
 use crate::ssh::process::SshProcess;
 use crate::stop::{Exit, Stop};
 
-/// The most jobs of one host, far above what one keeps.
+/// Maximum number of jobs of one host, far above the number that a host stores.
 const MAXIMUM_LISTED: usize = 4096;
 
-/// What is started on the host of jobs, which needs nothing of a session.
+/// Returns the settings of the process that serves jobs at a host. It has no session.
 pub(super) fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
     FarSide {
         role,
@@ -35,20 +35,20 @@ pub(super) fn far_side(ssh: &SshSettings, role: Role) -> FarSide {
     }
 }
 
-/// Who runs jobs.
+/// A host that runs jobs.
 enum Host {
-    /// This one.
+    /// This host.
     Here,
-    /// One that ssh may be given.
+    /// A host that ssh reaches.
     Ssh,
     Daemon(Box<Remote>),
 }
 
-/// Sees to it that a host is written as one.
+/// Checks the syntax of a host.
 ///
 /// # Errors
 ///
-/// How it is written.
+/// Returns a description of the syntax.
 pub fn check_host(host: &str) -> Result<(), Stop> {
     host_of(host).map(drop)
 }
@@ -78,7 +78,7 @@ fn host_of(host: &str) -> Result<Host, Stop> {
     }
 }
 
-/// A channel for the jobs of a host; over SSH it ends with its process.
+/// Opens a channel for the jobs of a host. Over SSH it ends with its process.
 fn channel_to(
     host: &str,
     role: Role,
@@ -109,12 +109,12 @@ fn channel_to(
     }
 }
 
-/// A channel to a job, as `longhaul jobs` lists it or HOST:JOB; over SSH it ends with its
-/// process.
+/// Opens a channel to a job, which is a name from `longhaul jobs` or HOST:JOB. Over SSH it ends
+/// with its process.
 ///
 /// # Errors
 ///
-/// Where its host cannot be reached.
+/// Fails if the job is unknown here or its host cannot be reached.
 pub fn reach(
     job: &str,
     connection: &ConnectionSettings,
@@ -148,11 +148,11 @@ pub fn reach(
     Ok((watched, process))
 }
 
-/// The jobs of this user on a host.
+/// Lists the jobs of this user on a host.
 ///
 /// # Errors
 ///
-/// Where it cannot be reached, or says something else.
+/// Fails if the host cannot be reached or sends another message.
 pub fn ask(host: &str, connection: &ConnectionSettings) -> Result<Vec<Listed>, Stop> {
     let (channel, _process) = channel_to(host, Role::Jobs, connection)?;
     let limited = channel.set_read_timeout(Some(daemons::GREETS_WITHIN));
@@ -163,7 +163,7 @@ pub fn ask(host: &str, connection: &ConnectionSettings) -> Result<Vec<Listed>, S
     })
 }
 
-/// Jobs that a host reports, to the end of the channel.
+/// Reads the jobs that a host reports, to the end of the channel.
 fn listed(mut channel: impl Read) -> Result<Vec<Listed>, String> {
     let mut jobs = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The other end of a job, which the client introduced. Its key and addresses came over the
-//! client's channel, and this end's went to it the same way.
+//! Connects a job to its other end, which the client introduced. The client passed the keys and
+//! addresses of both ends over its own channels.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -34,42 +34,41 @@ use crate::ssh::greeting::Greeting;
 use crate::ssh::route::{Between, Route};
 use crate::stop::{Exit, Stop};
 
-/// How long the first direct stream is looked for, besides
-/// [`crate::ssh::direct`]'s own pauses: longer than the other end tries, so that
-/// what it found out is known as well.
+/// Time limit for the first direct stream, in addition to the pauses of [`crate::ssh::direct`]. It
+/// is longer than the other end's limit, so that the other end's reasons arrive too.
 const LOOK_FOR: Duration = Duration::from_secs(10);
 
-/// Channels that wait to be taken, at most.
+/// Maximum number of channels that wait to be used.
 const MAXIMUM_CHANNELS: usize = 16;
 
-/// Reasons that are shown; the others are like them.
+/// Maximum number of reasons in an error message.
 const SHOWN_REASONS: usize = 4;
 
-/// Who the two ends are, and how they meet.
+/// The identities of the two ends, and the way between them.
 pub struct Introduction {
-    /// This end.
+    /// Identity of this end.
     pub identity: Identity,
-    /// What the user calls it.
+    /// Name that the user gave to this end.
     pub name: String,
-    /// What the other one was said to say of itself.
+    /// Greeting of the other end, as the client passed it on.
     pub other: Greeting,
-    /// How it is reached.
+    /// Way to the other end.
     pub reach: Reach,
-    /// Where it may connect to.
+    /// Listener for direct connections from the other end.
     pub listener: Option<TcpListener>,
-    /// Where channels come that are carried through another host.
+    /// Listener for channels that are carried through another host.
     pub channels: Option<UnixListener>,
-    /// The one of its addresses that is used; none for whichever answers first.
+    /// The address of the other end to use; `None`: the first one that answers.
     pub address: Option<SocketAddr>,
 }
 
 /// The other end, as the command names it.
 pub struct Called {
-    /// What the user calls it.
+    /// Name that the user gave to the other end.
     pub name: String,
-    /// As whom this end comes, where that has a name.
+    /// Principal as which this end authenticates, if it has a name.
     pub principal: Option<String>,
-    /// Where it is, of a daemon.
+    /// Address of the other end, if it is a daemon.
     pub daemon: Option<HostPort>,
 }
 
@@ -77,13 +76,13 @@ pub struct Called {
 pub struct IntroducedPeer {
     other: Greeting,
     called: Called,
-    /// What the user calls this end.
+    /// Name that the user gave to this end.
     own: String,
     timeout: Duration,
     way: Ways,
 }
 
-/// How streams come about.
+/// The ways to open streams.
 enum Ways {
     Direct(Arc<Direct>, Option<Arc<Callbacks>>),
     Through(Channels),
@@ -92,23 +91,23 @@ enum Ways {
 /// Channels that are carried through another host.
 struct Channels {
     carried: Mutex<Receiver<UnixStream>>,
-    /// What is spoken within them, where that host carries them to a daemon and
-    /// sees nothing of it.
+    /// TLS client and daemon, if the channels lead to a daemon. The host that carries them sees
+    /// only TLS.
     within: Option<(TlsClient, HostPort)>,
 }
 
 impl Channels {
-    /// The next that has not ended while it waited.
+    /// Returns the next channel that was not closed while it waited.
     fn socket(&self, until: Instant) -> Result<UnixStream, DialError> {
         const NONE: &str = "no channel comes through the host that started this";
         let carried = self.carried.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Some of it others may have waited for theirs.
+            // Threads may have waited for the lock for part of the time.
             let left = until.saturating_duration_since(Instant::now());
             match carried.recv_timeout(left) {
                 Ok(socket) if has_ended(&socket) => {}
                 Ok(socket) => return Ok(socket),
-                // What is lost is replaced, which may take longer.
+                // A lost channel is replaced, but this may take longer than the time limit.
                 Err(RecvTimeoutError::Timeout) => return Err(DialError::Network(NONE.to_owned())),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(DialError::Refused(NONE.to_owned()));
@@ -117,7 +116,7 @@ impl Channels {
         }
     }
 
-    /// The next.
+    /// Opens a stream over the next channel.
     fn stream(&self, patience: Duration) -> Result<Stream, DialError> {
         let socket = self.socket(Instant::now() + patience)?;
         match &self.within {
@@ -129,7 +128,7 @@ impl Channels {
     }
 }
 
-/// Whether nobody is at the other end any more.
+/// True if the other end closed the socket.
 fn has_ended(socket: &UnixStream) -> bool {
     use rustix::net::{RecvFlags, recv};
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -137,11 +136,11 @@ fn has_ended(socket: &UnixStream) -> bool {
 }
 
 impl IntroducedPeer {
-    /// What is needed to meet it, which is not done yet.
+    /// Prepares the connection to the other end, without opening it.
     ///
     /// # Errors
     ///
-    /// Where the introduction makes no sense, or the system gives no thread.
+    /// Fails if the introduction is invalid or the system cannot start a thread.
     pub fn new(
         introduction: Introduction,
         called: Called,
@@ -206,11 +205,11 @@ impl IntroducedPeer {
         })
     }
 
-    /// Connects, from either of the two.
+    /// Opens the first stream, from whichever end can connect.
     ///
     /// # Errors
     ///
-    /// Where neither can.
+    /// Fails if neither end can connect.
     pub fn connect(&self, blocks: BlockSize) -> Result<Connected, Stop> {
         let stream = match &self.way {
             Ways::Direct(direct, _) => direct.begin().map_err(|reasons| self.apart(&reasons))?,
@@ -230,7 +229,7 @@ impl IntroducedPeer {
         })
     }
 
-    /// No stream opens, either way.
+    /// Describes why neither end can connect to the other.
     fn apart(&self, reasons: &[(SocketAddr, String)]) -> Stop {
         let own = &self.own;
         let shown: Vec<&str> = reasons
@@ -256,14 +255,14 @@ impl IntroducedPeer {
     ///
     /// # Errors
     ///
-    /// Where the other end refuses it.
+    /// Fails if the other end refuses the session.
     pub fn open(
         &self,
         connected: Connected,
         mut request: Request,
         first_words: &[u8],
     ) -> Result<Opened, Stop> {
-        // The certificate is the proof.
+        // The TLS certificate proves the identity; no token is needed.
         request.credential = Some(Credential {
             principal: self.called.principal.clone().unwrap_or_default(),
             token: None,
@@ -272,7 +271,7 @@ impl IntroducedPeer {
         open_over(connected, request, first_words, (host, self.timeout), false)
     }
 
-    /// Opens further streams.
+    /// Returns the function that opens further streams.
     pub fn dialer(self: &Arc<IntroducedPeer>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
         let (welcome, peer) = (opened.welcome.clone(), Arc::clone(self));
         let transfer = Arc::downgrade(transfer);
@@ -293,7 +292,7 @@ impl IntroducedPeer {
         })
     }
 
-    /// How the data went.
+    /// Returns the route that the data took.
     pub fn route(&self) -> Route {
         let (way, sealed) = match &self.way {
             Ways::Direct(direct, _) => (direct.way(), false),
@@ -322,13 +321,13 @@ impl Drop for IntroducedPeer {
     }
 }
 
-/// Takes channels that processes of the same user carry here.
+/// Accepts channels from processes of the same user.
 fn take_channels(listener: UnixListener) -> std::io::Result<Receiver<UnixStream>> {
     let (sender, channels) = sync_channel(MAXIMUM_CHANNELS);
     let thread = std::thread::Builder::new().name("channels".into());
     thread.spawn(move || {
         for channel in listener.incoming().flatten() {
-            // One too many closes.
+            // A channel above the limit is dropped, which closes it.
             if is_own(&channel) && sender.try_send(channel).is_err() {
                 continue;
             }

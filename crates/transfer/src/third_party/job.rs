@@ -1,13 +1,13 @@
-//! What is kept of a job in the user's state directory, and who follows it. The
-//! directory is for its user alone:
+//! Stores a user's jobs in the state directory and delivers their output to followers. Only the
+//! user can read the directory:
 //!
 //! ```text
-//! jobs/NAME/record    what is listed of it
-//!           output    what it said on standard output, so far
-//!           errors    and on standard error
-//!           manifest  the digests, of a copy that came to its end; and manifest.raw
-//!           control   the socket of whoever follows, as long as it runs
-//!           outcome   how it ended
+//! jobs/NAME/record    the job's description
+//!           output    the output so far on standard output
+//!           errors    the output so far on standard error
+//!           manifest  the digests, once the copy has ended; also manifest.raw
+//!           control   the socket for followers, while the job runs
+//!           outcome   the exit code
 //! ```
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -32,25 +32,25 @@ use crate::state::{keep, make_private, state_directory};
 
 // tidy: long file because it is the life of one job.
 
-/// Of each output so much is kept: events of a million files.
+/// Maximum size of each stored output, in bytes: events of a million files.
 const MAXIMUM_KEPT_BYTES: u64 = 256 << 20;
 
-/// The message if there is more.
+/// Message that replaces further output on standard error.
 const NO_MORE: &[u8] = b"longhaul: output from here on is not kept\n";
 
-/// Ended jobs that are kept.
+/// Maximum number of ended jobs that are stored.
 const MAXIMUM_ENDED: usize = 100;
 
-/// What ended jobs may hold of the disk, together.
+/// Maximum total size of ended jobs, in bytes.
 const MAXIMUM_ENDED_BYTES: u64 = 1 << 30;
 
-/// How long an ended one is kept: as leftovers of its copy are.
+/// Time for which an ended job is stored: the same as for leftovers of its copy.
 const KEPT_FOR: Duration = longhaul_engine::session::LEFTOVERS_EXPIRE;
 
-/// Names tried for a new job.
+/// Maximum number of names to try for a new job.
 const TRIES: usize = 16;
 
-/// A job that runs here, or has ended here.
+/// A job that runs on this host or has ended on it.
 pub struct Job {
     place: PathBuf,
     name: String,
@@ -58,30 +58,30 @@ pub struct Job {
     changed: Condvar,
     cancel: OnceLock<Box<dyn Fn() + Send + Sync>>,
     limit: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
-    /// Gives the rate in bytes per second that the copy is limited to.
+    /// Returns the current rate limit of the copy, in bytes per second.
     rate: OnceLock<Box<dyn Fn() -> Option<u64> + Send + Sync>>,
-    /// The rate that was asked for last, perhaps before anything could be bound.
+    /// Rate limit that was requested last, possibly before the copy could be limited.
     wanted: Mutex<Option<u64>>,
-    /// It was cancelled, perhaps before anything could be.
+    /// True if the job was cancelled, possibly before the copy could be stopped.
     cancelled: AtomicBool,
 }
 
-/// What followers receive.
+/// Current state of a job, as followers receive it.
 #[derive(Debug, Default)]
 struct Happened {
-    /// Bytes in the files.
+    /// Number of bytes in each output file.
     said: [u64; CHANNELS.len()],
     running: bool,
     done_bytes: Option<u64>,
     line: Newest,
     event: Newest,
-    /// The summary comes: no progress after that.
+    /// If true, the summary follows, and no further progress is sent.
     over: bool,
     ended: Option<u8>,
     followers: usize,
 }
 
-/// The last text of many.
+/// The newest of a series of texts, and their number.
 #[derive(Clone, Debug, Default)]
 struct Newest {
     count: u64,
@@ -95,7 +95,7 @@ impl Newest {
     }
 }
 
-/// How far somebody who follows has come.
+/// Position of one follower in the job's output.
 #[derive(Debug)]
 pub struct Seen {
     said: [u64; CHANNELS.len()],
@@ -103,16 +103,16 @@ pub struct Seen {
     running: bool,
     progress: u64,
     ended: bool,
-    /// After this time without a message, a follower learns that the job is there.
+    /// After this time without a message, the follower receives [`JobEvent::Alive`].
     alive_every: Option<Duration>,
-    /// Set from elsewhere when the follower has gone.
+    /// Set by another thread when the follower has disconnected.
     pub gone: Arc<AtomicBool>,
 }
 
 impl Seen {
-    /// What the follower has already.
+    /// Creates the position of a follower that already has part of the output.
     pub fn new(follow: Follow, gone: Arc<AtomicBool>) -> Seen {
-        // Who does not want it has it all.
+        // A follower that does not want the manifest counts as having all of it.
         let manifest = if follow.manifest { 0 } else { u64::MAX };
         Seen {
             said: [follow.output, follow.errors, manifest, manifest],
@@ -133,12 +133,12 @@ fn jobs_directory() -> io::Result<PathBuf> {
     Ok(state_directory()?.join("jobs"))
 }
 
-/// The socket in a directory, whose path may have any length: the system's have
-/// 107 bytes.
+/// Calls `use_at` with a short path of the control socket in a directory. The directory's path may
+/// have any length, although the system limits a socket's path to 107 bytes.
 ///
 /// # Errors
 ///
-/// Where there is no such directory, and as in `use_at`.
+/// Fails if there is no such directory, or with the error of `use_at`.
 pub fn at_socket<T>(
     directory: &Path,
     use_at: impl FnOnce(PathBuf) -> io::Result<T>,
@@ -152,7 +152,7 @@ pub fn at_socket<T>(
 ///
 /// # Errors
 ///
-/// Where none does.
+/// Fails if no such job runs.
 pub fn connect(name: &str) -> io::Result<UnixStream> {
     if !is_name(name) {
         return Err(io::ErrorKind::NotFound.into());
@@ -178,10 +178,10 @@ fn outcome_of(place: &Path) -> Option<u8> {
     }
 }
 
-/// How long a running job may take to describe itself.
+/// Maximum time that a running job may take to describe itself.
 const DESCRIBES_WITHIN: Duration = Duration::from_secs(2);
 
-/// What a running job reports of itself; `None` if it is busy.
+/// Asks a running job to describe itself; `None` if it is busy.
 fn description(socket: &UnixStream) -> Option<Listed> {
     socket.set_read_timeout(Some(DESCRIBES_WITHIN)).ok()?;
     socket.set_write_timeout(Some(DESCRIBES_WITHIN)).ok()?;
@@ -192,17 +192,17 @@ fn description(socket: &UnixStream) -> Option<Listed> {
     }
 }
 
-/// One job as it is now.
+/// Returns the current description of one job.
 fn listed_at(place: &Path) -> Option<Listed> {
     let mut listed = record_of(place)?;
-    // Asked first: between the two it may end.
+    // Connect before the outcome is read, because the job may end between the two.
     let running = connect_at(place);
     let runs = running.is_ok();
     let described = running.ok().and_then(|socket| description(&socket));
     if let Some(described) = described.filter(|described| described.name == listed.name) {
         listed = described;
     } else if let Some(ended) = record_of(place) {
-        // A job that has just ended has added its bytes.
+        // A job that has just ended has added its bytes to the record.
         listed = ended;
     }
     listed.state = match outcome_of(place) {
@@ -214,11 +214,11 @@ fn listed_at(place: &Path) -> Option<Listed> {
     Some(listed)
 }
 
-/// All jobs of this user that are kept here, the oldest first.
+/// Lists all stored jobs of this user, the oldest first.
 ///
 /// # Errors
 ///
-/// Where the directory cannot be listed.
+/// Fails if the directory cannot be listed.
 pub fn list() -> io::Result<Vec<Listed>> {
     let directory = jobs_directory()?;
     let names = match fs::read_dir(&directory) {
@@ -251,8 +251,8 @@ fn prune() -> io::Result<()> {
     Ok(())
 }
 
-/// Of ended jobs, the oldest first, with when they began and what they hold:
-/// those that are not kept.
+/// Returns the ended jobs to remove. Each entry of `ended`, the oldest first, is a directory, the
+/// time when the job began (seconds since 1970) and its size in bytes.
 fn surplus(ended: &[(PathBuf, u64, u64)], now: u64) -> Vec<&Path> {
     let oldest = now.saturating_sub(KEPT_FOR.as_secs());
     let (mut count, mut held) = (0, 0);
@@ -265,7 +265,7 @@ fn surplus(ended: &[(PathBuf, u64, u64)], now: u64) -> Vec<&Path> {
     gone.map(|(place, _, _)| place.as_path()).collect()
 }
 
-/// Bytes that a job said, by its files.
+/// Returns the sizes of a job's output files, in bytes.
 fn said_at(place: &Path) -> [u64; CHANNELS.len()] {
     CHANNELS.map(|channel| {
         let kept = fs::metadata(place.join(file_of(channel)));
@@ -273,7 +273,7 @@ fn said_at(place: &Path) -> [u64; CHANNELS.len()] {
     })
 }
 
-/// Seconds since 1970; 0 where the clock is set before.
+/// Returns the seconds since 1970, or 0 if the clock is set to an earlier time.
 pub fn seconds_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
@@ -286,7 +286,7 @@ const CHANNELS: [Channel; 4] = [
     Channel::RawManifest,
 ];
 
-/// What a job says while it runs.
+/// Channels that a job writes to while it runs.
 const OUTPUTS: [Channel; 2] = [Channel::Output, Channel::Errors];
 
 fn index_of(channel: Channel) -> usize {
@@ -308,14 +308,14 @@ fn file_of(channel: Channel) -> &'static str {
 }
 
 impl Job {
-    /// A new one of this process, with whom to follow it at its socket.
+    /// Creates a job of this process and the listener for its followers.
     ///
     /// # Errors
     ///
-    /// Where the state directory cannot be written.
+    /// Fails if the state directory cannot be written.
     pub fn create(begin: &Begin) -> io::Result<(Arc<Job>, UnixListener)> {
         make_private(&jobs_directory()?)?;
-        // What cannot be removed is in nobody's way.
+        // A job that cannot be removed does no harm.
         let _ = prune();
         let (name, place) = new_place()?;
         for channel in OUTPUTS {
@@ -353,11 +353,11 @@ impl Job {
         }
     }
 
-    /// A job that does not run, as in its files.
+    /// Reads an ended job from its files.
     ///
     /// # Errors
     ///
-    /// What became of it, where that is nothing that can be followed.
+    /// Returns the job's description if it has not ended here, or `None` if there is no such job.
     pub fn ended(name: &str) -> Result<Arc<Job>, Option<Box<Listed>>> {
         let directory = jobs_directory().map_err(|_| None)?;
         if !is_name(name) {
@@ -377,7 +377,7 @@ impl Job {
         Ok(Arc::new(job))
     }
 
-    /// Its name.
+    /// Returns the job's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -391,13 +391,13 @@ impl Job {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what comes from a pipe, until that ends.
+    /// Copies the output from a pipe to the channel's file, until the pipe ends.
     pub fn keep_output(&self, channel: Channel, mut pipe: impl Read) {
         let path = self.place.join(file_of(channel));
         let mut file = kept(OpenOptions::new().append(true), &path).ok();
         let mut buffer = vec![0; MAXIMUM_OUTPUT_BYTES];
-        // The pipe is read to its end whatever becomes of the file: the copy
-        // must not wait for it.
+        // The pipe is read to its end even if the file cannot be written: the copy must not block
+        // on it.
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
             let Some(open) = &mut file else {
                 continue;
@@ -419,12 +419,12 @@ impl Job {
         }
     }
 
-    /// Where its manifest is written.
+    /// Returns the path of the job's manifest.
     pub fn manifest(&self) -> PathBuf {
         self.place.join(file_of(Channel::Manifest))
     }
 
-    /// The manifest is complete, and sent to followers; or there is none.
+    /// Makes a whole manifest available to followers, or removes an incomplete one.
     pub fn conclude_manifest(&self, whole: bool) {
         for channel in [Channel::Manifest, Channel::RawManifest] {
             let file = self.place.join(file_of(channel));
@@ -432,15 +432,15 @@ impl Job {
                 let bytes = fs::metadata(file).map_or(0, |kept| kept.len());
                 self.lock().said[index_of(channel)] = bytes;
             } else {
-                // The job had no such file before.
+                // The job started without these files.
                 drop(fs::remove_file(file));
             }
         }
         self.changed.notify_all();
     }
 
-    /// What a follower has not seen yet; waits until there is something. `None` if nothing will
-    /// come, or the follower has gone.
+    /// Waits for the next event that a follower has not received, and returns it. `None` if no
+    /// event will follow or the follower has disconnected.
     pub fn next(&self, seen: &mut Seen) -> Option<JobEvent> {
         let until = seen.alive_every.map(|every| Instant::now() + every);
         let mut happened = self.lock();
@@ -487,7 +487,7 @@ impl Job {
         }
     }
 
-    /// Some of the output, and what the follower has then.
+    /// Reads the next part of an output, and advances the follower's position.
     fn read(&self, channel: Channel, seen: &mut Seen) -> Option<JobEvent> {
         let at = seen.said[index_of(channel)];
         let mut bytes = vec![0; MAXIMUM_OUTPUT_BYTES];
@@ -501,35 +501,35 @@ impl Job {
         Some(JobEvent::Output(channel, at, bytes))
     }
 
-    /// Those who wait look again.
+    /// Wakes all waiting followers so that they check their state again.
     pub fn wake(&self) {
         drop(self.lock());
         self.changed.notify_all();
     }
 
-    /// What ends it.
+    /// Sets the function that ends the copy.
     pub fn cancel_by(&self, cancel: impl Fn() + Send + Sync + 'static) {
-        // A job is cancelled in one way.
+        // The function is set once per job.
         let _ = self.cancel.set(Box::new(cancel));
         if self.cancelled.load(Ordering::SeqCst) {
             self.cancel();
         }
     }
 
-    /// What binds it to a rate.
+    /// Sets the function that limits the copy's rate.
     pub fn limit_by(&self, limit: impl Fn(u64) + Send + Sync + 'static) {
-        // There is one way.
+        // The function is set once per job.
         let _ = self.limit.set(Box::new(limit));
         self.bind(self.wanted().as_ref());
     }
 
-    /// What reports the rate that it is limited to.
+    /// Sets the function that returns the copy's current rate limit, in bytes per second.
     pub fn rate_by(&self, rate: impl Fn() -> Option<u64> + Send + Sync + 'static) {
-        // There is one way.
+        // The function is set once per job.
         let _ = self.rate.set(Box::new(rate));
     }
 
-    /// The job as it is now, while it runs. `None` if its record cannot be read.
+    /// Returns the current description of a running job. `None` if its record cannot be read.
     pub fn describe(&self) -> Option<Listed> {
         let listed = record_of(&self.place)?;
         Some(Listed {
@@ -543,11 +543,11 @@ impl Job {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Binds it to this many bytes per second from now on, or once it runs; 0: to none.
+    /// Limits the job to this many bytes per second, from now on or once it runs; 0: no limit.
     pub fn limit(&self, bytes_per_second: u64) {
         let mut wanted = self.wanted();
         *wanted = Some(bytes_per_second);
-        // Within the lock: of two that ask, the later one's rate holds.
+        // The lock is held so that of two concurrent requests the later one's rate applies.
         self.bind(wanted.as_ref());
     }
 
@@ -557,7 +557,7 @@ impl Job {
         }
     }
 
-    /// Ends it, where it runs.
+    /// Ends the job if it runs.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         if let Some(cancel) = self.cancel.get() {
@@ -565,25 +565,25 @@ impl Job {
         }
     }
 
-    /// It has ended like this; informs the followers.
+    /// Records the exit code of the job and informs the followers.
     pub fn end(&self, code: u8) {
         let described = self.describe().map(|listed| Listed {
             bwlimit_bytes_per_second: None,
             ..listed
         });
         if let Some(listed) = described {
-            // Without it, the list lacks the bytes.
+            // If this fails, only the list lacks the bytes.
             let _ = keep_record(&self.place, listed);
         }
         let kept = job_protocol::frame_of(&JobEvent::Ended(code))
             .and_then(|outcome| keep(&self.place.join("outcome"), &outcome));
-        // Without, it counts as killed, and the same command says how it is.
+        // If this fails, the job counts as killed, and the same command resumes the copy.
         drop(kept);
         self.lock().ended = Some(code);
         self.changed.notify_all();
     }
 
-    /// One more follows; false where too many do.
+    /// Adds a follower; returns false if there are `most` already.
     pub fn enter(&self, most: usize) -> bool {
         let mut happened = self.lock();
         let fits = happened.followers < most;
@@ -591,13 +591,14 @@ impl Job {
         fits
     }
 
-    /// One of them has gone.
+    /// Removes a follower.
     pub fn leave(&self) {
         self.lock().followers -= 1;
         self.changed.notify_all();
     }
 
-    /// Waits until there are no followers. Each ends by itself, or when it takes nothing any more.
+    /// Waits until all followers have left. A follower leaves after the end, or when its connection
+    /// fails.
     pub fn wait_for_followers(&self) {
         let mut happened = self.lock();
         while happened.followers > 0 {
@@ -611,24 +612,24 @@ fn keep_record(place: &Path, listed: Listed) -> io::Result<()> {
     keep(&place.join("record"), &frame)
 }
 
-/// The jobs of this user that run on this host.
+/// Lists the jobs of this user that run on this host.
 ///
 /// # Errors
 ///
-/// As [`list`].
+/// The same as [`list`].
 pub fn running() -> io::Result<Vec<Listed>> {
     let jobs = list()?.into_iter();
     Ok(jobs.filter(|job| job.state == State::Running).collect())
 }
 
-/// What became of a job that was begun here and no longer answers; `None` if it still runs, or has
-/// an outcome.
+/// Returns the record of a job of this host that was killed; `None` if it still runs or has an
+/// outcome.
 pub fn killed(name: &str) -> Option<Listed> {
     let directory = jobs_directory().ok().filter(|_| is_name(name))?;
     listed_at(&directory.join(name)).filter(|job| job.state == State::Lost)
 }
 
-/// A name that no job had, and its directory.
+/// Creates the directory of a new job, and returns its unused name and the directory.
 fn new_place() -> io::Result<(String, PathBuf)> {
     let directory = jobs_directory()?;
     let mut tries = 0;

@@ -1,5 +1,5 @@
-//! The messages between a job and its followers, as frames of the protocol's
-//! handshake (at most 64 KiB each); see `FORMAT.md`. A job's files hold the same frames.
+//! Defines the messages between a job and its followers, as frames of the protocol's handshake (at
+//! most 64 KiB each); see `FORMAT.md`. A job's files hold the same frames.
 
 use std::io::{self, Read, Write};
 
@@ -11,49 +11,49 @@ use minicbor::{Decode, Encode};
 
 use crate::rate_limit::LEAST_RATE;
 
-/// Bytes of output in one message, at most.
+/// Maximum number of bytes of output in one message.
 pub const MAXIMUM_OUTPUT_BYTES: usize = 32 << 10;
 
-/// The longest name of a host or endpoint, in bytes.
+/// Maximum length of the name of a host or endpoint, in bytes.
 pub const MAXIMUM_NAME_BYTES: usize = 4096;
 
-/// The longest other text, in bytes.
+/// Maximum length of other texts, in bytes.
 const MAXIMUM_TEXT_BYTES: usize = 16 << 10;
 
-/// The longest time after which a job may be asked to say that it is there, in seconds.
+/// Maximum value of [`Follow::alive_seconds`].
 pub const LONGEST_ALIVE_SECONDS: u32 = 3600;
 
-/// Digits of a job's name.
+/// Number of hexadecimal digits of a job's name.
 const NAME_DIGITS: usize = 8;
 
 /// A message to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Order {
-    /// Begin it.
+    /// Begin the job.
     #[n(0)]
     Begin(#[n(0)] Begin),
-    /// Send its output so far, and what comes.
+    /// Send the job's output so far, and its further output.
     #[n(1)]
     Follow(#[n(0)] Follow),
-    /// End it; what is durable stays.
+    /// End the job. Durable data stay.
     #[n(2)]
     Cancel,
-    /// Limit it to this many bytes per second from now on; 0: no limit.
+    /// Limit the job to this many bytes per second from now on; 0: no limit.
     #[n(3)]
     Limit(#[n(0)] u64),
-    /// What the introduced host may ask for; goes to the other host, which runs no job.
+    /// The requests that the introduced host may make. Sent to the other host, which runs no job.
     #[n(4)]
     Allow(#[n(0)] Allowed),
-    /// Describe the job as it is now: one Listed, and then the end of the channel.
+    /// Describe the job as it is now. The answer is one Listed, and then the end of the channel.
     #[n(5)]
     Describe,
 }
 
-/// A job to begin.
+/// Everything that a host needs to begin a job.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Begin {
-    /// What it does: a `TransferSpec` as JSON.
+    /// Operation of the job: a `TransferSpec` as JSON.
     #[n(0)]
     pub spec: String,
     /// The source as the user named it.
@@ -62,105 +62,105 @@ pub struct Begin {
     /// The destination as the user named it.
     #[n(2)]
     pub to: String,
-    /// How the other host is reached.
+    /// Way to the other host.
     #[n(3)]
     pub reach: Reach,
-    /// What the user calls the host that runs it.
+    /// Name that the user gave to the host that runs the job.
     #[n(4)]
     pub host: String,
     /// The file for the digests of all files, as the user named it.
     #[n(5)]
     pub manifest: Option<String>,
-    /// What it tells.
+    /// Output of the job.
     #[n(6)]
     pub shown: Shown,
-    /// It compares and copies nothing.
+    /// True if the job compares and copies nothing.
     #[n(7)]
     pub compares: bool,
-    /// Where a job of this host writes what became of each entry, for programs. No other host
-    /// receives it.
+    /// File in which a job of this host reports the result of each entry, for programs. No other
+    /// host receives it.
     #[n(8)]
     pub report: Option<ByteVec>,
-    /// The same for people.
+    /// File in which a job of this host reports the result of each entry, for people.
     #[n(9)]
     pub log: Option<ByteVec>,
 }
 
-/// What a job tells on its standard output and error.
+/// Selects the texts that a job writes to its standard output and error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Shown {
-    /// Events for programs instead of a summary.
+    /// If true, writes events for programs instead of a summary.
     #[n(0)]
     pub json: bool,
-    /// Failures alone.
+    /// If true, writes failures only.
     #[n(1)]
     pub quiet: bool,
-    /// Names, layers, wire and decisions too.
+    /// If true, also writes names, layers, wire bytes and decisions.
     #[n(2)]
     pub verbose: bool,
-    /// The forecast before the copy, and the comparison with the outcome after it.
+    /// If true, writes the forecast before the copy, and compares it with the result.
     #[n(3)]
     pub explain: bool,
 }
 
-/// How a job reaches its other end.
+/// Way of a job to its other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Reach {
-    /// Directly, from either of the two.
+    /// A direct connection, opened by either of the two hosts.
     #[n(0)]
     Direct,
-    /// Over channels that the client carries.
+    /// Channels that the client carries.
     #[n(1)]
     Through,
-    /// It is a daemon that was told this end's key.
+    /// A direct connection to a daemon that accepts this end's key.
     #[n(2)]
     Daemon,
-    /// The same, over channels that the client carries there: within them this end speaks TLS with
-    /// it.
+    /// Channels that the client carries to a daemon. This end speaks TLS with the daemon within
+    /// them.
     #[n(3)]
     Sealed,
 }
 
-/// What a follower has already, and wants to see.
+/// Output that a follower has already, and the output that it requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Follow {
-    /// Bytes of standard output that it has.
+    /// Number of bytes of standard output that the follower has.
     #[n(0)]
     pub output: u64,
-    /// Bytes of standard error that it has.
+    /// Number of bytes of standard error that the follower has.
     #[n(1)]
     pub errors: u64,
-    /// How it sees progress.
+    /// Form in which the follower receives progress.
     #[n(2)]
     pub progress: ShownProgress,
-    /// It wants the manifest, if there is one.
+    /// If true, requests the manifest, if there is one.
     #[n(3)]
     pub manifest: bool,
-    /// Seconds without a word after which the job says that it is there, at most
+    /// Seconds of silence after which the job sends [`JobEvent::Alive`], at most
     /// [`LONGEST_ALIVE_SECONDS`]; 0: never.
     #[n(4)]
     pub alive_seconds: u32,
 }
 
-/// How progress is shown.
+/// Form in which progress is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ShownProgress {
-    /// Not at all.
+    /// No progress.
     #[n(0)]
     None,
-    /// As a line for a terminal.
+    /// A line for a terminal.
     #[n(1)]
     Line,
-    /// As an event for programs.
+    /// An event for programs.
     #[n(2)]
     Json,
 }
 
-/// Where a job wrote something.
+/// An output of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Channel {
@@ -173,7 +173,7 @@ pub enum Channel {
     /// The manifest.
     #[n(2)]
     Manifest,
-    /// The names that a manifest cannot have.
+    /// The file of names that a manifest cannot represent.
     #[n(3)]
     RawManifest,
 }
@@ -181,48 +181,48 @@ pub enum Channel {
 /// A message from a job, or about one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum JobEvent {
-    /// It has a name, and will continue without its client once it runs.
+    /// The name of the new job. The job will continue without its client once it runs.
     #[n(0)]
     Named(#[n(0)] String),
     /// The session is open.
     #[n(1)]
     Running,
-    /// It wrote something: the channel, the offset there, the bytes.
+    /// Output of the job: the channel, the offset in it, the bytes.
     #[n(2)]
     Output(
         #[n(0)] Channel,
         #[n(1)] u64,
         #[cbor(n(2), with = "minicbor::bytes")] Vec<u8>,
     ),
-    /// How far it is; the newest counts.
+    /// Progress of the job. A newer message replaces an older one.
     #[n(3)]
     Progress(#[n(0)] String),
-    /// It has ended with this exit code.
+    /// The job has ended with this exit code.
     #[n(4)]
     Ended(#[n(0)] u8),
-    /// One of the jobs here.
+    /// A description of one job of this host.
     #[n(5)]
     Listed(#[n(0)] Listed),
-    /// Something could not be done there, and why.
+    /// The request failed: the reason, and the exit code if it is known.
     #[n(6)]
     Failed(#[n(0)] String, #[n(1)] Option<u8>),
-    /// There is no such job of this user.
+    /// This user has no job of that name.
     #[n(7)]
     Absent,
-    /// It is there, and there is nothing new.
+    /// The job runs and has no news.
     #[n(8)]
     Alive,
 }
 
-/// A job as it is listed.
+/// Description of a job in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the job.
     #[n(0)]
     pub name: String,
-    /// The host it runs on, as that calls itself; in the starter's own records
-    /// as ssh reaches it.
+    /// Name of the host that runs the job, as the host names itself. In the records of the host
+    /// that started the job: the host as ssh reaches it.
     #[n(1)]
     pub host: String,
     /// The source as the user named it.
@@ -231,74 +231,73 @@ pub struct Listed {
     /// The destination as the user named it.
     #[n(3)]
     pub to: String,
-    /// Seconds since 1970 when it began.
+    /// Time at which the job began, in seconds since 1970.
     #[n(4)]
     pub began: u64,
-    /// What became of it.
+    /// State of the job.
     #[n(5)]
     pub state: State,
-    /// It compares and copies nothing.
+    /// True if the job compares and copies nothing.
     #[n(6)]
     pub compares: bool,
-    /// Bytes of files that are durable at the destination, with those that were there before.
-    /// `None` if the job was killed or has not begun.
+    /// Number of bytes of files that are durable at the destination, including bytes that were
+    /// there before. `None` if the job was killed or has not begun.
     #[n(7)]
     pub done_bytes: Option<u64>,
-    /// Bytes per second that a running job is limited to. `None`: no limit.
+    /// Rate limit of a running job, in bytes per second; `None`: no limit.
     #[n(8)]
     pub bwlimit_bytes_per_second: Option<u64>,
 }
 
 impl Listed {
-    /// When it began, in UTC; no later than the year 9999, whatever the other end says.
+    /// Formats the time at which the job began, in UTC. Times after the year 9999 are capped.
     pub fn began_at(&self) -> String {
         const LAST: u64 = 253_402_300_799;
         rfc3339(self.began.min(LAST).cast_signed())
     }
 
-    /// The command that it is.
+    /// Returns the name of the job's command.
     pub fn command(&self) -> &'static str {
         if self.compares { "verify" } else { "cp" }
     }
 }
 
-/// What became of a job.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum State {
-    /// It runs.
+    /// The job runs.
     #[n(0)]
     Running,
-    /// It ended with this exit code.
+    /// The job ended with this exit code.
     #[n(1)]
     Ended(#[n(0)] u8),
-    /// It was killed.
+    /// The job was killed.
     #[n(2)]
     Lost,
-    /// Another host that shares this directory runs it: its `host`.
+    /// Another host, which shares this directory, runs the job; `host` names it.
     #[n(3)]
     Elsewhere,
 }
 
-/// Whether text is a job's name: it is part of paths and command lines.
+/// True if the text is a valid job name, which is safe in paths and command lines.
 pub fn is_name(text: &str) -> bool {
     let digits = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     text.len() == NAME_DIGITS && text.bytes().all(digits)
 }
 
-/// A job's name from random bytes.
+/// Formats random bytes as a job's name.
 pub fn name_of(random: [u8; NAME_DIGITS / 2]) -> String {
     random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A message that can be checked against its bounds.
+/// A message with a check of its limits.
 pub trait JobMessage: Encode<()> + for<'b> Decode<'b, ()> {
-    /// Whether every length is within its range.
+    /// Returns true if every length is within its range.
     fn is_valid(&self) -> bool;
 }
 
 impl JobEvent {
-    /// It failed, with this exit code where one is known. Of a text that is too
-    /// long, the beginning is kept.
+    /// Creates a failure with its exit code, if known. A text that is too long is truncated.
     pub fn failed(text: &str, code: Option<u8>) -> JobEvent {
         let end = text.floor_char_boundary(MAXIMUM_TEXT_BYTES);
         JobEvent::Failed(text[..end].to_owned(), code)
@@ -348,11 +347,11 @@ fn invalid(error: &FrameError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
-/// A frame of it.
+/// Encodes a message as a frame.
 ///
 /// # Errors
 ///
-/// Where it is too long.
+/// Fails if a length is out of its range or the frame is too long.
 pub fn frame_of<T: JobMessage>(message: &T) -> io::Result<Vec<u8>> {
     if !message.is_valid() {
         return Err(invalid(&FrameError::Unexpected("a value out of its range")));
@@ -364,16 +363,17 @@ pub fn frame_of<T: JobMessage>(message: &T) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// As [`frame_of`], and where it cannot be written.
+/// The same as [`frame_of`], and errors of the write.
 pub fn send<T: JobMessage>(mut to: impl Write, message: &T) -> io::Result<()> {
     to.write_all(&frame_of(message)?)
 }
 
-/// Receives the next message; `None` if the other end has ended between two.
+/// Receives the next message; `None` if the other end closed the channel between two messages.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, or is none; nothing after it is to be trusted.
+/// Fails if the channel cannot be read, or if the message is invalid. The channel cannot be used
+/// after an error.
 pub fn receive<T: JobMessage>(mut from: impl Read) -> io::Result<Option<T>> {
     let mut bytes = [0; HEADER_BYTES];
     if !fill(&mut from, &mut bytes)? {
@@ -393,7 +393,7 @@ pub fn receive<T: JobMessage>(mut from: impl Read) -> io::Result<Option<T>> {
     }
 }
 
-/// False where nothing came at all.
+/// Fills a buffer; returns false if the stream ended before its first byte.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < bytes.len() {

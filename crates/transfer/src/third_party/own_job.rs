@@ -1,8 +1,8 @@
-//! A copy that this host runs as a job: it continues when the command that began it, and its
-//! terminal, are gone.
+//! Runs a copy as a job of this host. It continues when the command that began it, and its
+//! terminal, have ended.
 //!
-//! Whatever may ask somebody something happens before, in the command: it logs in, installs and
-//! confirms keys. The job asks nobody: it logs in through the login that is kept, or with a key.
+//! The command itself does everything that may need input from the user: it logs in, installs and
+//! confirms keys. The job cannot ask the user: it reuses the kept login, or logs in with a key.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -28,10 +28,10 @@ use crate::ssh::master;
 use crate::ssh::process::{Login, SshProcess, await_greeting};
 use crate::stop::{Exit, Stop};
 
-/// What lists and messages call this host. With a space in it, ssh knows no such host.
+/// Name of this host in lists and messages. It contains a space, so no ssh host can have it.
 pub const HERE: &str = "this host";
 
-/// A job as `attach` and `cancel` take it.
+/// Returns a job's name in the form that `attach` and `cancel` accept.
 pub fn job_of(host: &str, name: &str) -> String {
     if host == HERE {
         name.to_owned()
@@ -44,11 +44,11 @@ fn local(error: impl std::fmt::Display) -> Stop {
     Stop::because(Exit::Local, error)
 }
 
-/// Begins it and shows it, or leaves it once it runs.
+/// Begins the job, and shows it or, with `detach`, leaves it once it runs.
 ///
 /// # Errors
 ///
-/// What a job cannot do, or where it could not be begun.
+/// Fails if a job does not support an option, or if it cannot be started.
 pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
     let spec = spec_of(asked.spec)?;
     if let Err(stop) = try_login(asked, &spec) {
@@ -68,22 +68,22 @@ pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
     begin_job(&start().map_err(local)?, HERE, asked, &begin).map(Left::exit)
 }
 
-/// Reaches the other end once, so that everything a user can be asked is asked before the job
-/// begins: passwords, and the keys of hosts and daemons.
+/// Connects to the other end once, so that all questions to the user come before the job begins:
+/// for passwords, and for the keys of hosts and daemons.
 fn try_login(asked: &JobRequest<'_>, spec: &TransferSpec) -> Result<(), Stop> {
     let mut ends = spec.sources.iter().chain([&spec.destination]);
     match ends.find(|end| matches!(end, Endpoint::Ssh(_) | Endpoint::Daemon(_))) {
         Some(Endpoint::Ssh(remote)) => log_in(remote, asked.connection(), &spec.connection.ssh),
         Some(Endpoint::Daemon(remote)) => {
             let daemon = Daemon::new(remote, asked.connection());
-            // A daemon that cannot be used from here stays so.
+            // An error in the settings for the daemon is permanent.
             daemon.map_err(Stop::that_stays)?.first_stream().map(drop)
         }
         _ => Ok(()),
     }
 }
 
-/// What the job does: the same, without anybody to ask.
+/// Returns the specification of the job, which cannot ask the user.
 fn spec_of(asked: &TransferSpec) -> Result<TransferSpec, Stop> {
     let mut spec = TransferSpec::clone(asked);
     let mut ends = asked.sources.iter().chain([&asked.destination]);
@@ -99,7 +99,7 @@ fn spec_of(asked: &TransferSpec) -> Result<TransferSpec, Stop> {
     Ok(spec)
 }
 
-/// Logs in with all questions, then once more without.
+/// Logs in with questions to the user, then once more without.
 fn log_in(
     remote: &SshRemote,
     connection: &ConnectionSettings,
@@ -123,7 +123,7 @@ fn log_in(
     })
 }
 
-/// Starts the process of a job, and gives the channel to it. It begins a session of its own.
+/// Starts the process of a job and returns the channel to it. The process begins its own session.
 fn start() -> std::io::Result<UnixStream> {
     let (near, far) = UnixStream::pair()?;
     let output = far.try_clone()?;
@@ -135,11 +135,11 @@ fn start() -> std::io::Result<UnixStream> {
     Ok(near)
 }
 
-/// A channel for the jobs of this host, which ends with its process.
+/// Opens a channel for the jobs of this host. It ends with its process.
 ///
 /// # Errors
 ///
-/// Where this program cannot be started.
+/// Fails if this program cannot be started.
 pub(super) fn channel(
     role: &Role,
     connection: &ConnectionSettings,

@@ -1,9 +1,8 @@
-//! Channels to a job through this host, where the user asked for it: some wait for
-//! it at any time, and each that it took or that was lost is replaced. Over SSH to
-//! both hosts each is joined here to a channel to the other one, and both wait. A
-//! daemon waits for nobody who is silent: it is connected to when the job has taken
-//! the channel, and the two speak TLS with each other over it, so that this host
-//! sees nothing of what it carries.
+//! Relays channels of a job through this host, if the user asked for it. Some channels always wait
+//! for the job, and each one that is taken or lost is replaced. If SSH leads to both hosts, each
+//! waiting channel is already joined to one to the other host. A daemon closes silent connections,
+//! so it is connected to only when the job takes the channel. The job and the daemon speak TLS
+//! within the channel, so this host sees only encrypted data.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -25,30 +24,29 @@ use crate::ssh::further::log_in_somehow;
 use crate::ssh::process::SshProcess;
 use crate::stop::{Exit, Stop};
 
-/// Channels that wait to be taken, where a daemon has the job: that takes several
-/// at once, and until each is replaced three round trips go by.
+/// Number of waiting channels if a daemon runs the job. The job takes several at once, and
+/// replacing one takes three round trips.
 const WAITING: usize = 8;
 
-/// Channels at a time, those that wait among them.
+/// Maximum number of channels, including the waiting ones.
 const MOST: usize = 64;
 
-/// Both of those where SSH leads to the job: each is a login, and a TCP connection
-/// with a window of its own.
+/// Both of these limits if SSH leads to the job. Each channel is a login and a TCP connection with
+/// its own window.
 const OVER_SSH: usize = 4;
 
-/// How long to wait where none could be had, or one ended that nobody took: the
-/// next try would fail at once, and the next.
+/// Pause after a channel could not be opened or ended unused, because an immediate attempt would
+/// fail too.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a channel that was taken begins with, in bytes at most: the greeting of
-/// TLS is shorter.
+/// Maximum size of the first data of a channel, in bytes. A TLS ClientHello is shorter.
 const FIRST_BYTES: usize = 16 << 10;
 
-/// The host that runs the job, and what channels are asked for under there.
+/// The host that runs the job, with the name under which it accepts channels.
 pub enum Runs {
     /// A daemon.
     Daemon(Box<Daemon>, String),
-    /// One that ssh reaches.
+    /// A host that ssh reaches.
     Ssh(Start, String),
 }
 
@@ -56,17 +54,17 @@ pub enum Runs {
 pub enum Beyond {
     /// A daemon.
     Daemon(Box<Daemon>),
-    /// One that ssh reaches, and what channels are asked for under there.
+    /// A host that ssh reaches, with the name under which it accepts channels.
     Ssh(Start, String),
 }
 
-/// A channel, and its ssh, which ends after it; `None` if somebody else ends that.
+/// A channel, and its ssh process, which ends after it. `None` if another owner ends the process.
 type Opened<S> = (S, Option<SshProcess>);
 
-/// The first channel to each host, as far as they are there already.
+/// The first channel to each host, if it is already open.
 type First = (Option<Stream>, Option<UnixStream>);
 
-/// The channels; no further ones come once it is dropped.
+/// The relayed channels. No further ones are opened once this is dropped.
 pub struct RelayChannels(Arc<Shared>);
 
 struct Shared {
@@ -74,9 +72,10 @@ struct Shared {
     other: Beyond,
     state: Mutex<State>,
     changed: Condvar,
-    /// That the other one cannot be connected to was said.
+    /// True if the failure to connect to the other host was already reported.
     told: AtomicBool,
-    /// Whether a further channel was ever had, where only the first asked somebody.
+    /// True if a further channel was opened. Over SSH, only the first login may have asked the
+    /// user.
     logged_in: AtomicBool,
 }
 
@@ -86,7 +85,7 @@ struct State {
     over: bool,
 }
 
-/// One of the channels; given back when dropped.
+/// One of the channels. Dropping it makes room for another.
 struct Held(Arc<Shared>);
 
 impl Drop for Held {
@@ -96,29 +95,28 @@ impl Drop for Held {
     }
 }
 
-/// Why there is no channel.
+/// The reason why there is no channel.
 enum Lost {
-    /// It ended, or none could be had now.
+    /// The channel ended, or cannot be opened at the moment.
     Once,
-    /// None can be had any more.
+    /// No further channel can be opened.
     ForGood,
 }
 
 impl RelayChannels {
-    /// Opens channels from now on, beside the first to the job, and to the other
-    /// host where there is one.
+    /// Opens channels in addition to the first one to the job and, if given, the first one to the
+    /// other host.
     ///
     /// # Errors
     ///
-    /// Where the system gives no thread.
+    /// Fails if the system cannot start a thread.
     pub fn begin(
         runs: Runs,
         other: Beyond,
         (job, beyond): (Stream, Option<UnixStream>),
     ) -> Result<RelayChannels, Stop> {
-        // Over SSH others follow the first login of a further one: several that fail at
-        // the same time, where somebody typed a password, have sshd refuse this host
-        // for a while.
+        // Over SSH only one further login is tried at first. If the user typed a password, further
+        // logins fail, and several failures at once make sshd block this host for a while.
         let is_daemon = matches!(runs, Runs::Daemon(..));
         let shared = Arc::new(Shared {
             runs,
@@ -146,7 +144,7 @@ impl Drop for RelayChannels {
 }
 
 impl Runs {
-    /// One more channel to the job.
+    /// Opens one more channel to the job.
     fn open(&self) -> Result<Opened<Stream>, Lost> {
         match self {
             Runs::Ssh(start, name) => {
@@ -156,7 +154,7 @@ impl Runs {
             Runs::Daemon(daemon, name) => match daemon.control_request(Task::Channel(name.clone()))
             {
                 Ok(Ok(stream)) => Ok((stream, None)),
-                // Of all that is refused only a busy daemon is another one later.
+                // A busy daemon may accept later; other refusals are final.
                 Ok(Err(OpenError::Refused(refused))) if refused.refusal != Refusal::Busy => {
                     Err(Lost::ForGood)
                 }
@@ -170,7 +168,7 @@ fn over_ssh(start: &Start, name: &str) -> Result<Opened<UnixStream>, Lost> {
     match log_in_somehow(start, name) {
         Ok((socket, process)) => Ok((socket, Some(process))),
         Err(DialError::Network(_)) => Err(Lost::Once),
-        // One who wants a password has one channel.
+        // If the login needs a password, there is only the first channel.
         Err(DialError::Refused(_)) => Err(Lost::ForGood),
     }
 }
@@ -194,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Begins to keep one waiting.
+    /// Starts a thread that keeps one channel waiting.
     fn start(self: &Arc<Shared>, first: First) -> Result<(), Stop> {
         let shared = Arc::clone(self);
         let thread = std::thread::Builder::new().name("channel".into());
@@ -204,17 +202,17 @@ impl Shared {
             .map_err(|error| Stop::because(Exit::Local, error))
     }
 
-    /// A further channel was had: others will be.
+    /// Starts the remaining threads once a further channel was opened.
     fn note_login(self: &Arc<Shared>) {
         if !self.logged_in.swap(true, Ordering::Relaxed) {
             for _ in 2..self.waiting() {
-                // Without a thread there are fewer.
+                // Without a thread there are fewer channels.
                 let _ = self.start(First::default());
             }
         }
     }
 
-    /// Keeps one waiting.
+    /// Keeps one channel waiting.
     fn keep(self: &Arc<Shared>, mut first: First) {
         while let Some(held) = self.hold() {
             match self.offer(std::mem::take(&mut first), held) {
@@ -225,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// Waits for room for one more; none comes where it is over.
+    /// Waits for room for one more channel; `None` once the relay has ended.
     fn hold(self: &Arc<Shared>) -> Option<Held> {
         let full = |state: &mut State| state.channels >= self.most() && !state.over;
         let waited = self.changed.wait_while(self.lock(), full);
@@ -239,11 +237,11 @@ impl Shared {
 
     fn pause(&self) {
         let waits = |state: &mut State| !state.over;
-        // Either way it is looked whether it is over.
+        // The caller checks in both cases if the relay has ended.
         drop(self.changed.wait_timeout_while(self.lock(), PAUSE, waits));
     }
 
-    /// Offers the job a channel, and carries it, to a daemon once it is taken.
+    /// Offers the job a channel, and relays it. A daemon is connected to once the channel is taken.
     fn offer(self: &Arc<Shared>, (job, beyond): First, held: Held) -> Result<(), Lost> {
         let to_job = || match job {
             Some(stream) => Ok((stream, None)),
@@ -252,7 +250,8 @@ impl Shared {
         match &self.other {
             Beyond::Daemon(daemon) => self.carry(daemon, to_job()?, held),
             Beyond::Ssh(start, name) => {
-                // What the job is offered leads to somebody.
+                // The channel beyond is opened first, so that an offered channel always leads to
+                // the other host.
                 let beyond =
                     beyond.map_or_else(|| over_ssh(start, name), |socket| Ok((socket, None)))?;
                 let job = to_job()?;
@@ -262,14 +261,14 @@ impl Shared {
         }
     }
 
-    /// The daemon is connected to when something is there to say to it.
+    /// Connects to the daemon when the job has sent the first data, and relays the channel.
     fn carry(&self, daemon: &Daemon, mut job: Opened<Stream>, held: Held) -> Result<(), Lost> {
         let mut first = vec![0; FIRST_BYTES];
         let Ok(count @ 1..) = job.0.reader.read(&mut first) else {
             return Err(Lost::Once);
         };
         match connect(daemon, &first[..count]) {
-            // The ends of the session notice what is lost.
+            // The ends of the session notice a lost channel.
             Ok(socket) => drop(relay::carry_stream(job.0, socket, (held, job.1))),
             Err(stop) => {
                 if !self.told.swap(true, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What somebody asks of two remote hosts, and what each of them is asked for.
+//! Splits a request about two remote hosts into the requests to each of them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,32 +16,32 @@ use crate::stop::{Exit, Stop};
 
 /// A copy or comparison between two remote hosts.
 pub struct JobRequest<'a> {
-    /// What is done; both its sides are remote.
+    /// Specification; both its sides are remote, unless it is a job of this host.
     pub spec: &'a ValidSpec,
-    /// The source and the destination as the user named them.
+    /// Source and destination as the user named them.
     pub named: [String; 2],
-    /// What the job tells.
+    /// Selects the texts that the job writes.
     pub shown: Shown,
-    /// Where the digests of all files go, here.
+    /// File on this host for the digests of all files.
     pub manifest: Option<&'a Path>,
-    /// Where it is written down what became of each entry, for programs and for people: by a job of
-    /// this host alone.
+    /// Files for the result of each entry: for programs, and for people. Only a job of this host
+    /// writes them.
     pub accounts: [Option<&'a Path>; 2],
-    /// Start it, and wait no longer than until it runs.
+    /// If true, starts the job and waits only until it runs.
     pub detach: bool,
-    /// Carry the data through this host.
+    /// If true, carries the data through this host.
     pub through_local: bool,
-    /// Who watches it.
+    /// Shows the job.
     pub viewer: &'a dyn Viewer,
 }
 
 impl JobRequest<'_> {
-    /// How the hosts are reached.
+    /// Returns the connection settings.
     pub(super) fn connection(&self) -> &ConnectionSettings {
         &self.spec.connection
     }
 
-    /// When leftovers expire; a comparison removes none.
+    /// Returns the age at which leftovers expire. A comparison removes no leftovers.
     pub(super) fn expiry(&self) -> Option<Duration> {
         match self.spec.operation {
             Operation::Verify => None,
@@ -49,11 +49,12 @@ impl JobRequest<'_> {
         }
     }
 
-    /// What the host that runs the job is to do, which has the sources or the destination.
+    /// Returns the specification for the host that runs the job, which has the sources or the
+    /// destination.
     ///
     /// # Errors
     ///
-    /// What a job cannot do.
+    /// Fails if a job does not support a connection setting.
     pub(super) fn of_job(&self, runs_at_source: bool) -> Result<TransferSpec, Stop> {
         let mut spec = TransferSpec::clone(self.spec);
         if runs_at_source {
@@ -65,7 +66,7 @@ impl JobRequest<'_> {
         Ok(spec)
     }
 
-    /// What the host that runs the job may ask the other one for.
+    /// Returns the requests that the host that runs the job may make to the other host.
     pub(super) fn allowed(&self, runs_at_source: bool) -> Allowed {
         let spec = self.spec;
         let sources = spec.sources.iter().filter_map(Endpoint::remote_path);
@@ -89,7 +90,7 @@ impl JobRequest<'_> {
             recursive: spec.selection.recursive,
             copy_links: spec.selection.copy_links,
             keep_set_ids: spec.selection.keep_set_ids,
-            // It was read when the specification was validated.
+            // The value was already validated with the specification.
             keeping: spec.keep.keeping_of(fakes).ok().flatten().map(Box::new),
             deletes: spec.deletion.is_some(),
             moves_away: spec.move_away,
@@ -109,7 +110,7 @@ impl JobRequest<'_> {
     }
 }
 
-/// A path at the host that runs the job, as that opens it.
+/// Converts an endpoint at the host that runs the job into a path of that host.
 fn own_path(endpoint: &Endpoint) -> Endpoint {
     match endpoint.remote_path() {
         Some(RemotePath::Path(path)) => Endpoint::Local(path.clone()),
@@ -119,8 +120,8 @@ fn own_path(endpoint: &Endpoint) -> Endpoint {
     }
 }
 
-/// How the job reaches its other end: who the hosts are was found out here, so that the
-/// job has no credentials. Every field is named, so that none that is added is forgotten.
+/// Returns the connection settings of the job. The client has already authenticated the hosts, so
+/// the job gets no credentials. All fields are listed, so that a new one cannot be forgotten.
 fn connection_of(asked: &ConnectionSettings) -> Result<ConnectionSettings, Stop> {
     let ConnectionSettings {
         fingerprint: _,
@@ -161,7 +162,7 @@ fn connection_of(asked: &ConnectionSettings) -> Result<ConnectionSettings, Stop>
     })
 }
 
-/// A path as the user named it, for lists and messages.
+/// Returns a path as the user named it, for lists and messages.
 pub fn named(path: &std::ffi::OsStr) -> String {
     let mut text = path.to_string_lossy().into_owned();
     text.truncate(text.floor_char_boundary(MAXIMUM_NAME_BYTES));
@@ -195,7 +196,7 @@ mod tests {
         request.of_job(at_source)
     }
 
-    /// What the host that runs it understands.
+    /// Returns the paths that the host that runs the job parses.
     fn paths(sources: &[&str], destination: &str, at_source: bool) -> Vec<String> {
         let spec = job(&spec(sources, destination), at_source).unwrap();
         let text = serde_json::to_string(&spec).unwrap();

@@ -1,7 +1,6 @@
-//! Jobs that were started from here: where each runs, so that its name is
-//! enough to find it again. `started/NAME` in the state directory is the job as
-//! it is listed, with the host as ssh reaches it. What is lost of this the hosts
-//! themselves still list.
+//! Records the hosts of jobs that were started from this host, so that a job's name is enough to
+//! find it again. `started/NAME` in the state directory is the job's description, with the host as
+//! ssh reaches it. If a record is lost, the job's host still lists the job.
 
 use std::fs;
 use std::io;
@@ -12,18 +11,18 @@ use longhaul_system::named_files::kept_to_read;
 use super::job_protocol::{self, JobEvent, Listed, is_name};
 use crate::state::{keep, make_private, state_directory};
 
-/// Jobs that are remembered: the newest.
+/// Maximum number of recorded jobs; the oldest are removed.
 const MAXIMUM_STARTED: usize = 200;
 
 fn directory() -> io::Result<PathBuf> {
     Ok(state_directory()?.join("started"))
 }
 
-/// Remembers one.
+/// Records a job.
 ///
 /// # Errors
 ///
-/// Where the state directory cannot be written.
+/// Fails if the state directory cannot be written.
 pub fn add(job: Listed) -> io::Result<()> {
     let directory = directory()?;
     make_private(&directory)?;
@@ -35,7 +34,7 @@ pub fn add(job: Listed) -> io::Result<()> {
     keep(&file, &job_protocol::frame_of(&JobEvent::Listed(job))?)
 }
 
-/// All, the oldest first.
+/// Lists all recorded jobs, the oldest first.
 pub fn list() -> Vec<Listed> {
     let names = directory().and_then(fs::read_dir);
     let names = names.into_iter().flatten().flatten();
@@ -45,7 +44,7 @@ pub fn list() -> Vec<Listed> {
     jobs
 }
 
-/// One of them.
+/// Returns the record of a job.
 pub fn find(name: &str) -> Option<Listed> {
     if !is_name(name) {
         return None;

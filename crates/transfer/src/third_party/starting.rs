@@ -1,5 +1,5 @@
-//! Starts a copy between two remote hosts: logs in to both, tells each who the
-//! other is, and then only watches.
+//! Starts a copy between two remote hosts: logs in to both, introduces them to each other, and then
+//! only watches.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +36,7 @@ use crate::ssh::greeting::{CLIENT, Greeting, MAXIMUM_ADDRESSES};
 use crate::ssh::process::SshProcess;
 use crate::stop::{Exit, Stop};
 
-/// Who runs the job, and with whom.
+/// The host that runs the job, and the other host.
 struct Plan<'a> {
     runs: &'a SshRemote,
     at_source: bool,
@@ -49,8 +49,8 @@ enum Other<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The source's host runs it where SSH reaches that: it knows its files without a round trip.
-    /// `None` if SSH reaches neither.
+    /// Chooses the host that runs the job. The source's host is preferred if SSH reaches it,
+    /// because it lists its files without a round trip. `None` if SSH reaches neither host.
     fn of(sides: &'a ValidSpec) -> Option<Plan<'a>> {
         let source = sides.sources.first();
         let (runs, at_source, other) = match (source, &sides.destination) {
@@ -73,7 +73,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A host that ssh led to.
+/// A host on which ssh has started longhaul.
 struct Arrived {
     far: Arc<Far>,
     process: SshProcess,
@@ -81,7 +81,7 @@ struct Arrived {
     greeting: Greeting,
 }
 
-/// A host that is about to be logged in to.
+/// Prepares the login to a host.
 fn far_in_role(destination: &str, asked: &JobRequest<'_>, role: Role) -> Result<Arc<Far>, Stop> {
     let ssh = &asked.connection().ssh;
     let side = FarSide {
@@ -113,18 +113,19 @@ impl Arrived {
         }
     }
 
-    /// Both at the same time, where the second wants nothing of the user: two that ask at once
-    /// could not be distinguished. Else one after the other.
+    /// Logs in to both hosts at the same time if the second login needs no input from the user,
+    /// because prompts of two logins could not be distinguished. Otherwise logs in to one after the
+    /// other.
     fn at_both(first: Arc<Far>, second: Arc<Far>) -> Result<[Arrived; 2], Stop> {
         let (sender, arrived) = sync_channel(1);
         let silent = Arc::clone(&second);
         let thread = std::thread::Builder::new().name("login".into());
         let started = thread.spawn(move || {
-            // Where the first has failed nobody waits any more.
+            // If the first login has failed, the result has no receiver.
             let _ = sender.send(silent.arrive_silently());
         });
         let first = Arrived::at(first)?;
-        // Without a thread nothing comes, as where nobody could log in.
+        // Without a thread there is no result, like after a login that needs input.
         let silently = started.ok().and_then(|_| arrived.recv().ok().flatten());
         let second = match silently {
             Some(arrived) => Arrived::with(second, arrived),
@@ -133,7 +134,7 @@ impl Arrived {
         Ok([first, second])
     }
 
-    /// What another host learns about it: its key, and where it may be reached.
+    /// Returns the introduction of this host for another host: its key and its addresses.
     fn introduced(&self) -> Greeting {
         let port = self.greeting.port;
         let found = port.map_or_else(Vec::new, |port| addresses_of(self.far.start(), port));
@@ -156,7 +157,7 @@ impl Arrived {
         }
     }
 
-    /// Tells it who the other one is.
+    /// Introduces the other host to this one.
     fn hear_of(&self, other: &Greeting) -> Result<(), Stop> {
         let line = other.line(CLIENT);
         let told = (&self.channel).write_all(line.as_bytes());
@@ -171,7 +172,7 @@ impl Arrived {
         begin_job(&self.channel, &self.far.start().destination, asked, begin)
     }
 
-    /// How ssh reaches it, and what further channels to it join.
+    /// Returns the way of ssh to this host, and the name under which it accepts further channels.
     fn door(&self) -> Result<(Start, String), Stop> {
         let start = self.far.start();
         let channel = self.greeting.channel.clone();
@@ -183,11 +184,11 @@ impl Arrived {
     }
 }
 
-/// Does it.
+/// Starts the job on one of the two hosts, and follows it.
 ///
 /// # Errors
 ///
-/// Where it could not be begun, or was lost sight of.
+/// Fails if the job cannot be started or the connection to it is lost.
 pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
     let sides = asked.spec;
     let first = sides.sources.first();
@@ -260,11 +261,11 @@ pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
     }
 }
 
-/// How the two hosts reach each other.
+/// Returns the way between the two hosts.
 ///
 /// # Errors
 ///
-/// Where data are to be in clear and cannot be.
+/// Fails if clear data are requested on a way that is always encrypted.
 fn reach_of(asked: &JobRequest<'_>, other: &Other) -> Result<Reach, Stop> {
     let tls = asked.connection().data_security == DataSecurity::Tls;
     Ok(match (other, asked.through_local) {
@@ -283,11 +284,11 @@ fn reach_of(asked: &JobRequest<'_>, other: &Other) -> Result<Reach, Stop> {
     })
 }
 
-/// What the host that runs a job receives.
+/// Builds the message that begins a job.
 ///
 /// # Errors
 ///
-/// Where a name of a file on this host cannot be told.
+/// Fails if the path of a report file on this host cannot be sent.
 pub fn begin_of(
     asked: &JobRequest<'_>,
     spec: &TransferSpec,
@@ -315,7 +316,7 @@ fn bytes_of(path: &Path) -> ByteVec {
     path.as_os_str().as_bytes().to_vec().into()
 }
 
-/// What to say where the host that runs a job, or was to, has gone silent.
+/// Reports that the process on the host that was to run a job has ended.
 pub fn ended(host: &str) -> Stop {
     let text = if host.starts_with("longhaul://") {
         format!("{host}: the job's process ended; the daemon's log says why")
@@ -338,7 +339,7 @@ pub(super) fn why_closed(channel: &UnixStream, host: &str) -> Stop {
     }
 }
 
-/// The two connect to each other.
+/// Runs the job over a direct connection between the two hosts.
 fn direct(
     runs: &Arrived,
     other: Arrived,
@@ -378,8 +379,8 @@ fn direct(
     left.map(Left::exit)
 }
 
-/// Everything goes through this host, to the other one, of whose channels the first
-/// may be there.
+/// Runs the job over channels through this host. `first` is the first channel to the other host, if
+/// it is already open.
 fn through(
     runs: &Arrived,
     (beyond, first): (Beyond, Option<UnixStream>),
@@ -396,7 +397,7 @@ fn through(
     left.map(Left::exit)
 }
 
-/// More names than can be said at once.
+/// Reports that the names are too long for one message.
 fn too_many_names() -> Stop {
     Stop::because(Exit::Usage, OpenError::TooManyNames)
 }
@@ -405,7 +406,7 @@ fn too_many_names() -> Stop {
 ///
 /// # Errors
 ///
-/// Where it could not be begun, or was lost sight of.
+/// Fails if the job cannot be started or the connection to it is lost.
 pub fn begin_job(
     channel: &UnixStream,
     host: &str,
@@ -414,13 +415,13 @@ pub fn begin_job(
 ) -> Result<Left, Stop> {
     let order =
         job_protocol::frame_of(&Order::Begin(begin.clone())).map_err(|_| too_many_names())?;
-    // Whoever only starts it fetches that later.
+    // With `detach`, the manifest is fetched later, by `attach`.
     let wanted = asked.manifest;
     let manifest = Fetched::into(wanted.filter(|_| !asked.detach))?;
     let mut to = channel;
     to.write_all(&order)
         .map_err(|_| why_closed(channel, host))?;
-    // From now on it would go on without this end.
+    // From now on the job continues without this end.
     let local = |error: std::io::Error| Stop::because(Exit::Local, error);
     asked
         .viewer
@@ -462,7 +463,7 @@ pub fn begin_job(
     Ok(left)
 }
 
-/// So that its name is enough to find it again.
+/// Records the job's host, so that its name is enough to find it again.
 fn remember(name: &str, host: &str, begin: &Begin) {
     let kept = started::add(Listed {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What shows a job, and what a job shows itself with.
+//! Defines the interfaces that show a job to a user, and that a job uses to report its progress.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -10,31 +10,31 @@ use crate::client::observer::Control;
 use crate::client::observer::Observer;
 use crate::stop::Stop;
 
-/// Shows a job here.
+/// Shows a job to the user of this host.
 pub trait Viewer {
-    /// How progress is wanted.
+    /// Returns the wanted form of progress.
     fn wants(&self) -> ShownProgress;
 
-    /// What is under way, until the job itself speaks.
+    /// Shows the current step until the job itself reports.
     fn notice(&self, text: &str);
 
-    /// The job was asked to begin: it would continue without this end.
+    /// Called after the order to begin. From now on the job continues without this client.
     fn begun(&self, canceller: Canceller);
 
-    /// The job runs, and is left to itself; its name finds it again.
+    /// Called when the job runs and the client leaves it. The name is used to find it again.
     fn left(&self, name: &str);
 
-    /// The job wrote this at an offset of a channel; what was lost comes again.
+    /// Shows output from an offset of a channel. After a lost connection, output is repeated.
     fn output(&self, channel: Channel, at: u64, bytes: &[u8]);
 
-    /// How far it is: a line or an event, as wanted.
+    /// Shows progress: a line or an event, as wanted.
     fn progress(&self, text: &str);
 
-    /// It has ended.
+    /// Called when the job has ended.
     fn end(&self);
 }
 
-/// Shows nothing.
+/// A viewer that shows nothing.
 pub struct Unseen;
 
 impl Viewer for Unseen {
@@ -63,46 +63,46 @@ impl Canceller {
         Canceller(channel)
     }
 
-    /// Asks the job to end; what is durable stays.
+    /// Asks the job to end. Durable data stay.
     pub fn cancel(&self) {
-        // Where the channel is lost, that is heard and said.
+        // A lost channel is reported where it is read.
         let _ = send(&self.0, &Order::Cancel);
     }
 }
 
-/// Tells the followers of a job how far it is.
+/// Reports the progress of a job to its followers.
 pub trait Outlet: Send + Sync {
-    /// It has begun.
+    /// Called when the session is open.
     fn begun(&self);
 
-    /// The newest progress line.
+    /// Reports the newest progress line.
     fn line(&self, line: String);
 
-    /// The newest progress event.
+    /// Reports the newest progress event.
     fn event(&self, event: String);
 
-    /// Bytes of files that are durable at the destination.
+    /// Reports the number of bytes of files that are durable at the destination.
     fn done_bytes(&self, bytes: u64);
 
-    /// The summary is next.
+    /// Called before the summary is written.
     fn over(&self);
 }
 
-/// What a job is to be shown with, on its own standard output and error, which are kept.
+/// Settings for a job that writes to its own standard output and error, which are stored.
 pub struct JobOutput {
-    /// What it tells.
+    /// Selects the texts to write.
     pub shown: Shown,
-    /// What is done, and from where to where.
+    /// Operation, source and destination.
     pub about: About,
-    /// Where its manifest goes, and as the user named that.
+    /// Path of the manifest, and its name as the user gave it.
     pub manifest: Option<(PathBuf, String)>,
-    /// Where it is written down what became of each entry, for programs and for people.
+    /// Files for the result of each entry: for programs, and for people.
     pub accounts: [Option<PathBuf>; 2],
-    /// Who hears how far it is.
+    /// Receives the progress for the followers.
     pub outlet: Arc<dyn Outlet>,
-    /// What cancels it.
+    /// Cancels the job.
     pub control: Control,
 }
 
-/// Makes what shows a job on its own standard output and error.
+/// Creates the observer that shows a job on its standard output and error.
 pub type Rendering = dyn Fn(JobOutput) -> Result<Arc<dyn Observer>, Stop>;

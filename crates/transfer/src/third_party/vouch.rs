@@ -17,7 +17,7 @@ use crate::stop::{Exit, Stop};
 ///
 /// # Errors
 ///
-/// Where the daemon cannot be reached, is not believed, or does not believe.
+/// Fails if the daemon cannot be reached, is not trusted, or refuses.
 pub fn vouch(
     remote: &Remote,
     (host, allowed): (&Greeting, Allowed),

@@ -1,4 +1,4 @@
-//! Follows a job from here, to its end.
+//! Follows a job from here to its end.
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -20,47 +20,47 @@ use crate::manifest::{raw_beside, try_to_write};
 use crate::rate_limit::BandwidthLimit;
 use crate::stop::{Exit, Stop};
 
-/// How long a job may take to say its first word: while it looks for a way to its
-/// other end it has nothing to tell.
+/// Time limit for a job's first message. A job has nothing to send while it looks for a way to its
+/// other end.
 const FIRST_WORD_WITHIN: Duration = Duration::from_secs(180);
 
-/// It is asked to say that it is there that often.
+/// Interval at which a job without news sends [`JobEvent::Alive`].
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// And this many times that may not come: then the path to it is dead, or its host stands still.
+/// Number of consecutive intervals without a message after which the job counts as lost.
 const MISSED_AT_MOST: u32 = 6;
 
-/// No manifest is longer: that of a thousand million files.
+/// Maximum size of a manifest, in bytes: enough for a thousand million files.
 const MAXIMUM_MANIFEST_BYTES: u64 = 1 << 40;
 
-/// A job as it is heard from here.
+/// A job, and the channel over which it is followed.
 pub struct Watched {
     /// The channel to it.
     pub channel: UnixStream,
-    /// Its name, and the host that runs it.
+    /// Name of the job.
     pub name: String,
-    /// As it is reached.
+    /// Host that runs the job, as it is reached.
     pub host: String,
-    /// Where its manifest goes.
+    /// Manifest to fetch from the job.
     pub manifest: Option<Fetched>,
 }
 
-/// A manifest that comes from a job: written when the job has ended, as that of a copy
-/// from here is.
+/// A manifest that is received from a job. It is written when the job has ended, like the manifest
+/// of a copy in the foreground.
 pub struct Fetched {
-    /// What came of it, and of the names that it cannot have, which go next to it.
+    /// Temporary files for the manifest and for the names that it cannot represent.
     came: File,
     raw: File,
     path: PathBuf,
 }
 
 impl Fetched {
-    /// One for this file, which is tried now and not after hours of copying. What it
-    /// has stays until the job has ended.
+    /// Prepares to fetch the manifest into this file. The file is opened now, so that an error is
+    /// found before hours of copying. Its content stays until the job has ended.
     ///
     /// # Errors
     ///
-    /// Where it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn into(path: Option<&Path>) -> Result<Option<Fetched>, Stop> {
         let Some(path) = path else {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Fetched {
         }))
     }
 
-    /// Some of it.
+    /// Stores a part of the manifest in its temporary file.
     fn hold(&self, channel: Channel, at: u64, bytes: &[u8]) -> Result<(), Stop> {
         if at.saturating_add(bytes.len() as u64) > MAXIMUM_MANIFEST_BYTES {
             let text = "the manifest is longer than any list of files";
@@ -89,7 +89,7 @@ impl Fetched {
         written.map_err(|error| unheld(TemporaryError::wrap(error, &std::env::temp_dir())))
     }
 
-    /// Writes what came; false where nothing did.
+    /// Writes the received manifest to its file; returns false if none was received.
     fn write(&self) -> Result<bool, Stop> {
         let write = || {
             let (all, raw) = (self.came.metadata()?.len(), self.raw.metadata()?.len());
@@ -122,17 +122,17 @@ fn unwritten(path: &Path, error: &io::Error) -> Stop {
     Stop::new(Exit::Local, text)
 }
 
-/// How it was left.
+/// State in which the client left a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// It runs.
+    /// The job runs.
     Running,
-    /// It ended with this code.
+    /// The job ended with this code.
     Ended(u8),
 }
 
 impl Left {
-    /// What this command's exit code says.
+    /// Returns the exit code of the command that followed the job.
     pub fn exit(self) -> Exit {
         match self {
             Left::Running => Exit::Done,
@@ -142,7 +142,7 @@ impl Left {
 }
 
 impl Watched {
-    /// The job as `attach` and `cancel` take it.
+    /// Returns the job's name in the form that `attach` and `cancel` accept.
     pub fn job(&self) -> String {
         job_of(&self.host, &self.name)
     }
@@ -163,11 +163,11 @@ impl Watched {
         self.follow(&Unseen, false)
     }
 
-    /// Shows it to its end; where it only `begins`, until it runs.
+    /// Shows the job to its end, or, if `begins`, until it runs.
     ///
     /// # Errors
     ///
-    /// Where it is lost or cannot be followed.
+    /// Fails if the connection is lost or the job cannot be followed.
     pub fn follow(&self, viewer: &dyn Viewer, begins: bool) -> Result<Left, Stop> {
         let follow = Follow {
             output: 0,
@@ -180,10 +180,10 @@ impl Watched {
             manifest: self.manifest.is_some(),
             alive_seconds: ALIVE_EVERY.as_secs() as u32,
         };
-        // One that is not there has said so, and ended, before it could be asked.
+        // A job that cannot be followed sends its answer and closes before it reads the order.
         let asked = send(&self.channel, &Order::Follow(follow));
         let mut is_there = false;
-        // Where that cannot be set it is waited for.
+        // Without this timeout, the client waits without a limit.
         let _ = self.channel.set_read_timeout(Some(FIRST_WORD_WITHIN));
         loop {
             if is_there && !speaks_within(&self.channel, ALIVE_EVERY, MISSED_AT_MOST) {
@@ -194,7 +194,7 @@ impl Watched {
                 _ => self.lost(),
             })?;
             let told = told.ok_or_else(|| self.lost())?;
-            // How long it is busy, or waits, is its own affair, as long as it says so.
+            // After its first message, a job may take any time, as long as it sends `Alive`.
             is_there = true;
             let is_answer = matches!(
                 told,
@@ -231,14 +231,14 @@ impl Watched {
         }
     }
 
-    /// Binds it to another rate, or to none.
+    /// Sets another rate limit for the job; `None`: no limit.
     ///
     /// # Errors
     ///
-    /// Where it does not run, or is lost.
+    /// Fails if the job does not run or the connection is lost.
     pub fn bind(&self, rate: Option<BandwidthLimit>) -> Result<(), Stop> {
         let rate = rate.map_or(0, BandwidthLimit::bytes_per_second);
-        // It answers once it has read the order before: with that it runs, or is there.
+        // The job reads orders one after another, so its answer proves that it has read the limit.
         let follow = Follow {
             output: u64::MAX,
             errors: u64::MAX,
@@ -313,8 +313,8 @@ impl Watched {
     }
 }
 
-/// Whether something comes on a channel, be it its end, before this many spans have passed
-/// without. A span in which this process was stopped counts as one.
+/// True if data or the end of the channel arrive within `most` spans. A span in which this process
+/// was stopped counts as one.
 fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let span = rustix::time::Timespec {
@@ -323,7 +323,7 @@ fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
     };
     (0..most).any(|_| {
         let mut polled = [PollFd::new(channel, PollFlags::IN)];
-        // What cannot be waited for is heard to fail.
+        // If the poll fails, the next read reports the error.
         !matches!(
             poll(&mut polled, Some(&span)),
             Ok(0) | Err(rustix::io::Errno::INTR)
@@ -331,7 +331,7 @@ fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
     })
 }
 
-/// What a command needs as well that finds a job at a daemon again.
+/// Returns a hint about options that are needed again to reach a job at a daemon.
 pub fn same_options(host: &str) -> &'static str {
     if host.starts_with("longhaul://") {
         "; where this command was given --token-file, --certificate and --key, --fingerprint or \
@@ -357,7 +357,7 @@ mod tests {
         assert!(speaks_within(&near, span, 1), "the end is heard");
     }
 
-    /// A job on a host that has answered and then closed the channel, before it read anything.
+    /// Returns a job whose host sent an answer and closed the channel before reading.
     fn answered(answer: &JobEvent) -> Watched {
         let (near, far) = UnixStream::pair().unwrap();
         send(&far, answer).unwrap();
@@ -395,7 +395,7 @@ mod tests {
         assert!(!fetched.write().unwrap(), "nothing came");
         fetched.hold(Channel::Manifest, 0, b"one").unwrap();
         fetched.hold(Channel::RawManifest, 0, b"odd").unwrap();
-        // A connection that was lost tells some of it again.
+        // A reconnected job repeats part of the manifest.
         fetched.hold(Channel::Manifest, 1, b"ne two").unwrap();
         assert_eq!(std::fs::read(&file).unwrap(), b"before");
         assert!(fetched.write().unwrap());
