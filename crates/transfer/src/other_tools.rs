@@ -1,5 +1,5 @@
-//! Options and commands of rsync, scp and rclone that longhaul does not have, with what to write
-//! instead; and values of their options that a command line would take for sources.
+//! Recognises options and commands of rsync, scp and rclone that longhaul does not have, and names
+//! the replacements. Also recognises values of such options that would be taken for sources.
 
 pub mod commands;
 pub mod numbers;

@@ -1,13 +1,13 @@
-//! What a copy is expected to do, from what is known cheaply; what earlier ones did.
+//! Predicts a copy from data that are quickly available, and records earlier copies.
 //!
-//! - [`survey`]: what a dataset is, by a bounded look
-//! - [`sampling`]: what it holds, and what codecs would make of it, by samples
+//! - [`survey`]: counts files and bytes of a dataset, within limits
+//! - [`sampling`]: samples the dataset's kinds of data and their compression
 //! - [`history`]: the file of earlier transfers
-//! - [`beginning`]: with how many flows a copy begins, by what is remembered
-//! - [`choice`]: who chooses a copy's numbers of flows
-//! - [`foresight`]: a copy's forecast, next to its outcome
-//! - [`limiting`]: the layer that held a transfer up
-//! - [`profiles`]: what hosts can do, as `longhaul bench` measured it
+//! - [`beginning`]: the initial numbers of flows, from earlier transfers
+//! - [`choice`]: the numbers of flows by a published rule
+//! - [`foresight`]: a copy's forecast, compared with its outcome
+//! - [`limiting`]: the layer that limited a transfer
+//! - [`profiles`]: capabilities of hosts, as `longhaul bench` measured them
 
 pub mod beginning;
 pub mod choice;

@@ -1,4 +1,4 @@
-//! What codecs did in a transfer, for people and for programs.
+//! Formats the codecs' results in a transfer, for people and for programs.
 
 use longhaul_engine::session::Progress;
 use longhaul_proto::block::Codec;
@@ -6,7 +6,7 @@ use longhaul_proto::coding::CodecUse;
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};
 
-/// Sums over rows.
+/// Sums over several codec results.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     bytes: u64,
@@ -32,7 +32,7 @@ impl Sum {
     }
 }
 
-/// How a codec is named on the command line.
+/// Returns a codec's name on the command line.
 pub fn name_of(codec: Codec) -> String {
     match codec {
         Codec::Plain | Codec::Omitted => "none".to_owned(),
@@ -45,20 +45,20 @@ fn is_coded(of: &&CodecUse) -> bool {
     of.codec.compresses()
 }
 
-/// Bytes that went through a codec at the source, before and after it.
+/// Returns the bytes that codecs processed at the source, before and after compression.
 pub fn coded_bytes(progress: &Progress) -> (u64, u64) {
     let coded = Sum::of(progress.source_codecs.iter().filter(is_coded));
     (coded.bytes, coded.encoded)
 }
 
-/// Seconds of CPU time that codecs used at the destination.
+/// Returns the seconds of CPU time that codecs used at the destination.
 pub fn destination_seconds(progress: &Progress) -> f64 {
     Sum::of(progress.destination_codecs.iter()).seconds()
 }
 
-/// Lines of a summary. `saved_seconds` is the time that the codecs saved, negative if the copy was
-/// slower with them. With `detailed` there is a line for each kind of data, and one for codecs that
-/// were tried and not used.
+/// Formats the lines of a summary. `saved_seconds` is the time that the codecs saved, negative if
+/// the copy was slower with them. With `detailed` there is a line for each kind of data, and one
+/// for codecs that were tried and not used.
 pub fn lines(progress: &Progress, detailed: bool, saved_seconds: Option<f64>) -> Vec<String> {
     let source = &progress.source_codecs;
     let coded = Sum::of(source.iter().filter(is_coded));
@@ -118,7 +118,7 @@ fn row(of: &CodecUse) -> String {
     )
 }
 
-/// The same for programs.
+/// Formats the results as JSON.
 pub fn value(progress: &Progress, saved_seconds: Option<f64>) -> Value {
     let row = |of: &CodecUse| {
         json!({

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 const TABLE: &str = include_str!("commands.txt");
 
-/// The commands, each with the answer to it.
+/// Returns the commands, each with the answer to it.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = TABLE.lines().filter_map(|line| line.split_once(" -> "));
     lines.flat_map(|(names, answer)| names.split(' ').map(move |name| (name, answer)))
@@ -15,7 +15,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
 ///
 /// # Errors
 ///
-/// The command of longhaul that corresponds to it.
+/// Returns the command of longhaul that corresponds to it.
 pub fn refuse(line: &[OsString]) -> Result<(), String> {
     let word = |at: usize| line.get(at).map(|word| word.as_bytes());
     let command = match (word(1), word(2)) {
@@ -37,7 +37,7 @@ pub fn refuse(line: &[OsString]) -> Result<(), String> {
     }
 }
 
-/// Whether the first word is an option of `cp`, as in `longhaul -avz a b`.
+/// True if the first word is an option of `cp`, as in `longhaul -avz a b`.
 fn is_option_of_cp(word: &[u8]) -> bool {
     let own = matches!(word, b"-h" | b"-V" | b"--help" | b"--version");
     word.len() > 1 && word.starts_with(b"-") && !own

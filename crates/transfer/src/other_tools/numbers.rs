@@ -1,10 +1,11 @@
-//! Values of options by which other tools turn an option off, and values that are no numbers.
+//! Recognises option values that turn an option off in other tools, and values that are not
+//! numbers.
 
 /// Values by which rsync and rclone turn an option off or leave it to the program.
 const OFF: &[&str] = &["-1", "0", "off", "none", "unlimited", "infinite", "auto"];
 
-/// Returns what to write instead of a value that an option refused. `cause` is the error of its
-/// parser. `None` if that error says it.
+/// Returns the text to write instead of a value that an option refused. `cause` is the error of its
+/// parser. `None` if that error already contains a remedy.
 pub fn remedy(option: &str, value: &str, cause: &str) -> Option<String> {
     if !option.starts_with("--") {
         return None;

@@ -5,20 +5,20 @@
 pub struct Options {
     /// Long names, and single letters of short options.
     pub names: Vec<&'static str>,
-    /// Whether the option takes a value.
+    /// True if the option takes a value.
     pub takes_value: bool,
-    /// What to write instead; `None` if the option is accepted without effect.
+    /// Option to write instead; `None` if the option is accepted without effect.
     pub hint: Option<&'static str>,
 }
 
 const TABLE: &str = include_str!("options.txt");
 
-/// All of them. Names of options that longhaul has are no part of it.
+/// Returns all options of the table. It has no names that longhaul itself uses.
 pub fn all() -> impl Iterator<Item = Options> {
     TABLE.lines().filter_map(read)
 }
 
-/// A line of the table; `None` for a comment.
+/// Parses a line of the table; `None` for a comment.
 fn read(line: &'static str) -> Option<Options> {
     let (names, hint) = match line.split_once(" -> ") {
         Some((names, hint)) => (names, Some(hint)),

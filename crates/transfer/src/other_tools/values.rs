@@ -1,22 +1,22 @@
-//! The form of values that options of scp and rclone take.
+//! Recognises the values of options of scp and rclone by their form.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-/// Whether a file of this name exists.
+/// True if a file of this name exists.
 pub fn is_there(word: &OsStr) -> bool {
     fs::symlink_metadata(word).is_ok()
 }
 
-/// Whether a word has digits only, like a port.
+/// True if a word has digits only, like a port.
 pub fn is_number(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
 }
 
-/// Whether a word has the form NAME=VALUE or "NAME VALUE".
+/// True if a word has the form NAME=VALUE or "NAME VALUE".
 pub fn is_setting(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     let name = bytes.iter().take_while(|byte| byte.is_ascii_alphabetic());
@@ -24,7 +24,7 @@ pub fn is_setting(word: &OsStr) -> bool {
     end > 2 && matches!(bytes.get(end), Some(b'=' | b' '))
 }
 
-/// Whether a word is a cipher of ssh, or a list of these.
+/// True if a word is a cipher of ssh, or a list of ciphers.
 pub fn is_cipher(word: &OsStr) -> bool {
     let Some(text) = word.to_str() else {
         return false;
@@ -35,7 +35,7 @@ pub fn is_cipher(word: &OsStr) -> bool {
         .all(|name| known.contains(&name) || ends.iter().any(|end| name.ends_with(end)))
 }
 
-/// Whether a word is a time as rclone writes it, such as 500ms or 1m30s.
+/// True if a word is a time span as rclone writes it, such as 500ms or 1m30s.
 pub fn is_span(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     let unit = |byte: &u8| matches!(byte, b's' | b'm' | b'h' | b'd');
@@ -45,18 +45,18 @@ pub fn is_span(word: &OsStr) -> bool {
             .all(|byte| byte.is_ascii_digit() || unit(byte) || *byte == b'.')
 }
 
-/// Whether a word is the path of an executable file.
+/// True if a word is the path of an executable file.
 pub fn is_program(word: &OsStr) -> bool {
     let executable = |status: fs::Metadata| status.permissions().mode() & 0o111 != 0;
     fs::metadata(word).is_ok_and(|status| status.is_file() && executable(status))
 }
 
-/// Whether a word is the path of a server of sftp.
+/// True if a word is the path of an sftp server.
 pub fn is_server(word: &OsStr) -> bool {
     word.as_bytes().ends_with(b"sftp-server")
 }
 
-/// Whether a word is a path at another host.
+/// True if a word is a path at another host.
 pub fn is_remote(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     let colon = bytes.iter().position(|byte| *byte == b':');

@@ -1,6 +1,6 @@
-//! With how many flows a copy begins, where earlier ones with the same host are remembered: those
-//! of the plan, as far as they are more than a copy without a memory begins with. The controllers
-//! change them from there.
+//! Chooses the numbers of flows with which a copy begins, if earlier copies with the same host are
+//! recorded. It uses the plan's numbers if they exceed the defaults. The controllers adjust them
+//! afterwards.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use longhaul_net::host_limits::HostLimits;
 
 use super::foresight::{Facts, is_same_rtt, known_from, way};
 
-/// Writers that a copy begins with at most: storage differs from what it was, and more are found
-/// while it runs.
+/// Maximum number of writers that a copy begins with. The storage may have changed, and the
+/// controllers add writers while the copy runs.
 const MOST_WRITERS: u32 = 8;
 
-/// Streams that a copy begins with, as a factor of those without a memory: a small copy would pay
-/// for more and not use them.
+/// Maximum ratio of the initial streams to the default. A small copy would pay for more streams
+/// without using them.
 const MOST_MORE_STREAMS: u32 = 4;
 
-/// Flows of the plan that earlier transfers give.
+/// Initial numbers of flows, planned from earlier transfers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beginning {
     rtt: Duration,
@@ -28,8 +28,8 @@ pub struct Beginning {
 }
 
 impl Beginning {
-    /// Plans a copy of large files from transfers, in the order in which they were; `None` where
-    /// none was with this host this way. Takes a few milliseconds.
+    /// Plans a copy of large files from earlier transfers, the oldest first. `None` if no sound one
+    /// was with this host in this direction. Takes a few milliseconds.
     pub fn new(past: Vec<PastTransfer>, host: &str, receives: bool) -> Option<Beginning> {
         let newest = past.iter().rev();
         let newest = newest
@@ -61,14 +61,14 @@ impl Beginning {
         })
     }
 
-    /// Streams on a path with this round trip, where a copy without a memory begins with `usual`.
+    /// Returns the number of streams for a path with this round trip; `usual` is the default.
     pub fn streams(&self, rtt: Duration, usual: u32) -> u32 {
         let is_same = is_same_rtt(rtt.as_secs_f64(), self.rtt.as_secs_f64());
         let planned = self.streams.filter(|_| is_same).unwrap_or(usual);
         planned.clamp(usual, usual.saturating_mul(MOST_MORE_STREAMS))
     }
 
-    /// Writers, where they are more than the `usual` that a copy without a memory begins with.
+    /// Returns the number of writers if it exceeds the default, `usual`.
     pub fn more_writers(&self, usual: usize) -> Option<u32> {
         let planned = self.writers?.min(MOST_WRITERS);
         (planned as usize > usual).then_some(planned)
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// A copy to a host whose streams lost segments, and whose writers were full.
+    /// Returns a copy to a host whose streams lost segments, and whose writers were busy.
     fn past(host: &str, rtt_seconds: f64) -> PastTransfer {
         PastTransfer {
             schema: SCHEMA,

@@ -1,5 +1,5 @@
-//! Who chooses a copy's numbers of flows: the controllers of a copy that runs, or a published rule,
-//! to compare with (`docs/model.md`).
+//! Chooses the numbers of flows of a copy by a published rule, for comparison with the controllers
+//! of a running copy (`docs/model.md`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,21 +22,21 @@ use crate::endpoint::Endpoint;
 use crate::spec::{Direction, FixedFlows, ValidSpec};
 use crate::stop::{Exit, Stop};
 
-/// A rule goes by the number and the size of files, which a moment's look tells well enough.
+/// Limits of the survey for a rule. A rule needs only a rough number and size of files.
 const LOOK: SurveyLimits = SurveyLimits {
     time: Duration::from_millis(15),
     entries: 20_000,
 };
 
-/// Most streams that a rule gives: more are refused by a daemon.
+/// Maximum number of streams that a rule chooses; daemons refuse more.
 const MOST_STREAMS: u32 = 512;
 
-/// A policy as it is asked for: `model`, `bdp`, `bdp:RATE`, `globus`, `fixed`, `gradient`.
+/// A policy as the user writes it: `model`, `bdp`, `bdp:RATE`, `globus`, `fixed`, `gradient`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AskedPolicy {
     /// The policy.
     pub policy: Policy,
-    /// What the path carries, in bytes per second.
+    /// Capacity of the path, in bytes per second.
     pub path_rate: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl FromStr for AskedPolicy {
         match name.parse()? {
             Policy::Bdp => Ok(AskedPolicy {
                 policy: Policy::Bdp,
-                // A rate of the line, of which headers take their part.
+                // The user gives the rate of the line, which includes headers.
                 path_rate: Some((rate.bits_per_second() / 8.0 * PAYLOAD) as u64),
             }),
             policy => Err(format!("{policy} takes no rate: only bdp:RATE does")),
@@ -64,14 +64,14 @@ impl FromStr for AskedPolicy {
     }
 }
 
-/// What TCP payload carries of a line at an MTU of 1500.
+/// Share of TCP payload on an Ethernet line at an MTU of 1500.
 const PAYLOAD: f64 = 1448.0 / 1538.0;
 
-/// The flows that a plan in a file chose; from a graph's file, which is solved.
+/// Reads the numbers of flows from a plan's file, or from a graph's file, which is solved.
 ///
 /// # Errors
 ///
-/// Where it cannot be read, or is neither.
+/// Fails if the file cannot be read, or is neither a plan nor a graph.
 pub fn read_plan(file: &Path) -> Result<Chosen, Stop> {
     let named = |text: String| format!("{}: {text}", file.display());
     let local = |error: std::io::Error| Stop::new(Exit::Local, named(error.to_string()));
@@ -81,11 +81,11 @@ pub fn read_plan(file: &Path) -> Result<Chosen, Stop> {
     Chosen::of_text(&text).map_err(|error| Stop::new(Exit::Usage, named(error)))
 }
 
-/// More bytes than any plan or graph has.
+/// Maximum size of a plan or graph, in bytes.
 const MOST_PLAN_BYTES: u64 = 16 << 20;
 
 impl FixedFlows {
-    /// With the flows of a plan where none were said.
+    /// Fills flow counts that are not fixed with those of a plan.
     #[must_use]
     pub fn or_planned(self, plan: &Chosen) -> FixedFlows {
         let of = |layer: Limit| plan.flows.get(&layer).copied();
@@ -100,46 +100,47 @@ impl FixedFlows {
     }
 }
 
-/// What a policy chose.
+/// The numbers of flows that a policy chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// Flows of the layers, with those that were fixed before.
+    /// Flow counts of the layers, including the fixed ones.
     pub flows: FixedFlows,
-    /// Large files under way at once, at most.
+    /// Maximum number of large files that are transferred at a time.
     pub large_files: Option<u32>,
-    /// Streams go by the path's product.
+    /// Bandwidth-delay product that gives the number of streams.
     pub product: Option<Product>,
-    /// One number of flows for all layers is searched while it runs.
+    /// If true, one number of flows for all layers is searched while the copy runs.
     pub climbs: bool,
 }
 
-/// The rule of paper 000, Eq. 1: the windows of all streams hold what is on its way.
+/// The rule of paper 000, Eq. 1: the windows of all streams hold the bandwidth-delay product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Product {
-    /// What the path carries, in bytes per second.
+    /// Capacity of the path, in bytes per second.
     pub rate: f64,
-    /// Bytes in flight of one stream.
+    /// Window of one stream, in bytes.
     pub window: f64,
 }
 
 impl Product {
-    /// Streams on a path with this round trip, 1 or more.
+    /// Returns the number of streams for a path with this round trip, at least 1.
     pub fn streams(&self, rtt: Duration) -> u32 {
         streams_for_bdp(self.rate, rtt.as_secs_f64(), self.window).clamp(1, MOST_STREAMS)
     }
 }
 
-/// A stream's window if nothing is known: that of Linux's limit of 4 MiB.
+/// Default window of a stream, in bytes: the usable part of Linux's limit of 4 MiB.
 const USUAL_WINDOW: f64 = 2.9e6;
 
-/// Chooses for a transfer whose sources on this host are these; empty if they are elsewhere.
+/// Applies the policy to a transfer. `sources` are its sources on this host; empty if they are at
+/// another host.
 ///
 /// # Errors
 ///
-/// Where the rule needs something that nobody said.
+/// Fails if the rule needs a value that neither the user nor the history gives.
 pub fn choose(spec: &ValidSpec, sources: &[PathBuf], past: &Past) -> Result<Choice, Stop> {
     let fixed = spec.flows;
-    // Each layer has the flows that were said, or else these.
+    // Returns the fixed numbers, and these for layers that are not fixed.
     let with = |layers: u32, streams: Option<u32>| FixedFlows {
         readers: fixed.readers.or(Some(layers)),
         compressors: fixed.compressors.or(Some(layers)),
@@ -163,7 +164,7 @@ pub fn choose(spec: &ValidSpec, sources: &[PathBuf], past: &Past) -> Result<Choi
             ..choice
         },
         Policy::Globus => {
-            // Of what is elsewhere nothing is known: neither many small files nor large ones.
+            // For a source at another host, assume neither many small files nor large ones.
             let found = survey(sources, LOOK).ok().filter(|_| !sources.is_empty());
             let (files, bytes) = found.map_or((1.0, 1e8), |found| (found.files, found.bytes));
             let options = globus(files, bytes / files.max(1.0));

@@ -1,6 +1,6 @@
-//! A copy's forecast, from what is known as its session opens: the path's round trip, this kernel's
-//! limits, earlier transfers, profiles of the hosts, a look at the dataset of some milliseconds. It
-//! is made beside the copy, which does not wait for it. At the end the outcome stands next to it.
+//! Makes a copy's forecast from the data available when its session opens: the path's round trip,
+//! this kernel's limits, earlier transfers, profiles of the hosts, and a short survey of the
+//! dataset. The forecast is made while the copy runs, and is compared with the outcome at the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,90 +31,91 @@ use super::sampling::sample;
 use super::survey::SurveyLimits;
 use crate::spec::{Compression, FixedFlows};
 
-/// A look at the dataset beside the copy, which walks it as well. It is refined at the end.
+/// Limits of the survey of the dataset. The copy walks it too, so the forecast is refined at the
+/// end.
 const LOOK: SurveyLimits = SurveyLimits {
     time: Duration::from_millis(15),
     entries: 20_000,
 };
 
-/// Samples of the data, which take some 2 ms each.
+/// Number of data samples, which take about 2 ms each.
 const SAMPLES: usize = 12;
 
-/// Bytes that stand for any large files where the dataset is not known: a terabyte, of which a
-/// start is no part.
+/// Size of an unknown dataset, in bytes: a terabyte of large files, for which the start is
+/// negligible.
 const LARGE: f64 = 1e12;
 
-/// Bytes of payload in a segment at an MTU of 1500, with timestamps.
+/// Payload of a segment at an MTU of 1500 with timestamps, in bytes.
 const SEGMENT: f64 = 1448.0;
 
-/// Round trips that differ by more than this factor, and by more than this span, are of another
-/// path.
+/// Ratio and difference (in seconds) of two round trips above which they belong to different paths.
+/// Both must be exceeded.
 const SAME_RTT: (f64, f64) = (1.5, 2e-3);
 
-/// Where the dataset that moved differs from the one that was looked at by more than this share,
-/// the forecast is made again for it.
+/// Relative difference between the surveyed and the transferred dataset above which the forecast is
+/// made again.
 const REFINED_FROM: f64 = 0.05;
 
-/// What is known as a session opens.
+/// Data that are available when a session opens.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The other host, without user or principal; `None` within this host.
+    /// The other host, without user or principal; `None` for a copy within this host.
     pub host: Option<String>,
-    /// This end receives.
+    /// True if this end receives.
     pub receives: bool,
-    /// The handshake's round trip.
+    /// Round trip of the handshake.
     pub rtt: Duration,
     /// Earlier transfers.
     pub past: Past,
-    /// This host's kernel.
+    /// Limits of this host's kernel.
     pub limits: HostLimits,
-    /// What governs the windows, where that is known.
+    /// Congestion control, if known.
     pub congestion: Option<String>,
-    /// Sources on this host, to be looked at.
+    /// Sources on this host, to be surveyed.
     pub sources: Vec<PathBuf>,
-    /// The destination, where it is on this host.
+    /// The destination, if it is on this host.
     pub destination: Option<PathBuf>,
-    /// Bytes that come of no file: a source of zeros.
+    /// Number of bytes of a source of zeros, which has no file.
     pub zeros: Option<u64>,
-    /// Cores of this host that may be used.
+    /// Number of usable cores of this host.
     pub cores: usize,
-    /// Flows that were fixed.
+    /// Flow counts that the user fixed.
     pub flows: FixedFlows,
-    /// Bytes per second that were asked for at most.
+    /// Requested rate limit, in bytes per second.
     pub rate: Option<u64>,
-    /// How blocks are compressed.
+    /// Compression of blocks.
     pub compression: Option<Compression>,
-    /// What files go through.
+    /// Filter of the files.
     pub filter: Option<Filter>,
 }
 
-/// A forecast with what it was made from.
+/// A forecast, and the data that it was made from.
 #[derive(Debug)]
 pub struct Foreseen {
     known: Known,
-    /// The forecast, or why there is none.
+    /// The forecast, or the reason why it cannot be made.
     pub forecast: Result<Forecast, String>,
     transfers: usize,
-    /// Hosts whose profiles it comes from.
+    /// Hosts whose profiles were used.
     profiles: Vec<String>,
 }
 
-/// A forecast that is being made.
+/// Thread that makes a forecast.
 pub type Foreseeing = JoinHandle<Foreseen>;
 
-/// A forecast with what came of it.
+/// A forecast, and the outcome of the copy.
 #[derive(Debug)]
 pub struct Explained {
     /// The forecast.
     pub forecast: Forecast,
     /// The outcome.
     pub outcome: Outcome,
-    /// The forecast was made again, for what really moved.
+    /// True if the forecast was made again for the transferred dataset.
     pub refined: bool,
 }
 
 impl Explained {
-    /// Prediction beside outcome, in lines.
+    /// Formats prediction and outcome side by side, in lines.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = self.forecast.beside(&self.outcome);
         if self.refined {
@@ -123,7 +124,7 @@ impl Explained {
         lines
     }
 
-    /// The same as a value.
+    /// Formats prediction and outcome as JSON.
     pub fn to_json(&self) -> Value {
         let mut value = self.forecast.beside_json(&self.outcome);
         value["refined"] = json!(self.refined);
@@ -132,7 +133,7 @@ impl Explained {
 }
 
 impl Foreseen {
-    /// Makes one.
+    /// Makes a forecast.
     pub fn new(facts: &Facts) -> Foreseen {
         let remembered = remembered(facts);
         let mut known = known_from(facts, &remembered);
@@ -146,7 +147,7 @@ impl Foreseen {
         }
     }
 
-    /// The forecast in lines.
+    /// Formats the forecast in lines.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = match &self.forecast {
             Ok(forecast) => forecast.lines(),
@@ -156,7 +157,7 @@ impl Foreseen {
         lines
     }
 
-    /// What it comes from beside what a session tells, in a line.
+    /// Describes the sources of the forecast in a line; `None` if there are only the session's own.
     fn origin(&self) -> Option<String> {
         let copies = match self.transfers {
             0 => None,
@@ -173,7 +174,7 @@ impl Foreseen {
         ))
     }
 
-    /// The same as a value.
+    /// Formats the forecast as JSON.
     pub fn to_json(&self) -> Value {
         let mut value = match &self.forecast {
             Ok(forecast) => forecast.to_json(),
@@ -184,7 +185,7 @@ impl Foreseen {
         value
     }
 
-    /// Puts the outcome next to it.
+    /// Adds the outcome. Makes the forecast again if another dataset was transferred.
     pub fn conclude(mut self, outcome: Outcome) -> Option<Explained> {
         let refined = self.is_other_than(&outcome);
         if refined {
@@ -208,7 +209,7 @@ impl Foreseen {
     }
 }
 
-/// Parts in the same proportions, of what moved.
+/// Scales the parts to the transferred bytes and files.
 fn scaled(parts: &[Part], outcome: &Outcome) -> Vec<Part> {
     let sum = |of: fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
     let (bytes, files) = (sum(|part| part.bytes), sum(|part| part.files));
@@ -229,7 +230,7 @@ fn part(bytes: f64, files: f64) -> Part {
     }
 }
 
-/// What is remembered of a pair of hosts, on paths with about this round trip.
+/// Returns the records of earlier copies between these hosts, on paths with a similar round trip.
 fn remembered(facts: &Facts) -> Remembered {
     let Some(host) = &facts.host else {
         return Remembered::default();
@@ -240,19 +241,19 @@ fn remembered(facts: &Facts) -> Remembered {
     history::remember(&past, host, way(facts.receives))
 }
 
-/// Whether two round trips, in seconds, may be of one path.
+/// True if two round trips, in seconds, may belong to one path.
 pub(super) fn is_same_rtt(one: f64, other: f64) -> bool {
     let (longer, shorter) = (one.max(other), one.min(other));
     longer <= shorter * SAME_RTT.0 || longer - shorter <= SAME_RTT.1
 }
 
-/// Which way data go, as this host sees it.
+/// Returns the direction of the data, as seen from this host.
 pub(super) fn way(receives: bool) -> Way {
     if receives { Way::From } else { Way::To }
 }
 
-/// Takes what profiles of the hosts say; gives the hosts that have one. A copy's codecs are known
-/// from its own data, and not from those that were measured.
+/// Adds the hosts' profiles; returns the hosts that have one. The codecs' figures come from the
+/// copy's own data, not from the profiles.
 fn add_profiles(facts: &Facts, known: &mut Known) -> Vec<String> {
     let is_alone = facts.host.is_none();
     let ends = [
@@ -278,7 +279,7 @@ fn add_profiles(facts: &Facts, known: &mut Known) -> Vec<String> {
         doubts.extend(kept.doubts);
     }
     if is_alone {
-        // Both ends are one host.
+        // Both ends are the same host.
         names.dedup();
         doubts.dedup();
     }
@@ -286,7 +287,7 @@ fn add_profiles(facts: &Facts, known: &mut Known) -> Vec<String> {
     names
 }
 
-/// What is known of a path, a dataset and hosts, with what is remembered of them.
+/// Combines the facts about path, dataset and hosts with the records of earlier copies.
 pub(super) fn known_from(facts: &Facts, remembered: &Remembered) -> Known {
     let mut doubts = remembered.doubts.clone();
     let (parts, is_dataset_known) = dataset(facts, &mut doubts);
@@ -323,7 +324,7 @@ pub(super) fn known_from(facts: &Facts, remembered: &Remembered) -> Known {
     }
 }
 
-/// What was fixed, by layer.
+/// Returns the fixed flow counts by layer.
 fn fixed(flows: &FixedFlows) -> BTreeMap<Limit, u32> {
     let each = [
         (Limit::Read, flows.readers),
@@ -390,7 +391,7 @@ fn path(facts: &Facts, remembered: Option<PathFacts>) -> PathFacts {
     path
 }
 
-/// A kernel's limits as the model has them.
+/// Converts a kernel's limits into those of the model.
 pub fn buffer_limits(limits: &HostLimits) -> BufferLimits {
     BufferLimits {
         tcp_send: limits.tcp_send,
@@ -400,20 +401,20 @@ pub fn buffer_limits(limits: &HostLimits) -> BufferLimits {
     }
 }
 
-/// How a transfer ended, as far as a forecast and a history go.
+/// Final state of a transfer, for its forecast and its record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ended<'a> {
-    /// What bound the streams last.
+    /// Last limit of the streams.
     pub bound: Option<Bound>,
-    /// What governed their windows.
+    /// Congestion control of the streams.
     pub congestion: Option<&'a str>,
-    /// Bytes that one of them can have in flight, by both kernels' limits.
+    /// Window of one stream by both kernels' limits, in bytes.
     pub window: Option<Window>,
-    /// The rate that was asked for, used up.
+    /// True if the requested rate was reached.
     pub at_rate: bool,
 }
 
-/// What a transfer did.
+/// Computes the outcome of a transfer.
 pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
     let bytes = progress
         .done_bytes
@@ -440,7 +441,7 @@ pub fn outcome(progress: &Progress, ended: Ended<'_>) -> Outcome {
     }
 }
 
-/// A transfer as it is remembered; `None` where nothing moved.
+/// Returns the record of a transfer; `None` if no bytes were transferred.
 pub fn past(
     (host, receives): (&str, bool),
     progress: &Progress,

@@ -1,7 +1,7 @@
-//! The file of earlier transfers: `history.jsonl` in the state directory, a line for each, for its
-//! user alone. It has no names of files and no credentials.
+//! Reads and writes the file of earlier transfers: `history.jsonl` in the state directory, one line
+//! per transfer. Only its user can read it. It contains no file names and no credentials.
 //!
-//! What cannot be read or written is no reason against a copy.
+//! A copy continues if the file cannot be read or written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,31 +17,31 @@ use rustix::io::Errno;
 
 use crate::state::{keep, state_directory};
 
-/// Transfers that are remembered, of all pairs of hosts together.
+/// Maximum number of recorded transfers of all pairs of hosts.
 pub const MOST_TRANSFERS: usize = 1000;
 
-/// This many more are appended before the file is written anew.
+/// Number of lines above the maximum that are appended before the file is rewritten.
 const SLACK: usize = 100;
 
-/// Bytes that are read of the file, of which a line has some hundreds.
+/// Maximum number of bytes to read from the file. A line has some hundreds.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// What the file has.
+/// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Transfers, the oldest first.
     pub transfers: Vec<PastTransfer>,
-    /// Lines that are none, by their numbers from 1 on.
+    /// Numbers of invalid lines, starting at 1.
     pub damaged: Vec<usize>,
 }
 
-/// Earlier transfers as one command sees them: the file is read when they are first wanted, and
-/// once. What cannot be read is nothing.
+/// Earlier transfers as one command sees them. The file is read once, at the first use. An
+/// unreadable file counts as empty.
 #[derive(Clone, Debug, Default)]
 pub struct Past(Arc<OnceLock<Vec<PastTransfer>>>);
 
 impl Past {
-    /// The transfers, the oldest first.
+    /// Returns the transfers, the oldest first.
     pub fn transfers(&self) -> &[PastTransfer] {
         self.read_by(read)
     }
@@ -51,20 +51,20 @@ impl Past {
     }
 }
 
-/// The file.
+/// Returns the path of the file.
 ///
 /// # Errors
 ///
-/// Where no state directory is known.
+/// Fails if there is no state directory.
 pub fn file() -> io::Result<PathBuf> {
     Ok(state_directory()?.join("history.jsonl"))
 }
 
-/// Reads it; without a file there is nothing.
+/// Reads the file. A missing file counts as empty.
 ///
 /// # Errors
 ///
-/// Where it cannot be read.
+/// Fails if the file cannot be read.
 pub fn read() -> io::Result<History> {
     read_from(&file()?)
 }
@@ -73,16 +73,16 @@ pub fn read() -> io::Result<History> {
 ///
 /// # Errors
 ///
-/// Where the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn add(transfer: &PastTransfer) -> io::Result<()> {
     add_to(&file()?, transfer)
 }
 
-/// Forgets what was with a host, or everything; how many transfers those were.
+/// Removes the records of one host, or all records; returns the number of removed ones.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or written.
+/// Fails if the file cannot be read or written.
 pub fn forget(host: Option<&str>) -> io::Result<usize> {
     forget_in(&file()?, host)
 }
@@ -108,14 +108,14 @@ fn read_from(file: &Path) -> io::Result<History> {
     Ok(history)
 }
 
-/// How long to wait for another process that changes the file: it takes some milliseconds, unless
-/// that process stands still.
+/// Maximum time to wait for another process that changes the file. A change takes some
+/// milliseconds, unless that process is stopped.
 const LOCKED_FOR: Duration = Duration::from_secs(2);
 
-/// The pause between two tries to lock it.
+/// Pause between two attempts to lock the file.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Nobody else changes the file meanwhile.
+/// Locks the file against changes by other processes.
 fn locked(file: &Path, within: Duration) -> io::Result<File> {
     let lock = file.with_extension("lock");
     let mut options = OpenOptions::new();
@@ -137,8 +137,7 @@ fn locked(file: &Path, within: Duration) -> io::Result<File> {
     }
 }
 
-/// Makes the directory, and those above it within a home. A state directory that somebody named
-/// and that is not there is not made.
+/// Creates the directory. Also creates those above it, unless the user set `XDG_STATE_HOME`.
 fn make_directory(file: &Path) -> io::Result<()> {
     let Some(directory) = file.parent() else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The layer that held a transfer up, by how busy the layers were.
+//! Finds the layer that limited a transfer, by the utilisation of all layers.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use longhaul_model::limit::Limit;
 
 use crate::rate_limit::BandwidthLimit;
 
-/// A layer that works this part of its time holds the others up.
+/// Utilisation from which a layer limits the others.
 pub const FULL: f64 = 0.8;
 
-/// One that works for less than this part of its time held nothing up.
+/// Utilisation up to which a layer cannot have limited the transfer.
 const IDLE: f64 = 0.05;
 
-/// The layer that limits the transfer: the last full one on a byte's way, for
-/// a full layer makes those before it wait; else the busiest.
+/// Returns the layer that limits the transfer: the last full one on a byte's way, because a full
+/// layer makes those before it wait. If no layer is full: the busiest.
 pub fn busiest(layers: &[LayerUse]) -> Option<&LayerUse> {
     let order = |layer: &LayerUse| LAYERS.iter().position(|name| *name == layer.layer);
     let full = layers
@@ -31,7 +31,7 @@ pub fn busiest(layers: &[LayerUse]) -> Option<&LayerUse> {
     full.or_else(most).filter(|layer| layer.utilisation > IDLE)
 }
 
-/// How busy the layers of both ends were between two moments.
+/// Computes the utilisation of the layers of both ends between two moments.
 pub fn use_between(first: &Progress, now: &Progress) -> Vec<LayerUse> {
     let own = now.elapsed.saturating_sub(first.elapsed);
     let peer = now.peer_elapsed.saturating_sub(first.peer_elapsed);
@@ -40,7 +40,7 @@ pub fn use_between(first: &Progress, now: &Progress) -> Vec<LayerUse> {
         .collect()
 }
 
-/// Of the layers of one end.
+/// Computes the utilisation of the layers of one end.
 fn between<'a>(
     first: &'a [LayerUse],
     now: &'a [LayerUse],
@@ -60,24 +60,24 @@ fn between<'a>(
     })
 }
 
-/// The layers of both ends.
+/// Returns the layers of both ends.
 pub fn all_layers(progress: &Progress) -> impl Iterator<Item = &LayerUse> {
     progress.layers.iter().chain(&progress.peer_layers)
 }
 
-/// The layer that limited a transfer, if one was full.
+/// Returns the layer that limited a transfer, if one was full.
 pub fn full_layer(layers: &[LayerUse], bound: Option<Bound>) -> Option<Limit> {
     let full = busiest(layers).filter(|layer| layer.utilisation >= FULL)?;
     Limit::of_layer(full.layer, bound)
 }
 
-/// From this part of a rate on it was the rate that limited: the first and the
-/// last moments of a copy move nothing.
+/// Share of a rate from which the rate was the limit. It is below 1 because the beginning and the
+/// end of a copy transfer nothing.
 pub const USED_UP: f64 = 0.9;
 
-/// Bytes that went over the wire, of either end. Of a copy that is not `complete` some
-/// lay in buffers and never left: those of blocks that the other end had not told
-/// of are left out.
+/// Returns the bytes that either end sent over the wire. If the copy is not `complete`, some bytes
+/// remained in buffers. The bytes of blocks that the other end did not acknowledge are therefore
+/// excluded.
 pub fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
     let account = &progress.account;
     let unheard = if complete {
@@ -94,8 +94,8 @@ pub fn wire_bytes(progress: &Progress, complete: bool) -> u64 {
     progress.wire_bytes.saturating_sub(coded)
 }
 
-/// The part of what the rate allowed that went over the wire, of either end, 0 to 1. The rate
-/// allows a burst beyond rate times span, and does not count messages.
+/// Returns the used share of the rate limit for either end, 0 to 1. The limit allows a burst in
+/// addition to rate times time, and does not count messages.
 pub fn part_used(progress: &Progress, complete: bool, limit: BandwidthLimit) -> f64 {
     let rate = limit.bytes_per_second();
     let allowed = rate as f64 * progress.elapsed.as_secs_f64() + burst_bytes(rate) as f64;
@@ -103,13 +103,13 @@ pub fn part_used(progress: &Progress, complete: bool, limit: BandwidthLimit) -> 
     (used as f64 / allowed).min(1.0)
 }
 
-/// Bytes of files that moved in this session, of `bytes` that arrived in it. A hole moves as a note
-/// of a few bytes, so holes are left out.
+/// Returns the bytes of files that were transferred, of `bytes` that arrived in this session. A
+/// hole is transferred as a message of a few bytes, so holes are excluded.
 pub fn without_holes(bytes: u64, progress: &Progress) -> u64 {
     bytes.saturating_sub(progress.hole_bytes)
 }
 
-/// Whether a rate that was asked for, and never changed, was used up.
+/// True if there was a constant rate limit and it was reached.
 pub fn is_at_rate(progress: &Progress, complete: bool, rate: Option<BandwidthLimit>) -> bool {
     rate.is_some_and(|rate| part_used(progress, complete, rate) >= USED_UP)
 }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(wire_bytes(&progress, false), 14_000_000);
     }
 
-    /// All data fit into the burst of the least rate.
+    /// Tests a copy whose data fit into the burst of the lowest rate.
     #[test]
     fn no_more_than_all_of_a_rate_is_used() {
         let limit: BandwidthLimit = "1kB/s".parse().unwrap();

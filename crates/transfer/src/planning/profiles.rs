@@ -1,8 +1,8 @@
-//! Profiles of hosts that a user keeps: what `longhaul bench` measured there, for plans and
-//! forecasts. They are in `hosts` in the state directory. `localhost.json` is this host's.
-//! Another's has the host's name in endpoints, such as `dtn7.example.org.json`.
+//! Reads the user's profiles of hosts: measurements of `longhaul bench`, for plans and forecasts.
+//! They are in `hosts` in the state directory. `localhost.json` is the profile of this host. The
+//! profile of another host is named like the host in endpoints, such as `dtn7.example.org.json`.
 //!
-//! What is wrong with one is a doubt, and no reason against a copy.
+//! A problem with a profile is a doubt about the forecast, and does not stop a copy.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,35 +15,35 @@ use serde_json::Value;
 
 use crate::state::state_directory;
 
-/// More bytes than any profile has: another file was put there.
+/// Maximum size of a profile, in bytes. A larger file is something else.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Bytes of a file's name, at most, of which the ending takes five.
+/// Maximum length of a file's name in bytes, without its extension of five bytes.
 const LONGEST_NAME: usize = 255 - 5;
 
-/// The profile that is kept of a host, if any.
+/// The stored profile of a host, if there is one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// What the host can do; `None` without a profile that can be read. It has no codecs where the
-    /// data can be looked at instead.
+    /// Capabilities of the host; `None` without a readable profile. It has no codecs if the data
+    /// themselves can be sampled.
     pub model: Option<HostModel>,
-    /// Its file.
+    /// File of the profile.
     pub file: PathBuf,
-    /// What makes it less sure than it looks.
+    /// Reasons to distrust the profile.
     pub doubts: Vec<String>,
 }
 
-/// Where profiles are kept.
+/// Returns the directory of the profiles.
 ///
 /// # Errors
 ///
-/// Where no state directory is known.
+/// Fails if there is no state directory.
 pub fn directory() -> io::Result<PathBuf> {
     Ok(state_directory()?.join("hosts"))
 }
 
-/// The profile of another host as endpoints name it, or of this one; of several disks the one that
-/// holds `path`, which need not exist yet.
+/// Returns the profile of another host as endpoints name it, or of this one. If it has several
+/// disks, the one that holds `path` is used; `path` need not exist yet.
 pub fn kept(host: Option<&str>, path: Option<&Path>) -> Kept {
     match directory() {
         Ok(directory) => kept_in(&directory, host, path),
@@ -78,7 +78,7 @@ fn kept_in(directory: &Path, host: Option<&str>, path: Option<&Path>) -> Kept {
     kept
 }
 
-/// Names of files in which it may be, without the ending.
+/// Returns the possible file names of a profile, without the extension.
 fn names(host: Option<&str>) -> Vec<String> {
     let Some(host) = host else {
         return vec!["localhost".to_owned()];
@@ -100,7 +100,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// `None` without such a file.
+/// Reads a profile; `None` if there is no such file.
 fn read(file: &Path, path: Option<&Path>) -> Result<Option<HostModel>, String> {
     let opened = match kept_to_read(file) {
         Ok(opened) => opened,
@@ -119,15 +119,15 @@ fn read(file: &Path, path: Option<&Path>) -> Result<Option<HostModel>, String> {
     HostModel::of_profile(&value, place.as_deref()).map(Some)
 }
 
-/// The path itself, or the nearest directory above it that exists, without links.
+/// Returns the path itself, or the nearest existing directory above it, with links resolved.
 pub fn existing(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     let mut above = absolute.ancestors();
     above.find_map(|path| fs::canonicalize(path).ok())
 }
 
-/// Why a profile may say little of a host: it is of another one, or of another kernel. `host` is
-/// none for this one.
+/// Returns the reasons why a profile may not describe a host: it was made on another host, or with
+/// another kernel. `host` is `None` for this host.
 pub fn doubts(model: &HostModel, host: Option<&str>) -> Vec<String> {
     let is_here = host.is_none_or(is_loopback);
     let uname = rustix::system::uname();
@@ -137,7 +137,7 @@ pub fn doubts(model: &HostModel, host: Option<&str>) -> Vec<String> {
         Some(host) if !is_here => host,
         _ => &here,
     };
-    // An address says nothing of a name.
+    // An address cannot be compared with a name.
     let has_name = wanted.parse::<IpAddr>().is_err();
     let mut doubts = Vec::new();
     if has_name && !model.name.is_empty() && name(&model.name) != name(wanted) {

@@ -1,5 +1,5 @@
-//! What a dataset holds, by samples: which kinds of data, how much of each, and what codecs would
-//! make of them. So a plan knows compression before anything moves.
+//! Samples a dataset: its kinds of data, the amount of each, and the effect of codecs on them. A
+//! plan can thus include compression before the copy starts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,35 +17,36 @@ use longhaul_proto::coding::Kind;
 use crate::codecs::report::name_of;
 use crate::planning::survey::{Survey, SurveyLimits, survey_each};
 
-/// Bytes of a sample, as of the trials of a copy.
+/// Size of a sample in bytes, the same as for the trials of a copy.
 const SAMPLE_BYTES: u64 = 64 << 10;
 
-/// Files with fewer bytes travel many in one block, as with blocks of the usual size.
+/// Size in bytes below which many files share one block, with blocks of the default size.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// Files that are remembered to be sampled. Of more, the first ones stand for the others.
+/// Maximum number of files that can be sampled. The first ones represent the others.
 const MOST_FILES: usize = 100_000;
 
-/// A codec that shrinks a kind by less is none for it.
+/// Minimum compression ratio of a kind of data for a codec to be considered.
 const LEAST_RATIO: f64 = 1.03;
 
-/// A part with a smaller share of the samples is left to the others.
+/// Minimum share of the samples for a kind of data to be considered.
 const LEAST_SHARE: f64 = 0.01;
 
-/// Threads that a codec's capacity is known for: it is each thread's own.
+/// Number of threads up to which a codec's capacity is linear.
 const MOST_FLOWS: u32 = 4096;
 
-/// A dataset by its kinds of data.
+/// A dataset, divided by kinds of data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
-    /// What was counted.
+    /// Counts of files and bytes.
     pub survey: Survey,
-    /// Its kinds, the one with most bytes first; one without codecs if nothing could be sampled.
+    /// Parts by kind, the largest kind first. A single part without codecs if no sample could be
+    /// read.
     pub parts: Vec<Part>,
 }
 
 impl Sampled {
-    /// One of which nothing but its size is known.
+    /// Returns a dataset of which only the size is known.
     pub fn unknown(survey: Survey) -> Sampled {
         let part = Part {
             name: "dataset".to_owned(),
@@ -64,10 +65,10 @@ impl Sampled {
 #[derive(Default)]
 struct Sums {
     samples: usize,
-    /// Files that they stand for.
+    /// Number of files that the samples represent.
     files: f64,
     bytes: f64,
-    /// By codec: bytes after it, seconds at both ends.
+    /// Results by codec: bytes after it, seconds to encode, seconds to decode.
     tried: Vec<(Codec, f64, f64, f64)>,
 }
 
@@ -89,7 +90,7 @@ impl Sums {
         }
     }
 
-    /// Codecs that are worth something: each dearer one shrinks the data more.
+    /// Returns the useful codecs: each slower one has a better ratio.
     fn codecs(&self, uses: impl Fn(Codec) -> bool) -> Vec<PartCodec> {
         let mut codecs: Vec<PartCodec> = Vec::new();
         let mut tried: Vec<_> = self.tried.iter().filter(|sum| uses(sum.0)).collect();
@@ -113,7 +114,7 @@ impl Sums {
     }
 }
 
-/// What threads carry, each of which takes this many seconds for a byte.
+/// Returns the capacity of threads that each take this many seconds per byte.
 fn of_thread(seconds: f64) -> Capacity {
     Capacity::Flows(FlowCapacity::Linear {
         alpha: 1.0 / seconds,
@@ -122,12 +123,12 @@ fn of_thread(seconds: f64) -> Capacity {
     })
 }
 
-/// Looks at what lies below `paths`, and reads `samples` pieces of it, spread evenly over its
-/// bytes. `uses` says which codecs the copy may use.
+/// Surveys the entries below `paths`, and reads `samples` pieces, spread evenly over the bytes.
+/// `uses` returns true for codecs that the copy may use.
 ///
 /// # Errors
 ///
-/// As [`survey`](crate::planning::survey::survey). What cannot be read is not sampled.
+/// The same as [`survey`](crate::planning::survey::survey). Unreadable files are not sampled.
 pub fn sample(
     paths: &[PathBuf],
     limits: SurveyLimits,
@@ -151,7 +152,7 @@ pub fn sample(
     Ok(Sampled { survey, parts })
 }
 
-/// Those whose trials take no more than some milliseconds: the others pay on few paths.
+/// True if a trial takes at most some milliseconds. Slower codecs pay on few paths.
 fn is_quick(codec: Codec) -> bool {
     !matches!(codec, Codec::Zstd { level: 10.. })
 }
@@ -163,7 +164,7 @@ fn sums(files: &[(PathBuf, u64)], samples: usize) -> io::Result<BTreeMap<Kind, S
     let (mut index, mut before) = (0, 0);
     let samples = samples as u64;
     for number in 0..samples {
-        // The middle of each of so many equal parts of the dataset.
+        // Sample the middle of each of `samples` equal parts of the dataset.
         let at = (u128::from(all) * u128::from(2 * number + 1) / u128::from(2 * samples)) as u64;
         while index < files.len() && at >= before + files[index].1 {
             before += files[index].1;
@@ -186,7 +187,7 @@ fn sums(files: &[(PathBuf, u64)], samples: usize) -> io::Result<BTreeMap<Kind, S
     Ok(kinds)
 }
 
-/// A piece of a large file, and the file's first bytes.
+/// Reads a piece of a large file, and the file's first bytes.
 fn read_piece(file: &(PathBuf, u64), at: u64) -> io::Result<(Option<Vec<u8>>, Vec<u8>)> {
     let from = at.min(file.1.saturating_sub(SAMPLE_BYTES)) / 8 * 8;
     let open = File::open(&file.0)?;
@@ -208,7 +209,7 @@ fn read_piece(file: &(PathBuf, u64), at: u64) -> io::Result<(Option<Vec<u8>>, Ve
     ))
 }
 
-/// Some small files after each other, as a block has them.
+/// Reads some small files one after another, as in a block.
 fn read_small(files: &[(PathBuf, u64)]) -> Vec<u8> {
     let mut piece = Vec::new();
     for (path, bytes) in files.iter().take_while(|file| file.1 < SMALL_BYTES) {
@@ -225,7 +226,7 @@ fn read_small(files: &[(PathBuf, u64)]) -> Vec<u8> {
     piece
 }
 
-/// The dataset as parts of a graph.
+/// Converts the dataset into parts of a graph.
 fn parts(survey: &Survey, kinds: &BTreeMap<Kind, Sums>, uses: impl Fn(Codec) -> bool) -> Vec<Part> {
     let samples: usize = kinds.values().map(|sums| sums.samples).sum();
     let is_much = |sums: &Sums| sums.samples as f64 >= LEAST_SHARE * samples as f64;

@@ -1,4 +1,5 @@
-//! What a dataset is, without reading it: files and bytes below local paths, within a bounded time.
+//! Surveys a dataset without reading it: counts files and bytes below local paths, within a time
+//! limit.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -6,16 +7,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long and how much is looked at.
+/// Limits of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyLimits {
-    /// Time, at most.
+    /// Maximum time.
     pub time: Duration,
-    /// Entries, at most.
+    /// Maximum number of entries.
     pub entries: u64,
 }
 
-/// Two seconds, which a person waits for, or 200,000 entries.
+/// Returns limits for interactive use: two seconds, or 200,000 entries.
 impl Default for SurveyLimits {
     fn default() -> SurveyLimits {
         SurveyLimits {
@@ -25,40 +26,40 @@ impl Default for SurveyLimits {
     }
 }
 
-/// What lies below some paths.
+/// Result of a survey of some paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Files, estimated where [`Survey::is_whole`] is false.
+    /// Number of files, estimated if [`Survey::is_whole`] is false.
     pub files: f64,
-    /// Their bytes, likewise.
+    /// Number of their bytes, likewise.
     pub bytes: f64,
-    /// Files that were seen.
+    /// Number of files that were found.
     pub seen_files: u64,
-    /// Bytes that were seen.
+    /// Number of bytes that were found.
     pub seen_bytes: u64,
-    /// Directories that were listed.
+    /// Number of directories that were listed.
     pub directories: u64,
-    /// Directories and files that could not be looked at.
+    /// Number of directories and files that could not be read.
     pub failed: u64,
-    /// Whether everything was looked at.
+    /// True if all entries were counted.
     pub is_whole: bool,
 }
 
-/// Looks at what lies below `paths`: files and trees, links not followed. Where a limit is reached,
-/// the directories that were found and not listed count as much as those that were, on average.
+/// Counts files and bytes below `paths` without following links. If a limit is reached, each
+/// directory that was found and not listed counts as the average of the listed ones.
 ///
 /// # Errors
 ///
-/// Where one of the paths themselves cannot be looked at.
+/// Fails if one of `paths` itself cannot be read.
 pub fn survey(paths: &[PathBuf], limits: SurveyLimits) -> io::Result<Survey> {
     survey_each(paths, limits, |_, _| ())
 }
 
-/// The same, and shows each file with its bytes.
+/// Like [`survey`], and passes each file and its size in bytes to `each`.
 ///
 /// # Errors
 ///
-/// As [`survey`].
+/// The same as [`survey`].
 pub fn survey_each(
     paths: &[PathBuf],
     limits: SurveyLimits,
@@ -81,7 +82,7 @@ pub fn survey_each(
     }
     let (files_before, bytes_before) = (found.seen_files, found.seen_bytes);
     let mut entries = 0;
-    // Breadth first: directories at one depth are more alike than those of one branch.
+    // Breadth first, because directories at one depth are more alike than those of one branch.
     while let Some(directory) = waiting.pop_front() {
         if entries >= limits.entries || Instant::now() >= until {
             waiting.push_front(directory);
@@ -106,7 +107,7 @@ pub fn survey_each(
                     }
                 }
             }
-            // One directory may have millions.
+            // One directory may have millions of entries.
             if entries >= limits.entries || (entries % 1024 == 0 && Instant::now() >= until) {
                 break;
             }
@@ -131,7 +132,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Ten directories with ten files of a thousand bytes each.
+    /// Creates ten directories with ten files of a thousand bytes each.
     fn tree() -> tempfile::TempDir {
         let top = tempfile::tempdir().unwrap();
         for directory in 0..10 {

@@ -1,4 +1,4 @@
-//! How long a copy would have taken without its codec, by how busy its layers were.
+//! Estimates the time of a copy without its codec, from the utilisation of its layers.
 
 use longhaul_engine::flows::LayerUse;
 use longhaul_engine::session::Progress;
@@ -11,13 +11,13 @@ use crate::rate_limit::BandwidthLimit;
 const LEAST_SECONDS: f64 = 0.5;
 const LEAST_SHARE: f64 = 0.02;
 
-/// Seconds that the copy would have taken more without its codec; negative if the codec was its
-/// limit. `None` if the difference is small, or no codec was used.
+/// Returns the seconds that the codec saved; negative if the copy was slower with it. `None` if the
+/// difference is small, or no codec was used.
 ///
-/// The busiest layer limits a copy. Without a codec the compressors fall away, and the streams
-/// have to carry the bytes that were saved. The layer that is then the busiest gives the time.
-/// Streams that waited for the compressors show less than the path can carry, because sockets
-/// buffer the little data that they get. So a negative number is a bound.
+/// The busiest layer limits a copy. Without a codec, the compressors have no work, and the streams
+/// carry the saved bytes too. The layer that would then be busiest determines the time. Streams
+/// that waited for the compressors can carry more than they did, because sockets buffer small
+/// amounts of data. A negative number is therefore a bound.
 pub fn saved_seconds(
     progress: &Progress,
     complete: bool,
@@ -44,12 +44,12 @@ pub fn saved_seconds(
     (seconds.abs() > least).then_some(seconds)
 }
 
-/// A layer's work without the codec, as a multiple of its work with it. `more` is how many times
-/// the bytes the streams would have to carry.
+/// Returns a layer's work without the codec, as a multiple of its work with it. `more` is the
+/// factor by which the bytes on the streams would grow.
 fn remains(layer: &LayerUse, more: f64, progress: &Progress) -> f64 {
     match layer.layer {
         "compress" => 0.0,
-        // Its other work is to verify.
+        // The rest of its work is verification.
         "decompress" => {
             let seconds = layer.busy as f64 * 1e-9;
             (1.0 - destination_seconds(progress) / seconds.max(1e-9)).clamp(0.0, 1.0)
@@ -79,7 +79,8 @@ mod tests {
         }
     }
 
-    /// Ten seconds in which 200 MB became 800 MB, with these utilisations.
+    /// Returns a copy of ten seconds in which 200 MB on the wire became 800 MB, with these
+    /// utilisations.
     fn copied(layers: &[(&'static str, f64)]) -> Progress {
         let layer = |(layer, utilisation): &(&'static str, f64)| LayerUse {
             layer,
@@ -113,7 +114,7 @@ mod tests {
         // The path would be busy for 0.8 s of the 10 s.
         let layers = [("read", 0.01), ("compress", 1.0), ("wire", 0.02)];
         assert_eq!(saved(&layers), Some(-9.2));
-        // Then the disk is the limit.
+        // In this case the disk is the limit.
         let layers = [("compress", 1.0), ("wire", 0.02), ("write", 0.5)];
         assert_eq!(saved(&layers), Some(-5.0));
         // 2 s of the decompressors' 10 s are the codec's work.

@@ -99,7 +99,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     {
         told = send(socket, &news);
     }
-    // Wakes whoever listens for orders; the other end hears what was said.
+    // Ends the thread that reads orders. The other end still receives the sent events.
     let _ = socket.shutdown(std::net::Shutdown::Both);
     told
 }
