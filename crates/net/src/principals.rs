@@ -1,5 +1,5 @@
-//! Who may do what at a daemon: a TOML file of principals, each with a token's
-//! hash or certificates, roots and rights.
+//! Access rules of a daemon: a TOML file of principals, each with the hash of a token or
+//! certificates, roots and rights.
 //!
 //! ```toml
 //! [[principal]]
@@ -20,9 +20,9 @@
 //! unpack = "zstd -dc"
 //! ```
 //!
-//! Answers to strangers are all alike: an unknown name, a wrong token and a
-//! name without a token take the same way and give the same error. Answers to
-//! principals depend on the file alone, never on what exists on disk.
+//! All authentication failures look alike: an unknown name, a wrong token and a name without a
+//! token follow the same path and return the same error. Path resolution depends on the file alone,
+//! never on the disk.
 
 #[cfg(test)]
 mod tests;
@@ -43,131 +43,131 @@ use super::token::{Token, TokenHash};
 
 // tidy: long file because it is one file format with all of its checks.
 
-/// More than this is no file that an administrator wrote.
+/// Maximum size of the file in bytes. No list written by hand is larger.
 const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
 
-/// The longest name of a principal, in bytes.
+/// Maximum length of a principal's name, in bytes.
 pub const MAXIMUM_PRINCIPAL_BYTES: usize = 128;
 
-/// The file cannot be used. A daemon does not start with it.
+/// Reasons to reject the file. A daemon does not start with a rejected file.
 #[derive(Debug, thiserror::Error)]
 pub enum PrincipalsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{file}: {cause}: check the path, and that the daemon's user may read it")]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// Others may change it.
+    /// Users other than the owner may change the file.
     #[error(
         "{file} says who may do what, and others may change it (mode {mode:o}): run `chmod go-w \
          {file}`"
     )]
     Writable {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no such file.
+    /// The file is too large.
     #[error("{file} is larger than {MAXIMUM_FILE_BYTES} bytes: it is no list of principals")]
     TooLarge {
-        /// Which.
+        /// The file.
         file: PathBuf,
     },
-    /// It is no TOML, or has other fields.
+    /// The file is not valid TOML, or has unknown fields.
     #[error("{file}: {cause}: correct it (`longhaul serve --help` shows an example)")]
     Syntax {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Where and why.
+        /// Position and cause of the syntax error.
         cause: String,
     },
-    /// What it says makes no sense.
+    /// An entry of the file is invalid.
     #[error("{file}, principal \"{principal}\": {fault}")]
     Meaning {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Whose.
+        /// Name of the invalid entry.
         principal: String,
-        /// What.
+        /// Fault of the entry.
         fault: Fault,
     },
 }
 
-/// What is wrong with a principal's entry.
+/// Faults of a principal's entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Its name.
+    /// The name is invalid.
     #[error(
         "a name has 1 to {MAXIMUM_PRINCIPAL_BYTES} bytes without space, '/', '@', ':' or control \
          characters: choose another"
     )]
     Name,
-    /// Its name is taken.
+    /// Another entry has the same name.
     #[error("two principals have this name: rename one")]
     DuplicateName,
-    /// Its key is another's too.
+    /// Another entry has the same key.
     #[error("{0} belongs to another principal too: a key is one principal's")]
     DuplicateCertificate(Fingerprint),
-    /// Its token or certificates cannot be read.
+    /// The token or a certificate cannot be parsed.
     #[error("{0}")]
     Credential(String),
-    /// It has neither.
+    /// The entry has neither a token nor certificates.
     #[error("it has neither token nor certificates: nobody could be it; give one, or delete it")]
     NoCredential,
-    /// A root's place in the URL.
+    /// The URL path of a root is invalid.
     #[error("root at \"{0}\": write an absolute path without \".\", \"..\" or \"//\"")]
     At(String),
-    /// Two roots at one place.
+    /// Two roots have the same URL path.
     #[error("two roots are at \"{0}\": delete one")]
     DuplicateAt(String),
-    /// A root's directory.
+    /// The directory of a root is not an absolute path.
     #[error("root path {0:?}: write an absolute path on this host")]
     Path(PathBuf),
-    /// A root for nothing.
+    /// A root gives no rights.
     #[error("the root at \"{0}\" has no rights: give \"read\", \"write\" or \"measure\"")]
     NoRights(String),
-    /// A right that means nothing alone.
+    /// A right has no effect without another right.
     #[error("the root at \"{0}\" has the right \"{1}\" without \"write\": give both, or neither")]
     Alone(String, &'static str),
-    /// A command that nobody can run.
+    /// A command is not defined, empty or too long.
     #[error(
         "the root at \"{0}\" has the command \"{1}\", which [commands] does not have, or which is \
          empty or longer than 4096 bytes: add it there, or delete it here"
     )]
     Command(String, String),
-    /// A root within another one, with fewer rights than that.
+    /// A root lies within another root and has fewer rights.
     #[error(
         "the root at \"{at}\" lies within that at \"{wider}\" and has fewer rights, which would not \
          bind who comes from there: move what it holds elsewhere, or give both the same"
     )]
     Narrower {
-        /// The inner one.
+        /// URL path of the inner root.
         at: String,
-        /// The outer one.
+        /// URL path of the outer root.
         wider: String,
     },
 }
 
-/// What may be done below a root.
+/// Rights of a principal below a root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Files may be fetched.
+    /// Permits reading files.
     pub read: bool,
-    /// Files may be put and replaced.
+    /// Permits creating and replacing files.
     pub write: bool,
-    /// `null:` and `zero:` may be used, and probes learn what host this is.
+    /// Permits `null:` and `zero:`. Probes may learn the identity of this host.
     pub measure: bool,
-    /// Files that are put keep their set-user-ID and set-group-ID bits.
+    /// Keeps the set-user-ID and set-group-ID bits of written files.
     pub set_id: bool,
-    /// What is put may belong to others, and have attributes that only a superuser sets.
+    /// Permits setting owners, and attributes that only a superuser may set.
     pub owners: bool,
-    /// Devices may be put.
+    /// Permits creating device nodes.
     pub devices: bool,
-    /// Files may be deleted: by a copy that mirrors its source, or moves it away.
+    /// Permits deleting files, for copies that mirror or move their source.
     pub delete: bool,
 }
 
@@ -205,7 +205,7 @@ struct RawPrincipal {
     certificates: Vec<String>,
     #[serde(default)]
     root: Vec<RawRoot>,
-    /// Of one that was written down for another process.
+    /// Commands of a single principal that was written for another process.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     commands: BTreeMap<String, String>,
 }
@@ -234,54 +234,53 @@ enum RawRight {
     Delete,
 }
 
-/// Somebody whom the daemon knows.
+/// A user known to the daemon, with credentials and rights.
 #[derive(Debug)]
 pub struct Principal {
     name: String,
     token: Option<TokenHash>,
     certificates: Vec<Fingerprint>,
     roots: Vec<Root>,
-    /// May do what the process may, anywhere.
+    /// If true, the principal has all rights of this process, at all paths.
     owner: bool,
 }
 
 #[derive(Debug)]
 struct Root {
-    /// Without the slash at its end: "" is the whole URL space.
+    /// URL path without a trailing slash. "" is the whole URL space.
     at: String,
     path: PathBuf,
     rights: Rights,
     commands: Commands,
 }
 
-/// What may run for files beneath a root: what a shell runs, by name.
+/// Commands that may run for files beneath a root: shell commands by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commands {
-    /// Once they are put there.
+    /// Commands that run after a file was committed there.
     pub on_commit: BTreeMap<String, String>,
-    /// What they go through, as they are put or fetched.
+    /// Commands that filter the contents of files written or read there.
     pub filters: BTreeMap<String, String>,
 }
 
-/// Where a URL's path leads.
+/// Resolution of a URL's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved<'a> {
-    /// Where the root is in URLs, without a slash at its end: nothing for all of them.
+    /// URL path of the root, without a trailing slash. Empty for the whole URL space.
     pub at: &'a str,
-    /// The root's directory on this host; the one path that may have symbolic
-    /// links in it.
+    /// The root's directory on this host. Only this path may contain symbolic links.
     pub root: &'a Path,
-    /// What is named below it; none is the root itself.
+    /// Path below the root. `None` for the root itself.
     pub rest: Option<TreePath>,
-    /// Whether the URL ended in a slash.
+    /// True if the URL ended in a slash.
     pub is_directory: bool,
-    /// What may be done there.
+    /// Rights below this root.
     pub rights: Rights,
-    /// What may run for files that are put there.
+    /// Commands that may run for files below this root.
     pub commands: &'a Commands,
 }
 
-/// Nobody proved to be anybody.
+/// Error of a failed authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not authenticated: the principal is unknown here, or the token or certificate belongs to another: \
@@ -289,43 +288,43 @@ pub struct Resolved<'a> {
 )]
 pub struct NotAuthenticated;
 
-/// A URL leads nowhere for this principal.
+/// Reasons why a URL's path cannot be resolved for a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// No root of the principal holds it, whether or not it exists.
+    /// No root of the principal contains the path. The error does not show if the path exists.
     #[error("not permitted: this principal has no root for that path: ask the administrator")]
     NotPermitted,
-    /// It has `..`, `.`, a NUL byte or a name that longhaul keeps for itself.
+    /// The path has `..`, `.`, a NUL byte or a name reserved by longhaul.
     #[error("the path cannot be used: {0}: write it without")]
     Path(#[from] longhaul_proto::manifest::PathError),
-    /// It does not begin with a slash.
+    /// The path does not begin with a slash.
     #[error("the path is not absolute: begin it with \"/\"")]
     Relative,
 }
 
-/// All whom the daemon knows.
+/// All principals known to the daemon.
 #[derive(Debug)]
 pub struct Principals {
     principals: Vec<Principal>,
 }
 
 impl Principals {
-    /// Reads the file.
+    /// Reads and checks the file.
     ///
     /// # Errors
     ///
-    /// Where it cannot be read, may be changed by others, or does not make
-    /// sense in any part: half a list of rights is worse than none.
+    /// The file cannot be read, can be changed by other users, or has an invalid entry. A single
+    /// fault rejects the whole file.
     pub fn load(file: &Path) -> Result<Principals, PrincipalsError> {
         let text = read_guarded(file)?;
         Principals::parse(&text, file)
     }
 
-    /// Reads the text of such a file; `file` is named in errors.
+    /// Parses the text of such a file. Errors name `file`.
     ///
     /// # Errors
     ///
-    /// Where it does not make sense in any part.
+    /// The text is not valid TOML, or an entry is invalid.
     pub fn parse(text: &str, file: &Path) -> Result<Principals, PrincipalsError> {
         let raw: RawFile = toml::from_str(text).map_err(|cause| PrincipalsError::Syntax {
             file: file.into(),
@@ -346,8 +345,8 @@ impl Principals {
         Ok(Principals { principals })
     }
 
-    /// A single principal with the rights of this process: its client, known by the key of the
-    /// client's end.
+    /// Returns a list of one principal with all rights of this process. A client authenticates as
+    /// that principal with `key`.
     pub fn owner(name: &str, key: Fingerprint) -> Principals {
         Principals {
             principals: vec![Principal {
@@ -360,12 +359,12 @@ impl Principals {
         }
     }
 
-    /// Whether nobody can come.
+    /// True if the list has no principals.
     pub fn is_empty(&self) -> bool {
         self.principals.is_empty()
     }
 
-    /// The roots in which a principal may read or write, with its name and rights.
+    /// Returns the readable or writable roots, with their principal's name and rights.
     pub fn served(&self) -> impl Iterator<Item = (&str, &Path, Rights)> {
         self.principals.iter().flat_map(|principal| {
             let served = |root: &&Root| root.rights.read || root.rights.write;
@@ -374,26 +373,26 @@ impl Principals {
         })
     }
 
-    /// The one who owns this process, where there is one.
+    /// Returns the principal that owns this process, if the list has one.
     pub fn owning(&self) -> Option<&Principal> {
         self.principals.iter().find(|principal| principal.owner)
     }
 
-    /// One of this name, whose word was taken before.
+    /// Returns the principal of this name. The caller has authenticated it before.
     pub fn by_name(&self, name: &str) -> Option<&Principal> {
         self.principals
             .iter()
             .find(|principal| principal.name == name)
     }
 
-    /// The principal that calls itself `name` and shows `token`.
+    /// Authenticates the principal `name` by its token.
     ///
     /// # Errors
     ///
-    /// [`NotAuthenticated`], after the same work in every case.
+    /// [`NotAuthenticated`], after the same amount of work for every cause.
     pub fn by_token(&self, name: &str, token: &Token) -> Result<&Principal, NotAuthenticated> {
         const NOBODY: &TokenHash = &TokenHash::of_nothing();
-        // All names are compared, so that the time does not tell which exist.
+        // All names are compared, so that the duration does not reveal which names exist.
         let mut found = None;
         for principal in &self.principals {
             if principal.name == name {
@@ -407,12 +406,12 @@ impl Principals {
         }
     }
 
-    /// The principal whose key a client proved to have. If the client calls itself `name`, it must
-    /// be that principal's key.
+    /// Returns the principal whose certificates include `key`, which the client has proved to own.
+    /// If the client gives a `name`, it must be that principal's name.
     ///
     /// # Errors
     ///
-    /// [`NotAuthenticated`].
+    /// [`NotAuthenticated`]: the key is unknown, or belongs to another principal than `name`.
     pub fn by_certificate(
         &self,
         name: Option<&str>,
@@ -426,7 +425,7 @@ impl Principals {
     }
 }
 
-/// The whole file, unless others may write it.
+/// Reads the whole file. Fails if users other than the owner may write it.
 fn read_guarded(file: &Path) -> Result<String, PrincipalsError> {
     let file_error = |cause| PrincipalsError::File {
         file: file.into(),
@@ -492,8 +491,8 @@ impl Principal {
         })
     }
 
-    /// Its name and roots as text, without credentials: for a process of the principal on this
-    /// host.
+    /// Returns the name and roots as text, without credentials, for another process on this host
+    /// that serves the same principal.
     pub fn written(&self) -> String {
         let root = |root: &Root| RawRoot {
             at: format!("{}/", root.at),
@@ -511,15 +510,15 @@ impl Principal {
             root: self.roots.iter().map(root).collect(),
             commands: commands.collect(),
         };
-        // Everything in it came from such text.
+        // This cannot fail: all values were parsed from TOML before.
         toml::to_string(&raw).unwrap_or_default()
     }
 
-    /// One whom another process of this host wrote down, and knew.
+    /// Reads a principal that another process of this host wrote with [`Principal::written`].
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read, may be changed by others, or is none.
+    /// The file cannot be read, may be changed by other users, or is invalid.
     pub fn read_back(file: &Path) -> Result<Principal, PrincipalsError> {
         let text = read_guarded(file)?;
         let syntax = |cause: String| PrincipalsError::Syntax {
@@ -541,33 +540,32 @@ impl Principal {
         })
     }
 
-    /// Whether it is the user of this process, whose paths are this host's.
+    /// True if the principal is the user of this process. Its paths are paths of this host.
     pub fn is_owner(&self) -> bool {
         self.owner
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The directories of its roots, with what may be done there. One may lie in another one.
+    /// Returns the directory and rights of each root. A directory may lie inside another one.
     pub fn roots(&self) -> impl Iterator<Item = (&Path, Rights)> {
         self.roots.iter().map(|root| (&*root.path, root.rights))
     }
 
-    /// What files may go through beneath any of its roots: what a shell runs, by name.
+    /// Returns the filter commands of all roots: shell commands by name.
     pub fn filters(&self) -> BTreeMap<String, String> {
         let each = self.roots.iter().map(|root| root.commands.filters.clone());
         each.flatten().collect()
     }
 
-    /// Where a URL's path leads, by the longest root that holds it. The disk is
-    /// not looked at.
+    /// Resolves a URL's path by the longest root that contains it. Does not access the disk.
     ///
     /// # Errors
     ///
-    /// [`ResolveError`].
+    /// [`ResolveError`]: the path is invalid, or outside all roots.
     pub fn resolve(&self, url_path: &[u8]) -> Result<Resolved<'_>, ResolveError> {
         let (path, is_directory) = normalise(url_path)?;
         let root = self
@@ -590,8 +588,8 @@ impl Principal {
         })
     }
 
-    /// Names of the next step to its roots, in byte order, for a path that lies above them and
-    /// beneath none: the principal sees these and no others.
+    /// Returns the names of the next path component towards each root below `url_path`, in byte
+    /// order. A listing of a path above the roots shows these names only.
     pub fn steps_to_roots(&self, url_path: &[u8]) -> Vec<&str> {
         let Ok((path, _)) = normalise(url_path) else {
             return Vec::new();
@@ -608,14 +606,14 @@ impl Principal {
         steps
     }
 
-    /// Whether it may use `null:` and `zero:`, which are below no root, and learn what host this
-    /// is.
+    /// True if the principal may use `null:` and `zero:`, which are below no root, and learn the
+    /// identity of this host.
     pub fn may_measure(&self) -> bool {
         self.owner || self.roots.iter().any(|root| root.rights.measure)
     }
 }
 
-/// Whether a principal can have this name; see [`Fault::Name`].
+/// True if the name is valid for a principal; see [`Fault::Name`].
 pub fn is_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_control() || c.is_whitespace() || "/@:".contains(c);
     (1..=MAXIMUM_PRINCIPAL_BYTES).contains(&name.len()) && !name.contains(forbidden)
@@ -677,7 +675,7 @@ fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<
     }
     for inner in &roots {
         if let Some(outer) = roots.iter().find(|outer| outer.undoes(inner)) {
-            // The top is told as it is written.
+            // The root of the URL space is shown as "/".
             let shown = |at: &str| if at.is_empty() { "/" } else { at }.to_owned();
             return Err(Fault::Narrower {
                 at: shown(&inner.at),
@@ -688,7 +686,7 @@ fn check_roots(raw: Vec<RawRoot>, all: &BTreeMap<String, String>) -> Result<Vec<
     Ok(roots)
 }
 
-/// What these commands of the root at `at` are.
+/// Returns the named commands of the root at `at`, with their shell text.
 fn commands_of(
     at: &str,
     names: &[String],
@@ -715,7 +713,7 @@ impl Commands {
         [&self.on_commit, &self.filters]
     }
 
-    /// Whether another root has all of these.
+    /// True if `other` has all commands of this list.
     fn are_within(&self, other: &Commands) -> bool {
         let mut both = self.lists().into_iter().zip(other.lists());
         both.all(|(own, other)| own.keys().all(|name| other.contains_key(name)))
@@ -723,8 +721,8 @@ impl Commands {
 }
 
 impl Root {
-    /// Whether another root with fewer rights is within it, by its place in URLs and on this host.
-    /// Its rights would hold there too.
+    /// True if `inner` lies within this root, both in URLs and on this host, and has fewer rights.
+    /// The rights of this root would then apply to `inner` too.
     fn undoes(&self, inner: &Root) -> bool {
         let rest = inner.at.strip_prefix(&self.at);
         let rest = rest.and_then(|rest| rest.strip_prefix('/'));
@@ -740,8 +738,8 @@ impl Root {
     }
 }
 
-/// A URL's path with single slashes and none at its end ("" for the top), and
-/// whether there was one.
+/// Returns a URL's path with single slashes and without a trailing one ("" for the top). The second
+/// value is true if the path had a trailing slash.
 fn normalise(url_path: &[u8]) -> Result<(Vec<u8>, bool), ResolveError> {
     if url_path.first() != Some(&b'/') {
         return Err(ResolveError::Relative);
@@ -751,14 +749,14 @@ fn normalise(url_path: &[u8]) -> Result<(Vec<u8>, bool), ResolveError> {
         path.push(b'/');
         path.extend_from_slice(name);
     }
-    // Before any root is looked for, so that `..` fails alike everywhere.
+    // Checked before the search for a root, so that `..` fails with the same error everywhere.
     if let Some(names) = path.get(1..) {
         TreePath::new(names)?;
     }
     Ok((path, url_path.ends_with(b"/")))
 }
 
-/// At or below, whole names only: `/database` is not below `/data`.
+/// True if `path` is `at` or below it. Compares whole names: `/database` is not below `/data`.
 fn is_below(path: &[u8], at: &[u8]) -> bool {
     path.strip_prefix(at)
         .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

@@ -1,5 +1,5 @@
-//! A full-duplex blocking byte stream: one half to read, one to write, each
-//! for a thread of its own, and a handle for everybody else.
+//! A full-duplex blocking byte stream. It has a half for the reading thread, a half for the writing
+//! thread, and a handle for all other threads.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -25,56 +25,56 @@ use super::validity::Validity;
 
 // tidy: long file because TLS, clear text and pipes are one type of stream.
 
-/// The most bytes that a receiver sleeps for, and the part of what the kernel
-/// holds for it.
+/// Maximum number of bytes that a receiver waits for: the absolute limit, and the divisor applied
+/// to the size of the kernel's receive buffer.
 const LONGEST_SLEEP: usize = 128 << 10;
 const HELD_PART: usize = 16;
 
-/// `MSG_MORE`.
+/// `MSG_MORE`: more data follows at once.
 #[cfg(target_os = "linux")]
 const MORE_FOLLOWS: rustix::net::SendFlags = rustix::net::SendFlags::MORE;
 #[cfg(not(target_os = "linux"))]
 const MORE_FOLLOWS: rustix::net::SendFlags = rustix::net::SendFlags::empty();
 
-/// Bytes of a file that are copied at once where the kernel cannot send them.
+/// Size in bytes of the parts in which a file is copied if `sendfile` is not possible.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
-/// The half that receives.
+/// Receiving half of a stream.
 pub trait StreamReader: Send {
-    /// Blocks until there are some bytes and returns how many; 0 only at a
-    /// clean end (or where `buffer` is empty).
+    /// Blocks until bytes arrive, and returns their number. 0 means a clean end of the stream (or
+    /// an empty `buffer`).
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` where an encrypted stream ends without its closing
-    /// message, `InvalidData` where its bytes were tampered with (the stream
-    /// is then dead in both directions), else what the socket says.
+    /// `UnexpectedEof` if an encrypted stream ends without its closing message. `InvalidData` if
+    /// its bytes were changed on the way; the stream is then unusable in both directions. Otherwise
+    /// the error of the socket.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Says that at least this many bytes more will come, whatever comes after them: until then
-    /// [`StreamReader::read`] may wait for many of them before it gives some, so that its thread
-    /// is woken seldom.
+    /// Announces that at least this many more bytes will come before the sender waits for an
+    /// answer. Until then, [`StreamReader::read`] may wait for many bytes before it returns some.
+    /// Its thread then wakes less often.
     fn anticipate(&mut self, bytes: usize);
 }
 
-/// The half that sends. Dropping it unfinished tells the peer of an encrypted
-/// stream that the end was not meant.
+/// Sending half of a stream. If it is dropped without [`StreamWriter::finish`], the peer of an
+/// encrypted stream detects the truncation.
 pub trait StreamWriter: Send {
-    /// Sends all bytes of all parts, in order, as one run of records. Returns
-    /// when the kernel has them.
+    /// Sends all bytes of all parts, in order, as one run of records. Returns when the kernel has
+    /// accepted them.
     ///
     /// # Errors
     ///
-    /// What the socket says; the stream is then dead.
+    /// The error of the socket. The stream is then unusable.
     fn write_all(&mut self, parts: &[&[u8]]) -> io::Result<()>;
 
-    /// Sends `head`, then `length` bytes of a file from `offset` on, as
-    /// [`StreamWriter::write_all`] would; zeros for what is no longer there, for this many were
-    /// promised, and a checksum says that they are not meant.
+    /// Sends `head`, then `length` bytes of a file from `offset` on, as [`StreamWriter::write_all`]
+    /// would. If the file has become shorter, zeros replace the missing bytes, because the peer
+    /// expects `length` bytes. The checksum then does not match.
     ///
     /// # Errors
     ///
-    /// As [`StreamWriter::write_all`], and what reading says.
+    /// The errors of [`StreamWriter::write_all`], and of reading the file.
     fn write_file(
         &mut self,
         head: &[u8],
@@ -86,15 +86,15 @@ pub trait StreamWriter: Send {
         copy_range(file, offset, length, |part| self.write_all(&[part]))
     }
 
-    /// Says that no more will follow. The other half continues.
+    /// Announces the end of the data in this direction. The other half continues.
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// The error of the socket.
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// Reads a range part by part, and zeros where the file has ended before it.
+/// Reads a range part by part. Zeros replace bytes beyond the end of the file.
 pub(super) fn copy_range(
     file: BorrowedFd<'_>,
     mut offset: u64,
@@ -120,13 +120,13 @@ pub(super) fn copy_range(
     Ok(())
 }
 
-/// A stream, to be taken apart.
+/// A stream, to be split into its parts.
 pub struct Stream {
-    /// For the thread that receives.
+    /// For the receiving thread.
     pub reader: Box<dyn StreamReader>,
-    /// For the thread that sends.
+    /// For the sending thread.
     pub writer: Box<dyn StreamWriter>,
-    /// For everybody.
+    /// For any thread.
     pub handle: StreamHandle,
 }
 
@@ -138,8 +138,8 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// Watches and ends a stream from any thread. It keeps the socket's numbers
-/// readable but not the connection alive: that ends with its two halves.
+/// Observes and closes a stream from any thread. A handle keeps the socket open for queries, but
+/// not the connection alive: the connection ends when both halves are dropped.
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
     wire: Arc<Wire>,
@@ -152,25 +152,25 @@ impl StreamHandle {
         }
     }
 
-    /// Ends the stream in both directions at once and wakes threads that are blocked in one of its
-    /// halves. What was written and not yet acknowledged may be lost.
+    /// Closes the stream in both directions at once and wakes threads that are blocked in one of
+    /// its halves. Data that was written and not yet acknowledged may be lost.
     pub fn shutdown(&self) {
-        // Fails only where the peer is gone already, which is what was wanted.
+        // Fails only if the peer has already disconnected, which is the same result.
         let _ = self.wire.socket.shutdown(Shutdown::Both);
     }
 
-    /// As [`StreamHandle::shutdown`], and the kernel forgets what it still
-    /// holds: the other end hears of it at once, not after what is unsent.
+    /// Closes the stream as [`StreamHandle::shutdown`] does, and discards the kernel's unsent data.
+    /// The other end learns of the close at once.
     pub fn abort(&self) {
         if let Some(socket) = self.wire.socket.tcp() {
             let linger = Some(Duration::ZERO);
-            // Without it the end is only slower.
+            // Without the option, the close is only slower.
             let _ = SockRef::from(socket).set_linger(linger);
         }
         self.shutdown();
     }
 
-    /// Whether it was closed, and by whom.
+    /// Returns which ends have closed the stream.
     pub fn is_closed(&self) -> Closed {
         let mut socket = PollFd::new(&self.wire.socket, CLOSED_BY_PEER);
         let told = poll(
@@ -185,8 +185,8 @@ impl StreamHandle {
         }
     }
 
-    /// What the kernel measured, of several paths together; none on a local pair
-    /// or an old kernel.
+    /// Returns the kernel's measurements, combined for all paths. `None` for a local pair or an old
+    /// kernel.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         let socket = self.wire.socket.tcp()?;
         if let Some(subflows) = self.subflows() {
@@ -195,8 +195,8 @@ impl StreamHandle {
         TcpInfo::of(socket).ok()
     }
 
-    /// Each path of the stream by itself; one of plain TCP, none on a local pair. A stream of
-    /// several that fell back to TCP continues as the first of them, as its counts do.
+    /// Returns each path of the stream: one for plain TCP, an empty list for a local pair. A
+    /// multipath stream that fell back to TCP continues as its first path, with that path's number.
     pub fn paths(&self) -> Vec<Subflow> {
         self.subflows().unwrap_or_else(|| {
             let first = lock(&self.wire.last_subflows).first().copied();
@@ -216,15 +216,15 @@ impl StreamHandle {
         })
     }
 
-    /// Whether the kernels may spread it over several paths. One that may falls
-    /// back to TCP where something on the way changes what it sends.
+    /// True if the kernels may spread the stream over several paths. A multipath stream falls back
+    /// to TCP if a device on the path changes its segments.
     pub fn is_multipath(&self) -> bool {
         let socket = self.wire.socket.tcp();
         self.wire.multipath && socket.is_some_and(multipath::is_multipath)
     }
 
-    /// None of a stream without, be it since a moment ago. Where the kernel
-    /// does not tell for once, what it told last.
+    /// Returns the paths of a multipath stream; `None` for other streams. If the query fails or
+    /// finds no paths while the stream is multipath, returns the last known paths.
     fn subflows(&self) -> Option<Vec<Subflow>> {
         let socket = self.wire.socket.tcp().filter(|_| self.wire.multipath)?;
         let found = multipath::subflows(socket).ok();
@@ -237,60 +237,62 @@ impl StreamHandle {
         found
     }
 
-    /// The other end's address; none on a local pair.
+    /// Returns the other end's address; `None` for a local pair.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.wire.peer
     }
 
-    /// This end's address; none on a local pair.
+    /// Returns this end's address; `None` for a local pair.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.wire.local
     }
 
-    /// This end's address and the other's; none if either is not known.
+    /// Returns this end's address and the other's; `None` if either is unknown.
     pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
         Some((self.wire.local?, self.wire.peer?))
     }
 
-    /// The key that the other end proved to have; `None` if it showed none (clear streams, clients
-    /// without a certificate).
+    /// Returns the fingerprint of the key that the other end proved to own. `None` if it had no key
+    /// (clear streams, clients without a certificate).
     pub fn peer_fingerprint(&self) -> Option<Fingerprint> {
         Some(self.wire.peer_certificate?.fingerprint)
     }
 
-    /// The dates of the certificate of that key.
+    /// Returns the validity period of the certificate of that key.
     pub fn peer_validity(&self) -> Option<Validity> {
         Some(self.wire.peer_certificate?.validity)
     }
 
-    /// How the bytes are protected, in words: `TLS 1.3, AES-128-GCM`, `clear`.
+    /// Returns the name of the protection: `TLS 1.3, AES-128-GCM`, `clear`.
     pub fn protection(&self) -> &'static str {
         self.wire.protection
     }
 
-    /// Bytes given to the reader's caller so far, without encryption's own.
+    /// Returns the number of bytes that the reader has returned, without the overhead of
+    /// encryption.
     pub fn bytes_read(&self) -> ByteCount {
         ByteCount(self.wire.read.load(Ordering::Relaxed))
     }
 
-    /// Bytes that the kernel took from the writer so far, without encryption's
-    /// own.
+    /// Returns the number of bytes that the writer has sent to the kernel, without the overhead of
+    /// encryption.
     pub fn bytes_written(&self) -> ByteCount {
         ByteCount(self.wire.written.load(Ordering::Relaxed))
     }
 
-    /// Bytes that the kernel took in several at once, encryption's own among them: it grows while
-    /// a long block is being sent.
+    /// Returns the number of bytes that the kernel has accepted in vectored writes, with the
+    /// overhead of encryption. It grows while a long block is being sent.
     pub fn bytes_taken(&self) -> ByteCount {
         ByteCount(self.wire.taken.load(Ordering::Relaxed))
     }
 
-    /// Lets the other end read as late as it wants (`TCP_USER_TIMEOUT`, which also ends a
-    /// connection whose peer lives and reads nothing): for a stream that somebody watches.
+    /// Removes the limit on the time that the other end may leave data unread (`TCP_USER_TIMEOUT`,
+    /// which also closes a connection to a live peer that does not read). For streams that a user
+    /// watches.
     ///
     /// # Errors
     ///
-    /// `Unsupported` on a local pair, else what the kernel says.
+    /// `Unsupported` for a local pair, else the error of the kernel.
     pub fn wait_for_reader(&self) -> io::Result<()> {
         socket2::SockRef::from(self.tcp()?).set_tcp_user_timeout(None)
     }
@@ -299,53 +301,50 @@ impl StreamHandle {
     ///
     /// # Errors
     ///
-    /// `NotFound` where the kernel has no such module, `PermissionDenied` where
-    /// it is not in `net.ipv4.tcp_allowed_congestion_control`, `Unsupported`
-    /// on a local pair.
+    /// `NotFound` if the kernel has no such module, `PermissionDenied` if the module is not in
+    /// `net.ipv4.tcp_allowed_congestion_control`, `Unsupported` for a local pair.
     pub fn set_congestion(&self, name: &str) -> io::Result<()> {
         congestion::set(self.tcp()?, name)
     }
 
-    /// The congestion control in use.
+    /// Returns the congestion control in use.
     ///
     /// # Errors
     ///
-    /// `Unsupported` on a local pair.
+    /// `Unsupported` for a local pair.
     pub fn congestion(&self) -> io::Result<String> {
         congestion::of(self.tcp()?)
     }
 
-    /// What should govern it by its distance, where it began with something else
-    /// ([`congestion::by_distance`]).
+    /// Returns the congestion control that suits the stream's round trip, if it began with another
+    /// one ([`congestion::by_distance`]).
     pub fn congestion_by_distance(&self) -> Option<&'static str> {
         let info = self.tcp_info();
         let least = info.and_then(|info| info.minimum_rtt);
         congestion::by_distance(self.tcp().ok()?, least)
     }
 
-    /// What governs a stream of this path that is not told anything else; none on a local
-    /// pair.
+    /// Returns the default congestion control for this stream's path; `None` for a local pair.
     pub fn governed_by(&self) -> Option<String> {
         let found = self.congestion_by_distance().map(str::to_owned);
         found.or_else(|| self.congestion().ok())
     }
 
-    /// Bounds what the kernel holds unsent (`TCP_NOTSENT_LOWAT`), in bytes;
-    /// 0 to 2^32 - 1.
+    /// Limits the unsent bytes in the kernel (`TCP_NOTSENT_LOWAT`), in bytes; 0 to 2^32 - 1.
     ///
     /// # Errors
     ///
-    /// `Unsupported` on a local pair, else what the kernel says.
+    /// `Unsupported` for a local pair, else the error of the kernel.
     pub fn set_unsent_limit(&self, bytes: u32) -> io::Result<()> {
         tcp::set_unsent_limit(self.tcp()?, bytes)
     }
 
-    /// Bounds the rate at which the kernel sends (`SO_MAX_PACING_RATE`), in
-    /// bytes per second; none takes the bound away.
+    /// Limits the sending rate of the kernel (`SO_MAX_PACING_RATE`), in bytes per second. `None`
+    /// removes the limit.
     ///
     /// # Errors
     ///
-    /// `Unsupported` on a local pair, else what the kernel says.
+    /// `Unsupported` for a local pair, else the error of the kernel.
     pub fn set_pace(&self, bytes_per_second: Option<u64>) -> io::Result<()> {
         tcp::set_pace(self.tcp()?, bytes_per_second)
     }
@@ -362,8 +361,8 @@ impl StreamHandle {
 
 #[cfg(test)]
 impl StreamHandle {
-    /// Ends the stream once nothing came for a minute: a reader that waits for ever for what a
-    /// test should have brought meets the end. A busy host has the time that it needs.
+    /// Closes the stream when no bytes have arrived for a minute. A reader of a failing test then
+    /// meets the end instead of waiting for ever. A busy host still has enough time.
     pub(super) fn end_in_time(&self) {
         let handle = self.clone();
         std::thread::spawn(move || {
@@ -377,29 +376,29 @@ impl StreamHandle {
     }
 }
 
-/// How `poll` tells that the other end closed it; not everywhere does it.
+/// Poll event for a close by the other end. Only Linux has one.
 #[cfg(target_os = "linux")]
 const CLOSED_BY_PEER: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const CLOSED_BY_PEER: PollFlags = PollFlags::empty();
 
-/// Which ends have closed a stream.
+/// Set of ends that have closed a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// None.
+    /// Neither end has closed it.
     Not,
-    /// The other one: what it sent before is still to be had.
+    /// The other end has closed it. Data that it sent before can still be read.
     ByPeer,
-    /// Both, or it broke.
+    /// Both ends have closed it, or the connection failed.
     Both,
 }
 
-/// The socket below a stream.
+/// Socket of a stream.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// Between hosts.
+    /// Connection between hosts.
     Tcp(TcpStream),
-    /// Within a host.
+    /// Connection within a host.
     Unix(UnixStream),
 }
 
@@ -439,8 +438,8 @@ impl Socket {
         }
     }
 
-    /// Sets how long a single send or receive may take; none for ever. Less than
-    /// a microsecond is taken as one.
+    /// Sets the maximum duration of a single send or receive. `None` means no limit. Durations
+    /// below a microsecond are rounded up to one.
     pub(super) fn set_timeouts(&self, span: Option<Duration>) -> io::Result<()> {
         let span = span.map(|s| s.max(Duration::from_micros(1)));
         match self {
@@ -455,11 +454,11 @@ impl Socket {
         }
     }
 
-    /// What is sent leaves at once.
+    /// Makes the kernel send small writes at once (`TCP_NODELAY`).
     pub(super) fn set_nodelay(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(socket) => socket.set_nodelay(true),
-            // It does so anyway.
+            // A Unix socket never delays small writes.
             Socket::Unix(_) => Ok(()),
         }
     }
@@ -474,23 +473,23 @@ impl AsFd for Socket {
     }
 }
 
-/// What both halves and the handle share.
+/// State shared by both halves and the handle.
 #[derive(Debug)]
 pub(super) struct Wire {
     socket: Socket,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
-    /// It was one of several paths when it began.
+    /// True if the socket used Multipath TCP at the start.
     multipath: bool,
-    /// What was seen when last any were.
+    /// Paths found by the last query that found any.
     last_subflows: Mutex<Vec<Subflow>>,
     peer_certificate: Option<KeyAndDates>,
     protection: &'static str,
     read: AtomicU64,
     written: AtomicU64,
-    /// Taken by the kernel, as it took them.
+    /// Bytes accepted by the kernel in vectored writes.
     taken: AtomicU64,
-    /// Halves not yet dropped.
+    /// Number of halves not yet dropped.
     halves: AtomicU8,
 }
 
@@ -516,7 +515,7 @@ impl Wire {
         })
     }
 
-    /// Receives what is there, at least a byte unless the peer has ended.
+    /// Receives the available bytes; waits for at least one. Returns 0 if the peer has ended.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.socket.read(buffer) {
@@ -526,19 +525,19 @@ impl Wire {
         }
     }
 
-    /// From now on [`Wire::sleep`] ends when this many bytes have come, 1 or more. False where
-    /// that cannot be had.
+    /// Makes later calls of [`Wire::sleep`] return once this many bytes have arrived, 1 or more.
+    /// Returns false if the socket does not support it.
     pub(super) fn sleep_for(&self, bytes: usize) -> bool {
         let socket = self.socket.tcp();
         socket.is_some_and(|socket| tcp::set_receive_threshold(socket, bytes).is_ok())
     }
 
-    /// Waits until enough has come, or the end.
+    /// Waits until enough bytes have arrived, or the stream has ended.
     pub(super) fn sleep(&self) -> io::Result<()> {
         self.poll_for(PollFlags::IN, None)
     }
 
-    /// Lets come what comes in this time, or until the end.
+    /// Waits for this time, or until the stream has ended, so that more bytes can arrive.
     pub(super) fn let_come(&self, time: Duration) -> io::Result<()> {
         let time = Timespec::try_from(time).unwrap_or_default();
         self.poll_for(PollFlags::empty(), Some(&time))
@@ -551,7 +550,7 @@ impl Wire {
         }
     }
 
-    /// Receives what is there, if anything is.
+    /// Receives the available bytes. Returns `None` if there are none.
     pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         use rustix::io::Errno;
         match rustix::net::recv(&self.socket, buffer, rustix::net::RecvFlags::DONTWAIT) {
@@ -561,8 +560,8 @@ impl Wire {
         }
     }
 
-    /// What a receiver on one path may sleep for at most: a small part of what
-    /// the kernel holds for it, so that the sender is never kept waiting.
+    /// Returns the maximum number of bytes that a receiver on one path may wait for. It is a small
+    /// part of the kernel's receive buffer, so that the sender never has to wait.
     pub(super) fn longest_sleep(&self) -> usize {
         let held = self
             .on_one_path()
@@ -570,17 +569,17 @@ impl Wire {
         (held.unwrap_or(0) / HELD_PART).min(LONGEST_SLEEP)
     }
 
-    /// The round trip by what is received on one path, if anything was.
+    /// Returns the receiver's estimate of the round trip on a single path, if there is one.
     pub(super) fn receive_round_trip(&self) -> Option<Duration> {
         TcpInfo::of(self.on_one_path()?).ok()?.receive_rtt
     }
 
-    /// The connection, where it is one of TCP alone.
+    /// Returns the connection if it is plain TCP.
     fn on_one_path(&self) -> Option<&TcpStream> {
         self.socket.tcp().filter(|_| !self.multipath)
     }
 
-    /// Sends everything.
+    /// Sends all bytes.
     pub(super) fn send_all(&self, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         // Empty slices at the front would make "0 bytes taken" ambiguous.
         IoSlice::advance_slices(&mut slices, 0);
@@ -598,8 +597,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends everything, and says that more comes at once, so that both may leave
-    /// in one segment.
+    /// Sends all bytes with `MSG_MORE`, so that they may share a segment with the data that
+    /// follows.
     pub(super) fn send_head(&self, mut bytes: &[u8]) -> io::Result<()> {
         use rustix::net::SendFlags;
         let flags = SendFlags::NOSIGNAL | MORE_FOLLOWS;
@@ -613,8 +612,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends a range of a file from the page cache, without copying it here;
-    /// gives how much of it went before the file ended or the kernel could not.
+    /// Sends a range of a file from the page cache, without copying it through this process.
+    /// Returns the number of bytes sent before the file ended or the kernel could not continue.
     #[cfg(target_os = "linux")]
     pub(super) fn send_file(
         &self,
@@ -635,13 +634,13 @@ impl Wire {
         Ok(sent)
     }
 
-    /// Nowhere else can the kernel be asked in the same way.
+    /// Only Linux supports `sendfile` in this form.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn send_file(&self, _: BorrowedFd<'_>, _: u64, _: usize) -> io::Result<usize> {
         Ok(0)
     }
 
-    /// Sends as much as the kernel takes without waiting.
+    /// Sends as many bytes as the kernel accepts without waiting.
     pub(super) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         use rustix::net::SendFlags;
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -650,7 +649,7 @@ impl Wire {
 
     pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self.socket.shutdown(how) {
-            // The peer was faster.
+            // The peer has already disconnected.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             other => other,
         }
@@ -665,8 +664,8 @@ impl Wire {
     }
 }
 
-/// A half's hold on the wire: when the second one goes, the connection goes,
-/// however many handles there are.
+/// A half's reference to the wire. When the second half is dropped, the connection is closed, even
+/// if handles remain.
 pub(super) struct Half(Arc<Wire>);
 
 impl Half {
@@ -686,7 +685,7 @@ impl Deref for Half {
 impl Drop for Half {
     fn drop(&mut self) {
         if self.halves.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Nobody is left who could be told.
+            // An error has no receiver here.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
     }
@@ -707,7 +706,7 @@ mod tests {
             info: TcpInfo::together([]),
         };
         let mut wire = Wire::new(Socket::Tcp(socket), None, "clear");
-        // The kernel tells of no path of it, as of one that fell back.
+        // The kernel reports no paths of this socket, as for a stream that fell back.
         let inner = Arc::get_mut(&mut wire).unwrap();
         inner.multipath = true;
         inner.last_subflows = Mutex::new(vec![before]);

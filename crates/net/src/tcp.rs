@@ -1,4 +1,4 @@
-//! TCP connections: made, listened for, and set up.
+//! Creates, accepts and configures TCP connections.
 
 use std::fmt;
 use std::io;
@@ -20,8 +20,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// `host` may be a name, an IPv4 or an IPv6 address, the latter with
-    /// brackets or without.
+    /// Creates it from a name, an IPv4 or an IPv6 address, the latter with or without brackets.
     pub fn new(host: &str, port: u16) -> HostPort {
         let bare = host
             .strip_prefix('[')
@@ -33,19 +32,19 @@ impl HostPort {
         }
     }
 
-    /// The host, without brackets.
+    /// Returns the host, without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 }
 
 impl fmt::Display for HostPort {
-    /// `host:port`, IPv6 addresses in brackets.
+    /// Writes `host:port`, with IPv6 addresses in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -57,43 +56,42 @@ impl fmt::Display for HostPort {
 
 impl From<SocketAddr> for HostPort {
     fn from(address: SocketAddr) -> HostPort {
-        // A listener for IPv6 and IPv4 names IPv4 clients as `::ffff:192.0.2.1`.
+        // A listener for IPv6 and IPv4 reports IPv4 clients as `::ffff:192.0.2.1`.
         HostPort::new(&address.ip().to_canonical().to_string(), address.port())
     }
 }
 
-/// The longest time without an answer that the kernel can be told: it counts milliseconds in 31
-/// bits, which end after 24 days.
+/// Maximum user timeout. The kernel counts milliseconds in 31 bits, which overflow after 24 days.
 const LONGEST_USER_TIMEOUT: Duration = Duration::from_secs(24 * 86_400);
 
-/// What is set on every connection.
+/// Options of every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
-    /// After how long without data the kernel asks whether the peer lives;
-    /// whole seconds, 1 or more. It asks again every third of that.
+    /// Idle time after which the kernel probes the peer, in whole seconds, 1 or more. It repeats
+    /// the probe at every third of that time.
     pub keepalive: Duration,
-    /// After how long without an acknowledgement of sent data the connection
-    /// is given up (`TCP_USER_TIMEOUT`), in milliseconds.
+    /// Maximum time without an acknowledgement of sent data (`TCP_USER_TIMEOUT`), in milliseconds.
+    /// The kernel then closes the connection.
     pub user_timeout: Duration,
-    /// `TCP_NOTSENT_LOWAT` in bytes; none leaves the kernel's.
+    /// `TCP_NOTSENT_LOWAT` in bytes. `None` keeps the kernel's value.
     pub unsent_limit: Option<u32>,
-    /// `SO_SNDBUF` in bytes. None, the default, lets the kernel tune it, which
-    /// reaches further than any number that `net.core.wmem_max` allows here.
+    /// `SO_SNDBUF` in bytes. `None`, the default, lets the kernel tune the size, beyond the fixed
+    /// sizes that `net.core.wmem_max` permits.
     pub send_buffer: Option<usize>,
-    /// `SO_RCVBUF` in bytes; as above.
+    /// `SO_RCVBUF` in bytes. `None` lets the kernel tune the size.
     pub receive_buffer: Option<usize>,
-    /// Local address to connect from; none leaves it to the routes.
+    /// Local address to connect from. `None` lets the routing table choose.
     pub bind: Option<IpAddr>,
-    /// Connect with Multipath TCP if both ends support it.
+    /// If true, connects with Multipath TCP if both ends support it.
     pub multipath: bool,
-    /// `TCP_MAXSEG` in bytes: the largest segment of either direction. `None` leaves it to the
-    /// kernel.
+    /// `TCP_MAXSEG` in bytes: the largest segment of either direction. `None` keeps the kernel's
+    /// value.
     pub segment: Option<u32>,
 }
 
 impl Default for TcpOptions {
-    /// A minute of silence is a dead peer: shorter cuts are survived, longer
-    /// ones are better met by a new connection than by the old one's timer.
+    /// Treats a peer as dead after a minute of silence. Shorter interruptions are survived. After
+    /// longer ones, a new connection recovers faster than the old one's timers.
     fn default() -> Self {
         TcpOptions {
             keepalive: Duration::from_secs(20),
@@ -108,78 +106,76 @@ impl Default for TcpOptions {
     }
 }
 
-/// A connection could not be made.
+/// Reasons why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The name means nothing.
+    /// The name cannot be resolved.
     #[error("cannot resolve {target}: {cause}: check the host's name and this host's resolver")]
     Resolve {
-        /// Whom.
+        /// The host and port.
         target: HostPort,
-        /// Why.
+        /// Error of the resolver.
         cause: io::Error,
     },
     /// The name has no address.
     #[error("{target} has no address: check the host's name")]
     NoAddress {
-        /// Whom.
+        /// The host and port.
         target: HostPort,
     },
-    /// It has no address of the family of the one to connect from.
+    /// The host has no address of the same family as the local address.
     #[error(
         "{target} has no {} address, and --bind {local} connects from one: bind an address of the \
          other family, or name an address of this family in the URL", family(*local)
     )]
     Family {
-        /// Whom.
+        /// The host and port.
         target: HostPort,
-        /// From where.
+        /// Local address to connect from.
         local: IpAddr,
     },
-    /// Every address failed; the cause is the last one's.
+    /// Every address failed.
     #[error(
         "cannot connect to {target} ({addresses} addresses tried, last {last}): {cause}: check \
          that the daemon runs there and that no firewall is between"
     )]
     Refused {
-        /// Whom.
+        /// The host and port.
         target: HostPort,
-        /// How many were tried.
+        /// Number of addresses tried.
         addresses: usize,
-        /// The last one that failed.
+        /// The last address that failed.
         last: SocketAddr,
-        /// What it said.
+        /// Error of the last address.
         cause: io::Error,
     },
-    /// Nobody answered.
+    /// No address answered in time.
     #[error(
         "no answer from {target} within {} s: check the address and port, and whether a firewall \
          drops packets between", tenths(*timeout)
     )]
     Timeout {
-        /// Whom.
+        /// The host and port.
         target: HostPort,
-        /// How long was waited.
+        /// Time limit of the attempt.
         timeout: Duration,
     },
 }
 
-/// How long an address has for itself before the next is tried in parallel (RFC 8305, section 8:
-/// 250 ms is recommended).
+/// Delay before the next address is tried in parallel (RFC 8305, section 8: 250 ms is recommended).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// More addresses than this are not tried: a name with more is a mistake or an
-/// attack on the number of threads.
+/// Maximum number of addresses that are tried. Each uses a thread, and a name with more addresses
+/// is a mistake or an attack.
 const MAXIMUM_ADDRESSES: usize = 8;
 
-/// Connects to whichever of the host's addresses answers first. Each is tried
-/// 250 ms after the one before, or at once when that failed; IPv6 and IPv4 take
-/// turns.
+/// Connects to the host's first address that answers. Each address is tried 250 ms after the
+/// previous one, or at once if that one failed. IPv6 and IPv4 addresses alternate.
 ///
 /// # Errors
 ///
-/// Where the name cannot be resolved, or no address answers within `timeout`
-/// (resolving not counted: the system's resolver has timeouts of its own).
+/// The name cannot be resolved, or no address answers within `timeout`. The time for resolving is
+/// not counted, because the system's resolver has its own timeouts.
 pub fn connect(
     target: &HostPort,
     timeout: Duration,
@@ -188,11 +184,11 @@ pub fn connect(
     race(target, &addresses_of(target)?, timeout, options)
 }
 
-/// The same, to some of its addresses.
+/// Connects as [`connect`] does, to the given addresses.
 ///
 /// # Errors
 ///
-/// Where none answers within `timeout`.
+/// No address answers within `timeout`.
 pub fn connect_to(
     target: &HostPort,
     addresses: &[SocketAddr],
@@ -202,21 +198,21 @@ pub fn connect_to(
     race(target, addresses, timeout, options)
 }
 
-/// Looks whether connections can be made from an address.
+/// Checks that connections can be made from a local address.
 ///
 /// # Errors
 ///
-/// As `bind`: `AddrNotAvailable` where it is none of this host.
+/// The errors of `bind`: `AddrNotAvailable` if the address does not belong to this host.
 pub fn check_local(address: IpAddr) -> io::Result<()> {
     std::net::UdpSocket::bind((address, 0)).map(drop)
 }
 
-/// The host's addresses in the order in which they are tried, at most
-/// eight; IPv6 and IPv4 take turns.
+/// Returns the host's addresses in the order in which they are tried, at most eight. IPv6 and IPv4
+/// addresses alternate.
 ///
 /// # Errors
 ///
-/// Where the name cannot be resolved.
+/// The name cannot be resolved.
 pub fn addresses_of(target: &HostPort) -> Result<Vec<SocketAddr>, ConnectError> {
     let found = (target.host(), target.port())
         .to_socket_addrs()
@@ -227,7 +223,7 @@ pub fn addresses_of(target: &HostPort) -> Result<Vec<SocketAddr>, ConnectError> 
     Ok(interleave(found.collect()))
 }
 
-/// IPv6 and IPv4 in turns, beginning with the resolver's first choice.
+/// Alternates IPv6 and IPv4 addresses, beginning with the family of the resolver's first choice.
 fn interleave(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let (mut ours, mut others): (Vec<_>, Vec<_>) =
@@ -251,7 +247,7 @@ fn family(address: IpAddr) -> &'static str {
     }
 }
 
-/// Those that can be connected to from where connections come from.
+/// Returns the addresses of the same family as the local address.
 fn of_family(addresses: &[SocketAddr], local: Option<IpAddr>) -> Vec<SocketAddr> {
     let fits = |address: &&SocketAddr| local.is_none_or(|ip| ip.is_ipv4() == address.is_ipv4());
     addresses.iter().filter(fits).copied().collect()
@@ -301,7 +297,7 @@ fn race(
     Err(give_up(target, addresses.len(), last, timeout))
 }
 
-/// The message for the last failure; a timeout is one of the whole.
+/// Returns the error for the last failure. A timeout applies to the whole attempt.
 fn give_up(
     target: &HostPort,
     addresses: usize,
@@ -321,9 +317,8 @@ fn give_up(
     }
 }
 
-/// Tries one address on a thread of its own, which ends by itself at the
-/// deadline; a connection that nobody wants any more is closed by being
-/// dropped with the message.
+/// Tries one address on a separate thread, which ends by the deadline. A connection that is no
+/// longer needed is closed when its message is dropped.
 fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results: Sender<Attempt>) {
     let failed = results.clone();
     let body = move || {
@@ -339,7 +334,7 @@ fn attempt(address: SocketAddr, deadline: Instant, options: TcpOptions, results:
     }
 }
 
-/// With Multipath TCP if that was asked for and both ends support it.
+/// Connects to one address, with Multipath TCP if requested and available at both ends.
 fn connect_one(
     address: SocketAddr,
     deadline: Instant,
@@ -353,10 +348,10 @@ fn connect_one(
     }
 }
 
-/// Where the other end has no Multipath TCP, the connection is made again: a
-/// socket that fell back has neither a pace nor a user timeout. So it is where
-/// the attempt fails, whatever the cause: some firewalls drop what they do not
-/// know, and so that one does not eat the whole time, it has half of it.
+/// Connects with Multipath TCP, or again with plain TCP if the other end does not support it,
+/// because a socket that fell back has neither pacing nor a user timeout. A failed attempt is also
+/// repeated with plain TCP, as some firewalls drop unknown options. The first attempt gets half of
+/// the time.
 fn multipath_or_plain<S>(
     deadline: Instant,
     connect: impl Fn(Protocol, Instant) -> io::Result<S>,
@@ -376,11 +371,11 @@ fn connect_as(
     options: &TcpOptions,
 ) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(protocol))?;
-    // Before connecting: the window scale is fixed by the first packet.
+    // Must precede connecting: the first packet fixes the window scale.
     set_buffers(&socket, options)?;
     if let Some(bytes) = options.segment {
-        // Before connecting: the first packet says how large segments may be. A multipath socket
-        // of a kernel that cannot keeps its own.
+        // Must precede connecting: the first packet announces the segment size. A multipath socket
+        // of a kernel without this option keeps its default.
         let _ = socket.set_tcp_mss(bytes);
     }
     congestion::begin(&socket);
@@ -396,8 +391,8 @@ fn connect_as(
     Ok(socket)
 }
 
-/// Limits the segments of connections that a listener accepts from now on, in both directions. A
-/// multipath listener of a kernel that cannot keeps its own.
+/// Limits the segments, in bytes, of connections that a listener accepts from now on, in both
+/// directions. A multipath listener of a kernel without this option keeps its default.
 pub fn limit_segments(listener: &TcpListener, bytes: u32) {
     let _ = SockRef::from(listener).set_tcp_mss(bytes);
 }
@@ -419,13 +414,13 @@ fn set_buffers(socket: &Socket, options: &TcpOptions) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The error of the kernel.
 pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
     let reference = SockRef::from(socket);
     let second = Duration::from_secs(1);
     let known = |result| known_or_done_without(socket, result);
     known(socket.set_nodelay(true))?;
-    // One by one: where one is refused, the others are set.
+    // Set separately, so that a rejected option does not affect the others.
     for keepalive in [
         TcpKeepalive::new().with_time(options.keepalive.max(second)),
         TcpKeepalive::new().with_interval((options.keepalive / 3).max(second)),
@@ -441,7 +436,8 @@ pub fn prepare(socket: &TcpStream, options: &TcpOptions) -> io::Result<()> {
     Ok(())
 }
 
-/// The result of setting an option; it is no failure if a multipath socket lacks it.
+/// Returns the result of setting an option. A multipath socket may lack the option without an
+/// error.
 fn known_or_done_without(socket: &TcpStream, result: io::Result<()>) -> io::Result<()> {
     let is_unknown = |error: &io::Error| {
         let number = error.raw_os_error();
@@ -453,43 +449,44 @@ fn known_or_done_without(socket: &TcpStream, result: io::Result<()>) -> io::Resu
     }
 }
 
-/// An address cannot be listened on.
+/// Reasons why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else has the port.
+    /// Another process uses the port.
     #[error(
         "{address} is in use: stop the process that listens there (`ss -tlnp` names it) or \
          choose another port"
     )]
     InUse {
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
     /// The port is below 1024 and this user may not use it.
     #[error("{address} needs a privilege: choose a port of 1024 or more")]
     Privileged {
-        /// Where.
+        /// The address.
         address: SocketAddr,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("cannot listen on {address}: {cause}: check that it is an address of this host")]
     Other {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Error of the kernel.
         cause: io::Error,
     },
 }
 
-/// Connections that the kernel holds for us; hundreds of streams come at once.
+/// Maximum number of connections that wait to be accepted. Hundreds of streams may connect at once.
 const BACKLOG: i32 = 1024;
 
-/// Listens. On `[::]` it takes IPv4 as well, and Multipath TCP wherever the kernel can and reports
-/// about its paths: the client without gets the very socket of a plain listener.
+/// Listens on an address. `[::]` includes IPv4. The listener accepts Multipath TCP if the kernel
+/// supports it and reports its paths. A client without it gets the same socket as from a plain
+/// listener.
 ///
 /// # Errors
 ///
-/// Where the address is taken, not allowed, or not this host's.
+/// The address is in use, not permitted, or not an address of this host.
 pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, ListenError> {
     listen_socket(address, options).map_err(|cause| match cause.kind() {
         io::ErrorKind::AddrInUse => ListenError::InUse { address },
@@ -514,52 +511,52 @@ fn listen_as(
 ) -> io::Result<TcpListener> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(protocol))?;
-    // A restarted daemon need not wait for its predecessor's connections.
+    // A restarted daemon need not wait until its predecessor's connections expire.
     socket.set_reuse_address(true)?;
     if address.ip() == IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED) {
         socket.set_only_v6(false)?;
     }
-    // Accepted connections inherit them.
+    // Accepted connections inherit the buffer sizes.
     set_buffers(&socket, options)?;
     socket.bind(&address.into())?;
-    // A multipath listener has the socket whose children those are from here on.
+    // From here on, a multipath listener has the socket that its connections inherit from.
     congestion::begin(&socket);
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Bounds what the kernel holds unsent (`TCP_NOTSENT_LOWAT`), in bytes.
+/// Limits the unsent bytes in the kernel (`TCP_NOTSENT_LOWAT`), in bytes.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The error of the kernel.
 pub fn set_unsent_limit(socket: &TcpStream, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// Bounds the rate at which the kernel sends, in bytes per second; none takes
-/// the bound away.
+/// Limits the sending rate of the kernel, in bytes per second. `None` removes the limit.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The error of the kernel.
 pub fn set_pace(socket: &TcpStream, bytes_per_second: Option<u64>) -> io::Result<()> {
     let rate = bytes_per_second.unwrap_or(u64::MAX);
     set_number(socket, libc::SO_MAX_PACING_RATE, rate.to_ne_bytes())
 }
 
-/// Makes the kernel wake a reader only once this many bytes are there (`SO_RCVLOWAT`), or no more
-/// can come; 1 is the default. It wakes the reader earlier if it has no room for as many.
+/// Makes the kernel wake a reader only when this many bytes are available (`SO_RCVLOWAT`), or no
+/// more can come. 1 is the default. The kernel wakes the reader earlier if the buffer has no room
+/// for that many.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The error of the kernel.
 pub fn set_receive_threshold(socket: &TcpStream, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_number(socket, libc::SO_RCVLOWAT, bytes.to_ne_bytes())
 }
 
-/// Sets an option of the socket level whose value is a number, given as its bytes.
+/// Sets a numeric option at the socket level. `value` holds its bytes.
 #[allow(unsafe_code)] // No safe binding has these options.
 fn set_number<const BYTES: usize>(
     socket: &TcpStream,
@@ -649,7 +646,7 @@ mod tests {
     fn goes_on_to_the_address_that_answers() {
         let listener = listen(local(), &TcpOptions::default()).unwrap();
         let good = listener.local_addr().unwrap();
-        // A port that was just given back refuses.
+        // Connections to a port that was just closed are refused.
         let bad = TcpListener::bind(local()).unwrap().local_addr().unwrap();
         let target = HostPort::from(good);
         let options = TcpOptions::default();
@@ -690,7 +687,7 @@ mod tests {
 
     #[test]
     fn a_silent_address_is_given_up_at_the_timeout() {
-        // A listener whose backlog is full answers nobody.
+        // A listener whose backlog is full does not answer.
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         listener.bind(&local().into()).unwrap();
         listener.listen(0).unwrap();
@@ -711,7 +708,7 @@ mod tests {
     #[test]
     fn an_address_that_is_not_this_hosts_is_known() {
         check_local(local().ip()).unwrap();
-        // For documentation (RFC 5737): no host has it.
+        // An address for documentation (RFC 5737), which no host has.
         let error = check_local("203.0.113.9".parse().unwrap()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
@@ -751,7 +748,7 @@ mod tests {
                 tried.borrow_mut().push((protocol, until));
                 found.take().unwrap_or(Ok(2))
             };
-            // The first one fell back, or failed.
+            // The first attempt fell back or failed.
             let socket = multipath_or_plain(deadline, connect, |_| false).unwrap();
             let [(first, half), (second, whole)] = tried.borrow()[..] else {
                 panic!("{tried:?}");
@@ -786,7 +783,7 @@ mod tests {
         assert!(set(&multipath, libc::EOPNOTSUPP).is_ok());
         assert!(set(&multipath, libc::ENOPROTOOPT).is_ok());
         assert!(set(&multipath, libc::EINVAL).is_err());
-        // No kernel so far knows the user timeout there.
+        // No kernel supports the user timeout on a multipath socket so far.
         prepare(&multipath, &TcpOptions::default()).unwrap();
     }
 

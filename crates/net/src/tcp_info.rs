@@ -1,4 +1,4 @@
-//! What the kernel knows of a connection.
+//! Kernel statistics of a TCP connection (`TCP_INFO`).
 
 use std::io;
 use std::net::TcpStream;
@@ -7,72 +7,73 @@ use std::time::Duration;
 
 use longhaul_units::{BitRate, ByteCount};
 
-/// A sample of `TCP_INFO`. Fields that a kernel is too old for are none.
+/// A sample of `TCP_INFO`. Fields that the kernel does not provide are `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TcpInfo {
     /// Smoothed round trip time.
     pub rtt: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of the round trip time.
     pub rtt_variation: Duration,
-    /// Round trip by what is received, from an acknowledgement to the data that it lets come.
+    /// Round trip time estimated by the receiver: from an acknowledgement to the data that it
+    /// permits.
     pub receive_rtt: Option<Duration>,
-    /// The least seen lately (Linux 4.6).
+    /// Minimum round trip time seen recently (Linux 4.6).
     pub minimum_rtt: Option<Duration>,
-    /// Timeouts of retransmission in a row, now.
+    /// Current number of consecutive retransmission timeouts.
     pub timeouts: u8,
-    /// Probes of the other end's closed window that it has not answered yet.
+    /// Number of unanswered probes of the other end's closed window.
     pub probes: u8,
-    /// The time after which an unacknowledged segment is sent again.
+    /// Time after which an unacknowledged segment is sent again.
     pub retransmission_timeout: Duration,
-    /// Bytes in a segment that this end sends.
+    /// Size of the segments that this end sends, in bytes.
     pub send_segment: ByteCount,
-    /// Bytes in a segment that this end receives, as far as it has seen.
+    /// Estimated size of the segments that this end receives, in bytes.
     pub receive_segment: ByteCount,
-    /// The largest packet that the path takes, as far as it is known.
+    /// Maximum known packet size of the path, in bytes.
     pub path_mtu: ByteCount,
-    /// What both ends agreed on when they connected.
+    /// Options that both ends agreed on during connection setup.
     pub options: Agreed,
-    /// The congestion window, in segments.
+    /// Congestion window, in segments.
     pub congestion_window_segments: u32,
-    /// The slow start threshold, in segments; 2^31 - 1 where none was met.
+    /// Slow start threshold, in segments; 2^31 - 1 if it was never reached.
     pub slow_start_threshold_segments: u32,
-    /// The other end's receive window (Linux 5.4).
+    /// Receive window of the other end (Linux 5.4).
     pub send_window: Option<ByteCount>,
-    /// Segments sent and not yet acknowledged.
+    /// Number of segments sent and not yet acknowledged.
     pub unacknowledged_segments: u32,
-    /// Time since the other end acknowledged something, in whole milliseconds.
+    /// Time since the last acknowledgement from the other end, in whole milliseconds.
     pub since_acknowledged: Duration,
-    /// Segments sent again, since the beginning.
+    /// Total number of retransmitted segments.
     pub retransmitted_segments: u32,
-    /// Lost segments are being sent again, and without selective acknowledgements: of several
-    /// that were lost one in each round trip (RFC 6582).
+    /// True during loss recovery without selective acknowledgements. Recovery then repairs only one
+    /// lost segment in each round trip (RFC 6582).
     pub mends_singly: bool,
-    /// Segments taken for lost now.
+    /// Number of segments currently considered lost.
     pub lost_segments: u32,
-    /// Segments with data that were sent, those sent again among them (Linux 4.6).
+    /// Number of data segments sent, including retransmissions (Linux 4.6).
     pub sent_segments: Option<u32>,
-    /// Of what was sent again, segments that the other end said it had already (DSACK,
-    /// RFC 2883; Linux 4.18).
+    /// Number of retransmitted segments that the other end reported as duplicates (DSACK, RFC 2883;
+    /// Linux 4.18).
     pub duplicate_segments: Option<u32>,
-    /// Bytes sent again (Linux 4.18).
+    /// Number of retransmitted bytes (Linux 4.18).
     pub retransmitted: Option<ByteCount>,
-    /// Bytes acknowledged by the peer, since the beginning (Linux 4.1).
+    /// Total number of bytes acknowledged by the peer (Linux 4.1).
     pub acknowledged: Option<ByteCount>,
-    /// Segments that arrived there, since the beginning: those behind a gap too, which are
-    /// not acknowledged before it is filled (Linux 4.18). Of several paths the first one's.
+    /// Total number of segments delivered to the peer, including those behind a gap, which are
+    /// acknowledged only when it is filled (Linux 4.18). For several paths, that of the first.
     pub delivered_segments: Option<u32>,
-    /// Bytes received, since the beginning (Linux 4.1).
+    /// Total number of bytes received (Linux 4.1).
     pub received: Option<ByteCount>,
-    /// Bytes in the send buffer that were never sent (Linux 4.6).
+    /// Number of unsent bytes in the send buffer (Linux 4.6).
     pub unsent: Option<ByteCount>,
-    /// The rate at which the kernel lets segments go, where it spreads them; the
-    /// congestion control's or the socket's pace, whichever is less (Linux 3.15).
+    /// Rate at which the kernel paces segments, if it does: the lower of the congestion control's
+    /// rate and the socket's limit (Linux 3.15).
     pub pacing_rate: Option<BitRate>,
-    /// Time spent with data to send (Linux 4.10).
+    /// Total time with data to send (Linux 4.10).
     pub busy: Option<Duration>,
-    /// Of that, time held up by the peer's window.
+    /// Part of `busy` during which the peer's window limited sending.
     pub window_limited: Option<Duration>,
-    /// Of that, time held up by this end's send buffer.
+    /// Part of `busy` during which this end's send buffer limited sending.
     pub buffer_limited: Option<Duration>,
 }
 
@@ -87,7 +88,7 @@ pub struct Agreed {
     pub scaling: bool,
 }
 
-/// `TCP_CA_Recovery` of Linux: what was lost is sent again, as acknowledgements report it.
+/// `TCP_CA_Recovery` of Linux: retransmission of lost segments that acknowledgements report.
 const RECOVERY: u8 = 3;
 
 impl TcpInfo {
@@ -95,14 +96,14 @@ impl TcpInfo {
     ///
     /// # Errors
     ///
-    /// What `getsockopt` says.
+    /// The error of `getsockopt`.
     pub fn of(socket: &TcpStream) -> io::Result<TcpInfo> {
         Ok(TcpInfo::parse(&RawTcpInfo::read(socket)?))
     }
 
-    /// One stream over several paths, as a whole: counts and windows are sums,
-    /// times the longest, and it waits for its timers only where all paths do.
-    /// Without a path it stands still.
+    /// Combines the samples of the paths of one stream. Counts and windows are summed, times are
+    /// the maximum, and timeouts the minimum, because the stream waits only if all paths do.
+    /// Without a path, the result shows a stalled stream.
     pub fn together(paths: impl IntoIterator<Item = TcpInfo>) -> TcpInfo {
         let sum = |one: Option<ByteCount>, two: Option<ByteCount>| Some(ByteCount(one?.0 + two?.0));
         let count = |one: Option<u32>, two: Option<u32>| Some(one?.saturating_add(two?));
@@ -116,7 +117,7 @@ impl TcpInfo {
             congestion_window_segments: one
                 .congestion_window_segments
                 .saturating_add(two.congestion_window_segments),
-            // Both count the whole stream's.
+            // Each value is already that of the whole stream.
             send_window: one.send_window.max(two.send_window),
             unacknowledged_segments: one
                 .unacknowledged_segments
@@ -145,8 +146,8 @@ impl TcpInfo {
         })
     }
 
-    /// Takes the structure of `linux/tcp.h` apart. Its fields never moved; new
-    /// ones are appended, and an old kernel returns fewer bytes.
+    /// Parses the structure of `linux/tcp.h`. Its fields never move. New fields are appended, and
+    /// an old kernel returns fewer bytes.
     pub(super) fn parse(raw: &RawTcpInfo) -> TcpInfo {
         let count = |offset| raw.u32_at(offset).unwrap_or(0);
         let span = |offset| Duration::from_micros(count(offset).into());
@@ -174,7 +175,7 @@ impl TcpInfo {
             rtt_variation: span(72),
             slow_start_threshold_segments: count(76),
             congestion_window_segments: count(80),
-            // None before data came.
+            // Zero before data has arrived.
             receive_rtt: Some(span(92)).filter(|rtt| !rtt.is_zero()),
             retransmitted_segments: count(100),
             sent_segments: raw.u32_at(156),
@@ -184,12 +185,12 @@ impl TcpInfo {
             delivered_segments: raw.u32_at(192),
             received: raw.u64_at(128).map(ByteCount),
             unsent: raw.u32_at(144).map(|n| ByteCount(n.into())),
-            // All ones before the first sample.
+            // All bits are set before the first sample.
             minimum_rtt: raw
                 .u32_at(148)
                 .filter(|n| *n != u32::MAX)
                 .map(|n| Duration::from_micros(n.into())),
-            // All ones where it does not.
+            // All bits are set if the kernel does not pace.
             pacing_rate: raw
                 .u64_at(104)
                 .filter(|rate| *rate != u64::MAX)
@@ -201,24 +202,23 @@ impl TcpInfo {
         }
     }
 
-    /// Whether data wait for the path: some were not sent yet, or nothing is
-    /// acknowledged any more although it should be. Where nothing is on its way,
-    /// or as much as the other end's window takes, that end does not read. What
-    /// is on its way cannot be overtaken by another connection, nor can what was
-    /// lost and is sent again.
+    /// True if data waits for the path: some is still unsent, or acknowledgements are overdue.
+    /// False if no data is in flight, or the other end's window is full, because that end then does
+    /// not read. Data in flight and retransmissions are not counted as waiting, as another
+    /// connection could not be faster.
     pub fn waits_for_path(&self) -> bool {
         let due = self.rtt + 4 * self.rtt_variation + DELAYED_ACKNOWLEDGEMENT;
         let stands = self.since_acknowledged > due;
         let unsent = self.unsent.is_none_or(|unsent| unsent.0 > 0);
         let under_way = u64::from(self.unacknowledged_segments) * self.send_segment.0;
-        // A window with room for less than a segment is full.
+        // A window with room for less than one segment is full.
         let full = |window: ByteCount| under_way + self.send_segment.0 > window.0;
         let unread = self.send_window.is_some_and(full);
         under_way > 0 && (stands || unsent && !unread)
     }
 
-    /// Whether what this end sent stands still on the path after several timeouts, and no more was
-    /// acknowledged before than it takes to open a stream.
+    /// True if sent data is stuck after several timeouts, and no more was acknowledged than the
+    /// opening of a stream needs. The path then probably drops full-size segments.
     pub fn chokes(&self) -> bool {
         let acknowledged = self.acknowledged.unwrap_or_default().0;
         self.timeouts >= CHOKED_TIMEOUTS
@@ -226,19 +226,19 @@ impl TcpInfo {
             && acknowledged < OPENING_BYTES
     }
 
-    /// Whether a queue stands on its path that is as long as the path itself.
+    /// True if the round trip is at least twice its minimum: the path has a standing queue.
     pub fn is_queued(&self) -> bool {
         self.minimum_rtt.is_some_and(|least| self.rtt >= 2 * least)
     }
 
-    /// Whether something was lost and has not come again.
+    /// True if lost segments have not all been repaired.
     pub fn mends(&self) -> bool {
         self.lost_segments > 0 || self.timeouts > 0 || self.mends_singly
     }
 
-    /// Bytes that may be on their way: the congestion window or the peer's,
-    /// whichever is less. This, not the size of any buffer, is the window that
-    /// the bandwidth-delay product has to be compared with.
+    /// Returns the maximum number of bytes in flight: the smaller of the congestion window and the
+    /// peer's window. This is the window to compare with the bandwidth-delay product, not the size
+    /// of a buffer.
     pub fn window(&self) -> ByteCount {
         let congestion = u64::from(self.congestion_window_segments) * self.send_segment.0;
         let peer = self.send_window.map_or(u64::MAX, |window| window.0);
@@ -246,38 +246,39 @@ impl TcpInfo {
     }
 }
 
-/// Timeouts in a row that tell a path which does not pass a segment from one that lost it.
+/// Number of consecutive timeouts that distinguish a path that drops a segment size from random
+/// loss.
 const CHOKED_TIMEOUTS: u8 = 3;
 
-/// More than is sent before a stream carries blocks: a handshake, and a small request.
+/// Upper limit of the bytes sent before a stream carries blocks: a handshake and a small request.
 const OPENING_BYTES: u64 = 16 << 10;
 
 fn per_second(bytes: u64) -> BitRate {
     BitRate::from_transfer(ByteCount(bytes), Duration::from_secs(1))
 }
 
-/// Linux acknowledges a last segment after this at the latest, as long as the
-/// other end reads (`TCP_DELACK_MIN`).
+/// Maximum delay of Linux before it acknowledges a last segment, as long as the other end reads
+/// (`TCP_DELACK_MIN`).
 const DELAYED_ACKNOWLEDGEMENT: Duration = Duration::from_millis(40);
 
-/// Room for the structure as of Linux 6.18 (248 bytes) and a little more.
+/// Size of the buffer for the structure. Linux 6.18 fills 248 bytes.
 const RAW_BYTES: usize = 256;
 
-/// The structure as the kernel gave it.
+/// The structure as the kernel returned it.
 pub(super) struct RawTcpInfo {
     bytes: [u8; RAW_BYTES],
     length: usize,
 }
 
-/// States of `include/net/tcp_states.h` in which a connection carries nothing:
-/// it is being opened, or closed.
+/// States of `include/net/tcp_states.h` in which a connection carries no data, because it is being
+/// opened or closed.
 const SHUT_STATES: [u8; 4] = [2, 3, 7, 12];
 
 impl RawTcpInfo {
-    /// Room for one.
+    /// Size of the buffer in bytes.
     pub(super) const BYTES: usize = RAW_BYTES;
 
-    /// What was read elsewhere; what is too long is cut.
+    /// Wraps bytes from another source, truncated to the size of the buffer.
     pub(super) fn new(found: &[u8]) -> RawTcpInfo {
         let length = found.len().min(RAW_BYTES);
         let mut bytes = [0; RAW_BYTES];
@@ -285,7 +286,7 @@ impl RawTcpInfo {
         RawTcpInfo { bytes, length }
     }
 
-    /// Whether the connection is open.
+    /// True if the connection is open.
     pub(super) fn is_open(&self) -> bool {
         let state = self.array_at::<1>(0);
         state.is_some_and(|[state]| !SHUT_STATES.contains(&state))
@@ -343,23 +344,23 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         client.write_all(&[1; 10_000]).unwrap();
         server.read_exact(&mut [0; 10_000]).unwrap();
-        // The answer acknowledges what it answers.
+        // The response acknowledges the request.
         server.write_all(&[2; 500]).unwrap();
         client.read_exact(&mut [0; 500]).unwrap();
         let info = TcpInfo::of(&client).unwrap();
         assert_eq!(info.received, Some(ByteCount(500)));
-        // The SYN counts as a byte, or not, as the kernel likes.
+        // The kernel may count the SYN as a byte.
         let acknowledged = info.acknowledged.unwrap().0;
         assert!((10_000..=10_001).contains(&acknowledged), "{acknowledged}");
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(10));
         assert!(info.send_segment.0 > 500 && info.congestion_window_segments > 0);
         assert!(info.window().0 > 0 && info.window().0 <= info.send_window.unwrap().0);
-        // Loopback loses nothing.
+        // Loopback has no loss.
         assert_eq!(info.retransmitted, Some(ByteCount(0)));
         assert_eq!(info.duplicate_segments, Some(0));
         let segments = info.sent_segments.unwrap();
         assert!((1..=20).contains(&segments), "{segments}");
-        // Linux agrees with itself on scaling whatever the sysctls of others are.
+        // Both ends are the same kernel, so they always agree on window scaling.
         assert!(info.options.scaling && info.path_mtu >= info.send_segment);
     }
 
@@ -369,12 +370,12 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
         client.set_nonblocking(true).unwrap();
-        // As much as both kernels take: the rest waits for the reader.
+        // Fills the buffers of both kernels. The rest waits for the reader.
         while client.write(&[1; 1 << 20]).is_ok() {}
         let mut info = TcpInfo::of(&client).unwrap();
         assert!(info.unsent.is_none_or(|unsent| unsent.0 > 0), "{info:?}");
         assert!(!info.waits_for_path(), "{info:?}");
-        // The same with one segment on its way and room for more.
+        // The same with one segment in flight and room for more in the window.
         info.unacknowledged_segments = 1;
         info.send_window = Some(ByteCount(1 << 20));
         info.since_acknowledged = Duration::ZERO;
@@ -405,7 +406,7 @@ mod tests {
         let joined = TcpInfo::together([one, two]);
         assert_eq!(joined.rtt, Duration::from_millis(80));
         assert_eq!(joined.acknowledged, Some(ByteCount(12)));
-        // One of them still moves.
+        // One of the paths still makes progress.
         assert_eq!(joined.timeouts, 0);
         assert_eq!(TcpInfo::together([one]), one);
         let none = TcpInfo::together([]);
@@ -419,7 +420,7 @@ mod tests {
             (raw.bytes[1], raw.bytes[5]) = (state, options);
             TcpInfo::parse(&raw).mends_singly
         };
-        // Open, disorder, reduced, recovery, after a timeout; time stamps and scaling.
+        // Open, disorder, reduced, recovery, after a timeout; with time stamps and scaling.
         assert_eq!(
             [0, 1, 2, 3, 4].map(|state| mends(state, 5)),
             [false, false, false, true, false]

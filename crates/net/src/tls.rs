@@ -1,7 +1,7 @@
-//! TLS 1.3 over TCP, or over a local socket that another process carries to TCP.
+//! TLS 1.3 over TCP, or over a local socket that another process forwards to TCP.
 //!
-//! rustls does the handshake and derives keys. The records that carry data are sealed and opened
-//! here with aws-lc's ciphers, directly from and into the caller's memory. A receive fills one
+//! rustls performs the handshake and derives the keys. This module encrypts and decrypts the data
+//! records with aws-lc's ciphers, directly from and into the caller's memory. A receive fills one
 //! large buffer. A send encrypts into one large buffer that goes to the kernel in one call.
 //!
 //! - `session`: the connection's state during its handshake
@@ -9,10 +9,9 @@
 //! - `records`: data, alerts and key updates as records
 //! - `halves`: the reader and the writer
 //!
-//! What the reading half must answer (alerts) is sent without waiting, if
-//! nobody else is sending; so two hosts whose socket buffers are full cannot
-//! wait for each other's readers. Key updates are answered by the writer before
-//! its next data (RFC 8446, section 4.6.3).
+//! The reading half sends required answers (alerts) without waiting, and only if no other thread is
+//! sending. Two hosts whose socket buffers are full can therefore not wait for each other's
+//! readers. The writer answers key updates before its next data (RFC 8446, section 4.6.3).
 
 mod halves;
 mod handshake;
@@ -44,25 +43,25 @@ use super::tls_errors::explained;
 use super::trust::{AnyClient, ServerTrust, ServerVerifier, TrustError, UnknownServer, pin};
 use super::validity::Validity;
 
-/// The name of the protocol in the handshake (ALPN), so that a connection for another protocol is
-/// refused with a reason.
+/// Name of the protocol in the handshake (ALPN). A connection for another protocol is rejected with
+/// a reason.
 const PROTOCOL_NAME: &[u8] = b"longhaul/1";
 
-/// What both ends of a stream may choose.
+/// Options of both ends of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// How long the handshake may take; strangers hold a connection no longer.
-    /// [`TlsClient::connect`] is bounded by its own timeout instead.
+    /// Maximum duration of the handshake, and so of an unauthenticated connection.
+    /// [`TlsClient::connect`] uses its own timeout instead.
     pub handshake_timeout: Duration,
-    /// The most memory of each half, in bytes; rounded up to two records of 16
-    /// KiB. A half takes it only when there is as much to move at once.
+    /// Maximum buffer size of each half, in bytes, rounded up to two records of 16 KiB. A half
+    /// allocates it only when that much data is available at once.
     pub buffer_bytes: usize,
 }
 
 impl Default for TlsOptions {
-    /// Ten seconds are twenty round trips around the world. Buffers of 128 KiB
-    /// to 1 MiB measured alike within the spread of a shared machine, 64 KiB on
-    /// one core worse; hundreds of streams ask for a small one.
+    /// Ten seconds are twenty round trips around the world. Buffers of 128 KiB to 1 MiB performed
+    /// equally within the noise of a shared machine, and 64 KiB was slower on one core. A small
+    /// buffer suits hundreds of streams.
     fn default() -> Self {
         TlsOptions {
             handshake_timeout: Duration::from_secs(10),
@@ -71,17 +70,17 @@ impl Default for TlsOptions {
     }
 }
 
-/// Which of both ends of a connection the other one is.
+/// Role of the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It connected to this one.
+    /// The other end connected to this one.
     Client,
-    /// This one connected to it.
+    /// This end connected to the other one.
     Server,
 }
 
 impl End {
-    /// The remedy if the other end was too slow.
+    /// Returns possible causes if the other end was too slow.
     fn if_slow(self) -> &'static str {
         match self {
             End::Client => "it is not a longhaul client, or the network loses large packets (MTU)",
@@ -92,7 +91,7 @@ impl End {
         }
     }
 
-    /// Possible causes if the other end closed the connection.
+    /// Returns possible causes if the other end closed the connection.
     fn if_closed(self) -> &'static str {
         match self {
             End::Client => "its command was interrupted, or it is a port scan or a health check",
@@ -102,7 +101,7 @@ impl End {
         }
     }
 
-    /// Possible causes if the other end sent something else than TLS.
+    /// Returns possible causes if the other end did not send TLS.
     fn if_not_tls(self) -> &'static str {
         match self {
             End::Client => {
@@ -112,7 +111,7 @@ impl End {
         }
     }
 
-    /// The place to look if the other end refused.
+    /// Returns the place of the reason if the other end refused.
     fn if_refused(self) -> &'static str {
         match self {
             End::Client => "the output of its command says why",
@@ -121,96 +120,96 @@ impl End {
     }
 }
 
-/// No encrypted stream came about.
+/// Reasons why an encrypted stream could not be established.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// No connection either.
+    /// The connection could not be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server is not the one that was meant.
+    /// The server is not trusted.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// It took too long.
+    /// The handshake exceeded its time limit.
     #[error("{peer} did not finish the TLS handshake within {} s: {}", super::tcp::tenths(*timeout), end.if_slow())]
     Deadline {
         /// The other end.
         peer: HostPort,
-        /// Which of both it is.
+        /// Role of the other end.
         end: End,
-        /// How long was waited.
+        /// Time limit of the handshake.
         timeout: Duration,
     },
-    /// The other end hung up.
+    /// The other end closed the connection.
     #[error("{peer} closed the connection during the TLS handshake: {}", end.if_closed())]
     Closed {
         /// The other end.
         peer: HostPort,
-        /// Which of both it is.
+        /// Role of the other end.
         end: End,
     },
-    /// What came is not TLS.
+    /// The received data is not TLS.
     #[error("{peer} does not speak TLS: {}", end.if_not_tls())]
     NotTls {
         /// The other end.
         peer: HostPort,
-        /// Which of both it is.
+        /// Role of the other end.
         end: End,
     },
-    /// What came is an older TLS.
+    /// The other end offers only older TLS versions.
     #[error("{peer} does not offer TLS 1.3: use a longhaul daemon or client on both ends")]
     Version {
-        /// Who.
+        /// The other end.
         peer: HostPort,
     },
-    /// What came is TLS for something else.
+    /// The other end uses TLS for another protocol.
     #[error("{peer} speaks TLS but not longhaul (ALPN longhaul/1): check the port")]
     Protocol {
-        /// Who.
+        /// The other end.
         peer: HostPort,
     },
-    /// The other end refused, as its alert says.
+    /// The other end rejected the handshake with an alert.
     #[error("{peer} refused the TLS handshake: {reason}: {}", end.if_refused())]
     Refused {
         /// The other end.
         peer: HostPort,
-        /// Which of both it is.
+        /// Role of the other end.
         end: End,
-        /// Its alert, in words.
+        /// Description of the alert.
         reason: String,
     },
-    /// The handshake's messages are larger than any real one's.
+    /// The handshake's messages are larger than permitted.
     #[error(
         "{peer} sent a TLS handshake larger than {limit} bytes: give it a shorter certificate chain"
     )]
     TooLarge {
-        /// Who.
+        /// The other end.
         peer: HostPort,
-        /// The limit.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// The host's name can be no server's name.
+    /// The host's name is not valid as a server's name.
     #[error("\"{0}\" is no host name: write a DNS name or an address")]
     Name(String),
-    /// Our own certificate cannot be used, or the system has no randomness.
+    /// This end's certificate cannot be used, or the system has no random numbers.
     #[error("TLS cannot be set up: {}: check the certificate and key", explained(.0))]
     Setup(rustls::Error),
-    /// Any other breach of the protocol.
+    /// Any other violation of the protocol.
     #[error(
         "the TLS handshake with {peer} failed: {}: try again; if it stays, report it",
         explained(cause)
     )]
     Other {
-        /// Who.
+        /// The other end.
         peer: HostPort,
-        /// How.
+        /// Error of rustls.
         cause: rustls::Error,
     },
     /// The socket failed.
     #[error("the connection to {peer} failed during the TLS handshake: {cause}: try again")]
     Io {
-        /// Who.
+        /// The other end.
         peer: HostPort,
-        /// How.
+        /// Error of the socket.
         cause: io::Error,
     },
 }
@@ -224,7 +223,7 @@ fn suite_name(suite: Option<SupportedCipherSuite>) -> &'static str {
     }
 }
 
-/// Makes streams of accepted connections.
+/// Establishes TLS streams over accepted connections.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     config: Arc<ServerConfig>,
@@ -234,12 +233,12 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// A server with that identity. Clients are asked for a certificate and
-    /// need not have one.
+    /// Creates a server with an identity. It requests a certificate from clients, but does not
+    /// require one.
     ///
     /// # Errors
     ///
-    /// [`TlsError::Setup`].
+    /// [`TlsError::Setup`]: the identity cannot be used.
     pub fn new(identity: &Identity, options: TlsOptions) -> Result<TlsServer, TlsError> {
         TlsServer::with_provider(identity, options, provider())
     }
@@ -257,9 +256,9 @@ impl TlsServer {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         config.alpn_protocols = vec![PROTOCOL_NAME.into()];
-        // Sessions are not resumed: each stream proves both ends anew.
+        // Sessions are not resumed: each stream authenticates both ends again.
         config.send_tls13_tickets = 0;
-        // For our own record layer.
+        // Required by the record layer of this module.
         config.enable_secret_extraction = true;
         Ok(TlsServer {
             config: Arc::new(config),
@@ -269,18 +268,18 @@ impl TlsServer {
         })
     }
 
-    /// The server's own fingerprint, for clients to pin.
+    /// Returns the fingerprint of the server's key, for clients to pin.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// The dates of its certificate.
+    /// Returns the validity period of the server's certificate.
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Answers a client that was let in. Blocks for the handshake's time at
-    /// most.
+    /// Performs the handshake with an admitted client. Blocks for at most the handshake's time
+    /// limit.
     ///
     /// # Errors
     ///
@@ -289,11 +288,11 @@ impl TlsServer {
         self.accept_within(socket, self.options.handshake_timeout)
     }
 
-    /// The same for one who has only so much of that time left.
+    /// Accepts as [`TlsServer::accept`] does, within `left` if that is shorter than the limit.
     ///
     /// # Errors
     ///
-    /// As [`TlsServer::accept`].
+    /// The errors of [`TlsServer::accept`].
     pub fn accept_within(&self, socket: TcpStream, left: Duration) -> Result<Stream, TlsError> {
         let connection =
             UnbufferedServerConnection::new(Arc::clone(&self.config)).map_err(TlsError::Setup)?;
@@ -306,14 +305,14 @@ impl TlsServer {
     }
 }
 
-/// Who an accepted connection comes from, for messages.
+/// Returns the peer's address of an accepted connection, for messages.
 fn peer_of(socket: &TcpStream) -> HostPort {
     socket
         .peer_addr()
         .map_or_else(|_| HostPort::new("peer", 0), HostPort::from)
 }
 
-/// Makes streams to servers.
+/// Establishes TLS streams to servers.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
     trust: ServerTrust,
@@ -323,7 +322,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// A client that trusts so and, where it has an identity, shows it.
+    /// Creates a client with its rule of trust, and the identity that it presents, if any.
     pub fn new(trust: ServerTrust, identity: Option<Identity>, options: TlsOptions) -> TlsClient {
         TlsClient {
             trust,
@@ -333,8 +332,8 @@ impl TlsClient {
         }
     }
 
-    /// The same client that believes one key only: for the further streams of
-    /// a session, which must meet the server of the first.
+    /// Returns the same client that accepts only this key. The further streams of a session use it,
+    /// as they must reach the same server as the first.
     pub fn pinned(&self, server: Fingerprint) -> TlsClient {
         TlsClient {
             trust: ServerTrust::SameServer(server),
@@ -342,9 +341,9 @@ impl TlsClient {
         }
     }
 
-    /// Connects and shakes hands, in `timeout` altogether. If the server is unknown and there is a
-    /// user to ask, no connection is held open meanwhile. The second try accepts only the key that
-    /// the user accepted.
+    /// Connects and performs the handshake, within `timeout` in total. If the server is unknown and
+    /// a user can be asked, the connection is closed during the question. The second attempt
+    /// accepts only the key that the user accepted.
     ///
     /// # Errors
     ///
@@ -358,11 +357,12 @@ impl TlsClient {
         self.connect_noting(host, timeout, tcp, &|_| {})
     }
 
-    /// The same; `connected` sees the connection before anything is said on it.
+    /// Connects as [`TlsClient::connect`] does. `connected` gets the connection before any data is
+    /// sent on it.
     ///
     /// # Errors
     ///
-    /// As [`TlsClient::connect`].
+    /// The errors of [`TlsClient::connect`].
     pub fn connect_noting(
         &self,
         host: &HostPort,
@@ -393,8 +393,8 @@ impl TlsClient {
         }
     }
 
-    /// Shakes hands, as client, with the server at the other end of a
-    /// connection. Blocks for the handshake's time at most; asks nobody.
+    /// Performs the handshake as client over an existing connection. Blocks for at most the
+    /// handshake's time limit. Asks no user.
     ///
     /// # Errors
     ///
@@ -405,12 +405,12 @@ impl TlsClient {
         self.handshake_until(Socket::Tcp(socket), host, deadline, timeout)
     }
 
-    /// The same over a local socket whose bytes a process carries to a server and
-    /// back, within a time: that process sees nothing of what goes over it.
+    /// Performs the handshake over a local socket that another process forwards to a server, within
+    /// a timeout. That process cannot read the data.
     ///
     /// # Errors
     ///
-    /// As [`TlsClient::handshake`].
+    /// The errors of [`TlsClient::handshake`].
     pub fn handshake_over(
         &self,
         socket: UnixStream,
@@ -434,7 +434,7 @@ impl TlsClient {
         self.handshake_until(Socket::Tcp(socket), host, deadline, timeout)
     }
 
-    /// `timeout` is what was waited at the deadline, for the message.
+    /// Performs the handshake. `timeout` is the total time until the deadline, for messages.
     fn handshake_until(
         &self,
         socket: Socket,
@@ -469,13 +469,13 @@ impl TlsClient {
         };
         config.alpn_protocols = vec![PROTOCOL_NAME.into()];
         config.resumption = Resumption::disabled();
-        // For our own record layer.
+        // Required by the record layer of this module.
         config.enable_secret_extraction = true;
         Ok(Arc::new(config))
     }
 }
 
-/// An address with a zone (`fe80::1%eth0`) is a server's name without it.
+/// Returns the server's name. The zone of an address (`fe80::1%eth0`) is removed.
 fn server_name(host: &HostPort) -> Result<ServerName<'static>, TlsError> {
     let bare = host.host().split('%').next().unwrap_or_default();
     ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::Name(host.host().to_owned()))

@@ -1,8 +1,8 @@
-//! Whether the server that answered is the one that was meant.
+//! Decides if a client trusts the server that answered.
 //!
-//! A verifier judges the certificate; that the server really has the
-//! certificate's key, its signature over the handshake shows, which is always
-//! left to rustls. A key is written to `known_hosts` only after that.
+//! A verifier checks the certificate only. The signature over the handshake proves that the server
+//! owns the certificate's key, and rustls always verifies it. A key is written to `known_hosts`
+//! only after that proof.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,40 +22,40 @@ use super::tcp::HostPort;
 use super::tls_errors::{certificate_fault, explained};
 use super::validity::NotValid;
 
-/// A server's key that nobody vouched for yet.
+/// Server whose key is not trusted yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownServer {
-    /// Which server.
+    /// The server.
     pub host: HostPort,
-    /// The key that it proved to have.
+    /// Fingerprint of the key that the server proved to own.
     pub fingerprint: Fingerprint,
 }
 
-/// Asks a person; true is yes.
+/// Function that asks the user, and returns true for yes.
 pub type Ask = Arc<dyn Fn(&UnknownServer) -> bool + Send + Sync>;
 
-/// How a client knows its server.
+/// Rule by which a client trusts its server.
 #[derive(Clone)]
 pub enum ServerTrust {
-    /// By this key and no other.
+    /// Trusts this key only.
     Fingerprint(Fingerprint),
-    /// By the key with which it opened the session. The dates of its certificate were checked
-    /// then: one that expires meanwhile does not end the session.
+    /// Trusts the key with which the server opened the session. The certificate's dates were
+    /// checked then, so a certificate that expires later does not end the session.
     SameServer(Fingerprint),
-    /// By the key it had the first time.
+    /// Trusts the key that the server had at its first use.
     KnownHosts(KnownHosts),
-    /// By its name, which an authority signed.
+    /// Trusts a certificate that an authority signed for the server's name.
     CertificateAuthority(CertificateAuthority),
 }
 
 /// Keys pinned on first use.
 #[derive(Clone)]
 pub struct KnownHosts {
-    /// The list.
+    /// The list of known hosts.
     pub file: PathBuf,
-    /// Whether a server that is not in the list is added without a question.
+    /// If true, an unknown server is added without a question.
     pub accept_new: bool,
-    /// Whom to ask; `None` if there is no terminal.
+    /// Function that asks the user; `None` without a terminal.
     pub ask: Option<Ask>,
 }
 
@@ -70,18 +70,18 @@ impl fmt::Debug for ServerTrust {
     }
 }
 
-/// Roots to which a server's certificate has to lead.
+/// Trusted root certificates for servers.
 #[derive(Clone)]
 pub struct CertificateAuthority {
     verifier: Arc<WebPkiServerVerifier>,
 }
 
 impl CertificateAuthority {
-    /// Reads roots in PEM.
+    /// Reads root certificates in PEM format.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read or a certificate in it cannot be a root.
+    /// The file cannot be read, or a certificate in it cannot be a root.
     pub fn from_pem_file(path: &Path) -> Result<CertificateAuthority, IdentityError> {
         let unusable = |cause| IdentityError::Unusable {
             path: path.into(),
@@ -99,88 +99,88 @@ impl CertificateAuthority {
     }
 }
 
-/// A server was not believed. Nothing was sent to it.
+/// Reasons to reject a server. No data was sent to it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TrustError {
-    /// It has another key than was asked for.
+    /// The server has another key than the requested one.
     #[error(
         "{host} has the key {found}, not {expected} as asked for: if the server's key was \
          replaced, give the new fingerprint, else somebody may be between"
     )]
     Mismatch {
-        /// Which server.
+        /// The server.
         host: HostPort,
-        /// What was asked for.
+        /// The requested key.
         expected: Fingerprint,
-        /// What it has.
+        /// The server's key.
         found: Fingerprint,
     },
-    /// It has another key than last time.
+    /// The server has another key than last time.
     #[error(
         "the key of {host} has changed: it is {found}, but {file}, line {line} has another: if \
          you know that the server's key was replaced, delete that line and connect again, else \
          somebody may be between"
     )]
     Changed {
-        /// Which server.
+        /// The server.
         host: HostPort,
-        /// The list.
+        /// The list of known hosts.
         file: PathBuf,
-        /// Where in it, from 1.
+        /// Line number in the list, from 1.
         line: usize,
-        /// What it has.
+        /// The server's key.
         found: Fingerprint,
     },
-    /// Nobody knows it.
+    /// The server is not in the list of known hosts.
     #[error(
         "{host} is unknown, its key is {found}: compare that with what the server printed when it \
          started, then give `--fingerprint {found}` with every command, or once `--accept-new`, \
          which trusts it unseen and remembers it"
     )]
     Unknown {
-        /// Which server.
+        /// The server.
         host: HostPort,
-        /// What it has.
+        /// The server's key.
         found: Fingerprint,
     },
-    /// No authority vouches for it.
+    /// The authority does not confirm the server's certificate.
     #[error(
         "the certificate of {host} is not valid for that name under the given authority: {}: \
          renew it, or give `--fingerprint` instead",
         certificate_fault(cause)
     )]
     Authority {
-        /// Which server.
+        /// The server.
         host: HostPort,
-        /// Why.
+        /// Fault of the certificate.
         cause: CertificateError,
     },
-    /// Its certificate is not valid now.
+    /// The server's certificate is expired or not yet valid.
     #[error(
         "the certificate of {host} {dates}: renew it there and send SIGHUP to its daemon, or \
          correct the clock that is wrong"
     )]
     NotValid {
-        /// Which server.
+        /// The server.
         host: HostPort,
-        /// Its date.
+        /// The date that is not met.
         dates: NotValid,
     },
-    /// What it showed is no certificate.
+    /// The server's certificate cannot be parsed.
     #[error("{host} shows a certificate that cannot be read ({cause}): give the server another")]
     Unreadable {
-        /// Which server.
+        /// The server.
         host: HostPort,
-        /// Why.
+        /// Cause of the failure.
         cause: String,
     },
-    /// The list cannot be used.
+    /// The list of known hosts cannot be used.
     #[error(transparent)]
     KnownHosts(#[from] KnownHostsError),
 }
 
 impl TrustError {
-    /// The refusal inside an error of rustls.
+    /// Returns the `TrustError` inside an error of rustls.
     pub(super) fn within(error: &rustls::Error) -> Option<TrustError> {
         match error {
             rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) => {
@@ -195,7 +195,7 @@ impl TrustError {
     }
 }
 
-/// What one connection's server has to show.
+/// Required credentials of the server of one connection.
 #[derive(Debug)]
 enum Expectation {
     Exactly(Fingerprint),
@@ -208,7 +208,7 @@ enum Expectation {
     Authority(Arc<WebPkiServerVerifier>),
 }
 
-/// Judges the server of one connection.
+/// Verifies the server of one connection.
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
     host: HostPort,
@@ -284,7 +284,7 @@ impl ServerVerifier {
     }
 }
 
-/// A key that is new may pass, one that changed never.
+/// Accepts a known or new key. Rejects a key that has changed.
 fn accept(
     knowledge: Knowledge,
     host: &HostPort,
@@ -302,14 +302,14 @@ fn accept(
     }
 }
 
-/// Pins a key that its server has proved to have. If another one was pinned meanwhile, that one
-/// stays.
+/// Records a key that its server has proved to own. If another process recorded another key first,
+/// that one is kept.
 pub(super) fn pin(file: &Path, host: &HostPort, found: Fingerprint) -> Result<(), TrustError> {
     accept(known_hosts::record(file, host, &found)?, host, file, found)
 }
 
-/// The part of a verifier that is the same for servers and clients: the proof that the presenter
-/// of a certificate has its key.
+/// Implements the parts of a verifier that are the same for servers and clients: the proof that the
+/// peer owns the key of its certificate.
 macro_rules! verifies_signatures {
     () => {
         fn verify_tls12_signature(
@@ -374,8 +374,8 @@ impl ServerCertVerifier for ServerVerifier {
     verifies_signatures!();
 }
 
-/// Takes any client's certificate, or none. The handshake proves that the
-/// client has its key; whose key that is, the principals know.
+/// Accepts any client's certificate, or a client without one. The handshake proves that the client
+/// owns the key; the list of principals maps the key to a principal.
 #[derive(Debug)]
 pub(super) struct AnyClient {
     algorithms: WebPkiSupportedAlgorithms,
@@ -404,8 +404,8 @@ impl ClientCertVerifier for AnyClient {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        // It must have a key and dates that can be read. The dates are checked when the client
-        // asks for something by its key, so that it learns why it is refused.
+        // The certificate must have a readable key and dates. The dates are checked only when the
+        // client makes a request with this key, so that it receives the reason.
         KeyAndDates::of_certificate(end_entity)?;
         Ok(ClientCertVerified::assertion())
     }

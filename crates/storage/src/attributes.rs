@@ -1,5 +1,5 @@
-//! What an inode has beside data, mode and time: owner, extended attributes, and access control
-//! lists, which Linux keeps in two of these.
+//! Attributes of an inode other than data, mode and time: owner, extended attributes and access
+//! control lists. Linux stores the lists in two extended attributes.
 
 use std::io;
 
@@ -7,81 +7,81 @@ use longhaul_proto::attributes::AclTag;
 
 use super::Status;
 
-/// The attribute that is the access control list.
+/// Extended attribute with the access control list.
 pub const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
-/// That of a directory for what is made in it.
+/// Extended attribute of a directory with the default list for new entries.
 pub const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
-/// The attributes of one inode. A link is not followed.
+/// Attributes of one inode. Symbolic links are not followed.
 pub trait Inode {
-    /// What `fstat` tells. From here on everything is about the inode that it told of, whatever
-    /// its name is given to.
+    /// Returns the inode's status. Later calls act on the same inode, even if its name was given to
+    /// another one.
     ///
     /// # Errors
     ///
-    /// As `fstatat`.
+    /// The errors of `fstatat`.
     fn status(&self) -> io::Result<Status>;
 
-    /// Gives it another owner; `None` leaves one.
+    /// Changes the owner; `None` leaves the user or group unchanged.
     ///
     /// # Errors
     ///
-    /// As `fchownat`.
+    /// The errors of `fchownat`.
     fn set_owner(&self, user: Option<u32>, group: Option<u32>) -> io::Result<()>;
 
-    /// Sets permission bits; of a link that is an error.
+    /// Sets permission bits. Fails for a symbolic link.
     ///
     /// # Errors
     ///
-    /// As `fchmod`.
+    /// The errors of `fchmod`.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
 
-    /// Names of its extended attributes, as far as this user sees them; none if the file system
-    /// has no such things.
+    /// Returns the names of the extended attributes that this user may see. The list is empty if
+    /// the file system does not support extended attributes.
     ///
     /// # Errors
     ///
-    /// As `listxattr`.
+    /// The errors of `listxattr`.
     fn names(&self) -> io::Result<Vec<Vec<u8>>>;
 
-    /// The value of one; `None` if it is not there.
+    /// Returns the value of an extended attribute; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// As `getxattr`.
+    /// The errors of `getxattr`.
     fn get(&self, name: &[u8]) -> io::Result<Option<Vec<u8>>>;
 
-    /// Sets one.
+    /// Sets an extended attribute.
     ///
     /// # Errors
     ///
-    /// As `setxattr`.
+    /// The errors of `setxattr`.
     fn set(&self, name: &[u8], value: &[u8]) -> io::Result<()>;
 
-    /// Removes one, if it is there.
+    /// Removes an extended attribute, if it exists.
     ///
     /// # Errors
     ///
-    /// As `removexattr`.
+    /// The errors of `removexattr`.
     fn remove(&self, name: &[u8]) -> io::Result<()>;
 }
 
-/// An entry of an access control list, as in the kernel.
+/// An entry of an access control list in the kernel's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelAclEntry {
-    /// What it is about.
+    /// Kind of user or group.
     pub tag: AclTag,
-    /// The user or group; without meaning for other tags.
+    /// ID of the user or group; unused for other tags.
     pub id: u32,
     /// Permission bits, 0 to 7.
     pub permissions: u8,
 }
 
-/// The version of the kernel's format (`linux/posix_acl_xattr.h`).
+/// Version of the kernel's format (`linux/posix_acl_xattr.h`).
 const LIST_VERSION: u32 = 2;
 
-/// The number of an entry that is about no user or group.
+/// ID of an entry that has no user or group ID.
 const NO_ID: u32 = u32::MAX;
 
 const TAGS: [(AclTag, u16); 6] = [
@@ -93,7 +93,7 @@ const TAGS: [(AclTag, u16); 6] = [
     (AclTag::Other, 0x20),
 ];
 
-/// Reads a list as the kernel writes it; `None` if it is none.
+/// Parses a list in the kernel's format; `None` if it is malformed.
 pub fn read_list(value: &[u8]) -> Option<Vec<KernelAclEntry>> {
     let (version, entries) = value.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*version) != LIST_VERSION || !entries.len().is_multiple_of(8) {
@@ -116,7 +116,7 @@ pub fn read_list(value: &[u8]) -> Option<Vec<KernelAclEntry>> {
     entries.collect()
 }
 
-/// Writes a list as the kernel reads it: in the order of its tags and numbers.
+/// Encodes a list in the kernel's format, sorted by tag and ID.
 pub fn write_list(entries: &[KernelAclEntry]) -> Vec<u8> {
     let mut entries = entries.to_vec();
     entries.sort_unstable();
@@ -132,7 +132,7 @@ pub fn write_list(entries: &[KernelAclEntry]) -> Vec<u8> {
     value
 }
 
-/// Whether an entry is about a user or group by number.
+/// True if an entry with this tag has the ID of a user or group.
 pub fn is_named(tag: AclTag) -> bool {
     matches!(tag, AclTag::User | AclTag::Group)
 }

@@ -1,10 +1,10 @@
-//! Whether another name of this run is the same to the file system.
+//! Detects that two names of a run are the same name to the file system.
 //!
-//! File systems that fold case, or Unicode forms, take `FOO` and `foo` for one name: the later
-//! file would replace the earlier one, and directories would merge. In a directory of such a file
-//! system it is remembered under which spelling this run used each name; there is no other way
-//! where a listing does not tell names as they were given. Elsewhere it costs one look for each
-//! directory that was there before the run, and nothing for each file.
+//! File systems that fold case or Unicode forms treat `FOO` and `foo` as one name. The later file
+//! would replace the earlier one, and directories would merge. In such a directory, the run records
+//! the spelling that it used for each name, because a listing may not return names as they were
+//! given. In other directories, the cost is one lookup for each directory that existed before the
+//! run, and no cost for each file.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -16,13 +16,13 @@ use longhaul_proto::manifest::RESERVED_PREFIX;
 
 use super::Directory;
 
-/// Names that are remembered of all such directories: some 64 MiB. Names beyond that are not
-/// compared: a listing for each of them would take days.
+/// Maximum number of recorded names in all directories together, about 64 MiB. Names beyond this
+/// limit are not compared, because a listing for each of them would take days.
 const MOST_NAMES: usize = 1 << 20;
 
 static NAMES: AtomicUsize = AtomicUsize::new(0);
 
-/// A name of this run is the same as another one.
+/// Error for a name of this run that the file system treats as the same as another name.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the file system there takes it and {} for one name, which has its place already: rename one \
@@ -30,31 +30,32 @@ static NAMES: AtomicUsize = AtomicUsize::new(0);
     .there.as_deref().unwrap_or("another one of the source")
 )]
 pub struct OtherSpelling {
-    /// How it is spelled there, where that is known.
+    /// Spelling in the directory, if known.
     there: Option<String>,
 }
 
 impl OtherSpelling {
-    /// What an error of ours holds.
+    /// Returns the `OtherSpelling` inside an error.
     pub fn within(error: &io::Error) -> Option<&OtherSpelling> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// What is known of a directory's names.
+/// Known spellings of a directory's names.
 #[derive(Default)]
 pub(super) struct Spelling {
     folding: Folding,
-    /// Where case is folded: what this run used. Most directories have none, and many are open.
+    /// Spellings that this run used, if the directory folds case. Boxed because most of the many
+    /// open directories have no such record.
     used: Option<Box<Used>>,
-    /// Elsewhere: names as they are listed, once one that is not ASCII was there.
+    /// Listed names, if the directory does not fold case but a non-ASCII name was used in it.
     listed: Option<Box<Listed>>,
-    /// There are more than are remembered.
+    /// True if the directory has more names than can be recorded.
     has_too_many: bool,
     state: RandomState,
 }
 
-/// Whether names that differ in the case of ASCII letters are one.
+/// State of knowledge about the folding of ASCII case.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Folding {
     #[default]
@@ -63,7 +64,7 @@ enum Folding {
     Perhaps,
 }
 
-/// Hashes of spellings, by hashes of names without their case, and by inode. Counted in
+/// Hashes of spellings, by the hash of the name without its case, and by inode. Counted in
 /// [`NAMES`].
 #[derive(Default)]
 struct Used {
@@ -76,7 +77,7 @@ struct Used {
 struct Listed(HashSet<u64>);
 
 impl Spelling {
-    /// A directory that was made in one that does not fold case does not either.
+    /// Marks the directory as not folding case, because its parent does not either.
     pub(super) fn set_plain(&mut self) {
         self.folding = Folding::No;
     }
@@ -85,13 +86,13 @@ impl Spelling {
         self.folding == Folding::No
     }
 
-    /// Whether it is to be kept while its directory is closed.
+    /// True if the record must be kept while its directory is closed.
     pub(super) fn is_used(&self) -> bool {
         self.used.is_some()
     }
 
-    /// This run uses a name that is there: `Err` with [`OtherSpelling`] where it used it under
-    /// another spelling.
+    /// Records that this run uses an existing name. Fails with [`OtherSpelling`] if the run has
+    /// used it under another spelling.
     pub(super) fn check(&mut self, directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
         self.find_out(directory, name);
         let is_ours = match self.folding {
@@ -107,8 +108,8 @@ impl Spelling {
         Err(io::Error::other(OtherSpelling { there }))
     }
 
-    /// Gives a file or link its name in the directory. `rename` replaces what has the name, and
-    /// `rename_new` does not; both lie in `directory`.
+    /// Gives a file or link its name in the directory. `rename` replaces an existing entry of the
+    /// name, and `rename_new` does not. Both act within `directory`.
     pub(super) fn rename(
         &mut self,
         directory: &dyn Directory,
@@ -126,7 +127,7 @@ impl Spelling {
                 self.check(directory, to)?;
                 rename()?;
             }
-            // The file system has no such call.
+            // The file system does not support this call.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 match directory.status_of(to) {
                     Ok(_) => self.check(directory, to)?,
@@ -140,13 +141,13 @@ impl Spelling {
         self.note(directory, to)
     }
 
-    /// A name was made that was not there.
+    /// Records a name that was newly created.
     pub(super) fn made(&mut self, directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
         self.find_out(directory, name);
         self.note(directory, name)
     }
 
-    /// Looks once, by a name that is there, whether another case leads to it too.
+    /// Tests once whether the name of an existing entry in the other case leads to an entry too.
     fn find_out(&mut self, directory: &dyn Directory, known: &[u8]) {
         if self.folding != Folding::Unknown || !known.iter().any(u8::is_ascii_alphabetic) {
             return;
@@ -156,8 +157,8 @@ impl Spelling {
             self.folding = Folding::No;
             return;
         }
-        // It may be a name of its own. Inodes do not tell: it may be a hard link, and some file
-        // systems number names.
+        // The other case may be a separate entry. Comparing inodes is not sufficient: the entry may
+        // be a hard link, and some file systems number names.
         self.folding = match lists_both(directory, known, &other) {
             Ok(true) => Folding::No,
             Ok(false) => Folding::Perhaps,
@@ -180,7 +181,7 @@ impl Spelling {
         Ok(())
     }
 
-    /// Whether this run did not use what has the name under another one.
+    /// True if this run did not use the entry under another spelling.
     fn is_free(&self, directory: &dyn Directory, name: &[u8]) -> io::Result<bool> {
         let spelling = self.state.hash_one(name);
         let is_other = |used: Option<&u64>| used.is_some_and(|used| *used != spelling);
@@ -193,11 +194,11 @@ impl Spelling {
         }
         let inode = directory.status_of(name)?.inode;
         let may_be = is_other(used.by_inode.get(&inode));
-        // A hard link has a name of its own.
+        // A hard link is a separate name.
         Ok(!may_be || find(directory, |there| there == name)?.is_some())
     }
 
-    /// Whether a name is in the directory exactly so.
+    /// True if the directory lists the name with exactly this spelling.
     fn is_listed(&mut self, directory: &dyn Directory, name: &[u8]) -> io::Result<bool> {
         if self.listed.is_none() && !self.has_too_many {
             self.listed = Listed::of(directory, &self.state)?;
@@ -224,7 +225,7 @@ impl Drop for Used {
 }
 
 impl Listed {
-    /// `None` if they are too many.
+    /// Lists a directory. `None` if it has too many names.
     fn of(directory: &dyn Directory, state: &RandomState) -> io::Result<Option<Box<Listed>>> {
         let mut listed = Box::<Listed>::default();
         let mut list = directory.list()?;
@@ -252,13 +253,13 @@ impl Drop for Listed {
     }
 }
 
-/// Whether a name may have other spellings where case is kept: Unicode forms, and what some cut
-/// off its end.
+/// True if a name may have other spellings even if case is preserved: non-ASCII names, and names
+/// with a final dot or space, which some file systems remove.
 fn is_odd(name: &[u8]) -> bool {
     !name.is_ascii() || matches!(name.last(), Some(b'.' | b' '))
 }
 
-/// The same name with the case of its ASCII letters changed.
+/// Returns the name with the case of its ASCII letters swapped.
 fn other_case(name: &[u8]) -> Vec<u8> {
     let changed = name.iter().map(|byte| {
         if byte.is_ascii_lowercase() {
@@ -270,7 +271,7 @@ fn other_case(name: &[u8]) -> Vec<u8> {
     changed.collect()
 }
 
-/// What names that differ in case alone have in common.
+/// Returns a form that is equal for all names that differ only in case or in final dots and spaces.
 fn without_case(name: &[u8]) -> String {
     let lower = String::from_utf8_lossy(name).to_lowercase();
     lower.trim_end_matches(['.', ' ']).to_owned()
@@ -289,7 +290,7 @@ fn find(
     Ok(None)
 }
 
-/// Whether a listing has both names; one pass finds out.
+/// True if a listing contains both names. Reads the directory once.
 fn lists_both(directory: &dyn Directory, one: &[u8], other: &[u8]) -> io::Result<bool> {
     let mut seen = [false, false];
     let both = find(directory, |there| {
@@ -307,7 +308,7 @@ mod tests {
     use super::super::{Creation, DataMode};
     use super::*;
 
-    /// A directory whose file system folds case, or not.
+    /// Creates a directory whose file system folds case, or does not.
     fn directory(folds: bool) -> DestinationDirectory {
         let storage = ForgettingStorage::new();
         if folds {
@@ -316,7 +317,7 @@ mod tests {
         DestinationDirectory::new(storage.root(), Default::default(), None)
     }
 
-    /// A new file gets a name.
+    /// Creates a file and gives it a name.
     fn give(directory: &DestinationDirectory, name: &str) -> io::Result<()> {
         let temporary = b".longhaul-temporary";
         directory.create_file(temporary, Creation::Either, DataMode::Buffered)?;
@@ -339,7 +340,7 @@ mod tests {
         );
         assert!(is_other(give(&folding, "FOO")));
         assert_eq!(folding.status_of(b"foo").unwrap().inode, inode);
-        // The same name replaces it, and others are made.
+        // The same name replaces the file, and other names are created.
         give(&folding, "Foo").unwrap();
         assert_ne!(folding.status_of(b"foo").unwrap().inode, inode);
         give(&folding, "bar").unwrap();
@@ -361,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Names that differ in their case alone, in a directory that was there before this run.
+    /// Names that differ only in case, in a directory that existed before this run.
     #[test]
     fn names_that_were_there_in_both_cases_are_two() {
         let plain = directory(false);
@@ -375,7 +376,7 @@ mod tests {
         assert!(later.is_plain());
     }
 
-    /// A run that comes later may use another spelling, one only.
+    /// A later run may use one other spelling.
     #[test]
     fn what_was_there_before_has_one_spelling_too() {
         let folding = directory(true);

@@ -1,9 +1,8 @@
-//! Digests of files that have their final names, kept until the copy is
-//! complete: a copy that is killed and run again with `--manifest` does not
-//! read them once more.
+//! Digests of files that have their final names, kept until the copy is complete. A copy that is
+//! interrupted and repeated with `--manifest` need not read these files again.
 //!
-//! They lie in the part of the session's claim to its anchor, which holds
-//! nothing else, and so come and go with that claim.
+//! The records lie in the partial file of the session's claim to its anchor, which has no other
+//! content. They are created and removed with that claim.
 //!
 //! ```text
 //! record  0        24       56         64
@@ -13,10 +12,10 @@
 //! ```
 //!
 //! `file` is a hash of path, inode, size and both times of the file, and of inode, size and both
-//! times of its source: after any change of either nobody asks for this record again. The checksum
-//! is XXH3-64 of what is before it, seeded with the record's offset. A record stands for itself:
-//! one that is not valid (torn, or never reached the disk) is passed over. Nothing here is ever
-//! synced, and nothing depends on it: what is not found is read again.
+//! times of its source. After a change of either, the record no longer matches. The checksum is
+//! XXH3-64 of the preceding bytes, seeded with the record's offset. Each record is independent: an
+//! invalid one (torn, or never written to disk) is skipped. Digests are not synced. A file whose
+//! digest is missing is read again.
 
 use std::fs::File;
 use std::io;
@@ -31,36 +30,36 @@ use twox_hash::XxHash3_64;
 use crate::spill::nameless_file;
 use crate::{Status, StoredFile};
 
-/// Bytes of a record.
+/// Size of a record in bytes.
 pub const RECORD_BYTES: usize = 64;
 
-/// Bytes of a record that are its file's.
+/// Size of the `file` field in bytes.
 const FILE_BYTES: usize = 24;
 
-/// Bytes of a record before its checksum.
+/// Number of bytes that the checksum covers.
 const CHECKED_BYTES: usize = RECORD_BYTES - 8;
 
-/// Separates this hash from every other use of BLAKE3.
+/// Context that separates this hash from every other use of BLAKE3.
 const CONTEXT: &str = "longhaul 2026 a file and its source whose digest is kept";
 
-/// The same of what tells whether a command has run for it.
+/// Context of the hash for records about commands.
 const COMMAND_CONTEXT: &str = "longhaul 2026 a file and its source that a command runs for";
 
-/// In the place of a digest: the file gets its name, and its command has not succeeded yet.
+/// Replaces the digest if the file's command has not succeeded yet.
 const AWAITED: [u8; 32] = [0; 32];
 
-/// In the place of a digest: its command succeeded.
+/// Replaces the digest if the file's command has succeeded.
 const RAN: [u8; 32] = [0xff; 32];
 
-/// Records read at once.
+/// Number of records that are read at once.
 const CHUNK_RECORDS: u64 = 1024;
 
-/// A state of a file: 192 bits, so that two never meet by accident.
+/// State of a file: a hash of 192 bits, so that accidental collisions are negligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState([u8; FILE_BYTES]);
 
 impl FileState {
-    /// Of the file at a path beneath the anchor, and of its source.
+    /// Hashes the state of the file at a path beneath the anchor, and of its source.
     pub fn new(path: &[u8], source: &SourceIdentity, status: &Status) -> FileState {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         for number in [status.inode, status.size, source.inode, source.size] {
@@ -77,8 +76,8 @@ impl FileState {
         FileState(state)
     }
 
-    /// Of a file at a path beneath the anchor that a command runs for, by what a later session
-    /// takes an unchanged source for: its size and time.
+    /// Hashes a file at a path beneath the anchor that a command runs for. It covers the source's
+    /// size and time, by which a later session recognises an unchanged source.
     pub fn of_command(path: &[u8], source: &SourceIdentity) -> FileState {
         let mut hasher = blake3::Hasher::new_derive_key(COMMAND_CONTEXT);
         hasher.update(&source.size.to_le_bytes());
@@ -91,7 +90,7 @@ impl FileState {
     }
 }
 
-/// A record, for an offset.
+/// Encodes a record for an offset.
 pub fn encode(file: &FileState, digest: &[u8; 32], position: u64) -> [u8; RECORD_BYTES] {
     let mut record = [0; RECORD_BYTES];
     record[..FILE_BYTES].copy_from_slice(&file.0);
@@ -101,7 +100,7 @@ pub fn encode(file: &FileState, digest: &[u8; 32], position: u64) -> [u8; RECORD
     record
 }
 
-/// What a record at an offset says; `None` if it is not valid there.
+/// Decodes a record at an offset; `None` if its checksum does not match.
 pub fn decode(record: &[u8; RECORD_BYTES], position: u64) -> Option<(FileState, [u8; 32])> {
     let (checked, checksum) = record.split_at(CHECKED_BYTES);
     let expected = XxHash3_64::oneshot_with_seed(position, checked).to_le_bytes();
@@ -112,26 +111,26 @@ pub fn decode(record: &[u8; RECORD_BYTES], position: u64) -> Option<(FileState, 
     Some((FileState(file.try_into().ok()?), digest.try_into().ok()?))
 }
 
-/// The digests of one session and of those before it.
+/// The digests of one session and of its predecessors.
 pub struct KeptDigests {
     file: Arc<dyn StoredFile>,
-    /// Where records may be spilled to be found again.
+    /// Directory for the temporary file of the index.
     directory: Box<Path>,
-    /// Records of earlier sessions, valid or not.
+    /// Number of records of earlier sessions, valid or not.
     earlier: u64,
-    /// Number of the next record; none after a failure.
+    /// Number of the next record; `None` after a failure.
     next: Mutex<Option<u64>>,
     index: OnceLock<Option<Index>>,
 }
 
 impl KeptDigests {
-    /// Those in a file. `directory` is for temporary files.
+    /// Opens the digests in a file. `directory` is for temporary files.
     ///
     /// # Errors
     ///
-    /// As `fstat`.
+    /// The errors of `fstat`.
     pub fn open(file: Arc<dyn StoredFile>, directory: &Path) -> io::Result<KeptDigests> {
-        // The last may be torn: it keeps its place.
+        // The last record may be torn. Its position is not used again.
         let earlier = file.status()?.size.div_ceil(RECORD_BYTES as u64);
         Ok(KeptDigests {
             file,
@@ -142,8 +141,8 @@ impl KeptDigests {
         })
     }
 
-    /// Keeps some. Only the owner of the session may, in a moment in which
-    /// nobody can take it over. After a failure no more are kept.
+    /// Appends digests. Only the owner of the session may call this, at a time when no other
+    /// process can take the session over. After a failure, no more digests are kept.
     pub fn append(&self, files: &[(FileState, [u8; 32])]) {
         let mut next = lock(&self.next);
         let Some(number) = *next else {
@@ -161,13 +160,13 @@ impl KeptDigests {
         };
     }
 
-    /// A command is to run for each of these once it has its name ([`FileState::of_command`]), in
-    /// a later session where it did not succeed in this one. To be called as
-    /// [`KeptDigests::append`] is, and followed by [`KeptDigests::sync`].
+    /// Records that a command must run for each of these files once it has its name
+    /// ([`FileState::of_command`]). A later session runs it if it does not succeed in this one. The
+    /// conditions of [`KeptDigests::append`] apply, and [`KeptDigests::sync`] must follow.
     ///
     /// # Errors
     ///
-    /// If that could not be kept, now or before.
+    /// The records could not be written, now or before.
     pub fn await_commands(&self, files: &[FileState]) -> io::Result<()> {
         let awaited: Vec<_> = files.iter().map(|file| (*file, AWAITED)).collect();
         self.append(&awaited);
@@ -179,47 +178,47 @@ impl KeptDigests {
         }
     }
 
-    /// The command of this one succeeded. To be called as [`KeptDigests::append`] is.
+    /// Records that a file's command succeeded. The conditions of [`KeptDigests::append`] apply.
     pub fn end_command(&self, file: FileState) {
         self.append(&[(file, RAN)]);
     }
 
-    /// Whether an earlier session left a file of which the command did not succeed; after
-    /// [`KeptDigests::prepare`].
+    /// True if an earlier session left a file whose command did not succeed. Call
+    /// [`KeptDigests::prepare`] first.
     pub fn awaits_command(&self, file: &FileState) -> bool {
         match self.index().map(|index| index.find(self, file)) {
             Some(Ok(found)) => found.is_some_and(|(_, value)| value == AWAITED),
-            // Once too often is better than never.
+            // A repeated command is better than a missing one.
             Some(Err(_)) => true,
             None => false,
         }
     }
 
-    /// Makes what is needed to find records.
+    /// Builds the index of the records.
     ///
     /// # Errors
     ///
-    /// If the temporary file for it cannot be made or filled.
+    /// The temporary file cannot be created or filled.
     pub fn prepare(&self) -> io::Result<()> {
         let index = Index::build(self, self.earlier)?;
-        // Nobody else has made it meanwhile: the session is about to begin.
+        // The index cannot exist yet, because the session has not begun.
         let _ = self.index.set(index);
         Ok(())
     }
 
-    /// Makes what was appended durable.
+    /// Makes appended records durable.
     ///
     /// # Errors
     ///
-    /// As `fdatasync`.
+    /// The errors of `fdatasync`.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Forgets all digests, where there are more than `most`: states of files that have
-    /// changed since are found by nobody, and a copy that never completes must
-    /// not gather them for ever. Files of which the command did not succeed stay. To be called as
-    /// [`KeptDigests::append`] is; nothing is found afterwards.
+    /// Removes all digests if there are more than `most`. Digests of files that have changed since
+    /// are never found, and a copy that never completes must not collect them without limit.
+    /// Records of files whose command did not succeed stay. The conditions of
+    /// [`KeptDigests::append`] apply. Earlier digests are not found afterwards.
     pub fn forget_beyond(&self, most: u64) {
         let mut next = lock(&self.next);
         if let Some(count) = next.filter(|next| *next > most) {
@@ -228,7 +227,7 @@ impl KeptDigests {
     }
 
     /// Moves the last record of each file that awaits its command to the front, and cuts off the
-    /// rest. A record never moves beyond one that was not looked at.
+    /// rest. No unread record is overwritten.
     fn keep_awaited(&self, count: u64) -> io::Result<u64> {
         let index = Index::build(self, count)?;
         let mut kept = 0;
@@ -257,8 +256,8 @@ impl KeptDigests {
         self.index.get_or_init(build).as_ref()
     }
 
-    /// The digest of a file that an earlier session kept. What cannot be read
-    /// is not there.
+    /// Returns the digest of a file from an earlier session. `None` if it is missing or cannot be
+    /// read.
     pub fn find(&self, file: &FileState) -> Option<[u8; 32]> {
         let found = self.index()?.find(self, file).ok().flatten();
         found.map(|(_, digest)| digest)
@@ -273,7 +272,7 @@ impl KeptDigests {
             .flatten())
     }
 
-    /// Reports about all valid records among the first ones with their numbers.
+    /// Calls `tell` with each valid record among the first `count`, and its number.
     fn for_each(
         &self,
         count: u64,
@@ -296,24 +295,23 @@ impl KeptDigests {
     }
 }
 
-/// Bytes of a slot: the number of a record plus one (0: empty), and part of its
-/// file's hash, each u32.
+/// Size of a slot in bytes: the number of a record plus one (0 for an empty slot), and a part of
+/// its file's hash, each u32.
 const SLOT_BYTES: usize = 8;
 
-/// Slots read at once: a few more than a search needs in a table that is half
-/// full.
+/// Number of slots read at once: slightly more than a search needs in a half-full table.
 const WINDOW_SLOTS: u64 = 16;
 
-/// Where to find the record of a file: a hash table with open addresses in a
-/// file without a name, so that memory does not grow with the number of files.
+/// Index of records by file: a hash table with open addressing in an unnamed file, so that memory
+/// use does not grow with the number of files.
 struct Index {
     table: File,
-    /// A power of two, at least twice the number of records.
+    /// Number of slots: a power of two, at least twice the number of records.
     slots: u64,
 }
 
 impl Index {
-    /// Of the first records; `None` if there is nothing, or too much, to find.
+    /// Builds an index of the first `count` records; `None` if there are no records, or too many.
     fn build(digests: &KeptDigests, count: u64) -> io::Result<Option<Index>> {
         if count == 0 || count >= u64::from(u32::MAX) {
             return Ok(None);
@@ -326,7 +324,7 @@ impl Index {
         Ok(Some(index))
     }
 
-    /// Where a search begins, and what a slot has of the file's hash.
+    /// Returns the first slot of a search, and the part of the file's hash that its slot holds.
     fn place(&self, file: &FileState) -> (u64, u32) {
         let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = file.0;
         let start = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
@@ -345,7 +343,8 @@ impl Index {
         })
     }
 
-    /// The last record of a file: its number and what it says. Later ones lie behind earlier ones.
+    /// Returns the number and content of a file's last record. A search finds records in the order
+    /// of their numbers.
     fn find(&self, digests: &KeptDigests, file: &FileState) -> io::Result<Option<(u64, [u8; 32])>> {
         let (_, wanted) = self.place(file);
         let mut found = None;
@@ -364,8 +363,8 @@ impl Index {
         Ok(found)
     }
 
-    /// Goes over the slots where a file's record may be, until `visit` (slot,
-    /// record, tag) is content. Half of them are empty, so it will be.
+    /// Visits the slots that may hold a file's record, until `visit` (slot, record, tag) returns
+    /// true. Half of the slots are empty, so the search ends.
     fn search(
         &self,
         file: &FileState,

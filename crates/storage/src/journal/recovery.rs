@@ -1,4 +1,4 @@
-//! Who becomes the owner of a partial file, and of what in it.
+//! Determines the owner of a partial file, and the parts of the file that can be reused.
 //!
 //! ```text
 //! found                                           claim
@@ -15,8 +15,8 @@
 //! other source, its owner dead or superseded      discarded, then as above
 //! ```
 //!
-//! To discard is to fence the owner and to remove both files. The new journal continues the epochs
-//! upward.
+//! To discard means to fence the owner and to remove both files. The new journal continues the
+//! sequence of epochs.
 
 use std::io;
 use std::sync::Arc;
@@ -36,43 +36,44 @@ use super::reader::{Found, Replay, replay};
 use super::writer::Writer;
 use crate::{Creation, DataMode, Directory, StoredFile};
 
-/// How often a claim starts again because others removed what it found. Each
-/// time another claim made progress, so more means that something is broken.
+/// Maximum number of attempts of a claim. An attempt is repeated if another process removed the
+/// files that it found. Each repetition means that another claim made progress, so reaching this
+/// limit indicates a fault.
 const MAXIMUM_ATTEMPTS: u32 = 1000;
 
-/// What a receiver asks for when a large file begins.
+/// Request of a receiver for the partial file of a large file.
 pub struct Claim<'a> {
-    /// Where the destination is to be.
+    /// Directory of the destination.
     pub directory: Arc<dyn Directory>,
-    /// The destination's name in it, 1 to 255 bytes.
+    /// Name of the destination in `directory`, 1 to 255 bytes.
     pub name: &'a [u8],
-    /// Who copies, at most 255 bytes.
+    /// Principal that copies, at most 255 bytes.
     pub principal: &'a str,
     /// Hash of the source's host and path.
     pub source: [u8; 32],
-    /// The state of the source.
+    /// State of the source.
     pub identity: SourceIdentity,
-    /// How its blocks are checked.
+    /// Method that checks the blocks.
     pub integrity: Integrity,
-    /// Who claims.
+    /// Owner that makes the claim.
     pub owner: Owner,
-    /// Numbers of the sessions that this one took over from. What they hold is
-    /// held by nobody, though they may not know it yet.
+    /// Numbers of the sessions that this session has replaced. Their claims are void, although they
+    /// may still be running.
     pub superseded: &'a [u64],
-    /// What sessions of a discarded journal left is this claim's to remove, whatever source they
-    /// were of.
+    /// If true, this claim removes the leftovers of the sessions of a discarded journal, even if
+    /// they had another source.
     pub inherits: bool,
-    /// How the data will be written.
+    /// Mode in which the data will be written.
     pub data_mode: DataMode,
 }
 
-/// Why a name could not be claimed.
+/// Reasons why a name could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// Another source is being copied to this name.
     #[error("another source is being copied to this name by {holder}; wait for it or end it")]
     InUse {
-        /// By whom.
+        /// Owner of that copy.
         holder: Owner,
     },
     /// The journal was written by another version of longhaul.
@@ -81,10 +82,10 @@ pub enum ClaimError {
          not know; finish with the longhaul that wrote it, or remove it with `longhaul clean`"
     )]
     Version {
-        /// The journal's format.
+        /// Version of the journal's format.
         version: u16,
     },
-    /// Others took this name again and again.
+    /// Other processes claimed the name during every attempt.
     #[error("the name was claimed by others {MAXIMUM_ATTEMPTS} times meanwhile")]
     Contended,
     /// A name in the claim is empty or too long.
@@ -99,8 +100,8 @@ pub enum ClaimError {
 ///
 /// # Errors
 ///
-/// [`ClaimError`]; what was there is untouched then, except that data of
-/// another source or state may have been discarded.
+/// [`ClaimError`]. Existing files are then unchanged, except that data of another source or state
+/// may have been discarded.
 pub fn claim(claim: &Claim<'_>) -> Result<Partial, ClaimError> {
     let key = Key::new(claim.name, claim.principal);
     let mut claiming = Claiming {
@@ -118,32 +119,33 @@ pub fn claim(claim: &Claim<'_>) -> Result<Partial, ClaimError> {
     Err(ClaimError::Contended)
 }
 
-/// A claim under way.
+/// A claim in progress.
 struct Claiming<'a> {
     claim: &'a Claim<'a>,
     key: Key,
     journal: Box<[u8]>,
     /// Highest epoch seen.
     last_epoch: u64,
-    /// Sessions of what was discarded.
+    /// Sessions of discarded journals.
     inherited: Vec<u64>,
 }
 
-/// What to do with a journal that was found.
+/// Action for an existing journal.
 enum Decision {
     TakeOver(Arc<dyn StoredFile>),
     Discard { part_exists: bool },
 }
 
 impl Claiming<'_> {
-    /// `None` if the way was cleared, and the next attempt finds it so.
+    /// Makes one attempt. `None` means that obstacles were removed and that the caller must try
+    /// again.
     fn attempt(&mut self) -> Result<Option<Partial>, ClaimError> {
         let was_there = self.claim.directory.status_of(&self.journal).is_ok();
         let gate = Gate::enter(&*self.claim.directory, &self.journal, Entering::MayCreate)
             .map_err(doing("waiting for the journal"))?;
         let linked = gate.file().has_other_names();
         if linked.map_err(doing("reading the journal"))? {
-            // Somebody else's file, or one that somebody keeps as it is.
+            // The file belongs to another user or is kept as a copy, so only its name is removed.
             self.remove(&self.journal)?;
             return Ok(None);
         }
@@ -167,9 +169,9 @@ impl Claiming<'_> {
         }
     }
 
-    /// An empty journal is this gate's own, or that of a process that died
-    /// before its first write: nobody has its length for a fence. Anything
-    /// else may be somebody's, and gets out of the way as an inode.
+    /// Begins if the journal is empty, and removes it otherwise. An empty journal was created by
+    /// this gate, or by a process that died before its first write, so its length is not used for a
+    /// fence. Any other file may be in use, and is replaced by a new inode.
     fn begin_or_clear(&self, gate: &Gate) -> Result<Option<Partial>, ClaimError> {
         let status = gate.file().status();
         if status.map_err(doing("reading the journal"))?.size == 0 {
@@ -179,9 +181,8 @@ impl Claiming<'_> {
         Ok(None)
     }
 
-    /// A crash took what the journal said, and may have left the part that it
-    /// named: no journal will ever name that again. Worth a look through the
-    /// whole directory, because it is as rare as a crash.
+    /// Removes the parts of a journal whose content was lost in a crash, because no journal will
+    /// ever name them again. Scans the whole directory, which is acceptable after a crash.
     fn clear_torn(&self, gate: &Gate) -> Result<Option<Partial>, ClaimError> {
         let listing = "listing the directory for what a crash left";
         let parts = parts_of(&*self.claim.directory, self.key).map_err(doing(listing))?;
@@ -196,16 +197,16 @@ impl Claiming<'_> {
         let part = self.key.part(part_number);
         let begun = self.write_beginning(gate, part_number);
         if begun.is_err() {
-            // Nobody else can be the owner of what this gate guards. What
-            // cannot be removed either is left for `longhaul clean`.
+            // No other process can own the files that this gate guards. `longhaul clean` removes
+            // any that cannot be removed here.
             let _ = self.claim.directory.remove_file(&part);
             let _ = self.claim.directory.remove_file(&self.journal);
         }
         begun
     }
 
-    /// The journal before the part, so that a part that no journal names is
-    /// never left by a process that dies.
+    /// Writes the journal before the part, so that a process that dies never leaves a part without
+    /// a journal.
     fn write_beginning(&self, gate: &Gate, part_number: u64) -> Result<Partial, ClaimError> {
         let mut writer = self.writer(gate, 0)?;
         let mut beginning = vec![Entry::Header(self.header(part_number))];
@@ -260,9 +261,8 @@ impl Claiming<'_> {
         Ok(Decision::Discard { part_exists: true })
     }
 
-    /// Becomes the owner of what is there. Its blocks will be called durable,
-    /// so the journal is made durable here where it has any; the data was,
-    /// before they were written to it.
+    /// Takes over the existing data. Its blocks will be reported as durable, so a journal with
+    /// blocks is synced here. The data was synced before the blocks were recorded.
     fn take_over(
         &self,
         gate: &Gate,
@@ -287,22 +287,22 @@ impl Claiming<'_> {
         Ok(partial.after(found.sessions))
     }
 
-    /// The part goes first: a journal without a part is discarded by the next
-    /// claim, a part without a journal by nobody until it expires.
+    /// Discards both files. The part is removed first: the next claim discards a journal without a
+    /// part, but a part without a journal stays until it expires.
     fn discard(&self, gate: &Gate, found: &Replay, part_exists: bool) -> Result<(), ClaimError> {
         self.fence(gate, found.valid_bytes)?;
         if part_exists {
             self.remove(&self.key.part(found.header.part))?;
         } else {
-            // Perhaps it just got its final name, and whoever did that counts
-            // on finding the journal if that name is lost.
+            // The part may have just got its final name. The process that renamed it relies on the
+            // journal if the rename is lost in a crash.
             let synced = self.claim.directory.sync();
             synced.map_err(doing("syncing the directory"))?;
         }
         self.remove(&self.journal)
     }
 
-    /// After this the former owner has none of the rights that it had.
+    /// Fences the former owner: it loses all of its rights to the file.
     fn fence(&self, gate: &Gate, valid_bytes: u64) -> Result<Writer, ClaimError> {
         let mut writer = self.writer(gate, valid_bytes)?;
         let epoch = self.last_epoch.saturating_add(1);
@@ -312,7 +312,7 @@ impl Claiming<'_> {
     }
 
     fn writer(&self, gate: &Gate, length: u64) -> Result<Writer, ClaimError> {
-        // The gate closes with its own handle; the owner needs one for longer.
+        // The gate closes its own handle, and the owner needs one for longer.
         let directory = &self.claim.directory;
         let writer = directory
             .create_file(&self.journal, Creation::Existing, DataMode::Buffered)
@@ -348,7 +348,7 @@ impl Claiming<'_> {
     }
 }
 
-/// Never the same twice: by session and process, and a count within it.
+/// Returns a unique number, derived from session, process and a counter.
 fn new_part_number(owner: &Owner) -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
