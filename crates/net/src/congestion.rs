@@ -1,10 +1,10 @@
-//! What governs a connection from its first segment on.
+//! Selects the congestion control of connections.
 //!
-//! BBR releases each burst by a timer. Once it has governed a connection, Linux keeps those
-//! timers, whatever governs it later (`sk_pacing_status` in `net/ipv4/tcp_output.c`). They cost up
-//! to 30,000 interrupts and a tenth of the CPU time of 4 GB within a host. BBR is better with
-//! random loss at a distance. So if BBR is a host's default, connections begin with Reno, which
-//! every kernel has and permits. They get what their distance calls for once it is known.
+//! BBR paces each burst with a timer. Once a connection has used BBR, Linux keeps those timers even
+//! after a change (`sk_pacing_status` in `net/ipv4/tcp_output.c`). They cost up to 30,000
+//! interrupts and a tenth of the CPU time of 4 GB within a host. BBR is better with random loss at
+//! a distance. If BBR is the host's default, connections therefore begin with Reno, which every
+//! kernel has and permits, and change to the control for their distance once that is known.
 
 use std::io;
 use std::net::TcpStream;
@@ -12,36 +12,36 @@ use std::time::Duration;
 
 use socket2::{SockRef, Socket, Type};
 
-/// Paces by timers.
+/// Congestion control that paces with timers.
 const PACES: &str = "bbr";
 
-/// What connections begin with.
+/// Initial congestion control of connections.
 const BEGINS: &str = "reno";
 
-/// What governs them near.
+/// Congestion control of nearby connections.
 const NEARBY: &str = "cubic";
 
-/// Round trips of a host, a site or a town: a window that loss made small is whole again within
-/// milliseconds. On short queues CUBIC carried more than BBR up to 2 ms, and less from 5 ms on;
-/// on a full path without distance BBR sent two fifths of everything again.
+/// Maximum round trip of a nearby connection: a host, a site or a town. After a loss, the window
+/// recovers within milliseconds. On short queues, CUBIC was faster than BBR up to 2 ms, and slower
+/// from 5 ms on. On a saturated path without delay, BBR retransmitted two fifths of all data.
 const NEAR: Duration = Duration::from_micros(2500);
 
-/// Has a socket that is not connected yet, and whatever a listener accepts, begin with another
-/// control than the host's own where that keeps timers, and there is a way back.
+/// Sets the initial congestion control of an unconnected socket, or of the connections of a
+/// listener, if the host's default paces with timers and can be selected again later.
 pub(super) fn begin(socket: &Socket) {
     let paces = name_of(SockRef::from(socket)).is_ok_and(|name| name == PACES);
-    // Asked for by name it may be refused where it came by itself.
+    // The default may be refused when it is selected by name.
     if paces && socket.set_tcp_congestion(PACES.as_bytes()).is_ok() {
-        // What is refused stays the host's own.
+        // If the change is refused, the host's default stays.
         let _ = socket.set_tcp_congestion(BEGINS.as_bytes());
     }
 }
 
-/// What should govern a connection with such a beginning, the least round trip of which is
-/// `least_rtt`; `None` if it began with what is its own. An unknown round trip is a long one.
+/// Returns the congestion control for a connection's minimum round trip. `None` if the connection
+/// did not begin with [`begin`]'s choice. An unknown round trip counts as a long one.
 pub fn by_distance(socket: &TcpStream, least_rtt: Option<Duration>) -> Option<&'static str> {
     let began = of(socket).is_ok_and(|name| name == BEGINS);
-    // A route may have named another, a host may have Reno as its own.
+    // A route may select another control, and the host's default may be Reno.
     if !began || own(socket).is_none_or(|own| own != PACES) {
         return None;
     }
@@ -52,14 +52,14 @@ pub fn by_distance(socket: &TcpStream, least_rtt: Option<Duration>) -> Option<&'
     }
 }
 
-/// What new sockets of this kind have.
+/// Returns the default congestion control of new sockets of this family.
 fn own(socket: &TcpStream) -> Option<String> {
     let domain = SockRef::from(socket).domain().ok()?;
     let new = Socket::new(domain, Type::STREAM, None).ok()?;
     name_of(SockRef::from(&new)).ok()
 }
 
-/// The name of what governs a socket.
+/// Returns the name of a socket's congestion control.
 fn name_of(socket: SockRef<'_>) -> io::Result<String> {
     let name = socket.tcp_congestion()?;
     let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
@@ -70,17 +70,17 @@ fn name_of(socket: SockRef<'_>) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The error of the kernel.
 pub fn of(socket: &TcpStream) -> io::Result<String> {
     name_of(SockRef::from(socket))
 }
 
-/// Changes the congestion control of a connection, live or not.
+/// Changes the congestion control of a connection, before or after it is established.
 ///
 /// # Errors
 ///
-/// `NotFound` where the kernel has no such module, `PermissionDenied` where it
-/// is not in `net.ipv4.tcp_allowed_congestion_control`.
+/// `NotFound` if the kernel has no such module, `PermissionDenied` if the module is not in
+/// `net.ipv4.tcp_allowed_congestion_control`.
 pub fn set(socket: &TcpStream, name: &str) -> io::Result<()> {
     SockRef::from(socket).set_tcp_congestion(name.as_bytes())
 }
@@ -112,7 +112,7 @@ mod tests {
                 assert_eq!(named(Some(NEAR)), paces.then_some(NEARBY));
                 assert_eq!(named(Some(NEAR * 2)), paces.then_some(PACES));
                 assert_eq!(named(None), paces.then_some(PACES));
-                // Somebody chose.
+                // An explicit choice is not changed.
                 if paces {
                     set(&socket, PACES).unwrap();
                     assert_eq!(by_distance(&socket, None), None);

@@ -1,12 +1,12 @@
-//! How many strangers are let in at once.
+//! Limits the number of unauthenticated connections.
 //!
-//! A connection holds a [`Ticket`] from being accepted until it has proved who
-//! it is (or failed to). Together with the handshake's deadline this bounds
-//! what strangers cost, in memory, threads and descriptors.
+//! A connection holds a [`Ticket`] from its acceptance until its authentication succeeds or fails.
+//! Together with the deadline of the handshake, this limits the memory, threads and descriptors
+//! that unauthenticated clients can use.
 //!
-//! Places are counted per network, because one host has many addresses. Where
-//! none is free, the network that holds most of them loses its oldest one: idle
-//! connections from a few networks keep nobody else out.
+//! Connections are counted per network, because one host may have many addresses. If no place is
+//! free, the network with the most connections loses its oldest one. Idle connections from a few
+//! networks can therefore not exclude other clients.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpStream};
@@ -15,24 +15,24 @@ use std::time::{Duration, Instant};
 
 use longhaul_system::descriptors;
 
-/// How many unauthenticated connections there may be at a time.
+/// Maximum numbers of simultaneous unauthenticated connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateLimits {
-    /// From everybody, 1 or more.
+    /// Maximum in total, 1 or more.
     pub total: usize,
-    /// From one network (see [`Gate`]), 1 or more.
+    /// Maximum from one network (see [`Gate`]), 1 or more.
     pub per_network: usize,
 }
 
-/// Strangers at most and at least, and their part of the files that the process may have open:
-/// each has two.
+/// Maximum and minimum of the total limit, and the divisor of the process's open files that gives
+/// it. Each connection uses two descriptors.
 const MOST_STRANGERS: usize = 256;
 const LEAST_STRANGERS: usize = 8;
 const STRANGERS_PART: usize = 8;
 
 impl Default for GateLimits {
-    /// 256 in all cost some 10 MiB (a 32 KiB buffer each, and TLS's state);
-    /// 128 from one place let a transfer open its streams all at once.
+    /// 256 connections in total need about 10 MiB (a 32 KiB buffer each, and the TLS state). 128
+    /// from one network let a transfer open all its streams at once.
     fn default() -> Self {
         let total = descriptors::share(STRANGERS_PART, MOST_STRANGERS).max(LEAST_STRANGERS);
         GateLimits {
@@ -42,47 +42,46 @@ impl Default for GateLimits {
     }
 }
 
-/// A connection that has not proved itself for this long is idle: a handshake on the longest
-/// path takes less, unless packets are lost. It makes room for a newer one.
+/// Time after which an unauthenticated connection is idle and may be closed for a newer one. A
+/// handshake on the longest path takes less, unless packets are lost.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// A connection was not let in.
+/// Reasons to reject a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateRefusal {
-    /// Too many from everybody.
+    /// The total limit is reached.
     #[error("connection from {address} refused: {limit} others are still authenticating")]
     Full {
-        /// Who.
+        /// Address of the client.
         address: IpAddr,
         /// The limit.
         limit: usize,
     },
-    /// Too many from there.
+    /// The limit of the client's network is reached.
     #[error(
         "connection from {address} refused: {limit} others from its network are still \
          authenticating"
     )]
     NetworkFull {
-        /// Who.
+        /// Address of the client.
         address: IpAddr,
         /// The limit.
         limit: usize,
     },
 }
 
-/// Counts connections that have not yet proved who they are, in all and from each network:
-/// an IPv4 /24 or an IPv6 /64.
+/// Counts unauthenticated connections, in total and from each network: an IPv4 /24 or an IPv6 /64.
 #[derive(Clone, Debug)]
 pub struct Gate {
     limits: GateLimits,
     inside: Arc<Mutex<Inside>>,
 }
 
-/// Its memory is bounded by the total limit: no entry without a ticket.
+/// State of a gate. Its memory is limited, because each entry has a ticket.
 #[derive(Debug, Default)]
 struct Inside {
     next: u64,
-    /// Those inside by number, oldest first.
+    /// Unauthenticated connections by number, oldest first.
     strangers: BTreeMap<u64, Stranger>,
 }
 
@@ -90,12 +89,12 @@ struct Inside {
 struct Stranger {
     network: IpAddr,
     since: Instant,
-    /// Another handle of its connection, to end it with; `None` if there was none to spare.
+    /// Another handle of the connection, for closing it; `None` if no descriptor was free.
     socket: Option<TcpStream>,
 }
 
 impl Gate {
-    /// An empty gate.
+    /// Creates an empty gate.
     pub fn new(limits: GateLimits) -> Gate {
         Gate {
             limits,
@@ -103,11 +102,11 @@ impl Gate {
         }
     }
 
-    /// Lets a connection in; an older one may be ended for it.
+    /// Admits a connection. An older one may be closed for it.
     ///
     /// # Errors
     ///
-    /// Where a limit is reached: close the connection without a word.
+    /// A limit is reached: close the connection without an answer.
     pub fn admit(&self, address: IpAddr, socket: &TcpStream) -> Result<Ticket, GateRefusal> {
         self.admit_at(address, socket.try_clone().ok(), Instant::now())
     }
@@ -152,13 +151,13 @@ impl Gate {
         })
     }
 
-    /// How many are inside now.
+    /// Returns the current number of unauthenticated connections.
     pub fn occupied(&self) -> usize {
         lock(&self.inside).strangers.len()
     }
 }
 
-/// Which limit is reached.
+/// The limit that is reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Crowded {
     Everywhere,
@@ -174,9 +173,10 @@ impl Inside {
         (self.strangers.len() >= limits.total).then_some(Crowded::Everywhere)
     }
 
-    /// Who makes room for a newcomer from a network: the oldest idle one there, where that has
-    /// its share; else the oldest one of the network that has most. One that is not idle only
-    /// gives way to a network that has fewer.
+    /// Selects the connection to close for a new one from `network`: the oldest connection of that
+    /// network if its limit is reached, else the oldest one of the network with the most
+    /// connections. A connection that is not idle is only closed for a network that has fewer
+    /// connections.
     fn oldest_to_leave(&self, network: IpAddr, crowded: Crowded, now: Instant) -> Option<u64> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for stranger in self.strangers.values() {
@@ -195,18 +195,17 @@ impl Inside {
         (idle || most > own + 1).then_some(*number)
     }
 
-    /// Ends a stranger's connection: its thread, which waits for what comes, ends with it.
+    /// Closes a connection. Its thread, which waits for data, then ends.
     fn turn_out(&mut self, number: u64) {
         let stranger = self.strangers.remove(&number);
         if let Some(socket) = stranger.and_then(|stranger| stranger.socket) {
-            // One that is closed already needs nothing.
+            // The connection may have been closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// A place inside; given back when dropped, which is to be done when the
-/// connection is authenticated, or closed.
+/// A place inside the gate. Drop it when the connection is authenticated or closed.
 #[derive(Debug)]
 pub struct Ticket {
     number: u64,
@@ -219,13 +218,13 @@ impl Drop for Ticket {
     }
 }
 
-/// Counts cannot be left half-changed, so a poisoned lock is as good as any.
+/// Locks the state. A poisoned lock is usable, because no update can be left incomplete.
 fn lock(inside: &Mutex<Inside>) -> MutexGuard<'_, Inside> {
     inside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What counts as one network: a client with one address of an IPv4 /24 or an IPv6 /64 often has
-/// all of them, and an IPv4 host may come as a mapped address.
+/// Returns the network of an address. A client with one address of an IPv4 /24 or an IPv6 /64 often
+/// has all of them. An IPv4 host may connect with a mapped address.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & !0xff)),
@@ -288,7 +287,7 @@ mod tests {
         assert!(admit("2001:db8:0:1::1").is_ok());
     }
 
-    /// Two networks hold all places, with connections that are renewed before they are idle.
+    /// Two networks hold all places, and renew their connections before they are idle.
     #[test]
     fn whoever_holds_most_makes_room_for_others() {
         let (gate, now) = (gate(8, 4), Instant::now());

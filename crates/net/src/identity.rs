@@ -1,4 +1,4 @@
-//! Who a host is: a key, its certificate, and the key's fingerprint.
+//! Identity of a host: a key, its certificate, and the key's fingerprint.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -23,23 +23,23 @@ use rustls::{CertificateError, Error};
 use super::tls_errors::explained;
 use super::validity::{NotValid, Validity};
 
-/// The SHA-256 of a certificate's SubjectPublicKeyInfo in DER: the key alone,
-/// so that a renewed certificate of the same key keeps its fingerprint.
+/// The SHA-256 of a certificate's SubjectPublicKeyInfo in DER format. It depends on the key alone,
+/// so a renewed certificate of the same key keeps its fingerprint.
 ///
-/// Written `sha256:` and 43 characters of Base64 without padding. The same
-/// number comes from `openssl x509 -pubkey -noout -in cert.pem | openssl pkey
-/// -pubin -outform DER | openssl dgst -sha256 -binary | base64`.
+/// Its text form is `sha256:` and 43 characters of Base64 without padding. The same hash comes from
+/// `openssl x509 -pubkey -noout -in cert.pem | openssl pkey -pubin -outform DER | openssl dgst
+/// -sha256 -binary | base64`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 const PREFIX: &str = "sha256:";
 
 impl Fingerprint {
-    /// The fingerprint of a certificate's key.
+    /// Returns the fingerprint of a certificate's key.
     ///
     /// # Errors
     ///
-    /// Where the bytes are no X.509 certificate of version 3.
+    /// The bytes are not an X.509 certificate of version 3.
     pub fn of_certificate(certificate: &CertificateDer<'_>) -> Result<Fingerprint, Error> {
         let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
         let hash = digest::digest(&digest::SHA256, &key);
@@ -48,11 +48,11 @@ impl Fingerprint {
         Ok(Fingerprint(bytes))
     }
 
-    /// The fingerprint of the first certificate in a PEM file.
+    /// Returns the fingerprint of the first certificate in a PEM file.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read, or has no such certificate.
+    /// The file cannot be read, or has no such certificate.
     pub fn of_pem_file(file: &Path) -> Result<Fingerprint, IdentityError> {
         let chain = read_certificates(file)?;
         let first = chain.first().ok_or(Error::NoCertificatesPresented);
@@ -64,12 +64,12 @@ impl Fingerprint {
             })
     }
 
-    /// The fingerprint whose hash this is.
+    /// Creates a fingerprint from its hash.
     pub fn of_digest(digest: [u8; 32]) -> Fingerprint {
         Fingerprint(digest)
     }
 
-    /// The hash.
+    /// Returns the hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -87,17 +87,17 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A certificate by what counts here: its key and its dates.
+/// The relevant parts of a certificate: its key and its dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyAndDates {
-    /// The key.
+    /// Fingerprint of the key.
     pub fingerprint: Fingerprint,
-    /// The dates.
+    /// Validity period.
     pub validity: Validity,
 }
 
 impl KeyAndDates {
-    /// Those of a certificate.
+    /// Reads key and dates from a certificate.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl KeyAndDates {
     }
 }
 
-/// Text that is no fingerprint.
+/// Error for text that is not a fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is no fingerprint: it is written `sha256:` and 43 characters, as `longhaul serve` \
@@ -132,7 +132,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// A private key with its certificate chain, ready to prove itself.
+/// A private key with its certificate chain, ready for use in a handshake.
 #[derive(Clone)]
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -146,56 +146,56 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// An identity cannot be had.
+/// Reasons why an identity is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A file cannot be read, made or renamed.
+    /// A file cannot be read, created or renamed.
     #[error("{path}: {cause}: check that the directory exists and belongs to this user")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// A file holds nothing of the kind.
+    /// A file does not contain the wanted PEM block.
     #[error("{path} holds no {wanted} in PEM ({cause}): give a file that has one")]
     Pem {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What was looked for.
+        /// Kind of the wanted block.
         wanted: &'static str,
-        /// Why not.
+        /// Cause of the failure.
         cause: String,
     },
-    /// The private key is open to others.
+    /// Other users may read the private key.
     #[error(
         "{path} is a private key that others may read (mode {mode:o}): run `chmod 600 {path}`, or \
          make a new key if somebody did"
     )]
     Exposed {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// Key and certificate do not belong together, or are of an unknown kind.
+    /// Key and certificate do not match, or are of an unsupported kind.
     #[error(
         "{path}: the certificate or key cannot be used: {}: give a matching pair (ECDSA \
          P-256 or P-384, Ed25519, or RSA)",
         explained(cause)
     )]
     Unusable {
-        /// The certificate.
+        /// The certificate's file.
         path: PathBuf,
-        /// Why.
+        /// Error of rustls.
         cause: Error,
     },
-    /// The certificate is not valid now.
+    /// The certificate is expired or not yet valid.
     #[error("the certificate {path} {dates}: renew it, or correct the clock")]
     NotValid {
-        /// The certificate.
+        /// The certificate's file.
         path: PathBuf,
-        /// Its date.
+        /// The date that is not met.
         dates: NotValid,
     },
     /// The random generator or the encoder failed.
@@ -203,8 +203,8 @@ pub enum IdentityError {
     Generate(String),
 }
 
-/// The one file of a generated identity: key and certificate together, so that
-/// no crash can leave one without the other.
+/// Name of the file of a generated identity. It holds key and certificate together, so that a crash
+/// cannot leave one without the other.
 const GENERATED_FILE: &str = "identity.pem";
 
 impl Identity {
@@ -212,8 +212,8 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Where a file cannot be read, is no PEM, the key is readable by others,
-    /// the two do not match, or the certificate is not valid now.
+    /// A file cannot be read or is not PEM, other users may read the key, key and certificate do
+    /// not match, or the certificate is expired or not yet valid.
     pub fn from_pem_files(certificates: &Path, key: &Path) -> Result<Identity, IdentityError> {
         let identity = Identity::from_pem_files_of_any_date(certificates, key)?;
         let checked = identity.validity().check_now();
@@ -224,11 +224,12 @@ impl Identity {
         Ok(identity)
     }
 
-    /// The same if the certificate has expired, or is not valid yet: every other end refuses it.
+    /// Reads them as [`Identity::from_pem_files`] does, and accepts an expired certificate, or one
+    /// that is not yet valid. Peers reject such a certificate.
     ///
     /// # Errors
     ///
-    /// As [`Identity::from_pem_files`], except for the dates.
+    /// The errors of [`Identity::from_pem_files`], except for the dates.
     pub fn from_pem_files_of_any_date(
         certificates: &Path,
         key: &Path,
@@ -247,13 +248,12 @@ impl Identity {
         })
     }
 
-    /// The identity kept in `directory`; on first use a self-signed one is
-    /// made there, with the directory where it is missing. Two processes that
-    /// do so at once come to the same one.
+    /// Reads the identity in `directory`. On first use, creates a self-signed one there, with the
+    /// directory if it is missing. Two processes that do so at the same time get the same identity.
     ///
     /// # Errors
     ///
-    /// As [`Identity::from_pem_files`], and where it cannot be written.
+    /// The errors of [`Identity::from_pem_files`], and failures to write the file.
     pub fn in_directory(directory: &Path) -> Result<Identity, IdentityError> {
         let path = directory.join(GENERATED_FILE);
         match fs::symlink_metadata(&path) {
@@ -273,11 +273,11 @@ impl Identity {
         Identity::from_pem_files(&path, &path)
     }
 
-    /// A self-signed identity that is kept nowhere.
+    /// Creates a self-signed identity that is not stored.
     ///
     /// # Errors
     ///
-    /// [`IdentityError::Generate`].
+    /// [`IdentityError::Generate`]: the identity cannot be created.
     pub fn ephemeral() -> Result<Identity, IdentityError> {
         let (certificate, key) = generate()?;
         let key = PrivateKeyDer::try_from(key.serialize_der())
@@ -300,17 +300,17 @@ impl Identity {
         Ok(identity)
     }
 
-    /// The key's fingerprint, by which others know this host.
+    /// Returns the key's fingerprint, by which other hosts know this host.
     pub fn fingerprint(&self) -> Fingerprint {
         self.certificate.fingerprint
     }
 
-    /// The dates of the certificate.
+    /// Returns the validity period of the certificate.
     pub fn validity(&self) -> Validity {
         self.certificate.validity
     }
 
-    /// As rustls takes it; proves that key and certificate match.
+    /// Returns the identity in rustls's form. Fails if key and certificate do not match.
     pub(super) fn certified_key(&self) -> Result<rustls::sign::CertifiedKey, Error> {
         rustls::sign::CertifiedKey::from_der(
             self.chain.clone(),
@@ -320,7 +320,7 @@ impl Identity {
     }
 }
 
-/// Reads all certificates of a PEM file; at least one.
+/// Reads all certificates of a PEM file, at least one.
 pub(super) fn read_certificates(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
@@ -353,15 +353,15 @@ fn refuse_exposed(path: &Path) -> Result<(), IdentityError> {
     Ok(())
 }
 
-/// ECDSA P-256: the signature that every TLS 1.3 peer must know (RFC 8446,
-/// section 9.1).
+/// Generates a key and certificate with ECDSA P-256, the signature that every TLS 1.3 peer must
+/// support (RFC 8446, section 9.1).
 fn generate() -> Result<(rcgen::Certificate, rcgen::KeyPair), IdentityError> {
     let error = |cause: rcgen::Error| IdentityError::Generate(cause.to_string());
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(error)?;
-    // The name is for whoever looks at it: what counts is the key.
+    // The name is only informative: peers check the key.
     let mut parameters =
         rcgen::CertificateParams::new(vec!["longhaul".to_owned()]).map_err(error)?;
-    // A host whose clock begins at 1970 may use it too.
+    // A host whose clock starts at 1970 can use the certificate too.
     parameters.not_before = rcgen::date_time_ymd(1970, 1, 1);
     parameters
         .distinguished_name
@@ -375,7 +375,7 @@ fn generate_pem() -> Result<String, IdentityError> {
     Ok(key.serialize_pem() + &certificate.pem())
 }
 
-/// Nobody else's, neither another process's nor another thread's.
+/// Returns a name that is unique among all processes and threads.
 fn staging_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let counter = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -387,8 +387,8 @@ fn staging_name() -> String {
     )
 }
 
-/// Writes the file whole and durable, or leaves the one that somebody else has
-/// made meanwhile.
+/// Writes the complete file durably. If another process has created it in the meantime, keeps that
+/// one.
 fn keep(directory: &Path, path: &Path, pem: &str) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -402,7 +402,7 @@ fn keep(directory: &Path, path: &Path, pem: &str) -> io::Result<()> {
         .open(&staging)?;
     file.write_all(pem.as_bytes())?;
     file.sync_all()?;
-    // A link, unlike a rename, never replaces.
+    // Unlike a rename, a hard link never replaces a file.
     let linked = fs::hard_link(&staging, path);
     fs::remove_file(&staging)?;
     match linked {

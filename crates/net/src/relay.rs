@@ -1,11 +1,11 @@
-//! Carries bytes between a pair of pipes that another process made (the standard streams from
-//! sshd) and a local socket. So a stream below a session is always a socket, which any thread can
-//! shut down. Also carries bytes between a stream and a socket, for a process that is not their
-//! endpoint.
+//! Forwards bytes between a pair of pipes that another process made (the standard streams from
+//! sshd) and a local socket. The stream below a session is therefore always a socket, which any
+//! thread can shut down. Also forwards bytes between a stream and a socket, for a process that is
+//! not their endpoint.
 //!
-//! They are copied, not spliced: `splice` holds the pipe's lock while it waits
-//! for the socket, so that sshd, which writes without blocking, stands still
-//! as a whole (1 MB/s where copying made 30).
+//! The bytes are copied, not spliced. `splice` holds the pipe's lock while it waits for the socket,
+//! which blocks all of sshd, because sshd writes without blocking. (1 MB/s with `splice`, 30 MB/s
+//! with copying.)
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,37 +19,37 @@ use rustix::fs::{FileType, fstat};
 
 use super::stream::Stream;
 
-/// Bytes moved at once: what a pipe holds by default.
+/// Number of bytes copied at once: the default capacity of a pipe.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long an end may take to hear that the other one has ended.
+/// Maximum time for one direction to end after the other one has ended.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// What carries the bytes outward; it ends when the socket does.
+/// The thread that forwards outgoing bytes. It ends when the socket does.
 pub struct Outward {
     ended: Receiver<()>,
 }
 
 impl Outward {
-    /// Waits until everything that was written has left, at most so long.
+    /// Waits until all written bytes have been forwarded, for at most `patience`.
     pub fn drain(&self, patience: Duration) {
-        // Whoever carries drops his end when he is done.
+        // The forwarding thread drops its sender when it ends, so no message ever comes.
         let ended = self.ended.recv_timeout(patience);
         debug_assert_ne!(ended, Ok(()));
         let _: Result<(), RecvTimeoutError> = ended;
     }
 }
 
-/// A socket whose bytes come from `input` and go to `output`.
+/// Returns a socket that reads from `input` and writes to `output`.
 ///
 /// # Errors
 ///
-/// Where the system gives no socket or thread.
+/// The system has no descriptor or thread left.
 pub fn join(input: OwnedFd, output: OwnedFd) -> io::Result<(UnixStream, Outward)> {
     let (done, ended) = channel();
     let outward = Outward { ended };
     if is_one_socket(&input, &output) {
-        // Nothing to carry: the kernel sends what was written.
+        // Forwarding is not needed: the kernel sends written bytes directly.
         return Ok((UnixStream::from(input), outward));
     }
     let (near, far) = UnixStream::pair()?;
@@ -66,12 +66,12 @@ pub fn join(input: OwnedFd, output: OwnedFd) -> io::Result<(UnixStream, Outward)
     Ok((near, outward))
 }
 
-/// Carries between two standard streams and a socket that somebody else serves,
-/// until that has ended.
+/// Forwards between two standard streams and a socket that another process serves, until that
+/// socket has ended.
 ///
 /// # Errors
 ///
-/// Where the system gives no descriptor or thread.
+/// The system has no descriptor or thread left.
 pub fn carry_between(input: OwnedFd, output: OwnedFd, socket: UnixStream) -> io::Result<()> {
     let there = OwnedFd::from(socket.try_clone()?);
     start("channel in", move || {
@@ -82,16 +82,16 @@ pub fn carry_between(input: OwnedFd, output: OwnedFd, socket: UnixStream) -> io:
     Ok(())
 }
 
-/// A socket that bytes are carried to and from.
+/// A socket whose bytes are forwarded.
 pub trait Carried: Read + Write + Send + Sized + 'static {
-    /// The same socket once more.
+    /// Returns another handle of the same socket.
     ///
     /// # Errors
     ///
-    /// Where the process has too many open files.
+    /// The process has too many open files.
     fn again(&self) -> io::Result<Self>;
 
-    /// Ends it in one direction or both.
+    /// Shuts the socket down in one direction or both.
     fn end(&self, how: Shutdown);
 }
 
@@ -101,7 +101,7 @@ impl Carried for UnixStream {
     }
 
     fn end(&self, how: Shutdown) {
-        // Fails only where the other end is gone, which is no less an end.
+        // Fails only if the other end has disconnected, which is the same result.
         let _ = self.shutdown(how);
     }
 }
@@ -112,18 +112,18 @@ impl Carried for TcpStream {
     }
 
     fn end(&self, how: Shutdown) {
-        // As of a local one.
+        // Fails only if the other end has disconnected.
         let _ = self.shutdown(how);
     }
 }
 
-/// Carries both ways between a stream and a socket, on its own threads, to the end of both; `held`
-/// is dropped then. If one direction ends and the other does not end within a time, it is closed.
-/// No more than 64 KiB wait here each way: a slow reader makes the other side wait.
+/// Forwards in both directions between a stream and a socket, on separate threads, until both end;
+/// then drops `held`. If one direction ends and the other does not end in time, both are closed. At
+/// most 64 KiB are buffered in each direction, so a slow reader slows the other side down.
 ///
 /// # Errors
 ///
-/// Where the system gives no descriptor or thread.
+/// The system has no descriptor or thread left.
 pub fn carry_stream<H: Send + 'static>(
     stream: Stream,
     socket: impl Carried,
@@ -156,7 +156,7 @@ pub fn carry_stream<H: Send + 'static>(
                 _ => break,
             }
         }
-        // What cannot be said any more is not missed.
+        // The stream may have failed already; then there is no peer to notify.
         let _ = writer.finish();
         let _ = inward.recv_timeout(LAST_WORDS);
         handle.shutdown();
@@ -169,12 +169,12 @@ fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.spawn(run).map(drop)
 }
 
-/// Closes first, then lets the waiting thread continue.
+/// Closes the output before the waiting thread continues.
 fn finish(output: OwnedFd, _done: &Sender<()>) {
     drop(output);
 }
 
-/// Whether both are the same local socket, as on some systems.
+/// True if both are the same local socket, as on some systems.
 fn is_one_socket(input: &OwnedFd, output: &OwnedFd) -> bool {
     let (Ok(input_status), Ok(output_status)) = (fstat(input), fstat(output)) else {
         return false;
@@ -186,7 +186,7 @@ fn is_one_socket(input: &OwnedFd, output: &OwnedFd) -> bool {
     is_socket && same && domain == Ok(rustix::net::AddressFamily::UNIX)
 }
 
-/// Until one side ends.
+/// Copies bytes until one side ends.
 fn carry(from: OwnedFd, to: &OwnedFd) {
     let mut from = File::from(from);
     let Ok(mut to) = to.try_clone().map(File::from) else {

@@ -1,61 +1,61 @@
-//! When a receiving thread takes what has come: seldom, and much at once.
+//! Controls how often a receiving thread takes data from the kernel: rarely, and much at once.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use super::stream::Wire;
 
-/// Fewer bytes are not worth telling the kernel.
+/// Minimum threshold in bytes that is worth a system call.
 const SHORTEST_SLEEP: usize = 4 << 10;
 
-/// The part of what the round trip has beyond the least one that a receiver may add to it,
-/// the least that is worth it, and the most.
+/// Fraction (as divisor) of the round trip beyond its minimum that a receiver may add to it, and
+/// the minimum and maximum of that pause.
 const GATHERED_PART: u32 = 4;
 const SHORTEST_GATHERING: Duration = Duration::from_millis(1);
 const LONGEST_GATHERING: Duration = Duration::from_millis(20);
 
-/// How often the round trip is looked at, and the part by which gathering shortens each time
-/// where it shows no queue: to half in one second.
+/// Interval between looks at the round trip, and the fraction (as divisor) by which the pause
+/// shrinks each time without a queue. It halves in one second.
 const GATHERING_LOOKS: Duration = Duration::from_millis(25);
 const GATHERED_FADES: u32 = 64;
 
-/// How many bytes a receiving thread sleeps for: many of those that are known to
-/// come. At 1 Gbit/s over sixteen streams a thread is else woken for every few
+/// Computes the number of bytes that a receiving thread waits for: a large part of those that are
+/// known to come. Otherwise, at 1 Gbit/s over sixteen streams, a thread wakes for every few
 /// kilobytes, which costs more than decrypting and hashing them.
 pub(super) struct Sleeper {
-    /// Bytes known to come that were not given out.
+    /// Number of bytes known to come and not yet returned.
     expected: usize,
-    /// The most that is worth it.
+    /// Maximum number of bytes to wait for.
     longest: usize,
-    /// What the socket was told.
+    /// Threshold last set on the socket.
     told: usize,
     gathering: Gathering,
-    /// The last receive left nothing.
+    /// True if the last receive took all available data.
     drained: bool,
 }
 
-/// How long a receiver leaves what comes to the kernel before it takes all of it at once.
+/// Controls the time that a receiver leaves data in the kernel before it takes all of it at once.
 ///
-/// A kernel acknowledges two segments at a time, or what a receiver takes from it. On a thin way
-/// back (1 Gbit/s one way and 10 Mbit/s the other), acknowledgements queue, and their rate limits
-/// the way there. A receiver that takes data less often sends fewer of them. A round trip beyond
-/// the least one is a queue on either way; a small delay that the receiver adds costs almost
-/// nothing. (A route that becomes longer in mid-stream is taken for a queue permanently: the queue
-/// of a thin way back stands as long as the copy runs, and a minimum that expires would include
-/// it.) Large amounts do not wait: they come in packets of many segments, and are cheaper to take
-/// while they are in the processor's cache.
+/// A kernel acknowledges every second segment, or when a receiver takes data. On a slow return path
+/// (1 Gbit/s one way and 10 Mbit/s the other), acknowledgements queue, and limit the rate of the
+/// data. A receiver that takes data less often sends fewer of them. A round trip above its minimum
+/// indicates a queue in either direction, and a small delay by the receiver then costs almost
+/// nothing. (A route that becomes longer during the stream is mistaken for a queue permanently. A
+/// minimum that expires would not help, because the queue of a slow return path lasts as long as
+/// the copy.) Large amounts are not delayed: they arrive in packets of many segments, and are
+/// cheaper to process while they are in the processor's cache.
 #[derive(Debug, Default)]
 struct Gathering {
     looked: Option<Instant>,
     least: Option<Duration>,
     pause: Duration,
-    /// Bytes that came since the last look, and in each second before it.
+    /// Bytes received since the last look, and bytes per second before it.
     came: usize,
     rate: f64,
 }
 
 impl Gathering {
-    /// Looks at the round trip as the receiver sees it, from time to time.
+    /// Samples the receiver's estimate of the round trip, at most once per interval.
     fn look(&mut self, wire: &Wire) {
         let now = Instant::now();
         let since = self.looked.map(|at| now - at);
@@ -65,7 +65,7 @@ impl Gathering {
         self.looked = Some(now);
         let came = std::mem::take(&mut self.came);
         if came == 0 {
-            // Who sends nothing has no round trip.
+            // Without received data there is no estimate.
             return;
         }
         self.rate = since.map_or(0.0, |since| came as f64 / since.as_secs_f64());
@@ -74,8 +74,8 @@ impl Gathering {
         }
     }
 
-    /// More is gathered at once where a queue is seen, and less by and by: without one there
-    /// would soon be another.
+    /// Raises the pause at once if a queue is seen, and lowers it slowly without one, because the
+    /// queue would soon return.
     fn learn(&mut self, rtt: Duration) {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         self.least = Some(least);
@@ -83,9 +83,9 @@ impl Gathering {
         self.pause = kept.max(((rtt - least) / GATHERED_PART).min(LONGEST_GATHERING));
     }
 
-    /// How long to wait now, where no more than this many bytes should come meanwhile.
+    /// Returns the current pause, limited so that at most `most` bytes arrive in it.
     fn pause(&self, most: usize) -> Option<Duration> {
-        // Infinite where nothing came.
+        // Infinite if no data arrived.
         let until = Duration::try_from_secs_f64(most as f64 / self.rate);
         let pause = until.map_or(self.pause, |until| until.min(self.pause));
         (pause >= SHORTEST_GATHERING).then_some(pause)
@@ -93,7 +93,7 @@ impl Gathering {
 }
 
 impl Sleeper {
-    /// Nothing is expected.
+    /// Creates a sleeper that expects no data.
     pub(super) fn new() -> Sleeper {
         Sleeper {
             expected: 0,
@@ -104,21 +104,21 @@ impl Sleeper {
         }
     }
 
-    /// As [`StreamReader::anticipate`].
+    /// Implements [`StreamReader::anticipate`].
     pub(super) fn anticipate(&mut self, wire: &Wire, bytes: usize) {
         self.expected = bytes;
-        // Less is not slept for, whatever the buffer.
+        // Smaller amounts are never waited for, whatever the buffer size.
         if bytes >= SHORTEST_SLEEP {
             self.longest = wire.longest_sleep();
         }
     }
 
-    /// Receives at least a byte unless the peer has ended; `held` bytes have come
-    /// already and were not given out.
+    /// Receives at least one byte, unless the peer has ended. `held` is the number of bytes
+    /// received earlier and not yet returned.
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// The error of the socket.
     pub(super) fn receive(
         &mut self,
         wire: &Wire,
@@ -126,7 +126,7 @@ impl Sleeper {
         held: usize,
     ) -> io::Result<usize> {
         let more = self.expected.saturating_sub(held);
-        // Whatever comes next: what is read between two blocks is acknowledged as well.
+        // Applies between blocks too: data read there is also acknowledged.
         let gathers = if self.longest > 0 {
             self.gathering.look(wire);
             self.gathering.pause(self.longest)
@@ -151,8 +151,8 @@ impl Sleeper {
             self.gathering.came += count;
             return Ok(count);
         }
-        // A receive that waits takes what there is, and then waits for as much
-        // again as it was to wait for: more than may come.
+        // A blocking receive takes the available bytes, and then waits for the full threshold
+        // again, which may exceed the bytes that still come.
         loop {
             wire.sleep()?;
             if let Some(count) = wire.receive_now(buffer)? {
@@ -162,7 +162,7 @@ impl Sleeper {
         }
     }
 
-    /// This many bytes were given out.
+    /// Records that this many bytes were returned.
     pub(super) fn note(&mut self, count: usize) {
         self.expected = self.expected.saturating_sub(count);
     }
@@ -180,13 +180,13 @@ mod tests {
             gathering.learn(ms(rtt));
             gathering.pause(1 << 17)
         };
-        // What is first seen is the least, and then less; a little more is no queue.
+        // The first value is the minimum, and then lower ones are. A small increase is not a queue.
         assert_eq!([120, 92, 95].map(&mut after), [None; 3]);
         assert_eq!([100, 104].map(&mut after), [Some(ms(2)), Some(ms(3))]);
         assert_eq!(after(400), Some(LONGEST_GATHERING));
         let fading: Vec<_> = (0..200).map_while(|_| after(92)).collect();
         assert!(fading.is_sorted_by(|before, next| before > next));
-        // A look is every 25 ms: to half in a second, to nothing in five.
+        // A look every 25 ms halves the pause in one second, and ends it in five.
         assert!((ms(10)..ms(11)).contains(&fading[40]), "{fading:?}");
         assert!((160..200).contains(&fading.len()), "{fading:?}");
     }

@@ -1,5 +1,5 @@
-//! Files that say that they have no bytes, or more than they have, as those of `/proc`, `/sys` and
-//! some FUSE file systems: how many there are shows only when they are read to their end.
+//! Files whose reported size is 0 or wrong, such as those of `/proc`, `/sys` and some FUSE file
+//! systems. Their real size is known only after reading them to the end.
 
 use std::fs::File;
 use std::hash::Hasher;
@@ -17,13 +17,13 @@ use super::refusing::refuse_writes;
 use super::spill::nameless_file;
 use super::{Advice, DataMode, DataRange, FileKind, Status, StoredFile};
 
-/// What is read of one at most. Some never end (`/proc/kmsg`).
+/// Limits for reading such a file. Some never end (`/proc/kmsg`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub bytes: u64,
-    /// In all.
+    /// Maximum total time.
     pub span: Duration,
-    /// Without a byte.
+    /// Maximum time without a byte.
     pub silence: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Bounds {
     };
 }
 
-/// Such a file did not end.
+/// Error for such a file that did not end within the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it tells no size, and did not end after {bytes} bytes and {seconds} s: it is a stream and no \
@@ -46,43 +46,43 @@ pub struct Endless {
     seconds: u64,
 }
 
-/// Content up to this stays in memory.
+/// Maximum size in bytes of content that is kept in memory.
 const MEMORY_BYTES: usize = 1 << 20;
 
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const PART_BYTES: usize = 64 << 10;
 
-/// Sizes of a page, which sysfs reports about most files.
+/// Page sizes in bytes. sysfs reports one of them as the size of most files.
 const PAGES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 
-/// Whether a file's size is what can be read of it.
+/// Reliability of the file sizes that a file system reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sizes {
     Told,
-    /// Where it is zero it may be anything.
+    /// A reported size of zero may be wrong.
     ZeroIsUnknown,
-    /// It is that of a page, or may be anything.
+    /// A reported size of zero or of a page may be wrong.
     Unknown,
 }
 
-/// Of the devices of one tree.
+/// Known reliability of sizes for the devices of one tree.
 #[derive(Default)]
 pub(super) struct Devices {
     known: Mutex<Vec<(u64, Sizes)>>,
 }
 
-/// Devices that are remembered; others are asked about each time.
+/// Maximum number of remembered devices. Others are queried each time.
 const MOST_DEVICES: usize = 256;
 
 impl Devices {
-    /// Whether the content of a file shows how large it is; `open` opens it for that.
+    /// True if a file's size is known only after reading it. `open` opens the file for the query.
     pub fn hides_content<T: std::os::fd::AsFd>(
         &self,
         status: &Status,
         open: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<bool> {
         let is_odd = status.size == 0 || PAGES.contains(&status.size);
-        // File systems on disks have a device of their own, and tell sizes.
+        // File systems on disks have a device number with a major part, and report correct sizes.
         if status.kind != FileKind::File || !is_odd || rustix::fs::major(status.device) != 0 {
             return Ok(false);
         }
@@ -140,24 +140,24 @@ fn sizes_of(file: BorrowedFd<'_>) -> Sizes {
     }
 }
 
-/// What a file had when it was read to its end.
+/// Content of a file that was read to its end.
 pub(super) struct Content {
     status: Status,
     kept: Kept,
 }
 
-/// Where it is.
+/// Location of the content.
 enum Kept {
     Memory(Vec<u8>),
     File(File),
 }
 
 impl Content {
-    /// Reads a file that was opened so that it does not block.
+    /// Reads a file that was opened in non-blocking mode.
     ///
     /// # Errors
     ///
-    /// As `read`, and [`Endless`].
+    /// The errors of `read`, and [`Endless`].
     pub fn read(file: BorrowedFd<'_>, status: Status, bounds: Bounds) -> io::Result<Content> {
         let mut kept = Kept::Memory(Vec::new());
         let mut size = 0;
@@ -170,17 +170,17 @@ impl Content {
         Ok(Content { status, kept })
     }
 
-    /// Its bytes.
+    /// Returns the size in bytes.
     pub fn len(&self) -> u64 {
         self.status.size
     }
 }
 
-/// A file's status with the size that its content has.
+/// Returns a file's status with the real size of its content.
 ///
 /// # Errors
 ///
-/// As [`Content::read`].
+/// The errors of [`Content::read`].
 pub(super) fn measured(file: BorrowedFd<'_>, status: Status, bounds: Bounds) -> io::Result<Status> {
     let mut size = 0;
     let hash = read_all(file, bounds, &mut |part| {
@@ -190,7 +190,8 @@ pub(super) fn measured(file: BorrowedFd<'_>, status: Status, bounds: Bounds) -> 
     Ok(with(status, size, hash))
 }
 
-/// No time tells one content from another: the number of the file has to.
+/// Returns the status with the real size. Such files have no useful times, so the hash changes the
+/// inode number to show a change of content.
 fn with(status: Status, size: u64, hash: u64) -> Status {
     let inode = match size {
         0 => status.inode,
@@ -204,7 +205,7 @@ fn with(status: Status, size: u64, hash: u64) -> Status {
     }
 }
 
-/// Reads a file to its end, part by part; gives a hash of all.
+/// Reads a file to its end, part by part. Returns a hash of the whole content.
 fn read_all(
     file: BorrowedFd<'_>,
     bounds: Bounds,
@@ -237,7 +238,7 @@ fn endless(bytes: u64, began: Instant) -> io::Error {
     io::Error::other(Endless { bytes, seconds })
 }
 
-/// Waits for more; false where none comes.
+/// Waits for more data. False if none arrives within `silence`.
 fn waits(file: BorrowedFd<'_>, silence: Duration) -> io::Result<bool> {
     let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
     let timeout = rustix::time::Timespec::try_from(silence).ok();

@@ -1,15 +1,14 @@
-//! A directory of the destination, one handle for many threads.
+//! A directory of the destination: one handle for many threads.
 //!
-//! It remembers that a sync of it failed. The kernel reports a failure to one caller only. It
-//! reports success for a later sync, although the data of the failed one are lost. So threads that
-//! share a handle must share the results of its syncs too.
+//! It remembers a failed sync. The kernel reports a failure to one caller only, and reports success
+//! for a later sync, although the data of the failed one is lost. Threads that share a handle must
+//! therefore also share the results of its syncs.
 //!
-//! And it gives its owner the rights that it takes to write into it, where an
-//! earlier run, or a source that was done before another one with the same
-//! directory, has given it a mode without them.
+//! It gives the owner the permissions needed to write into the directory, if an earlier run, or an
+//! earlier source with the same directory, has set a mode without them.
 //!
-//! And no file or link replaces in it what has another name that its file system takes for the
-//! same ([`super::spelling`]).
+//! It also prevents a file or link from replacing an entry whose different name the file system
+//! treats as the same ([`super::spelling`]).
 
 use std::any::Any;
 use std::io;
@@ -29,10 +28,10 @@ use super::spelling::Spelling;
 use super::{Creation, DataMode, Directory, NameList, Special, Status, StoredFile};
 use crate::notices::Notices;
 
-/// What the owner needs to write into a directory.
+/// Permissions that the owner needs to write into a directory.
 const OWNER_MAY: u32 = 0o700;
 
-/// How a directory is called.
+/// Name of a directory in messages.
 struct Shown<'a>(Option<&'a TreePath>);
 
 impl std::fmt::Display for Shown<'_> {
@@ -44,37 +43,37 @@ impl std::fmt::Display for Shown<'_> {
     }
 }
 
-/// A directory whose sync, once it failed, fails for good.
+/// A directory whose syncs all fail after one failed sync.
 pub struct DestinationDirectory {
     inner: Arc<dyn Directory>,
-    /// Its mode may be changed; who allows that sets it again in the end.
+    /// True if the mode may be changed. The caller that permits this restores the mode at the end.
     may_permit: AtomicBool,
-    /// Where it is reported that its file system does not sync it, and how.
+    /// Receives a notice if the file system refuses to sync directories.
     notices: Arc<Notices>,
     path: Option<TreePath>,
-    /// Syncs that began.
+    /// Number of syncs begun.
     begun: AtomicU64,
     last: Mutex<LastSync>,
-    /// Held while a name is given, so that what is known of names is true.
+    /// Locked while a name is given, so that the record of names is accurate.
     spelling: Arc<Mutex<Spelling>>,
 }
 
-/// What is known of a directory's names, kept while it is closed.
+/// The known names of a directory, kept while it is closed.
 #[derive(Clone)]
 pub struct KeptSpelling(Arc<Mutex<Spelling>>);
 
 #[derive(Default)]
 struct LastSync {
-    /// Number of the last one that succeeded.
+    /// Number of the last sync that succeeded.
     succeeded: u64,
-    /// The error number of the one that failed.
+    /// Error number of the sync that failed.
     failed: Option<i32>,
-    /// The file system does not do it.
+    /// True if the file system refuses to sync directories.
     refused: bool,
 }
 
 impl DestinationDirectory {
-    /// This directory, with nothing to remember yet; where it is beneath the anchor, none for
+    /// Wraps a directory, with no recorded state. `path` is its path beneath the anchor; `None` for
     /// the anchor.
     pub fn new(
         inner: Arc<dyn Directory>,
@@ -92,17 +91,18 @@ impl DestinationDirectory {
         }
     }
 
-    /// Whether a sync failed: nothing in it can be called durable any more.
+    /// True if a sync failed. No entry of the directory can be reported as durable then.
     pub fn has_failed(&self) -> bool {
         lock(&self.last).failed.is_some()
     }
 
-    /// Whether its file system refused to sync it.
+    /// True if the file system refused to sync the directory.
     pub fn refuses_sync(&self) -> bool {
         lock(&self.last).refused
     }
 
-    /// The same directory, opened again, or one that was `made` just now in another one.
+    /// Restores the names kept from an earlier handle. If `made_in` is given, the directory was
+    /// just created in that one, and inherits its rule for case.
     pub fn with(mut self, kept: Option<KeptSpelling>, made_in: Option<&Self>) -> Self {
         if let Some(KeptSpelling(spelling)) = kept {
             self.spelling = spelling;
@@ -112,37 +112,36 @@ impl DestinationDirectory {
         self
     }
 
-    /// What is to be kept of its names when it is closed; `None` if that is nothing.
+    /// Returns the record of names to be kept when the directory is closed; `None` if it is empty.
     pub fn kept_spelling(&self) -> Option<KeptSpelling> {
         let used = lock(&self.spelling).is_used();
         used.then(|| KeptSpelling(Arc::clone(&self.spelling)))
     }
 
-    /// A name that is there is used: whether it was not, under another spelling.
+    /// Checks that an existing name was not used under another spelling, and records it.
     ///
     /// # Errors
     ///
-    /// [`super::spelling::OtherSpelling`] where it was; else as `fstatat` and `getdents`.
+    /// [`super::spelling::OtherSpelling`] if it was; otherwise the errors of `fstatat` and
+    /// `getdents`.
     pub fn ensure_spelled(&self, name: &[u8]) -> io::Result<()> {
         let check = || lock(&self.spelling).check(&*self.inner, name);
         descriptors::patiently_around(|_| self.permitting(check))
     }
 
-    /// Does something while no other thread syncs this directory: what is done in it cannot become
-    /// durable by this process before that.
+    /// Runs `what` while no other thread syncs this directory. Changes made by `what` can therefore
+    /// not become durable through this process before it ends.
     pub fn while_unsynced<T>(&self, what: impl FnOnce() -> T) -> T {
         let _last = lock(&self.last);
         what()
     }
 
-    /// From here on its mode is changed where the owner's rights are missing for
-    /// what is to be done in it.
+    /// Permits changing the mode from here on, if the owner lacks permissions for an operation.
     pub fn allow_permitting(&self) {
         self.may_permit.store(true, Ordering::Relaxed);
     }
 
-    /// Does something in it; once more where the owner's rights were missing and
-    /// could be given.
+    /// Runs `what`, and repeats it once if the owner's permissions were missing and could be added.
     fn permitting<T>(&self, mut what: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match what() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.permit() => {
@@ -152,8 +151,8 @@ impl DestinationDirectory {
         }
     }
 
-    /// Sees to it that the owner has all rights; whether that may be so now. Another
-    /// thread may have given them meanwhile.
+    /// Adds the owner's missing permissions. Returns true if the owner has them now. Another thread
+    /// may have added them in the meantime.
     fn permit(&self) -> bool {
         self.may_permit.load(Ordering::Relaxed)
             && self.inner.status().is_ok_and(|status| {
@@ -164,9 +163,9 @@ impl DestinationDirectory {
 }
 
 impl Directory for DestinationDirectory {
-    /// One at a time. A thread that waited while another one's sync began and succeeded needs no
-    /// sync of its own. A file system that does not sync directories is asked once: that is noted,
-    /// and no failure.
+    /// Syncs the directory, one thread at a time. A thread that waited while another thread's sync
+    /// began and succeeded needs no sync itself. If the file system refuses to sync directories, a
+    /// notice is recorded once, and the call succeeds.
     fn sync(&self) -> io::Result<()> {
         let before = self.begun.load(Ordering::SeqCst);
         let mut last = lock(&self.last);
@@ -190,7 +189,8 @@ impl Directory for DestinationDirectory {
         synced.map(drop)
     }
 
-    /// After one that failed every further sync of it fails, as after [`Directory::sync`].
+    /// Syncs the whole file system. After a failure, every later sync fails, as with
+    /// [`Directory::sync`].
     fn sync_file_system(&self) -> io::Result<()> {
         let mut last = lock(&self.last);
         if let Some(number) = last.failed {
@@ -285,7 +285,7 @@ impl Directory for DestinationDirectory {
                 }
                 let rename_new = || self.inner.rename_new(from, &*target.inner, to);
                 let rename_new = || self.permitting(|| target.permitting(rename_new));
-                // It fails for want of a descriptor before anything is renamed.
+                // A lack of descriptors causes the failure before anything is renamed.
                 descriptors::patiently_around(|_| {
                     let mut spelling = lock(&target.spelling);
                     spelling.rename(&*target.inner, (from, to), rename, rename_new)

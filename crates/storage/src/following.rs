@@ -1,8 +1,8 @@
-//! A source's directory in which links are what they lead to
-//! (`--copy-links`), and how far they may lead.
+//! A source directory in which links are replaced by their targets (`--copy-links`), with a limit
+//! on the targets.
 //!
-//! Each link is resolved name by name, from handles that were opened without
-//! following anything, so that no race leads where the reach does not.
+//! Each link is resolved name by name, from handles that were opened without following links. A
+//! race can therefore not lead outside the limit.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -19,22 +19,22 @@ use super::posix::PosixDirectory;
 use super::refusing::refuse_changes;
 use super::{DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
-/// Links in one path, as in Linux (`MAXSYMLINKS`).
+/// Maximum number of links in one path, as in Linux (`MAXSYMLINKS`).
 const MAXIMUM_LINKS: usize = 40;
 
-/// Why a link is not followed; within an [`io::Error`].
+/// Reasons why a link is not followed; contained in an [`io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// There is nothing where it leads.
+    /// The target does not exist.
     #[error("the link leads to {0}, where nothing is")]
     Dangling(String),
-    /// It leads out of what may be read.
+    /// The target is outside the permitted tree.
     #[error("the link leads to {0}, outside of what the daemon serves")]
     Outside(String),
-    /// It leads to itself, through others.
+    /// The link leads to itself through other links.
     #[error("the link leads through more than {MAXIMUM_LINKS} others")]
     Endless,
-    /// It leads to a directory that it lies in.
+    /// The target is a directory that contains the link.
     #[error("the link leads to a directory that it lies in")]
     Cycle,
 }
@@ -46,39 +46,39 @@ impl From<LinkError> for io::Error {
 }
 
 impl LinkError {
-    /// The one within an error.
+    /// Returns the `LinkError` inside an error.
     pub fn within(error: &io::Error) -> Option<&LinkError> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// How far links may lead.
+/// Limit on the targets of links.
 #[derive(Clone)]
 pub enum Reach {
-    /// Wherever the user may read.
+    /// Any path that the user may read.
     Anywhere,
-    /// Beneath this root; an absolute target is outside.
+    /// Paths beneath this root. An absolute target is outside.
     Beneath(Arc<dyn Directory>),
 }
 
-/// A directory, its links followed.
+/// A directory whose links are followed.
 pub struct FollowingDirectory {
     inner: Arc<dyn Directory>,
     reach: Reach,
-    /// Where it is: absolute, or beneath the reach's root (empty there). No name
-    /// in the latter is a link.
+    /// Path of the directory: absolute, or beneath the root of `reach` (empty for the root). A path
+    /// beneath the root contains no links.
     path: Vec<u8>,
 }
 
-/// What a name is once links are followed.
+/// Target of a name after links were followed.
 enum Resolved {
     Directory(FollowingDirectory),
     Other(Arc<dyn Directory>, Box<[u8]>),
 }
 
 impl FollowingDirectory {
-    /// A directory that was opened at `path`: an absolute one, or one beneath
-    /// the reach's root that leads through no link.
+    /// Wraps a directory that was opened at `path`: an absolute path, or one beneath the root of
+    /// `reach` that contains no links.
     pub fn new(inner: Arc<dyn Directory>, reach: Reach, path: Vec<u8>) -> FollowingDirectory {
         FollowingDirectory { inner, reach, path }
     }
@@ -96,7 +96,7 @@ impl FollowingDirectory {
         }
     }
 
-    /// What a link leads to.
+    /// Resolves a link.
     fn resolve(&self, name: &[u8]) -> io::Result<Resolved> {
         let resolved = match &self.reach {
             Reach::Anywhere => self.resolve_anywhere(name),
@@ -114,7 +114,7 @@ impl FollowingDirectory {
         String::from_utf8_lossy(&target).into_owned()
     }
 
-    /// As every program of the user does it.
+    /// Resolves a link with the kernel's rules, without a limit.
     fn resolve_anywhere(&self, name: &[u8]) -> io::Result<Resolved> {
         let whole = join(&self.path, name);
         let real = std::fs::canonicalize(Path::new(OsStr::from_bytes(&whole)))?;
@@ -130,7 +130,7 @@ impl FollowingDirectory {
         }
         let name = real.file_name().ok_or(io::ErrorKind::NotFound)?;
         let parent = real.parent().ok_or(io::ErrorKind::NotFound)?;
-        // It may be one whose names the user cannot list.
+        // The user may lack permission to list this directory.
         let parent = PosixDirectory::open_unlisted(parent)?;
         Ok(Resolved::Other(parent, name.as_bytes().into()))
     }
@@ -141,7 +141,7 @@ impl FollowingDirectory {
             self.reach.clone(),
             self.path.clone(),
         );
-        // What is still to go, the next name last.
+        // Names that remain to be resolved, in reverse order.
         let mut names: Vec<Box<[u8]>> = vec![link.into()];
         let mut links = 0;
         while let Some(name) = names.pop() {
@@ -175,8 +175,8 @@ impl FollowingDirectory {
         Ok(Resolved::Directory(here))
     }
 
-    /// The directory above, opened from the root anew: what `..` is to the
-    /// kernel may have been moved out of it meanwhile.
+    /// Opens the parent directory from the root again, because the kernel's `..` may lead outside
+    /// the root if the directory was moved.
     fn parent(
         &self,
         root: &Arc<dyn Directory>,
@@ -234,7 +234,7 @@ impl Directory for FollowingDirectory {
         self.inner.inode()
     }
 
-    /// Of what a link leads to it is not known.
+    /// Returns the inode of an entry; `None` for a link, whose target is not examined here.
     fn inode_of(&self, name: &[u8]) -> Option<Box<dyn Inode + '_>> {
         if self.is_link(name) {
             None

@@ -1,9 +1,9 @@
-//! Storage in memory that forgets what was not synced.
+//! Storage in memory that loses unsynced data in a simulated crash.
 //!
-//! It keeps two states of everything: what a running system sees, and what the
-//! disk holds. [`ForgettingStorage::crash`] loses power: what comes back is the
-//! disk's state plus whatever part of the rest a seed says had reached the disk
-//! by then, in any order, torn where disks tear. The rules:
+//! It keeps two states of everything: the view of the running system, and the content of the disk.
+//! [`ForgettingStorage::crash`] simulates a loss of power. The result is the disk's state plus a
+//! random part of the unsynced changes, chosen by a seed, in any order, and torn as on real disks.
+//! The rules:
 //!
 //! - a file's data and length are durable after its `sync_data`, its mode and
 //!   times after its `sync_all`;
@@ -17,12 +17,12 @@
 //!   the sync of its directory alone, its name may be gone;
 //! - a sync that failed has lost what it should have kept: a later success
 //!   does not bring it back (so does Linux);
-//! - a file system that went down keeps nothing more and takes no change, whatever its
-//!   syncs say;
+//! - a file system that went down keeps no further changes and rejects them, whatever results its
+//!   syncs return;
 //! - locks end with the last handle of the open file, all of them in a crash.
 //!
-//! Everything is deterministic, given the calls and the seeds; put seed and
-//! step into the message of an assertion.
+//! All results are deterministic, given the calls and the seeds. Put the seed and the step into the
+//! message of an assertion.
 
 mod disk;
 mod handles;
@@ -38,21 +38,21 @@ use super::Directory;
 use disk::Disk;
 use handles::OpenDirectory;
 
-/// How a file system goes down.
+/// Behaviour of a file system that goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Down {
-    /// As ext4 whose journal fails: the sync that finds it fails, and further ones, of
-    /// directories and of files, succeed, as the transaction is gone.
+    /// Like ext4 after a failure of its journal: the sync that detects it fails. Later syncs of
+    /// files and directories succeed, because the transaction is gone.
     Journal,
-    /// As XFS that was shut down: no sync of a directory fails, those of files do.
+    /// Like XFS after a shutdown: syncs of directories succeed, and syncs of files fail.
     ShutDown,
 }
 
-/// A disk in memory. Clones are the same disk.
+/// A simulated disk in memory. Clones share the same disk.
 #[derive(Clone)]
 pub struct ForgettingStorage {
     disk: Arc<Mutex<Disk>>,
-    /// Syncs of data may continue.
+    /// Signals that syncs of data may continue.
     released: Arc<Condvar>,
 }
 
@@ -63,7 +63,7 @@ impl Default for ForgettingStorage {
 }
 
 impl ForgettingStorage {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new() -> ForgettingStorage {
         ForgettingStorage::from_disk(Disk::new())
     }
@@ -75,28 +75,28 @@ impl ForgettingStorage {
         }
     }
 
-    /// The root directory, which always exists.
+    /// Returns the root directory, which always exists.
     pub fn root(&self) -> Arc<dyn Directory> {
         Arc::new(OpenDirectory::root(self.clone()))
     }
 
-    /// Loses power and starts again: the disk as the next boot finds it. Every
-    /// handle of this one fails from now on, with "power lost".
+    /// Simulates a loss of power and returns the disk as the next boot finds it. Every handle of
+    /// this disk fails from now on with "power lost".
     pub fn crash(&self, seed: u64) -> ForgettingStorage {
         let after = self.if_crashed(seed);
         self.lock().lose_power();
         after
     }
 
-    /// As [`ForgettingStorage::crash`], but this disk continues: to look at many outcomes of one
-    /// moment.
+    /// Returns the disk after a crash, like [`ForgettingStorage::crash`], but leaves this disk
+    /// running. Tests use it to check many outcomes of one moment.
     pub fn if_crashed(&self, seed: u64) -> ForgettingStorage {
         ForgettingStorage::from_disk(self.lock().after_crash(seed))
     }
 
-    /// Kills the process: what it had done stays as every reader sees it, still
-    /// unsynced; its handles fail from now on, its locks are gone. Works after
-    /// [`ForgettingStorage::fail_after`] too, which then is the moment of death.
+    /// Simulates a killed process. All of its changes remain visible, but not synced. Its handles
+    /// fail from now on and its locks are released. If [`ForgettingStorage::fail_after`] has
+    /// triggered, the process died at that moment.
     pub fn kill(&self) -> ForgettingStorage {
         let mut dead = Disk::new();
         dead.lose_power();
@@ -105,98 +105,95 @@ impl ForgettingStorage {
         ForgettingStorage::from_disk(disk)
     }
 
-    /// Loses power during the `step`-th mutating call from the disk's start (1
-    /// is the first): that call may or may not leave a trace, and it and every
-    /// later call fail.
+    /// Simulates a loss of power during the `step`-th mutating call from the disk's start (1 is the
+    /// first). That call may or may not take effect. It and all later calls fail.
     pub fn fail_after(&self, step: u64) {
         self.lock().faults.power_lost_at = Some(step);
     }
 
-    /// Mutating calls so far.
+    /// Returns the number of mutating calls so far.
     pub fn steps(&self) -> u64 {
         self.lock().steps
     }
 
-    /// From now on writes may take this many bytes in all; then there is no
-    /// room left. What was written up to there stays.
+    /// Limits the total number of bytes that writes may take from now on. Later writes fail because
+    /// the disk is full. Bytes within the limit stay.
     pub fn fill_after_bytes(&self, bytes: u64) {
         self.lock().faults.room_bytes = Some(bytes);
     }
 
-    /// The next sync but `count` (0: the next) of a file or directory fails,
-    /// and what it should have kept is lost.
+    /// Makes a sync of a file or directory fail, after `count` successful ones, and lose its data.
     pub fn fail_sync_after(&self, count: u64) {
         self.lock().faults.syncs_until_failure = Some(count);
     }
 
-    /// The next rename but `count` (0: the next) fails, and changes nothing.
+    /// Makes a rename fail without effect, after `count` successful ones.
     pub fn fail_rename_after(&self, count: u64) {
         self.lock().faults.renames_until_failure = Some(count);
     }
 
-    /// Whether the failure of [`ForgettingStorage::fail_rename_after`] is still to come.
+    /// True if the failure of [`ForgettingStorage::fail_rename_after`] has not happened yet.
     pub fn has_rename_fault(&self) -> bool {
         self.lock().faults.renames_until_failure.is_some()
     }
 
-    /// The next sync of a directory but `count` (0: the next) finds that its file system went
-    /// down: nothing is kept from then on, and nothing can be changed. Each kind of file system
-    /// calls further syncs a success, see [`Down`].
+    /// Makes the file system go down at a sync of a directory, after `count` successful ones. From
+    /// then on, no change is accepted or kept. The results of later syncs depend on the kind of
+    /// file system, see [`Down`].
     pub fn go_down_at_directory_sync(&self, count: u64, down: Down) {
         self.lock().faults.directory_syncs_until_down = Some((count, down));
     }
 
-    /// Whether [`ForgettingStorage::go_down_at_directory_sync`] is still to come.
+    /// True if the failure of [`ForgettingStorage::go_down_at_directory_sync`] has not happened.
     pub fn is_up(&self) -> bool {
         self.lock().down.is_none()
     }
 
-    /// From now on a `sync_data` of a file waits for
-    /// [`ForgettingStorage::release_syncs`]: a disk that is very slow.
+    /// Makes each `sync_data` of a file wait for [`ForgettingStorage::release_syncs`], like a very
+    /// slow disk.
     pub fn hold_syncs(&self) {
         self.lock().holds_syncs = true;
     }
 
-    /// Syncs that wait continue, and none waits any more.
+    /// Ends the waiting of current and future syncs.
     pub fn release_syncs(&self) {
         self.lock().holds_syncs = false;
         self.released.notify_all();
     }
 
-    /// From now on direct I/O is taken when a file is opened, and refused when
-    /// it is used: then all goes through the page cache.
+    /// From now on, opening a file for direct I/O succeeds, and using it fails. Data then goes
+    /// through the page cache.
     pub fn refuse_direct(&self) {
         self.lock().refuses_direct = true;
     }
 
-    /// From now on names that differ in the case of ASCII letters are one.
+    /// From now on, names that differ only in the case of ASCII letters are the same.
     pub fn fold_case(&self) {
         self.lock().folds_case = true;
     }
 
-    /// From now on an inode may have several names; before, no further one can be made.
+    /// Permits several names of an inode from now on. Before, creating a further one fails.
     pub fn allow_links(&self) {
         self.lock().has_links = true;
     }
 
-    /// From now on links are durable only after a sync of the whole file system.
+    /// From now on, links are durable only after a sync of the whole file system.
     pub fn remove_journal(&self) {
         self.lock().lacks_journal = true;
     }
 
-    /// Runs something just before the next `sync_all` of a file: what another
-    /// process does while data is on its way to the disk.
+    /// Runs `what` just before the next `sync_all` of a file, to simulate another process that acts
+    /// during the sync.
     pub fn before_next_sync_all(&self, what: impl FnOnce() + Send + 'static) {
         self.lock().interruption = Some(Box::new(what));
     }
 
-    /// Whether the failure of [`ForgettingStorage::fail_sync_after`] is still
-    /// to come.
+    /// True if the failure of [`ForgettingStorage::fail_sync_after`] has not happened yet.
     pub fn has_sync_fault(&self) -> bool {
         self.lock().faults.syncs_until_failure.is_some()
     }
 
-    /// The disk, once a sync of data may continue.
+    /// Locks the disk once a sync of data may continue.
     fn lock_to_sync(&self) -> MutexGuard<'_, Disk> {
         let disk = self.lock();
         let waited = self.released.wait_while(disk, |disk| disk.holds_syncs);
@@ -204,12 +201,12 @@ impl ForgettingStorage {
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        // A test that panicked elsewhere must not hide behind a second panic.
+        // A panic of a test in another thread must not cause a second panic that hides the first.
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The error of every call after power was lost.
+/// Returns the error of every call after the loss of power.
 fn power_lost() -> io::Error {
     io::Error::other("power lost")
 }

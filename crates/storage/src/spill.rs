@@ -1,9 +1,9 @@
 //! Sorts any number of records with a fixed amount of memory.
 //!
-//! Records gather in memory. If they fit, they are sorted and served from there. Otherwise each
-//! full memory is sorted and appended to a spill file as a run, and the runs are merged as they
-//! are read. If there are too many to merge at once, neighbours are merged into longer runs first.
-//! The spill file has no name, so it disappears with the process, whatever ends it.
+//! Records are collected in memory. If they all fit, they are sorted and returned from there.
+//! Otherwise, each full memory is sorted and appended to a spill file as a run, and the runs are
+//! merged while they are read. If there are too many to merge at once, neighbouring runs are merged
+//! into longer ones first. The spill file has no name, so it always disappears with the process.
 
 mod gather;
 mod merge;
@@ -21,28 +21,26 @@ use self::gather::Gathered;
 use self::merge::{Merge, merge_until};
 use self::run::{Run, write_record};
 
-/// Longest record that a [`Sorter`] takes, key and value together, in bytes:
-/// far above a path with a digest, and what one damaged length in a spill file
-/// can cost at most.
+/// Maximum length in bytes of a record, key and value together. It is far above a path with a
+/// digest, and limits the memory that a damaged length in a spill file can cause.
 pub const MAXIMUM_RECORD_BYTES: usize = 1 << 20;
 
-/// What sorting may use.
+/// Resources for sorting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpillSettings {
-    /// Memory for records, in bytes; a single longer record takes its length.
+    /// Memory for records, in bytes. A single longer record may exceed it.
     pub memory: ByteCount,
-    /// Records in memory, at least one; each takes four bytes beside its own.
+    /// Maximum number of records in memory, at least one. Each needs four additional bytes.
     pub records: usize,
-    /// Runs that are merged at once, at least two. Each takes a buffer, which
-    /// share `memory`.
+    /// Maximum number of runs that are merged at once, at least two. Their buffers share `memory`.
     pub fan_in: usize,
-    /// Where spill files are made.
+    /// Directory of the spill files.
     pub directory: PathBuf,
 }
 
 impl Default for SpillSettings {
-    /// 1 MiB and 32,768 records (a name of a scientific file has some 30
-    /// bytes), 64 runs, the system's directory for temporary files.
+    /// 1 MiB and 32,768 records (the name of a scientific file has about 30 bytes), 64 runs, and
+    /// the system's directory for temporary files.
     fn default() -> SpillSettings {
         SpillSettings {
             memory: ByteCount(1 << 20),
@@ -53,16 +51,16 @@ impl Default for SpillSettings {
     }
 }
 
-/// A record as it is read back.
+/// A record that is read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is sorted by, as bytes.
+    /// Key by which records are sorted, in byte order.
     pub key: &'a [u8],
-    /// What goes with it.
+    /// Value of the record.
     pub value: &'a [u8],
 }
 
-/// Takes records in any order.
+/// Collects records in any order.
 pub struct Sorter {
     settings: SpillSettings,
     gathered: Gathered,
@@ -70,7 +68,7 @@ pub struct Sorter {
 }
 
 impl Sorter {
-    /// A sorter without records; it takes neither memory nor disk yet.
+    /// Creates an empty sorter. It uses no memory or disk space yet.
     pub fn new(settings: SpillSettings) -> Sorter {
         Sorter {
             gathered: Gathered::new(&settings),
@@ -79,12 +77,12 @@ impl Sorter {
         }
     }
 
-    /// Takes a record.
+    /// Adds a record.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a record above [`MAXIMUM_RECORD_BYTES`]; those of
-    /// the spill file, which name its directory.
+    /// `InvalidInput` for a record above [`MAXIMUM_RECORD_BYTES`]; the errors of the spill file,
+    /// with the name of its directory.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if key.len().saturating_add(value.len()) > MAXIMUM_RECORD_BYTES {
             return Err(io::Error::new(
@@ -100,12 +98,12 @@ impl Sorter {
         Ok(())
     }
 
-    /// Gives the records in the byte order of their keys; those with equal
-    /// keys in the order in which they were pushed.
+    /// Returns the records in the byte order of their keys. Records with equal keys stay in the
+    /// order in which they were added.
     ///
     /// # Errors
     ///
-    /// Those of the spill file.
+    /// The errors of the spill file.
     pub fn finish(mut self) -> io::Result<Sorted> {
         if self.spill.is_none() {
             self.gathered.sort();
@@ -117,7 +115,7 @@ impl Sorter {
             gathered,
             spill,
         } = self;
-        // Its memory now becomes that of the merge.
+        // Freed because the merge needs the memory.
         drop(gathered);
         let runs = spill.map(Spill::finish).transpose()?.unwrap_or_default();
         let merge = merge_until(runs, &settings)
@@ -150,7 +148,7 @@ impl Sorter {
     }
 }
 
-/// Records in order.
+/// Records in sorted order.
 pub struct Sorted(Source);
 
 enum Source {
@@ -159,11 +157,11 @@ enum Source {
 }
 
 impl Sorted {
-    /// The next record; it is valid until the next call.
+    /// Returns the next record, which is valid until the next call.
     ///
     /// # Errors
     ///
-    /// Those of the spill file. No record after an error may be used.
+    /// The errors of the spill file. Records after an error must not be used.
     pub fn next_record(&mut self) -> io::Result<Option<Record<'_>>> {
         match &mut self.0 {
             Source::Memory(gathered) => Ok(gathered.next_record()),
@@ -171,7 +169,7 @@ impl Sorted {
         }
     }
 
-    /// Whether the records did not fit into memory.
+    /// True if the records did not fit into memory.
     pub fn is_spilled(&self) -> bool {
         matches!(self.0, Source::Disk(_))
     }
@@ -180,14 +178,14 @@ impl Sorted {
 /// A spill file that is being written.
 struct Spill {
     writer: BufWriter<File>,
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     length: u64,
-    /// Where the run began that is being written.
+    /// Offset of the current run in bytes.
     start: u64,
     runs: Vec<(u64, u64)>,
 }
 
-/// Bytes gathered for one write.
+/// Size in bytes of the write buffer.
 const WRITE_BYTES: usize = 64 << 10;
 
 impl Spill {
@@ -220,7 +218,7 @@ impl Spill {
     }
 }
 
-/// The directory for temporary files did not take what has to wait there.
+/// Error for a directory for temporary files that cannot hold the data.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{}: cannot keep temporary data there: {source}; {remedy}name another directory with TMPDIR",
@@ -232,12 +230,12 @@ impl Spill {
 )]
 pub struct TemporaryError {
     directory: PathBuf,
-    /// What the system says.
+    /// Error of the system.
     pub source: io::Error,
 }
 
 impl TemporaryError {
-    /// An error that says that it was that directory.
+    /// Wraps an error, to name the directory.
     pub fn wrap(source: io::Error, directory: &Path) -> io::Error {
         if TemporaryError::within(&source).is_some() {
             return source;
@@ -246,17 +244,17 @@ impl TemporaryError {
         io::Error::new(source.kind(), TemporaryError { directory, source })
     }
 
-    /// The one within an error.
+    /// Returns the `TemporaryError` inside an error.
     pub fn within(error: &io::Error) -> Option<&TemporaryError> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// A file that nobody else can open and that goes when it is closed.
+/// Creates a file that no other process can open and that is deleted when it is closed.
 ///
 /// # Errors
 ///
-/// [`TemporaryError`] within.
+/// An [`io::Error`] that contains a [`TemporaryError`].
 pub fn nameless_file(directory: &Path) -> io::Result<File> {
     let file = match temporary(directory) {
         Some(file) => Ok(file),
@@ -265,8 +263,8 @@ pub fn nameless_file(directory: &Path) -> io::Result<File> {
     file.map_err(|error| TemporaryError::wrap(error, directory))
 }
 
-/// By `O_TMPFILE`, which not every file system has; none for any failure,
-/// because the other way will meet it again.
+/// Creates the file with `O_TMPFILE`, which not every file system supports. Returns `None` for any
+/// failure, because the other method will report it.
 #[cfg(target_os = "linux")]
 fn temporary(directory: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags};
@@ -282,8 +280,8 @@ fn temporary(_: &Path) -> Option<File> {
     None
 }
 
-/// By creating and unlinking it. The name need not be secret: `create_new`
-/// follows no link and takes no file of another.
+/// Creates and unlinks the file. The name need not be secret: `create_new` follows no links and
+/// opens no existing files.
 fn unlinked_file(directory: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -298,7 +296,7 @@ fn unlinked_file(directory: &Path) -> io::Result<File> {
                 std::fs::remove_file(&path)?;
                 return Ok(file);
             }
-            // Left by a process of the same number that was killed just then.
+            // Left by a process with the same ID that was killed between the two calls.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

@@ -1,5 +1,5 @@
-//! What the system allows this process: threads, memory and open files, by resource limits
-//! and control groups; and in words, which limit refused something.
+//! Resources that the system allows this process: threads, memory and open files, by resource
+//! limits and control groups. Also names the limit that caused a failure.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 use longhaul_units::ByteCount;
 use rustix::process::{Resource, getrlimit};
 
-/// Of the memory that a limit leaves, blocks get this part at most: threads'
-/// stacks, what is known of files and the page cache need the rest.
+/// Divisor of the available memory for blocks. Thread stacks, file metadata and the page cache need
+/// the rest.
 const PART_FOR_BLOCKS: u64 = 4;
 
-/// Stack of a thread that is started by std, in bytes.
+/// Size in bytes of the stack of a thread that std starts.
 const STACK_BYTES: u64 = 2 << 20;
 
-/// Where a limit leaves more threads than this, nobody counts them: that costs
-/// about as much as starting them.
+/// Remaining threads above which threads are not counted, because counting costs about as much as
+/// starting them.
 const MANY_THREADS: u64 = 16_384;
 
-/// The same for a control group, which has few processes.
+/// The same for the tasks of a control group, which has few processes.
 const MANY_TASKS: u64 = 256;
 
-/// How long the kernel may take to forget a thread that ended.
+/// Maximum time that the kernel may need to remove an ended thread from its counts.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where control groups are.
+/// Mount point of the control groups.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Who has this many levels of control groups is looked at no further.
+/// Maximum number of nested control groups that are examined.
 const MOST_LEVELS: usize = 64;
 
-/// Descriptors that this process may have (`RLIMIT_NOFILE`), as of the first
+/// Returns the maximum number of descriptors of this process (`RLIMIT_NOFILE`), as of the first
 /// call.
 pub(crate) fn files() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
@@ -45,20 +45,20 @@ pub(crate) fn files() -> usize {
     })
 }
 
-/// One part in `parts` of them.
+/// Returns one part in `parts` of the maximum number of descriptors.
 pub(crate) fn part_of_files(parts: usize) -> usize {
     files() / parts.max(1)
 }
 
-/// A control group's files, of one kind of limit.
+/// The files of a control group for one kind of limit.
 struct Group {
     directory: PathBuf,
-    /// Its name, for messages.
+    /// Name of the group, for messages.
     name: String,
 }
 
-/// The control groups of this process that may have a limit of that kind
-/// (`pids`, `memory` or `cpu`), the innermost first; empty where there are none.
+/// Returns the control groups of this process that may have a limit of the kind `pids`, `memory` or
+/// `cpu`, innermost first. The list may be empty.
 fn groups(root: &Path, membership: &str, kind: &str) -> Vec<Group> {
     let lines = membership.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -89,20 +89,21 @@ fn groups(root: &Path, membership: &str, kind: &str) -> Vec<Group> {
 }
 
 impl Group {
-    /// A number in one of its files; `None` if that is missing or says `max`.
+    /// Reads a number from one of the group's files; `None` if the file is missing or contains
+    /// `max`.
     fn number(&self, file: &str) -> Option<u64> {
         let text = std::fs::read_to_string(self.directory.join(file)).ok()?;
         text.trim().parse().ok()
     }
 
-    /// Bytes of memory that it allows, in either version of control groups.
+    /// Returns the group's memory limit in bytes, in either version of control groups.
     fn memory(&self) -> Option<u64> {
         let files = ["memory.max", "memory.high", "memory.limit_in_bytes"];
         let limits = files.into_iter().filter_map(|file| self.number(file));
         limits.min()
     }
 
-    /// Seconds of a core in each second that it allows, in either version.
+    /// Returns the group's processor limit in cores, in either version of control groups.
     fn processor(&self) -> Option<f64> {
         let text = std::fs::read_to_string(self.directory.join("cpu.max")).unwrap_or_default();
         let mut words = text.split_ascii_whitespace().map(str::parse::<f64>);
@@ -116,7 +117,7 @@ impl Group {
         (period > 0.0).then_some(quota / period)
     }
 
-    /// Tasks that it has room for, and allows at all.
+    /// Returns the number of tasks that the group has room for, and its maximum.
     fn tasks(&self) -> Option<(u64, u64)> {
         let most = self.number("pids.max")?;
         let now = self.number("pids.current").unwrap_or_default();
@@ -124,7 +125,7 @@ impl Group {
     }
 }
 
-/// Those of this process.
+/// Returns the control groups of this process.
 fn own_groups(kind: &str) -> Vec<Group> {
     groups(Path::new(ROOT), &own_membership(), kind)
 }
@@ -133,17 +134,17 @@ fn own_membership() -> String {
     std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
 }
 
-/// Processor time that a control group's processes may take.
+/// Limit on the processor time of a control group's processes.
 #[derive(Debug)]
 pub(crate) struct Quota {
     /// Seconds of a core in each second.
     pub cores: f64,
-    /// Where the kernel counts what they took.
+    /// File in which the kernel counts the used time.
     usage: PathBuf,
 }
 
 impl Quota {
-    /// Seconds of a core that the group's processes took so far; 0 where that is not told.
+    /// Returns the processor time used by the group in core seconds; 0 if unknown.
     pub fn used_seconds(&self) -> f64 {
         let text = std::fs::read_to_string(&self.usage).unwrap_or_default();
         let named = text
@@ -151,13 +152,13 @@ impl Quota {
             .find_map(|line| line.strip_prefix("usage_usec "));
         match named {
             Some(microseconds) => microseconds.trim().parse().unwrap_or(0.0) * 1e-6,
-            // Version 1 has a number of nanoseconds alone.
+            // Version 1 has a single number of nanoseconds.
             None => text.trim().parse().unwrap_or(0.0) * 1e-9,
         }
     }
 }
 
-/// The bounds of processor time of this process's groups.
+/// Returns the processor limits of this process's groups.
 pub(crate) fn quotas() -> Vec<Quota> {
     quotas_of(Path::new(ROOT), &own_membership())
 }
@@ -166,7 +167,7 @@ fn quotas_of(root: &Path, membership: &str) -> Vec<Quota> {
     let counting = groups(root, membership, "cpuacct");
     let quota = |group: Group| {
         let cores = group.processor()?;
-        // In version 1 the counts may lie in a hierarchy of their own.
+        // In version 1, the counts may lie in a separate hierarchy.
         let elsewhere = counting.iter().filter(|other| other.name == group.name);
         let elsewhere = elsewhere.map(|other| other.directory.join("cpuacct.usage"));
         let here = ["cpu.stat", "cpuacct.usage"].map(|file| group.directory.join(file));
@@ -179,13 +180,13 @@ fn quotas_of(root: &Path, membership: &str) -> Vec<Quota> {
     };
     let limited = groups(root, membership, "cpu");
     let mut found: Vec<Quota> = limited.into_iter().filter_map(quota).collect();
-    // A controller that is mounted alone has one name twice.
+    // A controller that is mounted alone appears under two names.
     found.sort_by(|one, other| one.usage.cmp(&other.usage));
     found.dedup_by(|one, other| one.usage == other.usage);
     found
 }
 
-/// Bytes of address space that this process has mapped.
+/// Returns the number of bytes of address space that this process has mapped.
 fn mapped_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));
@@ -193,14 +194,14 @@ fn mapped_bytes() -> u64 {
     kibibytes.map_or(0, |kibibytes: u64| kibibytes.saturating_mul(1024))
 }
 
-/// Address space that this process may still map, where that is limited.
+/// Returns the number of bytes that this process may still map, if that is limited.
 fn address_space_left() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
     Some(limit.saturating_sub(mapped_bytes()))
 }
 
-/// Bytes of memory that this process may still use, where a resource limit or a
-/// control group bounds them.
+/// Returns the number of bytes of memory that this process may still use, if a resource limit or a
+/// control group limits it.
 pub(crate) fn memory_left() -> Option<u64> {
     let data = getrlimit(Resource::Data).current;
     let groups = own_groups("memory");
@@ -211,14 +212,14 @@ pub(crate) fn memory_left() -> Option<u64> {
         .min()
 }
 
-/// Of the memory that blocks should have, as much as the limits of this process leave for them.
+/// Returns the memory for blocks: `wanted`, or less if the limits of this process require it.
 pub fn for_blocks(wanted: ByteCount) -> ByteCount {
     let part = |left: u64| ByteCount(left / PART_FOR_BLOCKS);
     memory_left().map_or(wanted, |left| wanted.min(part(left)))
 }
 
-/// How many of this many threads this process may start now. They are counted only where a limit
-/// is near: by starting them.
+/// Returns the number of threads, at most `wanted`, that this process may start now. If a limit is
+/// near, it counts them by starting them.
 pub fn threads(wanted: usize) -> usize {
     let by_user = getrlimit(Resource::Nproc).current;
     let by_group = own_groups("pids");
@@ -231,17 +232,17 @@ pub fn threads(wanted: usize) -> usize {
     if near { count_threads(wanted) } else { wanted }
 }
 
-/// Starts threads that wait for one another, and counts them.
+/// Counts the threads that can run at the same time, by starting them.
 fn count_threads(wanted: usize) -> usize {
     let before = own_threads();
     let counted = std::thread::scope(|scope| {
         let mut waiting = Vec::new();
-        // A thread that starts maps more than its stack. If that fails, the process aborts.
+        // A starting thread maps more than its stack. If that fails, the process aborts.
         let has_room = || address_space_left().is_none_or(|left| left >= 2 * STACK_BYTES);
         while waiting.len() < wanted && has_room() {
             let (go, wait) = channel::<()>();
             let thread = std::thread::Builder::new().name("count".into());
-            // It ends when `go` is dropped.
+            // The thread ends when `go` is dropped.
             let started = thread.spawn_scoped(scope, move || wait.recv());
             if started.is_err() {
                 break;
@@ -250,7 +251,7 @@ fn count_threads(wanted: usize) -> usize {
         }
         waiting.len()
     });
-    // A thread that was joined counts until the kernel has forgotten it.
+    // The kernel may still count a joined thread for a short time.
     let until = Instant::now() + FORGOTTEN_WITHIN;
     while own_threads() > before && Instant::now() < until {
         std::thread::yield_now();
@@ -258,12 +259,12 @@ fn count_threads(wanted: usize) -> usize {
     counted
 }
 
-/// Threads of this process.
+/// Returns the number of threads of this process.
 fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Why a thread could not be started, with the limit's name and the remedy.
+/// Describes why a thread could not be started, with the limit's name and the remedy.
 pub fn thread_refusal(error: &io::Error) -> String {
     format!("cannot start a thread: {}", thread_limit(error))
 }
@@ -301,7 +302,7 @@ fn thread_limit(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// A tree of control groups with these files.
+    /// Creates a tree of control groups with these files.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

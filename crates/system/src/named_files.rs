@@ -1,10 +1,10 @@
-//! Opens files that are not data of a copy, by names that somebody else may have prepared.
+//! Opens files that are not data of a copy, by names that another user may have prepared.
 //!
-//! - [`kept`], [`kept_directory`]: files that longhaul itself keeps, such as its history. Each is
-//!   a regular file. A FIFO in its place would block the process for ever.
+//! - [`kept`], [`kept_directory`]: files that longhaul itself keeps, such as its history. Each must
+//!   be a regular file. A FIFO in its place would block the process for ever.
 //! - [`to_read`], [`to_write`], [`to_change`]: files that the command line names, such as
-//!   `--exclude-from` and `--log-file`. They may lie in a directory in which others can make links.
-//!   The kernel's `fs.protected_symlinks` protects such directories only if they are sticky.
+//!   `--exclude-from` and `--log-file`. They may lie in a directory in which others can create
+//!   links. The kernel's `fs.protected_symlinks` protects such directories only if they are sticky.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -20,30 +20,31 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Links in one path, at most: as many as the kernel follows.
+/// Maximum number of links in one path, the same as the kernel's limit.
 const MOST_LINKS: usize = 40;
 
-/// How often an entry that changes is looked at again.
+/// Maximum number of lookups of an entry that changes between lookup and opening.
 const TRIES: usize = 16;
 
-/// Opens a file that longhaul keeps. Anything but a regular file is an error.
+/// Opens a file that longhaul keeps. Any other kind than a regular file is an error.
 ///
 /// # Errors
 ///
-/// As the system reports, and if it is not a regular file.
+/// The errors of the system, and a file that is not regular.
 pub fn kept(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // Such as `/dev/fd/63` and `/dev/null`, which a user names on purpose.
+    // Special files such as `/dev/fd/63` and `/dev/null`, which a user names on purpose.
     if path.starts_with("/dev") || path.starts_with("/proc") {
         return options.open(path);
     }
-    // Before it is opened: opening a device can have effects.
+    // Checked before opening, because opening a device can have side effects.
     match path.metadata() {
         Ok(found) if found.is_file() => {}
         Ok(found) => return Err(not_regular(found.file_type())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // It may be another file by now: it does not block, and is looked at once more.
+    // The file may have been replaced since. `NONBLOCK` prevents blocking, and the kind is checked
+    // again.
     let file = options
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
@@ -55,20 +56,20 @@ pub fn kept(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a file that longhaul keeps, to read it.
+/// Opens a file that longhaul keeps, for reading.
 ///
 /// # Errors
 ///
-/// As [`kept`].
+/// The errors of [`kept`].
 pub fn kept_to_read(path: &Path) -> io::Result<File> {
     kept(OpenOptions::new().read(true), path)
 }
 
-/// Opens a directory, and nothing else.
+/// Opens a directory. Any other kind of file is an error.
 ///
 /// # Errors
 ///
-/// As the system reports.
+/// The errors of the system.
 pub fn kept_directory(path: &Path) -> io::Result<File> {
     let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(path)
@@ -85,32 +86,32 @@ fn not_regular(kind: std::fs::FileType) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// Opens a file that the command line names, to read it. A link on the way is followed if it
-/// belongs to this user, to root, or to the owner of the directory that it lies in.
+/// Opens a file that the command line names, for reading. A link in the path is followed if it
+/// belongs to this user, to root, or to the owner of the directory that contains it.
 ///
 /// # Errors
 ///
-/// As the system reports, and for another user's link.
+/// The errors of the system, and a link of another user.
 pub fn to_read(path: &Path) -> io::Result<File> {
     Walk::new(OFlags::RDONLY, path).open(path)
 }
 
-/// What becomes of the content of a file that is written.
+/// Treatment of the existing content of a file that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Older {
-    /// It stays before what is written.
+    /// The content stays, and new data is appended.
     Stays,
-    /// It is removed.
+    /// The content is removed.
     Goes,
 }
 
-/// Opens a file that the command line names, to write it. It is made if it is missing. A link on
-/// the way is followed only if it belongs to this user or root. In a directory that everybody may
-/// write, another user's file is refused.
+/// Opens a file that the command line names, for writing. A missing file is created. A link in the
+/// path is followed only if it belongs to this user or root. In a directory that all users may
+/// write, another user's file is rejected.
 ///
 /// # Errors
 ///
-/// As the system reports, and for another user's link or file.
+/// The errors of the system, and a link or file of another user.
 pub fn to_write(path: &Path, older: Older) -> io::Result<File> {
     let appends = match older {
         Older::Stays => OFlags::APPEND,
@@ -123,12 +124,12 @@ pub fn to_write(path: &Path, older: Older) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file that the command line names, to read it and to write at its end, or `anywhere` in
-/// it. Links are followed and the file is made as by [`to_write`].
+/// Opens a file that the command line names, for reading and for appending, or for writing
+/// `anywhere` in it. Follows links and creates the file as [`to_write`] does.
 ///
 /// # Errors
 ///
-/// As [`to_write`].
+/// The errors of [`to_write`].
 pub fn to_change(path: &Path, anywhere: bool) -> io::Result<File> {
     let appends = if anywhere {
         OFlags::empty()
@@ -138,10 +139,10 @@ pub fn to_change(path: &Path, anywhere: bool) -> io::Result<File> {
     Walk::new(OFlags::RDWR | appends, path).open(path)
 }
 
-/// A path whose links are followed one by one, so that each is known.
+/// A path lookup that follows links one by one and checks each.
 struct Walk {
     flags: OFlags,
-    /// Names that are still to be looked up, the next one last.
+    /// Names that remain to be looked up, in reverse order.
     names: Vec<OsString>,
     links: usize,
 }
@@ -219,7 +220,7 @@ impl Walk {
 
     fn link(&mut self, directory: &OwnedFd, name: &OsStr, is_last: bool) -> io::Result<Step> {
         if fstatfs(directory)?.f_type == PROC_SUPER_MAGIC {
-            // What such a link leads to has no path: a pipe of this process, for example.
+            // The target of such a link has no path. It may be a pipe of this process, for example.
             let flags = if is_last {
                 self.flags
             } else {
@@ -254,7 +255,7 @@ impl Walk {
         Ok(Step::Along(PathBuf::from(OsString::from_vec(target))))
     }
 
-    /// Opens what the whole path leads to.
+    /// Opens the last entry of the path.
     fn last(&self, directory: &OwnedFd, name: &OsStr, found: &Stat) -> io::Result<Step> {
         if self.writes() && !is_own(found) {
             let above = fstat(directory)?;
@@ -278,7 +279,7 @@ impl Walk {
             opened => opened?,
         };
         let now = fstat(&opened)?;
-        // Another one may have the name by now.
+        // The name may belong to another file by now.
         if (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino) {
             Ok(Step::Opened(opened.into()))
         } else {
@@ -288,13 +289,13 @@ impl Walk {
 }
 
 enum Step {
-    /// The next names are in this directory.
+    /// A directory in which the lookup continues.
     Into(OwnedFd),
-    /// A link that may be followed leads here.
+    /// Target of a link that may be followed.
     Along(PathBuf),
-    /// The path ends here.
+    /// The file at the end of the path.
     Opened(File),
-    /// The entry has changed meanwhile.
+    /// The entry has changed; look it up again.
     Again,
 }
 
@@ -302,21 +303,21 @@ fn is_own(found: &Stat) -> bool {
     found.st_uid == 0 || found.st_uid == rustix::process::geteuid().as_raw()
 }
 
-/// Where a path begins.
+/// Opens the directory in which the lookup of a path begins.
 fn start(path: &Path) -> io::Result<OwnedFd> {
     let place = if path.is_absolute() { "/" } else { "." };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, place, flags, Mode::empty())?)
 }
 
-/// Opens a directory that is not a link.
+/// Opens a directory, and fails for a symbolic link.
 fn enter(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // With the dot, what is mounted on demand is mounted.
+    // The trailing dot makes the kernel mount an automount point.
     let inside = [name.as_bytes(), b"/."].concat();
     let links = ResolveFlags::NO_SYMLINKS;
     match openat2(directory, inside, flags, Mode::empty(), links) {
-        // Linux before 5.6, or a filter of system calls.
+        // Linux before 5.6, or a filter of system calls, does not allow `openat2`.
         Err(Errno::NOSYS | Errno::PERM) => {
             let flags = flags | OFlags::NOFOLLOW;
             Ok(openat(directory, name, flags, Mode::empty())?)
@@ -360,7 +361,7 @@ mod tests {
             .write_all(b"new")
             .unwrap();
         assert_eq!(fs::read_to_string(path("a/b/f")).unwrap(), "new");
-        // A link that leads to no file makes one.
+        // Writing through a link to a missing file creates the file.
         symlink("made", path("leads")).unwrap();
         to_write(&path("leads"), Older::Goes)
             .unwrap()
@@ -413,11 +414,12 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(path("mine")).unwrap(), "text");
         assert!(!path("new").exists());
-        // The owner of a directory decides what lies in it: its links are read, not written.
+        // The owner of a directory controls its entries: its links are followed for reading, but
+        // not for writing.
         lchown(place.path(), Some(65_000), None).unwrap();
         assert_eq!(text_of(to_read(&path("link"))).unwrap(), "text");
         assert!(to_write(&path("link"), Older::Stays).is_err());
-        // In a directory of everybody another user may wait for what is written.
+        // In a directory that all users may write, another user may have prepared the file.
         lchown(place.path(), Some(0), None).unwrap();
         lchown(path("mine"), Some(65_000), None).unwrap();
         to_write(&path("mine"), Older::Stays).unwrap();

@@ -1,12 +1,12 @@
 //! The record layer of an open TLS 1.3 connection (RFC 8446, section 5).
 //!
-//! rustls does the handshake, derives all keys and exports them (its `kernel` interface, made for
-//! kTLS); aws-lc encrypts. The records are made here, because rustls copies each byte once more at
-//! either end. Here a record is encrypted from the caller's memory into the buffer that goes to
-//! the kernel, and decrypted from the kernel's buffer into the caller's memory.
+//! rustls performs the handshake, derives all keys and exports them (its `kernel` interface, made
+//! for kTLS). aws-lc encrypts. The records are built here, because rustls would copy each byte once
+//! more at both ends. Here, a record is encrypted from the caller's memory into the buffer that
+//! goes to the kernel, and decrypted from the kernel's buffer into the caller's memory.
 //!
-//! After the handshake there are data, alerts and key updates. Nothing else is
-//! understood: neither end gives tickets or asks for certificates later.
+//! After the handshake, only data, alerts and key updates are accepted. Neither end sends tickets
+//! or requests certificates later.
 
 use ::aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -14,31 +14,30 @@ use ::aws_lc_rs::aead::{
 use rustls::kernel::KernelConnection;
 use rustls::{ConnectionTrafficSecrets, Error, SupportedCipherSuite};
 
-/// Plaintext of a full record (section 5.1).
+/// Maximum plaintext of a record in bytes (section 5.1).
 pub(super) const RECORD_PLAINTEXT: usize = 16 << 10;
 
-/// Type, version and length before a record.
+/// Size in bytes of type, version and length before a record.
 pub(super) const RECORD_HEADER: usize = 5;
 
-/// The authentication tag of all three suites.
+/// Size in bytes of the authentication tag, the same in all three suites.
 const TAG: usize = 16;
 
-/// What header, content type and tag add to the plaintext.
+/// Size in bytes that header, content type and tag add to the plaintext.
 pub(super) const RECORD_OVERHEAD: usize = RECORD_HEADER + 1 + TAG;
 
-/// The largest encrypted record that a peer may send, without its header
-/// (section 5.2).
+/// Maximum size in bytes of an encrypted record without its header (section 5.2).
 const LARGEST_BODY: usize = RECORD_PLAINTEXT + 256;
 
-/// The largest that a peer may send, with its header.
+/// Maximum size in bytes of an encrypted record with its header.
 pub(super) const RECORD_MAXIMUM: usize = LARGEST_BODY + RECORD_HEADER;
 
-/// Key updates without data between them: our own peers send one in 2^23
-/// records, so one who sends many wants us to compute.
+/// Maximum number of key updates without data between them. Longhaul peers send one in 2^23
+/// records. A peer that sends many is trying to consume CPU time.
 const MOST_UPDATES: u32 = 32;
 
-/// Sequence numbers must not wrap (section 5.3), however long a suite's keys
-/// last.
+/// Maximum number of records under one key. Sequence numbers must not wrap (section 5.3), even if
+/// the suite permits more records.
 const MOST_RECORDS: u64 = 1 << 48;
 
 const ALERT: u8 = 21;
@@ -47,7 +46,7 @@ const DATA: u8 = 23;
 
 const KEY_UPDATE: u8 = 24;
 
-/// Alerts (section 6) that are sent or understood here.
+/// Alerts (section 6) that are sent or handled here.
 mod alert {
     pub const CLOSE_NOTIFY: u8 = 0;
     pub const UNEXPECTED_MESSAGE: u8 = 10;
@@ -56,12 +55,12 @@ mod alert {
     pub const USER_CANCELED: u8 = 90;
 }
 
-/// Gives the keys that follow the ones in use.
+/// Derives the keys that follow the current ones.
 pub(super) trait Renewal: Send {
-    /// For what is sent.
+    /// Returns the next sending keys.
     fn next_sending(&mut self) -> Result<ConnectionTrafficSecrets, Error>;
 
-    /// For what is received.
+    /// Returns the next receiving keys.
     fn next_receiving(&mut self) -> Result<ConnectionTrafficSecrets, Error>;
 }
 
@@ -75,7 +74,7 @@ impl<D: Send> Renewal for KernelConnection<D> {
     }
 }
 
-/// One direction's key, and the number of its next record.
+/// The key of one direction, and the number of its next record.
 pub(super) struct Keys {
     key: LessSafeKey,
     iv: [u8; 12],
@@ -83,7 +82,7 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// From the record with this number on.
+    /// Creates the keys, starting with the record of this number.
     pub(super) fn new(secrets: &ConnectionTrafficSecrets, sequence: u64) -> Result<Keys, Error> {
         let (algorithm, key, iv): (&'static Algorithm, _, _) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
@@ -101,7 +100,7 @@ impl Keys {
         })
     }
 
-    /// The next record's nonce (section 5.3): a number is used once.
+    /// Returns the next record's nonce (section 5.3). Each number is used once.
     fn nonce(&mut self) -> Nonce {
         let mut nonce = self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
@@ -112,14 +111,14 @@ impl Keys {
     }
 }
 
-/// The header of an encrypted record whose body has this length (section 5.2);
-/// it is what is authenticated beside the body.
+/// Returns the header of an encrypted record whose body has this length (section 5.2). It is also
+/// the additional authenticated data.
 fn header(body: usize) -> [u8; RECORD_HEADER] {
     let [high, low] = (body as u16).to_be_bytes();
     [DATA, 3, 3, high, low]
 }
 
-/// Records on their way to the kernel, in one reused piece of memory.
+/// Encrypted records for the kernel, in a reused buffer.
 #[derive(Default)]
 pub(super) struct Outgoing {
     buffer: Vec<u8>,
@@ -127,17 +126,17 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// What is to be sent.
+    /// Returns the records to be sent.
     pub(super) fn filled(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
-    /// Forgets what was sent, keeps the memory.
+    /// Removes sent records and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.filled = 0;
     }
 
-    /// Room for `bytes` more, which count as filled.
+    /// Extends the filled part by `bytes`, and returns the new room.
     fn grow(&mut self, bytes: usize) -> &mut [u8] {
         let end = self.filled + bytes;
         if self.buffer.len() < end {
@@ -149,15 +148,15 @@ impl Outgoing {
     }
 }
 
-/// The sending direction.
+/// Encryption of the sending direction.
 pub(super) struct Sealer {
     keys: Keys,
-    /// Records for which a key is good.
+    /// Maximum number of records under one key.
     limit: u64,
 }
 
 impl Sealer {
-    /// With the suite's limit of records for a key (section 5.5).
+    /// Creates it with the suite's limit of records under one key (section 5.5).
     pub(super) fn new(keys: Keys, suite: SupportedCipherSuite) -> Sealer {
         let SupportedCipherSuite::Tls13(suite) = suite;
         let limit = suite.common.confidentiality_limit;
@@ -168,13 +167,13 @@ impl Sealer {
         }
     }
 
-    /// Whether the next record must be a key update.
+    /// True if the next record must be a key update.
     pub(super) fn is_worn(&self) -> bool {
         self.keys.sequence + 1 >= self.limit
     }
 
-    /// Encrypts data into as many records as it takes; at most as many as
-    /// [`Sealer::is_worn`] allows: returns how much of it.
+    /// Encrypts data into as many records as needed, until [`Sealer::is_worn`] is true. Returns the
+    /// number of bytes encrypted.
     pub(super) fn seal(&mut self, data: &[u8], outgoing: &mut Outgoing) -> Result<usize, Error> {
         let mut done = 0;
         for part in data.chunks(RECORD_PLAINTEXT) {
@@ -187,8 +186,8 @@ impl Sealer {
         Ok(done)
     }
 
-    /// Says that this key has been used for the last time, and takes the next;
-    /// `asks` wants the peer to do the same.
+    /// Announces a new key with the last record of the old one. If `asks` is true, the peer is
+    /// requested to do the same.
     pub(super) fn renew(
         &mut self,
         renewal: &mut dyn Renewal,
@@ -201,12 +200,12 @@ impl Sealer {
         Ok(())
     }
 
-    /// Says that nothing more will come.
+    /// Announces the end of the data in this direction.
     pub(super) fn close(&mut self, outgoing: &mut Outgoing) -> Result<(), Error> {
         self.seal_record(ALERT, &[1, alert::CLOSE_NOTIFY], outgoing)
     }
 
-    /// Says why the connection is given up.
+    /// Sends the alert with which the connection is aborted.
     pub(super) fn give_up(&mut self, alert: u8, outgoing: &mut Outgoing) -> Result<(), Error> {
         self.seal_record(ALERT, &[2, alert], outgoing)
     }
@@ -235,12 +234,12 @@ impl Sealer {
     }
 }
 
-/// Why nothing more can be received.
+/// The reason why no more records can be received.
 #[derive(Clone, Debug)]
 pub(super) struct Damage {
-    /// The alert that tells the peer; `None` if it told us.
+    /// Alert to send to the peer; `None` if the peer sent one.
     pub(super) alert: Option<u8>,
-    /// What happened.
+    /// The error to report.
     pub(super) error: Error,
 }
 
@@ -261,22 +260,22 @@ impl From<Error> for Damage {
     }
 }
 
-/// What a record brought.
+/// Content of a received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// This many bytes of data at the front of the caller's memory.
+    /// Data at the front of the caller's memory, with its length in bytes.
     Data(usize),
-    /// The same where the record is, after its header.
+    /// Data in the record's buffer, after its header, with its length in bytes.
     InPlace(usize),
-    /// The peer took its next key, and wants us to take ours where true.
+    /// The peer has changed its key. If true, it requests the same of this end.
     KeyUpdate(bool),
-    /// The peer sends no more.
+    /// The peer sends no more data.
     Closed,
-    /// Nothing of interest.
+    /// A record without effect.
     Nothing,
 }
 
-/// The receiving direction.
+/// Decryption of the receiving direction.
 pub(super) struct Opener {
     keys: Keys,
     updates: u32,
@@ -287,12 +286,12 @@ impl Opener {
         Opener { keys, updates: 0 }
     }
 
-    /// Length of the record at the front of what was received, with its header; `None` if it is
-    /// not whole.
+    /// Returns the length of the record at the front of the received bytes, with its header; `None`
+    /// if it is incomplete.
     ///
     /// # Errors
     ///
-    /// Where it can be no record.
+    /// The bytes are not a valid record.
     pub(super) fn whole_record(received: &[u8]) -> Result<Option<usize>, Damage> {
         let Some(front) = received.first_chunk::<RECORD_HEADER>() else {
             return Ok(None);
@@ -318,13 +317,12 @@ impl Opener {
         Ok((received.len() >= length).then_some(length))
     }
 
-    /// Decrypts a whole record: data straight into `room` where it fits, with a
-    /// byte more for its type; else where it is.
+    /// Decrypts a complete record. Data is decrypted directly into `room` if it fits with one more
+    /// byte for its type; otherwise in place.
     ///
     /// # Errors
     ///
-    /// Where it is not genuine, or not understood: then nothing more can be
-    /// believed.
+    /// The record is forged or not understood. The stream is then unusable.
     pub(super) fn open(
         &mut self,
         record: &mut [u8],
@@ -352,7 +350,7 @@ impl Opener {
             let opened = self.keys.key.open_in_place(nonce, Aad::from(front), body);
             &*opened.map_err(|_| forged())?
         };
-        // Type and zeros follow the content (section 5.4).
+        // The content type and zeros follow the content (section 5.4).
         let Some(length) = plain.iter().rposition(|byte| *byte != 0) else {
             return Err(Damage::new(
                 alert::UNEXPECTED_MESSAGE,
@@ -384,8 +382,7 @@ impl Opener {
                 self.keys = Keys::new(&renewal()?, 0)?;
                 Ok(Opened::KeyUpdate(wanted == 1))
             }
-            // Our own peers never cut a key update in pieces, or put anything
-            // beside it.
+            // Longhaul peers never split a key update, or combine it with other messages.
             _ => Err(Damage::new(
                 alert::UNEXPECTED_MESSAGE,
                 "a message that has no place after the handshake",
@@ -474,7 +471,7 @@ mod tests {
     fn padding_is_taken_off() {
         let mut record = record(DATA, b"data");
         assert_eq!(open(&mut record, 100).unwrap(), Opened::Data(4));
-        // Content, its type, and zeros; then what is called the type is zero.
+        // Content, its type, and zeros. The type of the outer call is one of these zeros.
         let mut padded = self::record(0, &[b'x', DATA, 0, 0, 0]);
         assert_eq!(open(&mut padded, 100).unwrap(), Opened::Data(1));
         let mut empty = self::record(0, &[0; 30]);
@@ -503,7 +500,7 @@ mod tests {
         let mut sealer = sealer(4);
         let data = vec![1; 10 * RECORD_PLAINTEXT];
         let done = sealer.seal(&data, &mut outgoing).unwrap();
-        // The fourth is the key update.
+        // The fourth record is the key update.
         assert_eq!(done, 3 * RECORD_PLAINTEXT);
         assert!(sealer.is_worn());
         assert_eq!(sealer.seal(&data, &mut outgoing).unwrap(), 0);
@@ -532,7 +529,7 @@ mod tests {
         assert_eq!(open(&mut canceled, 0).unwrap(), Opened::Nothing);
         let mut fatal = record(ALERT, &[2, alert::BAD_RECORD_MAC]);
         let damage = open(&mut fatal, 100).unwrap_err();
-        // It was the peer that said so: it is not told.
+        // The peer sent the alert, so it does not get one.
         assert_eq!(damage.alert, None);
         assert!(open(&mut record(ALERT, &[1]), 100).is_err());
     }
@@ -543,7 +540,7 @@ mod tests {
             let mut opener = Opener::new(keys());
             let mut result = Ok(Opened::Nothing);
             for _ in 0..times {
-                // Each under a fresh key, from its first record.
+                // Each update is the first record under a new key.
                 let mut update = record(HANDSHAKE, message);
                 result = opener.open(&mut update, &mut [0; 100], &mut || Ok(secrets()));
             }

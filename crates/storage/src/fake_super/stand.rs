@@ -1,4 +1,4 @@
-//! What a file stands for: the attribute `user.rsync.%stat`.
+//! The inode that a file represents: the attribute `user.rsync.%stat`.
 
 use std::io;
 
@@ -7,20 +7,20 @@ use longhaul_proto::manifest::{Ownership, SpecialKind};
 use crate::attributes::Inode;
 use crate::{FileKind, Special, Status};
 
-/// The attribute.
+/// Name of the attribute.
 pub(super) const STAT: &[u8] = b"user.rsync.%stat";
 
-/// Longest value of [`STAT`] that is read: of five numbers.
+/// Maximum length in bytes of a value of [`STAT`] that is read. It holds five numbers.
 const MOST_STAT_BYTES: usize = 256;
 
-/// What the owner needs of a file, and of a directory, to change it.
+/// Permissions that the owner needs to change a file, and a directory.
 pub(super) const OWNER_OF_FILE: u32 = 0o600;
 pub(super) const OWNER_OF_DIRECTORY: u32 = 0o700;
 
-/// Bits that are kept in the file itself.
+/// Mode bits that are stored in the file's real mode.
 pub(super) const PLAIN_BITS: u32 = 0o777;
 
-/// Kinds in a mode, as everywhere (`inode(7)`).
+/// Kinds of files by the type bits of the mode (`inode(7)`).
 const KINDS: [(u32, Kind); 7] = [
     (0o010_000, Kind::Special(SpecialKind::Fifo)),
     (0o020_000, Kind::Special(SpecialKind::Character)),
@@ -41,7 +41,7 @@ pub(super) enum Kind {
     Special(SpecialKind),
 }
 
-/// What a file would be.
+/// The inode that a file represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Faked {
     pub kind: Kind,
@@ -51,7 +51,7 @@ pub(super) struct Faked {
 }
 
 impl Faked {
-    /// What a file is by itself.
+    /// Describes a file without the attribute.
     fn of(status: &Status) -> Faked {
         let (kind, device) = match (status.kind, status.special) {
             (FileKind::Directory, _) => (Kind::Directory, (0, 0)),
@@ -67,7 +67,7 @@ impl Faked {
         }
     }
 
-    /// Reads the attribute of a file; `None` where it says nothing that such a file can stand for.
+    /// Parses the attribute of a file; `None` if it is malformed or does not fit this kind of file.
     pub fn read(value: &[u8], status: &Status) -> Option<Faked> {
         let text = std::str::from_utf8(value.get(..value.len().min(MOST_STAT_BYTES))?).ok()?;
         let mut words = text.split_ascii_whitespace();
@@ -96,11 +96,11 @@ impl Faked {
         format!("{mode:o} {major},{minor} {user}:{group}").into_bytes()
     }
 
-    /// What the file itself has then.
+    /// Returns the mode that the file itself needs.
     fn real_mode(&self) -> u32 {
         match self.kind {
             Kind::Directory => self.mode & PLAIN_BITS | OWNER_OF_DIRECTORY,
-            // A link's bits say nothing, and nobody else is to change where it leads.
+            // A link's mode has no meaning, and other users must not change its target.
             Kind::Symlink => OWNER_OF_FILE,
             Kind::File | Kind::Special(_) => self.mode & PLAIN_BITS | OWNER_OF_FILE,
         }
@@ -132,12 +132,12 @@ impl Faked {
     }
 }
 
-/// Whether something can stand for anything else: what is a link or a device itself is one.
+/// True if the file can represent another kind. Real links and devices only represent themselves.
 fn stands(status: &Status) -> bool {
     matches!(status.kind, FileKind::File | FileKind::Directory)
 }
 
-/// What an inode is, and what it would be.
+/// Returns the real status of an inode, and the inode that it represents.
 pub(super) fn look(inode: &dyn Inode) -> io::Result<(Status, Faked)> {
     let real = inode.status()?;
     let value = if stands(&real) {
@@ -154,7 +154,7 @@ pub(super) fn status_of(inode: &dyn Inode) -> io::Result<Status> {
     Ok(faked.status(real))
 }
 
-/// Makes an inode stand for something.
+/// Makes an inode represent `faked`.
 pub(super) fn pretend(inode: &dyn Inode, real: &Status, faked: &Faked) -> io::Result<()> {
     if !stands(real) {
         return Ok(());
@@ -178,7 +178,7 @@ pub(super) fn pretend(inode: &dyn Inode, real: &Status, faked: &Faked) -> io::Re
     }
 }
 
-/// A link is given no mode.
+/// Sets the represented mode. Fails for a symbolic link.
 pub(super) fn set_mode(inode: &dyn Inode, mode: u32) -> io::Result<()> {
     if mode > 0o7777 {
         return Err(io::ErrorKind::InvalidInput.into());

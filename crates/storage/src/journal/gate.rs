@@ -8,36 +8,36 @@ use rustix::io::Errno;
 
 use crate::{Creation, DataMode, Directory, StoredFile};
 
-/// How long to wait for the holder of the gate. It does some writes and at most one sync; longer
-/// means that storage hangs.
+/// Maximum time to wait for the holder of the gate. The holder makes a few writes and at most one
+/// sync; a longer time means that the storage hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait between two tries: `flock` with a limit does not exist.
+/// Pause between two attempts, because `flock` has no time limit.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether a journal may be made by entering.
+/// Permission to create the journal when entering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entering {
-    /// Made if it is not there.
+    /// The journal is created if it is missing.
     MayCreate,
-    /// It must be there.
+    /// The journal must exist.
     MustExist,
 }
 
-/// Held: nobody else changes this journal. Dropping it leaves.
+/// The held lock: no other process changes this journal. Dropping it unlocks.
 pub struct Gate {
     file: Arc<dyn StoredFile>,
     inode: u64,
 }
 
 impl Gate {
-    /// Waits until nobody else is inside. The lock is on an inode while the
-    /// contract is about a name, so the name is looked at again afterwards.
+    /// Waits until no other process holds the gate. The lock is on an inode, but it protects a
+    /// name, so the name is checked again afterwards.
     ///
     /// # Errors
     ///
-    /// `TimedOut` where another stays inside; `NotFound` with [`Entering::MustExist`]; else as in
-    /// the storage.
+    /// `TimedOut` if another process keeps the lock; `NotFound` with [`Entering::MustExist`];
+    /// otherwise the errors of the storage.
     pub fn enter(
         directory: &dyn Directory,
         journal: &[u8],
@@ -61,24 +61,25 @@ impl Gate {
         }
     }
 
-    /// The journal.
+    /// Returns the journal.
     pub fn file(&self) -> &Arc<dyn StoredFile> {
         &self.file
     }
 
-    /// The journal's inode.
+    /// Returns the journal's inode.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 }
 
-/// Makes a new file that is never taken for a leftover: its lock is held, and its name is unique.
-/// A search for leftovers may come between its creation and its lock, and remove it: then it is
-/// made again.
+/// Creates a new file that is never mistaken for a leftover: its lock is held, and its name is
+/// unique. A search for leftovers may remove the file before it is locked. It is then created
+/// again.
 ///
 /// # Errors
 ///
-/// `AlreadyExists`; `TimedOut` where others take it again and again; else as in the storage.
+/// `AlreadyExists`; `TimedOut` if others remove it at every attempt; otherwise the errors of the
+/// storage.
 pub fn create_held(
     directory: &dyn Directory,
     name: &[u8],
@@ -88,7 +89,7 @@ pub fn create_held(
     loop {
         let file = directory.create_file(name, Creation::New, mode)?;
         let is_held = hold(&*file, (directory, name), deadline).inspect_err(|_| {
-            // The reason is the first error; what remains is found by `clean`.
+            // The first error is the reason to report. `clean` finds a file that stays.
             let _ = directory.remove_file(name);
         });
         if is_held? {
@@ -100,7 +101,7 @@ pub fn create_held(
     }
 }
 
-/// Locks a file; whether it has its name then. Under the lock nobody removes it any more.
+/// Locks a file. True if the file still has its name then; under the lock, no process removes it.
 pub(super) fn hold(
     file: &dyn StoredFile,
     (directory, name): (&dyn Directory, &[u8]),
@@ -108,8 +109,8 @@ pub(super) fn hold(
 ) -> io::Result<bool> {
     let looked = wait_for_lock(file, deadline)
         .and_then(|()| file.status())
-        // Its links say nothing: a file that is removed while it is open has another name on
-        // NFS and under FUSE.
+        // The number of links is not reliable: a file that is removed while open gets another name
+        // on NFS and under FUSE.
         .and_then(|status| name_is(directory, name, status.inode));
     match looked {
         Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => Ok(false),
@@ -117,7 +118,7 @@ pub(super) fn hold(
     }
 }
 
-/// Whether an error says that a file system has no locks: Lustre without `-o flock`, NFS without
+/// True if an error means that a file system has no locks: Lustre without `-o flock`, NFS without
 /// its lock daemon.
 fn lacks_locks(error: &io::Error) -> bool {
     matches!(
@@ -126,12 +127,13 @@ fn lacks_locks(error: &io::Error) -> bool {
     )
 }
 
-/// Takes a file's lock, as [`StoredFile::try_lock`]. Where there are no locks it counts as taken:
-/// the journal's length alone then fences former owners, and nothing shows that one lives.
+/// Takes a file's lock, as [`StoredFile::try_lock`]. On a file system without locks, it counts as
+/// taken. Only the journal's length then fences former owners, and a living owner cannot be
+/// detected.
 ///
 /// # Errors
 ///
-/// As `flock`.
+/// The errors of `flock`.
 pub(super) fn take_lock(file: &dyn StoredFile) -> io::Result<bool> {
     match file.try_lock() {
         Err(error) if lacks_locks(&error) => Ok(true),
@@ -139,16 +141,16 @@ pub(super) fn take_lock(file: &dyn StoredFile) -> io::Result<bool> {
     }
 }
 
-/// Why a file that this process has open has no lock; `None` if it has one.
+/// Returns the reason why an open file cannot be locked; `None` if it can.
 pub fn missing_lock(file: &dyn StoredFile) -> Option<io::Error> {
     file.try_lock().err().filter(lacks_locks)
 }
 
-/// Whether nobody holds a file, which is to be removed. Without locks nobody can tell.
+/// True if no process holds a file that is about to be removed. This cannot be known without locks.
 ///
 /// # Errors
 ///
-/// As `flock`; where there are no locks what to do about it.
+/// The errors of `flock`. Without locks, the error names a remedy.
 pub(super) fn is_free(file: &dyn StoredFile) -> io::Result<bool> {
     file.try_lock().map_err(|error| if lacks_locks(&error) { io::Error::other(format!(
         "its file system has no locks ({error}), which tell whether a copy uses it: mount it \
@@ -168,7 +170,7 @@ fn wait_for_lock(file: &dyn StoredFile, deadline: Instant) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a name refers to an inode.
+/// True if a name refers to an inode.
 pub(super) fn name_is(directory: &dyn Directory, name: &[u8], inode: u64) -> io::Result<bool> {
     match directory.status_of(name) {
         Ok(status) => Ok(status.inode == inode),

@@ -1,4 +1,4 @@
-//! What killed runs left in a directory: seen, and removed once it is old.
+//! Finds the files that interrupted runs left in a directory, and removes old ones.
 
 use std::io;
 use std::sync::Arc;
@@ -13,49 +13,49 @@ use super::partial::remove_if_there;
 use super::reader::{Found, Reader, replay};
 use crate::{Creation, DataMode, Directory, FileKind, NameList, Status, StoredFile};
 
-/// What a leftover is.
+/// Kinds of leftovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftoverKind {
     /// Data of a large file.
     Part,
-    /// Says what of a part is durable.
+    /// Record of the durable blocks of a part. `None` if it is torn or unknown.
     Journal(Option<Whose>),
-    /// A small file that was not yet whole.
+    /// A small file that was not yet complete.
     Temporary,
 }
 
-/// What a journal reports about its file; `None` if it is torn or unknown.
+/// Description of a journal's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whose {
-    /// The destination's name.
+    /// Name of the destination.
     pub name: Box<[u8]>,
-    /// Who copied.
+    /// Principal that copied.
     pub principal: Box<str>,
-    /// The last session that had it.
+    /// Last session that owned the file.
     pub owner: Owner,
-    /// Its part's number.
+    /// Number of the part.
     part: u64,
 }
 
 /// A staging file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Its name in the directory.
+    /// Name in the directory.
     pub name: Box<[u8]>,
-    /// What it is.
+    /// Kind of leftover.
     pub kind: LeftoverKind,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When its inode last changed: a small file has its source's time before
-    /// it has its name.
+    /// Time of the last change of the inode. The modification time is not usable: a small file has
+    /// its source's time before it has its name.
     pub changed: Timestamp,
-    /// A living process holds it: not a leftover, but work under way. Of temporaries this is known
-    /// only if their writer locks them.
+    /// True if a living process holds the file: it is in use, not left over. For temporaries, this
+    /// is known only if their writer locks them.
     pub held: bool,
 }
 
 impl Leftover {
-    /// Time since it was last written; zero where that lies in the future.
+    /// Returns the time since the last change; zero if that lies in the future.
     pub fn age(&self, now: Timestamp) -> Duration {
         age(self.changed, now)
     }
@@ -68,17 +68,17 @@ fn age(changed: Timestamp, now: Timestamp) -> Duration {
     Duration::from_nanos(u64::try_from(passed.max(0)).unwrap_or(u64::MAX))
 }
 
-/// The staging files in a directory (not beneath it), in no order.
+/// Returns the staging files in a directory (not beneath it), in no particular order.
 ///
 /// # Errors
 ///
-/// As `getdents`.
+/// The errors of `getdents`.
 pub fn leftovers(directory: Arc<dyn Directory>) -> io::Result<Leftovers> {
     let names = directory.list()?;
     Ok(Leftovers { directory, names })
 }
 
-/// See [`leftovers`].
+/// Iterator over staging files; see [`leftovers`].
 pub struct Leftovers {
     directory: Arc<dyn Directory>,
     names: Box<dyn NameList>,
@@ -97,7 +97,7 @@ impl Iterator for Leftovers {
                 continue;
             };
             match look_at(&*self.directory, name, staging) {
-                // Its owner was done with it meanwhile.
+                // The owner has removed or renamed the file in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => (),
                 other => return Some(other),
             }
@@ -109,8 +109,8 @@ fn open(directory: &dyn Directory, name: &[u8]) -> io::Result<Arc<dyn StoredFile
     directory.create_file(name, Creation::Existing, DataMode::Buffered)
 }
 
-/// Under the gate where there is one, so that no claim mistakes a lock that is
-/// tried here for a sign of life.
+/// Examines a leftover, under its gate if it has one, so that no claim mistakes the lock tried here
+/// for a living owner.
 fn look_at(
     directory: &dyn Directory,
     name: Box<[u8]>,
@@ -149,8 +149,8 @@ fn look_at(
     })
 }
 
-/// A link on its way to its name, or the empty directory whose name an entry took. Neither can be
-/// locked.
+/// Describes a link that awaits its final name, or an empty directory whose name another entry
+/// took. Neither can be locked.
 fn unlocked(name: Box<[u8]>, status: &Status) -> Leftover {
     Leftover {
         name,
@@ -179,7 +179,7 @@ fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Reads a journal without keeping its blocks.
+/// Reads a journal's header and last owner, without keeping its blocks.
 fn whose(journal: &dyn StoredFile) -> io::Result<Option<Whose>> {
     let mut reader = Reader::new(journal);
     let Some(Ok(Entry::Header(header))) = reader.next_entry()? else {
@@ -199,16 +199,14 @@ fn whose(journal: &dyn StoredFile) -> io::Result<Option<Whose>> {
     }))
 }
 
-/// Removes the staging files in a directory (not beneath it) that no living
-/// process holds and that last changed at least `older_than` before
-/// `now`. A journal and its part go together, when both are that old. Tells
-/// `report` of each: its name, and the bytes it had or why it could not be
-/// removed; one that fails does not stop the rest. At most `most` names are
-/// looked at.
+/// Removes the staging files in a directory (not beneath it) that no living process holds and that
+/// last changed at least `older_than` before `now`. A journal and its part are removed together,
+/// when both are old enough. Calls `report` for each with its name, and its size in bytes or the
+/// error. A failure does not stop the others. At most `most` names are examined.
 ///
 /// # Errors
 ///
-/// As `getdents`.
+/// The errors of `getdents`.
 pub fn expire(
     directory: &dyn Directory,
     older_than: Duration,
@@ -240,7 +238,7 @@ pub fn expire(
     Ok(())
 }
 
-/// An [`expire`] under way.
+/// An [`expire`] in progress.
 struct Expiry<'a> {
     directory: &'a dyn Directory,
     older_than: Duration,
@@ -249,14 +247,14 @@ struct Expiry<'a> {
 }
 
 impl Expiry<'_> {
-    /// The part goes first, as everywhere.
+    /// Removes an expired journal and its parts. The parts are removed first, as everywhere.
     fn journal(&mut self, key: Key) -> io::Result<()> {
         let Some(gate) = enter(self.directory, key)? else {
             return Ok(());
         };
         let parts = match whose(&**gate.file())? {
             Some(whose) => vec![key.part(whose.part)],
-            // Of another version, perhaps: then any part may be its own.
+            // The journal may be of another version, and any part may belong to it.
             None => parts_of(self.directory, key)?,
         };
         let mut locked = Vec::new();
@@ -277,7 +275,7 @@ impl Expiry<'_> {
         self.remove(&key.journal(), status.size)
     }
 
-    /// A part is its journal's business, unless that has another or is gone.
+    /// Removes an expired part, if its journal is missing or names another part.
     fn part(&mut self, key: Key, number: u64) -> io::Result<()> {
         let gate = enter(self.directory, key)?;
         if let Some(gate) = &gate {
@@ -311,8 +309,9 @@ impl Expiry<'_> {
         }
     }
 
-    /// `None` if it is held, not yet old, or no longer what has the name. The lock is on an inode,
-    /// but a name is removed, which a living session may have given to another file since.
+    /// Locks an expired file. `None` if the file is in use, not old enough, or no longer has the
+    /// name. The lock is on the inode, but a living session may have given the name to another file
+    /// since.
     fn lock_if_expired(&self, name: &[u8]) -> io::Result<Option<Arc<dyn StoredFile>>> {
         let file = open(self.directory, name)?;
         let status = file.status()?;
@@ -333,7 +332,7 @@ impl Expiry<'_> {
     }
 }
 
-/// Removes a temporary name of any kind. A directory that holds something stays.
+/// Removes a temporary entry of any kind, except a directory that is not empty.
 fn remove_temporary(directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
     match if_there(directory.status_of(name))? {
         Some(status) if status.kind == FileKind::Directory => {
@@ -343,7 +342,7 @@ fn remove_temporary(directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// All parts of a key, whatever journal names them or none.
+/// Returns all parts of a key, even those that no journal names.
 pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Box<[u8]>>> {
     let mut parts = Vec::new();
     let mut names = directory.list()?;
@@ -356,18 +355,19 @@ pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Bo
     Ok(parts)
 }
 
-/// Removes what earlier sessions of a transfer left in a directory, for the session that took over
-/// from them, at any age: they can no longer give anything a name. It removes the temporaries and
-/// the journals, with their parts, of the sessions for whose number `is_former` is true. It also
-/// removes journals without a header, which a crash tore, and parts that no journal names, because
-/// a crash brought them back. What cannot be removed is left for [`expire`].
+/// Removes the files that earlier sessions of a transfer left in a directory, whatever their age.
+/// The session that replaced them calls this: they can no longer rename a file. Removes the
+/// temporaries and the journals, with their parts, of the sessions for whose number `is_former` is
+/// true. Also removes journals without a header, which a crash tore, and parts without a journal,
+/// which a crash restored. Files that cannot be removed are left for [`expire`].
 ///
-/// If entries failed, a journal of an earlier session may belong to one of them, and a later
-/// session can resume it: `keeps` makes it stay, with its part. True if one stayed.
+/// If entries failed, the journal of an earlier session may belong to one of them, and a later
+/// session can resume it. If `keeps` is true, such journals stay, with their parts. Returns true if
+/// one stayed.
 ///
 /// # Errors
 ///
-/// As `getdents`.
+/// The errors of `getdents`.
 pub fn sweep(
     directory: &dyn Directory,
     is_former: &dyn Fn(u64) -> bool,
@@ -408,7 +408,7 @@ fn sweep_journal(
             }
             remove_if_there(directory, &key.part(found.header.part))?;
         }
-        // Whoever makes a journal writes its header before the gate opens.
+        // A new journal gets its header before its gate opens, so this one was torn by a crash.
         Found::Nothing => (),
         Found::Journal(_) | Found::Version(_) => return Ok(false),
     }
@@ -416,7 +416,8 @@ fn sweep_journal(
     Ok(false)
 }
 
-/// A part's name is never used again, and its journal is there before it.
+/// Removes a part that no journal names. Part names are never reused, and a journal exists before
+/// its part does.
 fn sweep_part(directory: &dyn Directory, key: Key, number: u64) -> io::Result<()> {
     let gate = enter(directory, key)?;
     if let Some(gate) = &gate {

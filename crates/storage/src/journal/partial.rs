@@ -1,5 +1,5 @@
-//! What the owner of a partial file can do: say what is durable, give the file
-//! its name, or give it up.
+//! Operations of the owner of a partial file: record durable blocks, give the file its name, or
+//! discard it.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,26 +15,26 @@ use super::writer::{AppendError, Writer};
 use crate::spelling::OtherSpelling;
 use crate::{Directory, StoredFile};
 
-/// Why the owner of a partial file cannot continue.
+/// Reasons why the owner of a partial file cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// A later session took the file over. This one has lost it: end it.
+    /// A later session took the file over. This session has lost it and must stop.
     #[error("a later run took this file over (this one has epoch {epoch})")]
     Fenced {
         /// The epoch of this owner.
         epoch: u64,
     },
-    /// Its journal or its part has its name no more, and no later session is the reason.
+    /// The journal or the part no longer has its name, and no later session is the cause.
     #[error(
         "its directory, or longhaul's files in it ({prefix}*), were removed meanwhile",
         prefix = String::from_utf8_lossy(RESERVED_PREFIX)
     )]
     Removed,
-    /// An earlier append failed, so the journal's end is unknown, or the file
-    /// was committed or abandoned. A new claim finds everything before that.
+    /// An earlier append failed, so the end of the journal is unknown, or the file was committed or
+    /// abandoned. A new claim finds all earlier blocks.
     #[error("an earlier failure stopped it; run the same command again")]
     Closed,
-    /// A block is no block.
+    /// A block is invalid.
     #[error(transparent)]
     Unfit(#[from] UnfitError),
     /// The storage failed.
@@ -42,8 +42,7 @@ pub enum JournalError {
     Io(#[from] StepError),
 }
 
-/// A partial file and its journal, as their owner has them. All threads of a
-/// session share one.
+/// A partial file and its journal, held by their owner. All threads of a session share one.
 pub struct Partial {
     directory: Arc<dyn Directory>,
     file: Arc<dyn StoredFile>,
@@ -54,23 +53,23 @@ pub struct Partial {
     recovered: Vec<DurableBlock>,
     former_sessions: Vec<u64>,
     state: Mutex<State>,
-    /// Held from an append to the end of its sync. The kernel tells a failed
-    /// sync to one caller only, so two must not sync one handle at once.
+    /// Held from an append to the end of its sync. The kernel reports a failed sync to one caller
+    /// only, so two threads must not sync one handle at the same time.
     appending: Mutex<()>,
 }
 
 struct State {
     writer: Writer,
-    /// The names of both files were synced.
+    /// True once the names of both files were synced.
     names_durable: bool,
-    /// Holds the part's lock, the sign of life.
+    /// True while this owner holds the part's lock, which shows that it is alive.
     shows_life: bool,
     closed: bool,
 }
 
 impl Partial {
-    /// `owned` is the epoch, what was recovered, and whether the part's lock
-    /// is held.
+    /// Creates it. `owned` holds the epoch, the recovered blocks, and true if the part's lock is
+    /// held.
     pub(super) fn new(
         directory: Arc<dyn Directory>,
         writer: Writer,
@@ -98,7 +97,7 @@ impl Partial {
         })
     }
 
-    /// The same, taken over from these sessions.
+    /// Sets the sessions from which the file was taken over.
     pub(super) fn after(self, former_sessions: Vec<u64>) -> Partial {
         Partial {
             former_sessions,
@@ -106,55 +105,54 @@ impl Partial {
         }
     }
 
-    /// Session numbers of those that owned it before.
+    /// Returns the numbers of the sessions that owned the file before.
     pub fn former_sessions(&self) -> &[u64] {
         &self.former_sessions
     }
 
-    /// This ownership's number: higher than any before it.
+    /// Returns the number of this ownership. It is higher than all before it.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// What was durable when the file was claimed, in order of offset, none
-    /// overlapping another.
+    /// Returns the blocks that were durable when the file was claimed, in order of offset and
+    /// without overlaps.
     pub fn recovered(&self) -> &[DurableBlock] {
         &self.recovered
     }
 
-    /// As [`Partial::recovered`], and forgets it: it takes 56 bytes a block.
+    /// Returns [`Partial::recovered`] and frees its memory, which is 56 bytes a block.
     pub fn take_recovered(&mut self) -> Vec<DurableBlock> {
         std::mem::take(&mut self.recovered)
     }
 
-    /// The partial file. Its lock, which shows that the owner lives, is held
-    /// until the last clone is dropped.
+    /// Returns the partial file. Its lock, which shows that the owner is alive, is held until the
+    /// last clone is dropped.
     pub fn file(&self) -> &Arc<dyn StoredFile> {
         &self.file
     }
 
-    /// The name of the partial file in its directory.
+    /// Returns the name of the partial file in its directory.
     pub fn part_name(&self) -> &[u8] {
         &self.part_name
     }
 
-    /// Whether nobody took the file over; one `fstat`. To be asked before each
-    /// write, so that a fenced session stops soon; what must not go wrong is
-    /// asked again under the gate.
+    /// Checks with one `fstat` that no other session has taken the file over. Called before each
+    /// write, so that a fenced session stops soon. Critical steps check again under the gate.
     ///
     /// # Errors
     ///
-    /// [`JournalError::Fenced`], or as `fstat`.
+    /// [`JournalError::Fenced`], or the errors of `fstat`.
     pub fn ensure_owned(&self) -> Result<(), JournalError> {
         self.check(&mut self.state())
     }
 
-    /// As [`Partial::ensure_owned`], and that the journal still has its name. Costs a further
-    /// call: to be asked once something failed.
+    /// Checks as [`Partial::ensure_owned`] does, and that the journal still has its name. Needs one
+    /// more system call, so it is meant for use after a failure.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; `Io` where the directory does not answer.
+    /// [`JournalError`]; `Io` if the directory cannot be read.
     pub fn ensure_there(&self) -> Result<(), JournalError> {
         let mut state = self.state();
         self.check(&mut state)?;
@@ -175,8 +173,8 @@ impl Partial {
             return Err(self.fenced());
         }
         if !state.shows_life {
-            // The former owner had the lock, and drops it when it sees that it
-            // is fenced, or dies.
+            // The former owner had the lock. It releases the lock when it finds that it is fenced,
+            // or dies.
             let locked = take_lock(&*self.file);
             state.shows_life = locked.map_err(doing("locking the partial file"))?;
         }
@@ -187,27 +185,27 @@ impl Partial {
         JournalError::Fenced { epoch: self.epoch }
     }
 
-    /// Does something that only the owner may do, so that no session can take over before it is
-    /// done. Threads of one session should take turns before they call this: a thread that finds
-    /// the gate taken waits a millisecond.
+    /// Runs `what`, which only the owner may do. No other session can take over before it ends.
+    /// Threads of one session should serialise their calls: a thread that finds the gate locked
+    /// waits a millisecond.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; nothing was done then.
+    /// [`JournalError`]; `what` was not run then.
     pub fn while_owned<T>(&self, what: impl FnOnce() -> T) -> Result<T, JournalError> {
         let _gate = self.enter()?;
         self.check(&mut self.state())?;
         Ok(what())
     }
 
-    /// Makes known that blocks are durable. Only to be called after their data
-    /// was written and `file().sync_data()` succeeded. When this returns, they
-    /// are found again whatever happens.
+    /// Records that blocks are durable. Call this only after their data was written and
+    /// `file().sync_data()` succeeded. When this returns, every later claim finds the blocks, even
+    /// after a crash.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; the blocks must not be called durable then. After an
-    /// error of the storage the journal is closed.
+    /// [`JournalError`]; the blocks must not be reported as durable then. After an error of the
+    /// storage, the journal is closed.
     pub fn append_durable(&self, blocks: &[DurableBlock]) -> Result<(), JournalError> {
         let _turn = self
             .appending
@@ -219,11 +217,11 @@ impl Partial {
             self.state().closed = true;
             return Err(doing("syncing the journal")(error).into());
         }
-        // Discarded meanwhile, it would not be found again.
+        // If the journal was discarded in the meantime, the blocks would be lost.
         self.ensure_owned()
     }
 
-    /// Before the first record: a journal whose names may vanish keeps nothing.
+    /// Syncs the names before the first record: a journal whose name is lost is useless.
     fn make_names_durable(&self) -> Result<(), JournalError> {
         if self.state().names_durable {
             return self.ensure_owned();
@@ -241,14 +239,14 @@ impl Partial {
         self.check(&mut state)?;
         let entries = blocks.iter().copied().map(Entry::Durable);
         let appended = state.writer.append(entries);
-        // Where the storage failed, nobody knows where the journal ends.
+        // After a failure of the storage, the end of the journal is unknown.
         state.closed = matches!(appended, Err(AppendError::Io(_)));
         appended.map_err(appending::<JournalError>("writing the journal"))?;
         Ok(state.writer.file().clone())
     }
 
-    /// Lets `finish` give the file its mode and time, and makes it durable as it is.
-    /// Only to be called when the whole file is written and verified.
+    /// Lets `finish` set the file's mode and times, and syncs the file. Call this only when the
+    /// whole file is written and verified.
     ///
     /// # Errors
     ///
@@ -264,13 +262,13 @@ impl Partial {
         Ok(Finalised(self))
     }
 
-    /// Removes the partial file and its journal, for a source that changed or
-    /// vanished. Not synced: a crash may bring both back, and the next claim
-    /// or `longhaul clean` deals with them.
+    /// Removes the partial file and its journal, if the source changed or vanished. The removal is
+    /// not synced. A crash may restore both files, and the next claim or `longhaul clean` handles
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; a fenced owner removes nothing.
+    /// [`JournalError`]; a fenced owner removes no files.
     pub fn abandon(&self) -> Result<(), JournalError> {
         let _gate = self.enter()?;
         let mut state = self.state();
@@ -298,9 +296,9 @@ impl Partial {
         }
     }
 
-    /// The journal has no name any more: removed by this owner, by a later one, or by somebody
-    /// who owns nothing. A later owner appends before it removes anything, which shows in the
-    /// file even without its name.
+    /// Returns the error for a journal that lost its name. It was removed by this owner, by a later
+    /// one, or by an unrelated process. A later owner appends to the journal before it removes
+    /// anything, which is visible in the open file.
     fn gone(&self, state: &State) -> JournalError {
         match (state.closed, state.writer.is_last()) {
             (true, _) => JournalError::Closed,
@@ -310,24 +308,23 @@ impl Partial {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whatever panicked left no step half done that a check would not see.
+        // A panic cannot leave the state inconsistent in a way that the checks would miss.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A file that lacks nothing but its name.
+/// A complete file that lacks only its final name.
 #[must_use = "the file has its name after `commit`"]
 pub struct Finalised<'a>(&'a Partial);
 
 impl Finalised<'_> {
-    /// Gives the file its name, replacing what has the name. The name is durable after the
-    /// directory's sync, and one sync may serve many files; then the caller calls
-    /// [`Committed::finish`].
+    /// Gives the file its name, and replaces an existing file. The name is durable after a sync of
+    /// the directory, which can serve many files. The caller then calls [`Committed::finish`].
     ///
     /// # Errors
     ///
-    /// [`JournalError`]. The final name has what it had before, unless it is
-    /// the storage that failed in the rename itself.
+    /// [`JournalError`]. The final name is unchanged, unless the rename itself failed in the
+    /// storage.
     pub fn commit(self, final_name: &[u8]) -> Result<Committed, JournalError> {
         let Finalised(partial) = self;
         let _gate = partial.enter()?;
@@ -340,7 +337,8 @@ impl Finalised<'_> {
         }
         let renamed = directory.rename(&partial.part_name, directory, final_name);
         let refused = |error: &io::Error| OtherSpelling::within(error).is_some();
-        // Nothing was done where the name is another's; else nobody knows.
+        // A name conflict changes nothing. After any other error, the state of the names is
+        // unknown.
         state.closed = !renamed.as_ref().is_err_and(refused);
         renamed.map_err(doing("giving the file its name"))?;
         Ok(Committed {
@@ -352,24 +350,24 @@ impl Finalised<'_> {
     }
 }
 
-/// A file that has its final name, which is not yet durable.
+/// A file with its final name, which is not durable yet.
 #[must_use = "the journal stays until `finish`, to be called after the directory's sync"]
 pub struct Committed {
     directory: Arc<dyn Directory>,
     journal_name: Box<[u8]>,
-    /// Keeps the inode's number from being another's.
+    /// Kept open so that the inode number is not reused.
     journal: Arc<dyn StoredFile>,
     journal_inode: u64,
 }
 
 impl Committed {
-    /// Removes the journal. Only to be called after a sync of the directory
-    /// succeeded: a crash that undoes the rename needs the journal. Dropping
-    /// this instead is safe, and leaves the journal for `longhaul clean`.
+    /// Removes the journal. Call this only after a successful sync of the directory: a crash that
+    /// undoes the rename needs the journal. Dropping the value instead is safe, and leaves the
+    /// journal for `longhaul clean`.
     ///
     /// # Errors
     ///
-    /// As the storage reports; the file is committed nevertheless.
+    /// The errors of the storage. The file is committed nevertheless.
     pub fn finish(self) -> io::Result<()> {
         let Committed {
             directory,
@@ -381,7 +379,7 @@ impl Committed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         };
-        // It may be that of the next copy to this name.
+        // The name may belong to the journal of the next copy.
         if gate.inode() == journal_inode {
             remove_if_there(&*directory, &journal_name)?;
         }
@@ -389,18 +387,18 @@ impl Committed {
         Ok(())
     }
 
-    /// For a file on its own: syncs the directory, then finishes.
+    /// Syncs the directory, then finishes. Meant for a single file.
     ///
     /// # Errors
     ///
-    /// As the storage reports. After a failed sync the journal stays.
+    /// The errors of the storage. After a failed sync, the journal stays.
     pub fn sync_and_finish(self) -> io::Result<()> {
         self.directory.sync()?;
         self.finish()
     }
 }
 
-/// Removes a file, and is content where there is none.
+/// Removes a file. Succeeds if it does not exist.
 pub(super) fn remove_if_there(directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
     match directory.remove_file(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
