@@ -1,5 +1,4 @@
-//! The tokens that a user has for daemons, one `host:port principal token` a
-//! line.
+//! The user's tokens for daemons, one `host:port principal token` a line.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,57 +10,57 @@ use longhaul_system::named_files::kept_to_read;
 use super::tcp::HostPort;
 use super::token::Token;
 
-/// More than this is no file that a person wrote.
+/// Maximum size of the file in bytes. No list written by hand is larger.
 const MAXIMUM_FILE_BYTES: u64 = 1 << 20;
 
-/// The file cannot be used.
+/// Reasons why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTokensError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{file}: {cause}: check that the file belongs to this user")]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         cause: io::Error,
     },
-    /// Others may read or change it.
+    /// Users other than the owner may read or change the file.
     #[error(
         "{file} holds secrets that others may read or change (mode {mode:o}): run `chmod 600 \
          {file}`, and ask for new tokens if somebody did"
     )]
     Exposed {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no such file.
+    /// The file is too large.
     #[error("{file} is larger than {MAXIMUM_FILE_BYTES} bytes: it is no list of tokens")]
     TooLarge {
-        /// Which.
+        /// The file.
         file: PathBuf,
     },
-    /// A line is none. It is not repeated, as it may hold a secret.
+    /// A line is invalid. The error does not show it, as it may contain a secret.
     #[error("{file}, line {line}: not \"host:port principal lht_...\": correct the line")]
     Line {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
 }
 
-/// What a line says, as far as it can be read.
+/// Content of a line, as far as it can be parsed.
 #[derive(Debug)]
 struct Entry {
-    /// Which line, from 1.
+    /// Line number, from 1.
     line: usize,
-    /// As [`HostPort`] prints it.
+    /// Host and port in the form of [`HostPort`].
     host: String,
-    /// `None` if it is missing.
+    /// Name of the principal; `None` if it is missing.
     principal: Option<String>,
-    /// `None` if the line is no entry.
+    /// The token; `None` if the line is invalid.
     token: Option<Token>,
 }
 
@@ -71,19 +70,19 @@ pub struct ClientTokens {
     entries: Vec<Entry>,
 }
 
-/// The line that is wanted is no entry.
+/// Error for an invalid line that may be the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLine(
-    /// Which line, from 1.
+    /// Line number, from 1.
     pub usize,
 );
 
 impl ClientTokens {
-    /// Reads the file; a missing one holds none.
+    /// Reads the file. A missing file is an empty list.
     ///
     /// # Errors
     ///
-    /// Where others than its owner may read or write it, or it is no such file.
+    /// Users other than the owner may read or write the file, or it cannot be read or is too large.
     pub fn load(file: &Path) -> Result<ClientTokens, ClientTokensError> {
         match kept_to_read(file) {
             Ok(opened) => ClientTokens::read(file, &opened),
@@ -100,7 +99,7 @@ impl ClientTokens {
             file: file.into(),
             cause,
         };
-        // Of the open file: another may bear the name by now.
+        // Checked on the open file, because the name may belong to another file by now.
         let mode = opened.metadata().map_err(file_error)?.permissions().mode() & 0o7777;
         if mode & 0o077 != 0 {
             let file = file.into();
@@ -117,8 +116,8 @@ impl ClientTokens {
         Ok(ClientTokens::parse(&bytes))
     }
 
-    /// Reads the text of such a file. A line that is no entry is kept as far as it
-    /// can be read: it may be the one that is wanted.
+    /// Parses the text of such a file. Invalid lines are kept as far as they can be parsed, because
+    /// a lookup may need one.
     pub fn parse(bytes: &[u8]) -> ClientTokens {
         let lines = bytes.split(|&b| b == b'\n').enumerate();
         let entries = lines.filter_map(|(index, line)| {
@@ -140,20 +139,19 @@ impl ClientTokens {
         }
     }
 
-    /// The lines that are no entries, from 1.
+    /// Returns the numbers of the invalid lines, from 1.
     pub fn bad_lines(&self) -> impl Iterator<Item = usize> {
         let bad = self.entries.iter().filter(|entry| entry.token.is_none());
         bad.map(|entry| entry.line)
     }
 
-    /// The token of `principal` at that daemon; the first line counts. Where no
-    /// principal is named, the first line for that daemon says who the user is
-    /// there.
+    /// Returns the token of `principal` for a daemon, from the first matching line. If `principal`
+    /// is `None`, returns the first line for that daemon, with its principal.
     ///
     /// # Errors
     ///
-    /// [`BadLine`] where that line is no entry: another one might be somebody
-    /// else's.
+    /// [`BadLine`] if that line is invalid. Later lines are not used, as they may belong to another
+    /// principal.
     pub fn lookup(
         &self,
         host: &HostPort,
@@ -162,7 +160,7 @@ impl ClientTokens {
         let wanted = host.to_string();
         let is_wanted = |entry: &&Entry| match (principal, &entry.principal) {
             (Some(named), Some(found)) => named == found,
-            // A line that ends early may be anybody's.
+            // An incomplete line may belong to any principal.
             (None, _) | (_, None) => true,
         };
         let here = self.entries.iter().filter(|entry| entry.host == wanted);
@@ -236,7 +234,7 @@ mod tests {
             tokens.lookup(&at("h", 1), Some("bob")),
             Ok(Some(("bob", &good)))
         );
-        // Who is meant is not clear: nobody else's token is taken instead.
+        // The wanted principal is not clear, so no other principal's token is used.
         assert_eq!(tokens.lookup(&at("h", 1), None), Err(BadLine(1)));
         assert_eq!(tokens.lookup(&at("h", 1), Some("alice")), Err(BadLine(1)));
         assert_eq!(tokens.lookup(&at("G", 1), Some("eve")), Err(BadLine(4)));

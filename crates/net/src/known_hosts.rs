@@ -1,5 +1,4 @@
-//! The servers' keys that a user has come to know, one `host:port fingerprint`
-//! a line, as SSH keeps them.
+//! The known keys of servers, one `host:port fingerprint` a line, as in SSH.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,69 +11,69 @@ use longhaul_system::named_files::{kept, kept_to_read};
 use super::identity::Fingerprint;
 use super::tcp::HostPort;
 
-/// More than this is no list that a person's connections made.
+/// Maximum size of the file in bytes. A list from a user's connections is smaller.
 const MAXIMUM_FILE_BYTES: u64 = 16 << 20;
 
-/// The list cannot be used.
+/// Reasons why the list cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum KnownHostsError {
-    /// It cannot be read or written.
+    /// The list cannot be read or written.
     #[error("{file}: {cause}: check that the file and its directory belong to this user")]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         cause: Arc<io::Error>,
     },
-    /// A line is none. Skipping it might skip the very pin that matters.
+    /// A line is invalid. It is not skipped, because it may be the entry for the wanted server.
     #[error("{file}, line {line}: not \"host:port sha256:...\": correct or delete the line")]
     Line {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// Anybody may change it.
+    /// All users may change the file.
     #[error(
         "{file} says which daemons are trusted, and anybody may change it (mode {mode:o}): run \
          `chmod go-w {file}`, and look through it"
     )]
     Writable {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// It is no list.
+    /// The file is too large.
     #[error("{file} is larger than {MAXIMUM_FILE_BYTES} bytes: move it away")]
     TooLarge {
-        /// Which.
+        /// The file.
         file: PathBuf,
     },
 }
 
-/// What the list says of a server's key.
+/// Result of looking up a server's key in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// It is the known one.
+    /// The key is listed for the host and port.
     Known,
-    /// No key is known for that host and port.
+    /// No key is listed for the host and port.
     Unknown,
-    /// Another one is known, from this line.
+    /// Another key is listed.
     Changed {
-        /// From 1.
+        /// Line number of the other key, from 1.
         line: usize,
-        /// The key of that line.
+        /// The key in that line.
         known: Fingerprint,
     },
 }
 
-/// The keys that were listed for one host and port, with their lines.
+/// The keys that are listed for one host and port, with their line numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pins(Vec<(usize, Fingerprint)>);
 
 impl Pins {
-    /// Reads the list; a missing one is empty.
+    /// Reads the list. A missing file is an empty list.
     pub(super) fn load(file: &Path, host: &HostPort) -> Result<Pins, KnownHostsError> {
         match kept_to_read(file) {
             Ok(opened) => Pins::read(file, &opened, host),
@@ -85,7 +84,7 @@ impl Pins {
 
     fn read(file: &Path, opened: &File, host: &HostPort) -> Result<Pins, KnownHostsError> {
         let mode = opened.metadata().map_err(file_error(file))?.mode() & 0o7777;
-        // A group is often the user's own.
+        // Group permission is accepted, as many users have a private group.
         if mode & 0o002 != 0 {
             let file = file.into();
             return Err(KnownHostsError::Writable { file, mode });
@@ -122,7 +121,7 @@ impl Pins {
         Ok(Pins(pins))
     }
 
-    /// Several lines for one host are several keys that it may have.
+    /// Compares a key with the list. A host may have several keys, one in each line.
     pub(super) fn judge(&self, key: &Fingerprint) -> Knowledge {
         match self.0.first() {
             None => Knowledge::Unknown,
@@ -142,11 +141,11 @@ fn file_error(file: &Path) -> impl Fn(io::Error) -> KnownHostsError {
     }
 }
 
-/// What `file` says of `key` as the key of `host`.
+/// Looks up `key` as the key of `host` in the list `file`.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or has a line that is none.
+/// The file cannot be read or has an invalid line.
 pub fn look_up(
     file: &Path,
     host: &HostPort,
@@ -155,11 +154,11 @@ pub fn look_up(
     Ok(Pins::load(file, host)?.judge(key))
 }
 
-/// What a list in memory says of `key`; `file` is named in errors.
+/// Looks up `key` in a list in memory. Errors name `file`.
 ///
 /// # Errors
 ///
-/// Where a line is none.
+/// A line is invalid.
 pub fn judge(
     file: &Path,
     list: &[u8],
@@ -169,13 +168,13 @@ pub fn judge(
     Ok(Pins::parse(file, list, host)?.judge(key))
 }
 
-/// Adds a key unless it is known already, durably. If another process adds one at the same time,
-/// this waits for it and respects its key. The result is what the list said before, and a line was
+/// Adds a key durably, unless the host is listed already. If another process adds a key at the same
+/// time, this call waits for it. Returns the result of the lookup before the change; a line was
 /// added only if that is `Unknown`.
 ///
 /// # Errors
 ///
-/// Where the file cannot be read or written.
+/// The file cannot be read or written.
 pub fn record(
     file: &Path,
     host: &HostPort,
@@ -204,8 +203,8 @@ fn open_locked(file: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// One write, so that a crash leaves a line or none; a last line that an editor
-/// left without its end is ended first.
+/// Appends a line with one write, so that a crash leaves a complete line or no line. If the last
+/// line lacks a newline, that is added first.
 fn append(opened: &mut File, line: &str) -> io::Result<()> {
     let mut last = [b'\n'];
     if opened.metadata()?.len() > 0 {
@@ -251,7 +250,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("known_hosts");
         let (a, b) = (key(), key());
-        // Two keys while one is being replaced; no newline at the end.
+        // Two keys for one host, as during a replacement, and no newline at the end.
         fs::write(&file, format!("# mine\n\nHost:1\t {a}\nhost:1 {b}")).unwrap();
         let host = HostPort::new("host", 1);
         assert_eq!(look_up(&file, &host, &a).unwrap(), Knowledge::Known);

@@ -1,9 +1,9 @@
-//! Multipath TCP (RFC 8684): a stream that the kernels spread over several
-//! paths. To a program it is one socket; below, each path has a TCP connection
-//! of its own (a subflow), with a window and a round trip of its own.
+//! Multipath TCP (RFC 8684): a stream that the kernels spread over several paths. It appears to a
+//! program as one socket. Each path has a separate TCP connection (a subflow), with a separate
+//! window and round trip.
 //!
-//! Which paths there are is the hosts' configuration (`ip mptcp endpoint`). A
-//! socket that asked for several and got plain TCP is no multipath one here.
+//! The hosts' configuration (`ip mptcp endpoint`) determines the paths. A socket that requested
+//! Multipath TCP but got plain TCP does not count as multipath here.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -16,52 +16,52 @@ use super::tcp_info::{RawTcpInfo, TcpInfo};
 /// A path of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subflow {
-    /// The kernel's number, never given twice in a stream; 0 for plain TCP.
+    /// Number assigned by the kernel, unique within a stream; 0 for plain TCP.
     pub number: u32,
-    /// This end's address.
+    /// Address of this end.
     pub local: SocketAddr,
-    /// The other end's.
+    /// Address of the other end.
     pub peer: SocketAddr,
-    /// What the kernel measured on it.
+    /// The kernel's measurements of the path.
     pub info: TcpInfo,
 }
 
-/// Subflows looked at: Linux opens eight beside the first at most. What is seen of this many on
-/// each of 512 streams is still a message of less than 1 MiB.
+/// Maximum number of subflows examined. Linux opens at most eight in addition to the first. A
+/// message with the samples of this many paths for each of 512 streams is still smaller than 1 MiB.
 const MAXIMUM_SUBFLOWS: usize = 12;
 
 const SOL_MPTCP: libc::c_int = 284;
 const MPTCP_INFO: libc::c_int = 1;
-/// Linux 6.5.
+/// Available since Linux 6.5.
 const MPTCP_FULL_INFO: libc::c_int = 4;
 
-/// Bytes of `struct mptcp_subflow_info`: a number and, from byte 8 on, two
+/// Layout in bytes of `struct mptcp_subflow_info`: a number and, from byte 8 on, two
 /// `sockaddr_storage`.
 const ADDRESS_BYTES: usize = 128;
 const LOCAL_AT: usize = 8;
 const PEER_AT: usize = LOCAL_AT + ADDRESS_BYTES;
 const SUBFLOW_BYTES: usize = PEER_AT + ADDRESS_BYTES;
 
-/// Whether this host's kernel does it (`net.mptcp.enabled`) and reports about each path (Linux
-/// 6.5): where it shows the first one alone, a stream would be taken for one that stands still
-/// while its other paths carry it.
+/// True if this host's kernel supports Multipath TCP (`net.mptcp.enabled`) and reports each path
+/// (Linux 6.5). An older kernel shows the first path only, so a stream would seem stalled while its
+/// other paths carry data.
 pub fn is_available() -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP));
     socket.is_ok_and(|socket| subflows(&socket.into()).is_ok())
 }
 
-/// Whether a connection really uses it: the other end agreed.
+/// True if a connection uses Multipath TCP, because both ends support it.
 pub fn is_multipath(socket: &TcpStream) -> bool {
     asked(socket) && agreed(socket)
 }
 
-/// Whether a socket was made for it.
+/// True if a socket was created for Multipath TCP.
 pub(super) fn asked(socket: &TcpStream) -> bool {
     let protocol = SockRef::from(socket).protocol();
     matches!(protocol, Ok(Some(protocol)) if protocol == Protocol::MPTCP)
 }
 
-/// The kernel refuses to report about a socket that fell back to TCP.
+/// True if the kernel reports about the socket. It refuses if the socket fell back to TCP.
 #[allow(unsafe_code)] // No safe binding has this option.
 fn agreed(socket: &TcpStream) -> bool {
     let mut bytes = [0u8; 256];
@@ -80,8 +80,7 @@ fn agreed(socket: &TcpStream) -> bool {
     result == 0
 }
 
-/// `struct mptcp_full_info` of `linux/mptcp.h`, as far as the kernel wants it;
-/// what follows in it is left out.
+/// The required beginning of `struct mptcp_full_info` of `linux/mptcp.h`; later fields are omitted.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct FullInfo {
@@ -95,13 +94,13 @@ struct FullInfo {
     tcp_info_array: u64,
 }
 
-/// What the kernel knows of each path of a multipath connection, at most
-/// twelve; those that are only being opened are left out.
+/// Returns the kernel's data about each path of a multipath connection, at most twelve. Paths that
+/// are being opened are omitted.
 ///
 /// # Errors
 ///
-/// What `getsockopt` says: the connection fell back to TCP, or the kernel is
-/// older than Linux 6.5.
+/// The error of `getsockopt`: the connection fell back to TCP, or the kernel is older than Linux
+/// 6.5.
 #[allow(unsafe_code)] // No safe binding has this option.
 pub fn subflows(socket: &TcpStream) -> io::Result<Vec<Subflow>> {
     let mut subflows = [0u8; SUBFLOW_BYTES * MAXIMUM_SUBFLOWS];
@@ -134,7 +133,7 @@ pub fn subflows(socket: &TcpStream) -> io::Result<Vec<Subflow>> {
     Ok(parse(&full, &subflows, &infos))
 }
 
-/// Takes both arrays apart. The kernel lowers the sizes to what it has.
+/// Parses both arrays. The kernel has lowered the sizes to those of its structures.
 fn parse(full: &FullInfo, subflows: &[u8], infos: &[u8]) -> Vec<Subflow> {
     let count = (full.subflows as usize).min(MAXIMUM_SUBFLOWS);
     let part = |bytes: &[u8], size: u32, at: usize| -> Option<Vec<u8>> {
@@ -155,7 +154,7 @@ fn parse(full: &FullInfo, subflows: &[u8], infos: &[u8]) -> Vec<Subflow> {
     (0..count).filter_map(subflow).collect()
 }
 
-/// A `sockaddr_in` or `sockaddr_in6`.
+/// Parses a `sockaddr_in` or `sockaddr_in6`.
 fn address(bytes: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
@@ -220,7 +219,7 @@ mod tests {
         assert!(subflow.info.rtt > Duration::ZERO);
         crate::congestion::set(&client, "reno").unwrap();
         assert_eq!(crate::congestion::of(&client).unwrap(), "reno");
-        // A pace is refused; whoever sets one goes on without.
+        // The kernel rejects pacing on a multipath socket. Callers continue without it.
         assert!(tcp::set_pace(&client, Some(1)).is_err());
     }
 
@@ -279,7 +278,7 @@ mod tests {
         };
         assert_eq!(found.number, 7);
         assert_eq!(found.local, "10.0.0.1:258".parse().unwrap());
-        // One that is only being opened.
+        // A path that is being opened.
         info[0] = 2;
         assert!(parse(&full, &subflow, &info).is_empty());
         let family = FullInfo {

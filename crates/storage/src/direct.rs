@@ -1,12 +1,11 @@
-//! Direct I/O that is tried before it is trusted.
+//! Direct I/O with a fallback to the page cache.
 //!
-//! `O_DIRECT` may be refused when a file is opened, or only when it is used, or accepted and
-//! ignored. So there are two descriptors of one file. Aligned ranges go through the direct one
-//! until it refuses the first of them. All else (the tail of a file, unaligned callers) goes
-//! through the buffered one. The kernel keeps the two coherent: it writes back and drops cached
-//! pages of a range before direct I/O touches it. btrfs reads through the cache, and keeps the
-//! pages there, if the memory was never touched before. This affects each of the pool's buffers
-//! once, and is accepted.
+//! A file system may refuse `O_DIRECT` when a file is opened or at its first use, or accept and
+//! ignore it. Each file therefore has two descriptors. Aligned ranges use the direct one, until the
+//! file system refuses one of them. All other ranges (the tail of a file, unaligned callers) use
+//! the buffered one. The kernel keeps the two coherent: it writes back and drops cached pages of a
+//! range before direct I/O. btrfs reads through the cache, and keeps the pages there, if the memory
+//! was never touched before. This affects each of the pool's buffers once, and is accepted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +16,7 @@ use rustix::io::{Errno, pread, pwrite};
 
 use super::{DIRECT_ALIGNMENT_BYTES as ALIGNMENT, buffered};
 
-/// The direct descriptor of a file whose buffered one someone else keeps.
+/// The direct descriptor of a file. The caller keeps the buffered one.
 pub(super) struct DirectPath {
     descriptor: OwnedFd,
     /// Set by the first aligned read or write that the file system refuses.
@@ -25,8 +24,8 @@ pub(super) struct DirectPath {
 }
 
 impl DirectPath {
-    /// Opens the second descriptor with `reopen`, which is given the further flags. `None` if
-    /// direct I/O cannot work on this file, or where the name leads to another file by now.
+    /// Opens the second descriptor with `reopen`, which gets the additional flags. `None` if direct
+    /// I/O cannot work on this file, or the name belongs to another file by now.
     pub(super) fn open(
         buffered: BorrowedFd<'_>,
         reopen: impl FnOnce(OFlags) -> rustix::io::Result<OwnedFd>,
@@ -41,12 +40,12 @@ impl DirectPath {
         })
     }
 
-    /// Whether direct I/O was not refused so far.
+    /// True while direct I/O has not been refused.
     pub(super) fn works(&self) -> bool {
         !self.refused.load(Ordering::Relaxed)
     }
 
-    /// As `StoredFile::read_at`.
+    /// Implements `StoredFile::read_at`.
     pub(super) fn read_at(
         &self,
         file: BorrowedFd<'_>,
@@ -62,7 +61,7 @@ impl DirectPath {
         Ok(done + rest)
     }
 
-    /// As `StoredFile::write_at`.
+    /// Implements `StoredFile::write_at`.
     pub(super) fn write_at(
         &self,
         file: BorrowedFd<'_>,
@@ -77,7 +76,8 @@ impl DirectPath {
         buffered::write_fully(file, &data[done..], offset + done as u64)
     }
 
-    /// Bytes from the front of `memory` that may go directly to `offset`.
+    /// Returns the number of bytes at the front of `memory` that direct I/O can transfer at
+    /// `offset`.
     fn aligned_length(&self, memory: &[u8], offset: u64) -> usize {
         let aligned = offset.is_multiple_of(ALIGNMENT as u64)
             && memory.as_ptr().addr().is_multiple_of(ALIGNMENT);
@@ -89,8 +89,8 @@ impl DirectPath {
     }
 
     /// Repeats `step`, which gets the number of bytes done, until `length` bytes are done. Ends
-    /// early at the end of the file, or if direct I/O is refused. Returns the bytes done; the
-    /// caller finishes through the page cache.
+    /// early at the end of the file, or if direct I/O is refused. Returns the number of bytes done.
+    /// The caller transfers the rest through the page cache.
     fn transfer(
         &self,
         length: usize,
@@ -127,8 +127,8 @@ fn direct_flag() -> Option<OFlags> {
     None
 }
 
-/// Whether a file or directory is memory: tmpfs and ramfs take direct I/O, even
-/// unaligned, and serve it from the page cache because there is nothing else.
+/// True if a file or directory lies in memory: tmpfs and ramfs accept direct I/O, even unaligned,
+/// but serve it from the page cache.
 #[cfg(target_os = "linux")]
 pub fn lives_in_page_cache(file: BorrowedFd<'_>) -> bool {
     const TMPFS: u32 = 0x0102_1994;
@@ -140,14 +140,14 @@ pub fn lives_in_page_cache(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Whether a file or directory is memory.
+/// True if a file or directory lies in memory.
 #[cfg(not(target_os = "linux"))]
 pub fn lives_in_page_cache(_: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// False where the kernel says (since Linux 6.1, for some file systems) that
-/// the file takes no direct I/O or wants more than [`ALIGNMENT`].
+/// False if the kernel reports that the file does not support direct I/O, or needs more than
+/// [`ALIGNMENT`] (since Linux 6.1, for some file systems).
 #[cfg(target_os = "linux")]
 fn alignment_suffices(file: BorrowedFd<'_>) -> bool {
     use rustix::fs::{AtFlags, StatxFlags, statx};

@@ -1,5 +1,5 @@
-//! Users and groups of this host by name and by number: from `/etc/passwd` and `/etc/group`, and
-//! where the system has others too (LDAP, SSSD), by asking `getent`, once for each.
+//! Users and groups of this host by name and ID. They come from `/etc/passwd` and `/etc/group`. If
+//! the system has other sources too (LDAP, SSSD), `getent` is called once for each name or ID.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use longhaul_system::queue::lock;
 
-/// Which of the two.
+/// Kind of owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerKind {
     /// Users.
@@ -26,7 +26,7 @@ impl OwnerKind {
         }
     }
 
-    /// As `getent` and `nsswitch.conf` call it.
+    /// Returns the name of the database for `getent` and `nsswitch.conf`.
     fn database(self) -> &'static str {
         match self {
             OwnerKind::User => "passwd",
@@ -35,15 +35,15 @@ impl OwnerKind {
     }
 }
 
-/// Most names that are remembered of what is in no file; beyond that all are asked for again.
+/// Maximum number of remembered `getent` results. When it is reached, they are all removed.
 const MOST_KNOWN: usize = 16_384;
 
-/// Most bytes of a file of names, and of an answer.
+/// Maximum size in bytes of a file of names, and of an answer of `getent`.
 const MOST_FILE_BYTES: u64 = 64 << 20;
 const MOST_ANSWER_BYTES: u64 = 64 << 10;
 
-/// Questions for what does not exist in a row, after which none is asked any more: names may come
-/// from anybody.
+/// Number of consecutive lookups without a result after which `getent` is no longer called. Names
+/// may come from an untrusted peer.
 const MOST_IN_VAIN: u32 = 256;
 
 /// The owners of one kind.
@@ -55,19 +55,19 @@ pub struct Owners {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What the file has.
+    /// Entries of the file.
     numbers: HashMap<Vec<u8>, u32>,
     names: HashMap<u32, Vec<u8>>,
-    /// What the system answered.
+    /// Answers of `getent`.
     asked_numbers: HashMap<Vec<u8>, Option<u32>>,
     asked_names: HashMap<u32, Option<Vec<u8>>>,
-    /// There are others than those in the file.
+    /// True if the system has other sources than the file.
     has_others: bool,
     in_vain: u32,
 }
 
 impl Owners {
-    /// Nothing is read yet.
+    /// Creates an empty cache. The file is read at the first lookup.
     pub fn new(kind: OwnerKind) -> Owners {
         Owners {
             kind,
@@ -75,7 +75,7 @@ impl Owners {
         }
     }
 
-    /// The name of a number; `None` if it has none here.
+    /// Returns the name of an ID; `None` if it has no name here.
     pub fn name_of(&self, number: u32) -> Option<Vec<u8>> {
         self.with(|known, kind| {
             if let Some(found) = known.names.get(&number) {
@@ -94,7 +94,7 @@ impl Owners {
         })
     }
 
-    /// The number of a name; `None` if it is nobody's here.
+    /// Returns the ID of a name; `None` if the name is unknown here.
     pub fn number_of(&self, name: &[u8]) -> Option<u32> {
         self.with(|known, kind| {
             if let Some(found) = known.numbers.get(name) {
@@ -103,7 +103,7 @@ impl Owners {
             if let Some(found) = known.asked_numbers.get(name) {
                 return *found;
             }
-            // To `getent` that would be a number.
+            // `getent` would interpret the name as an ID.
             let is_number = name.iter().all(u8::is_ascii_digit);
             let found = (!is_number).then(|| known.ask(kind, name)).flatten();
             let number = found.map(|(_, number)| number);
@@ -130,7 +130,7 @@ impl Known {
         };
         let mut text = Vec::new();
         if let Ok(file) = std::fs::File::open(kind.file()) {
-            // What is beyond the bound, or cannot be read, is asked for.
+            // Entries beyond the limit, or after a read error, are looked up with `getent`.
             let _ = file.take(MOST_FILE_BYTES).read_to_end(&mut text);
         }
         for line in text.split(|byte| *byte == b'\n') {
@@ -142,7 +142,7 @@ impl Known {
         known
     }
 
-    /// Asks the system about a name, or a number in digits.
+    /// Looks up a name, or an ID in digits, with `getent`.
     fn ask(&mut self, kind: OwnerKind, key: &[u8]) -> Option<(Vec<u8>, u32)> {
         use std::os::unix::ffi::OsStrExt;
         if !self.has_others || self.in_vain >= MOST_IN_VAIN || key.contains(&0) {
@@ -162,7 +162,7 @@ impl Known {
         };
         let mut answer = Vec::new();
         if let Some(output) = child.stdout.take() {
-            // What could not be read is no answer.
+            // A read error counts as no answer.
             let _ = output.take(MOST_ANSWER_BYTES).read_to_end(&mut answer);
         }
         let _ = child.wait();
@@ -175,7 +175,7 @@ impl Known {
     }
 }
 
-/// Whether the system has others than those in its file.
+/// True if the system has other sources than the file.
 fn has_others(kind: OwnerKind) -> bool {
     let Ok(text) = std::fs::read_to_string(Path::new("/etc/nsswitch.conf")) else {
         return false;
@@ -189,19 +189,19 @@ fn names_others(text: &str, kind: OwnerKind) -> bool {
         let line = line.split('#').next().unwrap_or_default().trim();
         line.strip_prefix(database)?.trim_start().strip_prefix(':')
     });
-    // `systemd` has users of running services, none that own files for long.
+    // `systemd` has users of running services, which do not own files for long.
     lines.any(|services| {
         let mut services = services.split_whitespace();
         services.any(|service| !matches!(service, "files" | "compat" | "systemd"))
     })
 }
 
-/// Name and number of a line `name:password:number:…`.
+/// Parses name and ID of a line `name:password:number:…`.
 fn parse_line(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     let mut fields = line.split(|byte| *byte == b':');
     let name = fields.next().filter(|name| !name.is_empty())?;
     let number = std::str::from_utf8(fields.nth(1)?).ok()?;
-    // `+` and `-` were for NIS.
+    // NIS used entries that begin with `+` and `-`.
     let plain = !matches!(name.first(), Some(b'+' | b'-' | b'#'));
     plain.then_some((name.to_vec(), number.parse().ok()?))
 }

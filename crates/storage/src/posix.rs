@@ -1,4 +1,4 @@
-//! The real storage: handles of the kernel.
+//! Storage on the file systems of this host, through handles of the kernel.
 
 mod file;
 mod inode;
@@ -29,18 +29,18 @@ use super::mounts;
 use super::resolution::{self, Resolution, check_name};
 use super::{Creation, DataMode, Directory, FileKind, NameList, Special, Status, StoredFile};
 
-/// A directory of the machine.
+/// A directory on this host.
 pub struct PosixDirectory {
     descriptor: OwnedFd,
     resolution: Resolution,
-    /// Of it and those that are opened beneath it.
+    /// Devices of this directory and of all directories opened beneath it.
     devices: Arc<Devices>,
-    /// Whether reading a file may leave its access time, which only its owner
-    /// may ask for. Cleared by the first refusal, so that it costs one call.
+    /// True while files can be read without a change of their access time, which only a file's
+    /// owner may request. Cleared by the first refusal, to avoid further failing calls.
     spares_access_time: AtomicBool,
 }
 
-/// `NONBLOCK`: opening a FIFO that someone put there must not hang.
+/// Flags for opening files. `NONBLOCK` prevents blocking on a FIFO in place of the file.
 const FILE_FLAGS: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -56,26 +56,24 @@ const SPARE_ACCESS_TIME: OFlags = OFlags::NOATIME;
 #[cfg(not(target_os = "linux"))]
 const SPARE_ACCESS_TIME: OFlags = OFlags::empty();
 
-/// Staged files are nobody else's business until they are whole.
+/// Mode of staged files, which other users must not access before they are complete.
 const NEW_FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl PosixDirectory {
-    /// Opens a root that the user named; it alone may be reached through
-    /// symbolic links.
+    /// Opens a root that the user named. Only the path of a root may contain symbolic links.
     ///
     /// # Errors
     ///
-    /// As `open` with `O_DIRECTORY`.
+    /// The errors of `open` with `O_DIRECTORY`.
     pub fn open_root(path: &Path) -> io::Result<Arc<dyn Directory>> {
         PosixDirectory::open_root_with(path, Resolution::available())
     }
 
-    /// As [`PosixDirectory::open_root`], with a say in who keeps paths beneath
-    /// it, for tests.
+    /// Opens a root with a given method of resolving paths beneath it, for tests.
     ///
     /// # Errors
     ///
-    /// As `open` with `O_DIRECTORY`.
+    /// The errors of `open` with `O_DIRECTORY`.
     pub(crate) fn open_root_with(
         path: &Path,
         resolution: Resolution,
@@ -86,8 +84,8 @@ impl PosixDirectory {
         Ok(Arc::new(PosixDirectory::new(descriptor, resolution)))
     }
 
-    /// A copy's own file may have its last mode before its name, and that may be one with which
-    /// its owner cannot continue.
+    /// Gives the owner access to a staged file. It may have its final mode before its final name,
+    /// and that mode may exclude the owner.
     fn allow_writing(&self, name: &[u8]) -> io::Result<()> {
         let (file, _) = regular(self.open(name, FILE_FLAGS | OFlags::RDONLY))?;
         if file::has_other_names(file.as_fd())? {
@@ -98,12 +96,12 @@ impl PosixDirectory {
         Ok(())
     }
 
-    /// Opens a directory to reach what is in it by name: that takes less right
-    /// than listing it. Links on the way are followed.
+    /// Opens a directory for access to its entries by name, which needs fewer permissions than
+    /// listing. Links in the path are followed.
     ///
     /// # Errors
     ///
-    /// As `open` with `O_PATH`.
+    /// The errors of `open` with `O_PATH`.
     pub(super) fn open_unlisted(path: &Path) -> io::Result<Arc<dyn Directory>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(CWD, path, flags, Mode::empty());
@@ -121,7 +119,7 @@ impl PosixDirectory {
         }
     }
 
-    /// Opens a directory at a proved path in one call; `None` if the kernel cannot.
+    /// Opens a directory at a checked path in one call; `None` if the kernel does not support it.
     pub(super) fn open_path(&self, path: &[u8]) -> Option<io::Result<Arc<dyn Directory>>> {
         (self.resolution == Resolution::Kernel).then(|| self.open_checked_directory(path))
     }
@@ -135,7 +133,7 @@ impl PosixDirectory {
     }
 
     fn open(&self, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        // A mode without CREATE is an error to openat2.
+        // `openat2` fails if a mode is given without CREATE.
         let mode = if flags.contains(OFlags::CREATE) {
             NEW_FILE_MODE
         } else {
@@ -402,7 +400,7 @@ impl Directory for PosixDirectory {
     }
 }
 
-/// Refuses what was opened and is no regular file; gives its status too.
+/// Returns the opened file and its status. Fails if it is not a regular file.
 fn regular(opened: rustix::io::Result<OwnedFd>) -> io::Result<(OwnedFd, Status)> {
     let refusal = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
     let descriptor = match opened {

@@ -1,5 +1,5 @@
-//! How many files may be open: what a process may have is shared out before it
-//! is used up, so that a low limit makes a copy slower and not fail.
+//! Limits the number of open files. The process's maximum is divided between its uses in advance,
+//! so that a low limit slows a copy down but does not make it fail.
 
 use std::cell::Cell;
 use std::io;
@@ -11,20 +11,20 @@ use crate::allowance::files;
 use crate::shares;
 
 thread_local! {
-    /// Set while this thread holds a lock that those who close files may need.
+    /// Set while this thread holds a lock that threads which close files may need.
     static AT_ONCE: Cell<Option<AtOnce>> = const { Cell::new(None) };
 }
 
-/// How it went for one who may not wait.
+/// Result of opening files while waiting is not permitted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtOnce {
-    /// There were as many descriptors as were wanted.
+    /// Enough descriptors were available.
     Served,
-    /// There was none.
+    /// No descriptor was available.
     Wanting,
 }
 
-/// Does something within a lock. Nothing in it waits for a descriptor, since a thread that
+/// Runs `what`, which holds a lock. No call in it waits for a descriptor, because a thread that
 /// closes files may need that lock. A thread that may wait does so around the lock
 /// ([`patiently_around`]).
 pub fn at_once<T>(what: impl FnOnce() -> T) -> T {
@@ -37,9 +37,9 @@ pub fn at_once<T>(what: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Does something that takes locks, opens files within them, and may be repeated after a failure.
-/// If it fails for want of a descriptor, and another session may close some, it is repeated for a
-/// while. `is_last` marks the last attempt.
+/// Runs `what`, which takes locks, opens files under them, and may be repeated after a failure. If
+/// it fails for lack of a descriptor, and another session may close some, it is repeated for up to
+/// 30 s. `is_last` marks the last attempt.
 pub fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>) -> Result<T, E> {
     if AT_ONCE.get().is_some() {
         return what(true);
@@ -56,13 +56,14 @@ pub fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>) -> Res
     }
 }
 
-/// Whether a descriptor was wanted where none was free since [`at_once`] began.
+/// True if no descriptor was available for a call since [`at_once`] began.
 pub fn is_wanting() -> bool {
     AT_ONCE.get() == Some(AtOnce::Wanting)
 }
 
-/// Does something that opens a file. Where this process has as many open as it may, and another
-/// session may close some, it is tried again for a while, unless a lock is held ([`at_once`]).
+/// Runs `open`, which opens a file. If this process has reached its limit of open files, and
+/// another session may close some, `open` is repeated for up to 30 s, unless a lock is held
+/// ([`at_once`]).
 pub fn patiently<T>(mut open: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     #[cfg(any(test, feature = "simulated-scarcity"))]
     let mut open = || scarce::or_open(&mut open);
@@ -82,8 +83,8 @@ pub fn patiently<T>(mut open: impl FnMut() -> rustix::io::Result<T>) -> rustix::
     }
 }
 
-/// Does something that needs a descriptor or a process. If this process or its user may have no
-/// more, it is tried again for a while: commands that end and files that are done give theirs back.
+/// Runs `what`, which needs a descriptor or a process. If the limit of this process or its user is
+/// reached, `what` is repeated for up to 30 s, because ending commands and closed files free some.
 pub fn until_free<T>(
     wanted: &dyn Fn() -> bool,
     mut what: impl FnMut() -> io::Result<T>,
@@ -101,7 +102,7 @@ pub fn until_free<T>(
     }
 }
 
-/// How long one who needs a descriptor waits for others, and when it looks again.
+/// Maximum time to wait for a descriptor, and pause between attempts.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -112,17 +113,18 @@ fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// One part in `parts` of them, at least one and at most `most`.
+/// Returns one part in `parts` of the maximum number of descriptors, at least one and at most
+/// `most`.
 pub fn share(parts: usize, most: usize) -> usize {
     (files() / parts.max(1)).clamp(1, most)
 }
 
-/// As [`share`], of what is left when `others` have theirs.
+/// Returns a [`share`] of the descriptors that remain after `others`.
 pub fn share_after(others: usize, parts: usize, most: usize) -> usize {
     (files().saturating_sub(others) / parts.max(1)).clamp(1, most)
 }
 
-/// Opens that find too many files open, for tests of where a thread waits then.
+/// Simulates a lack of descriptors, to test where a thread waits for one.
 #[cfg(any(test, feature = "simulated-scarcity"))]
 pub mod scarce {
     use std::cell::{Cell, RefCell};
@@ -136,8 +138,8 @@ pub mod scarce {
         static WAITS: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     }
 
-    /// Does something of which the first `opens` calls that open a file find too many open, while
-    /// another session may close some. Before each wait for that, `waits` is called.
+    /// Runs `what`. Its first `opens` calls that open a file fail for lack of a descriptor, while
+    /// another session may close some. `waits` is called before each wait.
     pub fn during<T>(opens: u32, waits: impl FnMut() + 'static, what: impl FnOnce() -> T) -> T {
         let _seats = [0, 1].map(|_| Seat::take(Role::Receiving, "descriptors"));
         WANTING.set(opens);
@@ -179,11 +181,11 @@ mod tests {
 
     #[test]
     fn nothing_waits_within_a_lock() {
-        // Two of one role: each could close files.
+        // Two sessions of one role: each could close files.
         let _seats = [0, 1].map(|_| shares::Seat::take(shares::Role::Receiving, "descriptors"));
         let seen = at_once(|| {
             let inner = at_once(wanting);
-            // What is done well after that does not hide it.
+            // A later success does not hide the failure.
             at_once(|| ());
             (inner, is_wanting())
         });
@@ -206,7 +208,7 @@ mod tests {
             }
         });
         assert_eq!((done, tries), (Ok(()), 3));
-        // Another failure is none of a descriptor.
+        // Other errors are not a lack of descriptors.
         let mut tries = 0;
         let refused: Result<(), Errno> = patiently_around(|_| {
             tries += 1;

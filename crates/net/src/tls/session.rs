@@ -1,4 +1,4 @@
-//! The state of one TLS connection during its handshake.
+//! State of a TLS connection during its handshake.
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -12,19 +12,19 @@ use crate::identity::KeyAndDates;
 
 /// The client's or the server's side of rustls.
 pub(super) trait Endpoint: Send + 'static {
-    /// Its own data, which rustls keeps to itself.
+    /// Private data of rustls.
     type Data;
 
-    /// Advances by the records in `incoming`.
+    /// Processes the records in `incoming`.
     fn process<'c, 'i>(
         &'c mut self,
         incoming: &'i mut [u8],
     ) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
-    /// What both sides have in common.
+    /// Returns the state that is common to both sides.
     fn common(&self) -> &CommonState;
 
-    /// Its keys, and what gives those that follow them.
+    /// Returns the keys, and the source of later keys.
     fn into_keys(self) -> Result<(ExtractedSecrets, Box<dyn Renewal>), Error>;
 }
 
@@ -71,35 +71,34 @@ impl Endpoint for UnbufferedServerConnection {
 /// A TLS connection during its handshake.
 pub(super) struct Session<E> {
     endpoint: E,
-    /// Records of rustls's own (handshake, alerts), to be sent before any
-    /// others.
+    /// Records from rustls (handshake, alerts), to be sent before any others.
     pending: Vec<u8>,
-    /// Data that came with the handshake's last message.
+    /// Data that arrived with the handshake's last message.
     unread: Vec<u8>,
-    /// The peer said that it will send no more.
+    /// True if the peer announced that it will send no more data.
     peer_closed: bool,
 }
 
-/// How far [`Session::open`] came.
+/// Result of [`Session::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There is no complete record left: receive more.
     Starved,
-    /// Data came; it is kept.
+    /// Data arrived and was stored.
     Early,
-    /// The peer has finished.
+    /// The peer will send no more data.
     Closed,
 }
 
-/// A connection whose handshake is done, taken apart.
+/// The parts of a connection after its handshake.
 pub(super) struct Parts {
     pub(super) opener: Opener,
     pub(super) sealer: Sealer,
     pub(super) renewal: Box<dyn Renewal>,
     pub(super) suite: SupportedCipherSuite,
-    /// Data that came already.
+    /// Data that has already arrived.
     pub(super) unread: Vec<u8>,
-    /// The peer has said that no more will come.
+    /// True if the peer announced that it will send no more data.
     pub(super) closed: bool,
 }
 
@@ -113,16 +112,16 @@ impl<E: Endpoint> Session<E> {
         }
     }
 
-    /// Whether data may flow.
+    /// True until the handshake is complete.
     pub(super) fn is_handshaking(&self) -> bool {
         self.endpoint.common().is_handshaking()
     }
 
-    /// Takes it apart after the handshake.
+    /// Splits the connection into its parts after the handshake.
     ///
     /// # Errors
     ///
-    /// Where it is not done, or rustls gives no keys.
+    /// The handshake is not complete, or rustls does not export the keys.
     pub(super) fn into_parts(self) -> Result<Parts, Error> {
         let suite = self.endpoint.common().negotiated_cipher_suite();
         let suite = suite.ok_or(Error::HandshakeNotComplete)?;
@@ -139,28 +138,27 @@ impl<E: Endpoint> Session<E> {
         })
     }
 
-    /// Whether both ends named our protocol.
+    /// True if both ends agreed on the protocol `name`.
     pub(super) fn has_protocol(&self, name: &[u8]) -> bool {
         self.endpoint.common().alpn_protocol() == Some(name)
     }
 
-    /// The certificate whose key the peer has proved to have.
+    /// Returns the certificate whose key the peer has proved to own.
     pub(super) fn peer(&self) -> Option<KeyAndDates> {
         let certificates = self.endpoint.common().peer_certificates()?;
         KeyAndDates::of_certificate(certificates.first()?).ok()
     }
 
-    /// Takes rustls's own records, to be sent at once and in order.
+    /// Takes the records from rustls. They must be sent at once and in order.
     pub(super) fn take_pending(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Advances by the records in `incoming`; returns how many bytes of it are
-    /// done with.
+    /// Processes the records in `incoming`. Returns the number of bytes consumed.
     ///
     /// # Errors
     ///
-    /// rustls's; an alert may be pending then.
+    /// The errors of rustls; an alert may be pending then.
     pub(super) fn open(&mut self, incoming: &mut [u8]) -> (usize, Result<Progress, Error>) {
         let mut consumed = 0;
         let result = self.open_records(incoming, &mut consumed);
@@ -194,11 +192,11 @@ impl<E: Endpoint> Session<E> {
         }
     }
 
-    /// After an error, rustls may have an alert that tells the peer why. It
-    /// wants to see the rest of the bytes again, though it does not use them.
+    /// Collects the alert that rustls may have after an error. rustls requires the remaining bytes
+    /// again, though it does not use them.
     fn collect_alert(&mut self, rest: &mut [u8]) {
         if let Ok(ConnectionState::EncodeTlsData(data)) = self.endpoint.process(rest).state {
-            // The error that is known counts, not one of telling it.
+            // The original error is reported, not a failure to send the alert.
             let _ = encode(data, &mut self.pending);
         }
     }

@@ -27,9 +27,9 @@
 //!             u64      u64      u8     32 (kind 1) or 8 (kind 2)
 //! ```
 //!
-//! Integers are little-endian. The checksum is XXH3-64 over everything before
-//! it, seeded with the record's offset in the journal, so that a record is
-//! valid in one place only. A journal begins with a header and an owner.
+//! Integers are little-endian. The checksum is XXH3-64 of all preceding bytes of the record, seeded
+//! with the record's offset in the journal, so that a record is valid at one position only. A
+//! journal begins with a header and an owner.
 
 use std::fmt;
 
@@ -38,35 +38,35 @@ use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, SourceIdentity, Timestamp};
 use twox_hash::XxHash3_64;
 
-/// Version of this layout. Another version is refused, not guessed at.
+/// Version of this layout. Journals of other versions are rejected.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// Bytes of a record around its body.
+/// Size in bytes of a record without its body.
 pub const FRAME_BYTES: usize = 12;
 
-/// Bytes of a record before its body.
+/// Size in bytes of a record before its body.
 const PREFIX_BYTES: usize = 4;
 
-/// Longest principal in bytes: its length is one byte.
+/// Maximum length of a principal in bytes. The length field is one byte.
 pub const MAXIMUM_PRINCIPAL_BYTES: usize = 255;
 
-/// Longest host name in bytes (Linux allows 64, DNS 253).
+/// Maximum length of a host name in bytes (Linux allows 64, DNS 253).
 pub const MAXIMUM_HOST_BYTES: usize = 255;
 
-/// Longest body: a header with the longest name and principal.
+/// Maximum size of a body in bytes: a header with the longest name and principal.
 pub const MAXIMUM_BODY_BYTES: usize =
     HEADER_FIXED_BYTES + 2 + MAXIMUM_NAME_BYTES + MAXIMUM_PRINCIPAL_BYTES;
 
-/// Longest record.
+/// Maximum size of a record in bytes.
 pub const MAXIMUM_RECORD_BYTES: usize = FRAME_BYTES + MAXIMUM_BODY_BYTES;
 
-/// Version, part, integrity, source, inode, size, two times.
+/// Size in bytes of version, part, integrity, source, inode, size and two times.
 const HEADER_FIXED_BYTES: usize = 2 + 8 + 1 + 32 + 8 + 8 + 12 + 12;
 
-/// One past the last byte that a file can have (`off_t` is signed).
+/// Maximum size of a file in bytes (`off_t` is signed).
 pub const MAXIMUM_FILE_BYTES: u64 = 1 << 63;
 
-/// What no record begins with: bytes that nobody wrote.
+/// Type byte of unwritten data. No record begins with it.
 pub const NO_TYPE: u8 = 0;
 const TYPE_HEADER: u8 = 1;
 const TYPE_OWNER: u8 = 2;
@@ -74,21 +74,21 @@ const TYPE_DURABLE: u8 = 3;
 const KIND_BLAKE3: u8 = 1;
 const KIND_XXH3: u8 = 2;
 
-/// Whose a journal is: what a user needs to find the process that holds a name.
+/// Owner of a journal: the data by which a user can find the process that holds a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Host name, at most [`MAXIMUM_HOST_BYTES`].
+    /// Host name, at most [`MAXIMUM_HOST_BYTES`] long.
     pub host: Box<str>,
-    /// Process id on that host.
+    /// Process ID on that host.
     pub process: u32,
-    /// When the process started.
+    /// Start time of the process.
     pub started: Timestamp,
-    /// The session.
+    /// ID of the session.
     pub session: [u8; 16],
 }
 
 impl Owner {
-    /// One of which nothing but its session's number counts any more.
+    /// Creates a former owner, of which only the session number matters.
     pub fn former(session: u64) -> Owner {
         let mut whole = [0; 16];
         whole[..8].copy_from_slice(&session.to_be_bytes());
@@ -100,7 +100,7 @@ impl Owner {
         }
     }
 
-    /// Half of the session's number, for the names of its temporaries.
+    /// Returns half of the session's ID as a number, for the names of its temporaries.
     pub fn session_number(&self) -> u64 {
         let mut half = [0; 8];
         half.copy_from_slice(&self.session[..8]);
@@ -119,95 +119,93 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What a journal is about. Names and identities that differ from a claim's
-/// mean that the data is another file's.
+/// Description of a journal's file. If it differs from a claim, the data belongs to another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The last half of the part's name.
+    /// Number of the part: the last half of the part's name.
     pub part: u64,
-    /// How its blocks are checked.
+    /// Method that checks the blocks.
     pub integrity: Integrity,
     /// Hash of the source's host and path.
     pub source: [u8; 32],
-    /// The state of the source that the data is of.
+    /// State of the source at the time of the copy.
     pub identity: SourceIdentity,
     /// Name of the destination in its directory, 1 to 255 bytes.
     pub name: Box<[u8]>,
-    /// Who copies, at most [`MAXIMUM_PRINCIPAL_BYTES`].
+    /// Principal that copies, at most [`MAXIMUM_PRINCIPAL_BYTES`] long.
     pub principal: Box<str>,
 }
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// The first.
+    /// The first record.
     Header(Header),
-    /// From here on it is this owner's.
+    /// A change of the owner.
     Owner {
-        /// Higher than every one before.
+        /// Epoch of the owner, higher than all before it.
         epoch: u64,
-        /// Who.
+        /// The new owner.
         owner: Owner,
     },
     /// A block became durable.
     Durable(DurableBlock),
 }
 
-/// Why bytes are no record.
+/// Reasons why bytes are not a valid record.
 ///
-/// The torn-tail rule: records are appended and synced in order, so a crash
-/// damages only the end. The first record that is not valid ends the journal;
-/// everything before it counts, it and everything after it never happened, and
-/// the next owner cuts it off.
+/// The torn-tail rule: records are appended and synced in order, so a crash damages only the end.
+/// The first invalid record ends the journal. All records before it are valid. The next owner cuts
+/// off that record and all bytes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// The bytes end within the record.
     #[error("the record is cut off")]
     Truncated,
-    /// The length is more than any record has.
+    /// The length exceeds the maximum.
     #[error("a record of {body_bytes} bytes is longer than any")]
     TooLong {
-        /// Bytes of the body, as announced.
+        /// Announced size of the body in bytes.
         body_bytes: usize,
     },
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error("the record's checksum does not fit")]
     Checksum,
-    /// The checksum fits, but the content is none.
+    /// The checksum matches, but the content is invalid.
     #[error("the record's content is not valid")]
     Malformed,
-    /// A header of another version, which another longhaul wrote.
+    /// The header has another version, written by another version of longhaul.
     #[error("the journal has format {version}, this longhaul knows {FORMAT_VERSION}")]
     Version {
-        /// Its version.
+        /// Version of the header.
         version: u16,
     },
 }
 
-/// Why a record cannot be written.
+/// Reasons why a record cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitError {
     /// A name, principal or host name is empty or too long.
     #[error("a name of {bytes} bytes does not fit in a journal")]
     Name {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
     /// A block is empty or ends past [`MAXIMUM_FILE_BYTES`].
     #[error("no file has a block of {length} bytes at {offset}")]
     Block {
-        /// First byte.
+        /// Offset of the block in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length of the block in bytes.
         length: u64,
     },
 }
 
-/// Appends a record that will stand at `position` in the journal.
+/// Appends a record for the offset `position` in the journal.
 ///
 /// # Errors
 ///
-/// Where it exceeds a limit; nothing is appended then.
+/// The record exceeds a limit; `out` is unchanged then.
 pub fn encode(entry: &Entry, position: u64, out: &mut Vec<u8>) -> Result<(), UnfitError> {
     let start = out.len();
     let kind = match entry {
@@ -225,7 +223,7 @@ pub fn encode(entry: &Entry, position: u64, out: &mut Vec<u8>) -> Result<(), Unf
         out.truncate(start);
         return Err(error);
     }
-    // Every body is bounded by MAXIMUM_BODY_BYTES, far below 65536.
+    // Every body is at most MAXIMUM_BODY_BYTES long, far below 65536.
     let body_bytes = (out.len() - start - PREFIX_BYTES) as u16;
     out[start + 2..start + PREFIX_BYTES].copy_from_slice(&body_bytes.to_le_bytes());
     let checksum = XxHash3_64::oneshot_with_seed(position, &out[start..]);
@@ -298,12 +296,12 @@ fn is_block(offset: u64, length: u64) -> bool {
     length > 0 && end.is_some_and(|end| end <= MAXIMUM_FILE_BYTES)
 }
 
-/// Decodes the record at the beginning of `bytes`, which stand at `position`
-/// in their journal, and tells how many bytes it takes.
+/// Decodes the record at the beginning of `bytes`, which lie at the offset `position` in their
+/// journal. Also returns the record's length in bytes.
 ///
 /// # Errors
 ///
-/// [`EntryError`]; never a panic, whatever the bytes are.
+/// [`EntryError`]. Never panics, for any input.
 pub fn decode(bytes: &[u8], position: u64) -> Result<(Entry, usize), EntryError> {
     let mut reader = Body(bytes);
     let [kind, zero, low, high] = reader.take()?;
@@ -320,7 +318,7 @@ pub fn decode(bytes: &[u8], position: u64) -> Result<(Entry, usize), EntryError>
     if zero != 0 {
         return Err(EntryError::Malformed);
     }
-    // The checksum fits: what is cut off within the body was written so.
+    // The checksum matches, so a truncated body was written that way.
     let entry = decode_body(kind, body).map_err(|error| match error {
         EntryError::Truncated => EntryError::Malformed,
         other => other,
@@ -345,7 +343,7 @@ fn decode_body(kind: u8, mut body: Body<'_>) -> Result<Entry, EntryError> {
     }
 }
 
-/// What is left of a record to decode.
+/// The rest of a record that is being decoded.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -398,7 +396,7 @@ impl<'a> Body<'a> {
     }
 
     fn header(&mut self) -> Result<Header, EntryError> {
-        // The version comes first, for other versions may differ in the rest.
+        // The version comes first, because the other fields may differ in other versions.
         let version = u16::from_le_bytes(self.take()?);
         if version != FORMAT_VERSION {
             return Err(EntryError::Version { version });

@@ -1,4 +1,4 @@
-//! A journal's records, one after the other, with bounded memory.
+//! Reads a journal's records in order, with bounded memory.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use super::entry::MAXIMUM_RECORD_BYTES;
 use super::entry::{self, Entry, EntryError, Header, Owner};
 use crate::StoredFile;
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Reads records up to the first that is not valid.
+/// Reads records up to the first invalid one.
 pub struct Reader<'a> {
     file: &'a dyn StoredFile,
     buffer: Vec<u8>,
-    /// What of the buffer was consumed.
+    /// Number of consumed bytes of the buffer.
     consumed: usize,
     /// Offset in the journal of the next record.
     position: u64,
@@ -24,7 +24,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the beginning of a journal.
+    /// Starts at the beginning of a journal.
     pub fn new(file: &'a dyn StoredFile) -> Reader<'a> {
         Reader {
             file,
@@ -35,17 +35,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes of the valid records so far.
+    /// Returns the total size of the valid records so far, in bytes.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next record; none at the end, or the reason why a torn tail is none
-    /// (after which there is nothing more).
+    /// Returns the next record; `None` at the end. If the journal has a torn tail, returns its
+    /// error once, and then `None`.
     ///
     /// # Errors
     ///
-    /// As the storage reports.
+    /// The errors of the storage.
     pub fn next_entry(&mut self) -> io::Result<Option<Result<Entry, EntryError>>> {
         if self.ended {
             return Ok(None);
@@ -81,39 +81,39 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What the valid records of a journal say.
+/// Content of a journal's valid records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
-    /// What it is about.
+    /// Description of the file.
     pub header: Header,
-    /// The last owner's epoch.
+    /// Epoch of the last owner.
     pub epoch: u64,
     /// The last owner.
     pub owner: Owner,
     /// Session numbers of all owners.
     pub sessions: Vec<u64>,
-    /// In order of offset, none overlapping another.
+    /// Durable blocks in order of offset, without overlaps.
     pub blocks: Vec<DurableBlock>,
-    /// Bytes of the valid records; what follows is a torn tail.
+    /// Total size of the valid records in bytes. Bytes after them are a torn tail.
     pub valid_bytes: u64,
 }
 
-/// What is found in a journal.
+/// Result of reading a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// No header and owner: its first write never reached the disk.
+    /// The file has no header and owner: its first write never reached the disk.
     Nothing,
-    /// Another longhaul's.
+    /// Journal of another version of longhaul.
     Version(u16),
-    /// A journal.
+    /// A valid journal.
     Journal(Box<Replay>),
 }
 
-/// Reads a whole journal. Memory grows with the number of its blocks.
+/// Reads a whole journal. Memory use grows with the number of its blocks.
 ///
 /// # Errors
 ///
-/// As the storage reports.
+/// The errors of the storage.
 pub fn replay(file: &dyn StoredFile) -> io::Result<Found> {
     let mut reader = Reader::new(file);
     let header = match reader.next_entry()? {
@@ -143,7 +143,7 @@ pub fn replay(file: &dyn StoredFile) -> io::Result<Found> {
 }
 
 impl Replay {
-    /// False where no owner would have written this here.
+    /// Adds a record. Returns false if no owner would have written it here.
     fn accept(&mut self, entry: Entry) -> bool {
         match entry {
             Entry::Header(_) => return false,
@@ -158,8 +158,8 @@ impl Replay {
     }
 }
 
-/// Blocks of several owners may cover the same bytes, cut differently. They
-/// hold the same data; the longer ones are kept.
+/// Removes overlaps. Blocks of several owners may cover the same bytes with different boundaries.
+/// They hold the same data, and the longer ones are kept.
 fn without_overlaps(mut blocks: Vec<DurableBlock>, integrity: Integrity) -> Vec<DurableBlock> {
     blocks.retain(|block| integrity.fits(&block.checksum));
     blocks.sort_by_key(|block| (block.offset, std::cmp::Reverse(block.length)));

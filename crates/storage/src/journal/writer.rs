@@ -1,4 +1,4 @@
-//! Appends records at the end that this owner knows.
+//! Appends records at the end of the journal that this owner knows.
 
 use std::io;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use super::entry::{self, Entry, NO_TYPE, UnfitError};
 use super::names::Key;
 use crate::StoredFile;
 
-/// Bytes copied at once.
+/// Number of bytes copied at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A journal, open for appending. Used under the gate only.
+/// A journal that is open for appending. Used under the gate only.
 pub struct Writer {
     file: Arc<dyn StoredFile>,
     inode: u64,
     key: Key,
-    /// Where the journal ends if nobody else appended.
+    /// Length of the journal in bytes, unless another owner has appended.
     length: u64,
 }
 
-/// Why records could not be appended.
+/// Reasons why records could not be appended.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// One is not fit for a journal; nothing was written.
+    /// A record is invalid; no data was written.
     #[error(transparent)]
     Unfit(#[from] UnfitError),
     /// The storage failed; part of the records may have been written.
@@ -31,11 +31,11 @@ pub enum AppendError {
 }
 
 impl Writer {
-    /// Appends after the first `length` bytes; what follows is cut off.
+    /// Opens a journal for appending after the first `length` bytes. Later bytes are cut off.
     ///
     /// # Errors
     ///
-    /// As the storage reports.
+    /// The errors of the storage.
     pub fn new(file: Arc<dyn StoredFile>, inode: u64, key: Key, length: u64) -> io::Result<Writer> {
         if file.status()?.size > length {
             file.set_length(length)?;
@@ -48,7 +48,7 @@ impl Writer {
         })
     }
 
-    /// Appends records with one write, not synced.
+    /// Appends records with one write, without a sync.
     ///
     /// # Errors
     ///
@@ -63,31 +63,30 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether nobody else appended: the fence.
+    /// True if no other owner has appended. This detects fencing.
     ///
     /// # Errors
     ///
-    /// As `fstat`, or as reading.
+    /// The errors of `fstat` and of reading.
     pub fn is_last(&self) -> io::Result<bool> {
         let size = self.file.status()?.size;
         if size <= self.length {
             return Ok(size == self.length);
         }
-        // GlusterFS with shards was seen to tell of more than anybody had written:
-        // that is zero, and no record begins so.
+        // GlusterFS with shards can report more bytes than were written. These are zero, and no
+        // record begins with zero.
         let mut first = [0];
         let read = self.file.read_at(&mut first, self.length)?;
         Ok(read == 0 || first == [NO_TYPE])
     }
 
-    /// Writes everything once more, the same bytes, and syncs it. A sync of an
-    /// earlier owner may have failed, after which Linux shows data that the
-    /// disk does not have, and calls a further sync a success; only what is
-    /// written again is surely synced.
+    /// Writes the whole content again, unchanged, and syncs it. A sync of an earlier owner may have
+    /// failed. Linux then shows data that is not on the disk, and reports success for a further
+    /// sync. Only data that is written again is certain to be synced.
     ///
     /// # Errors
     ///
-    /// As the storage reports.
+    /// The errors of the storage.
     pub fn rewrite(&self) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK_BYTES.min(self.length as usize)];
         let mut offset = 0;
@@ -103,17 +102,17 @@ impl Writer {
         self.file.sync_data()
     }
 
-    /// The journal.
+    /// Returns the journal.
     pub fn file(&self) -> &Arc<dyn StoredFile> {
         &self.file
     }
 
-    /// The journal's inode.
+    /// Returns the journal's inode.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// What its names are made of.
+    /// Returns the key from which the names are formed.
     pub fn key(&self) -> Key {
         self.key
     }
