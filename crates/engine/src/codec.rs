@@ -1,9 +1,9 @@
-//! Codecs of block payloads, bounded by what was announced.
+//! Codecs of block payloads. Decoding never exceeds the announced size.
 //!
-//! - [`shuffle`]: what goes before a codec, for arrays of numbers
-//! - [`recognise`]: what a file's first bytes say
-//! - [`sample`]: what a sample of any data says
-//! - [`choice`]: what chooses a codec for each block, and what it is shown
+//! - [`shuffle`]: filters before a codec, for arrays of numbers
+//! - [`recognise`]: detects formats by the first bytes of a file
+//! - [`sample`]: classifies data by a sample
+//! - [`choice`]: interface of the chooser of codecs for each block, and its inputs
 
 pub mod choice;
 pub(crate) mod coder;
@@ -17,7 +17,7 @@ use std::io;
 use longhaul_proto::block::Codec;
 use longhaul_proto::shuffle::Shuffle;
 
-/// Bytes that a codec may need for `length` bytes that it cannot shrink.
+/// Returns the maximum number of bytes that a codec needs for `length` bytes that it cannot shrink.
 pub fn bound(codec: Codec, length: usize) -> usize {
     match codec {
         Codec::Plain | Codec::Omitted => length,
@@ -31,7 +31,7 @@ pub struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
     level: i32,
     room: shuffle::Room,
-    /// For lz4, which wants room for what it cannot shrink.
+    /// Output buffer for lz4, which needs the maximum size.
     spill: Vec<u8>,
 }
 
@@ -42,11 +42,11 @@ pub struct Decoder {
 }
 
 impl Encoder {
-    /// A new one.
+    /// Creates a compressor.
     ///
     /// # Errors
     ///
-    /// Where zstd has no memory.
+    /// Fails if zstd has no memory.
     pub fn new() -> io::Result<Encoder> {
         Ok(Encoder {
             zstd: zstd::bulk::Compressor::new(1)?,
@@ -56,12 +56,12 @@ impl Encoder {
         })
     }
 
-    /// Shuffles `from` in place, then encodes it as [`Encoder::encode`]. Where it does not get
-    /// smaller, or that fails, `from` is what it was before.
+    /// Shuffles `from` in place, then encodes it like [`Encoder::encode`]. If it does not get
+    /// smaller, or on an error, `from` is restored.
     ///
     /// # Errors
     ///
-    /// As [`Encoder::encode`].
+    /// Errors of [`Encoder::encode`].
     pub fn encode_shuffled(
         &mut self,
         codec: Codec,
@@ -77,12 +77,12 @@ impl Encoder {
         encoded
     }
 
-    /// Encodes into `to`; gives the length. [`bound`] bytes are enough for anything, and fewer for
-    /// what gets smaller.
+    /// Encodes into `to`; returns the length. [`bound`] bytes are enough for any data; data that
+    /// get smaller need fewer.
     ///
     /// # Errors
     ///
-    /// Where the room is too small, or the level is none.
+    /// Fails if `to` is too small or the level is invalid.
     pub fn encode(&mut self, codec: Codec, from: &[u8], to: &mut [u8]) -> io::Result<usize> {
         match codec {
             Codec::Zstd { level } => {
@@ -112,11 +112,11 @@ impl Encoder {
 }
 
 impl Decoder {
-    /// A new one.
+    /// Creates a decompressor.
     ///
     /// # Errors
     ///
-    /// Where zstd has no memory.
+    /// Fails if zstd has no memory.
     pub fn new() -> io::Result<Decoder> {
         Ok(Decoder {
             zstd: zstd::bulk::Decompressor::new()?,
@@ -124,11 +124,11 @@ impl Decoder {
         })
     }
 
-    /// Decodes as [`Decoder::decode`], and undoes the shuffle that went before the codec.
+    /// Decodes like [`Decoder::decode`], and undoes the shuffle before the codec.
     ///
     /// # Errors
     ///
-    /// As [`Decoder::decode`].
+    /// Errors of [`Decoder::decode`].
     pub fn decode_shuffled(
         &mut self,
         codec: Codec,
@@ -143,11 +143,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes into `to`, whose length was announced; never writes beyond it.
+    /// Decodes into `to`, which has the announced length; never writes beyond it.
     ///
     /// # Errors
     ///
-    /// Where it is not encoded so, or has another length than announced.
+    /// Fails if the data are invalid, or have another length than announced.
     pub fn decode(&mut self, codec: Codec, from: &[u8], to: &mut [u8]) -> io::Result<()> {
         let length = match codec {
             Codec::Zstd { .. } => self.zstd.decompress_to_buffer(from, to)?,
@@ -170,7 +170,7 @@ impl Decoder {
     }
 }
 
-/// Whether a codec makes work for the compression layer.
+/// True if a codec needs the compression layer.
 pub(crate) fn compresses(codec: Codec) -> bool {
     matches!(codec, Codec::Zstd { .. } | Codec::Lz4)
 }

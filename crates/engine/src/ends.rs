@@ -1,4 +1,4 @@
-//! Puts an end together: a session, and the stages that send or receive.
+//! Creates an end of a transfer: a session, and the stages that send or receive.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::session::stages::SendingStages;
 use crate::session::{Machine, Side, Transfer, TransferSettings, Watch};
 
 impl Transfer {
-    /// An end that sends what `side` names.
+    /// Creates an end that sends the sources of `side`.
     pub fn sending(settings: TransferSettings, side: SendSide, watch: Watch) -> Arc<Transfer> {
         let machine = Sender::new(side.machine_settings(&settings));
         SendingStages::handle_any_codec(&side, settings.any_codec);
@@ -19,12 +19,12 @@ impl Transfer {
         Transfer::start(settings, machine, Side::Sending(Arc::new(side)), watch)
     }
 
-    /// An end that receives into what `side` names.
+    /// Creates an end that receives into the destination of `side`.
     pub fn receiving(settings: TransferSettings, side: ReceiveSide, watch: Watch) -> Arc<Transfer> {
         Transfer::receiving_into(settings, &Arc::new(side), watch)
     }
 
-    /// As [`Transfer::receiving`], into what somebody else knows too.
+    /// Creates an end like [`Transfer::receiving`], with a destination that the caller shares.
     pub(crate) fn receiving_into(
         settings: TransferSettings,
         side: &Arc<ReceiveSide>,

@@ -1,17 +1,17 @@
 //! The data path: a session of two hosts, with the threads that read, send, receive and write.
 //!
 //! `longhaul-storage` has files, `longhaul-net` has streams between hosts, and `longhaul-system`
-//! has the parts of the operating system that all of them need.
+//! has the interfaces to the operating system that all of them need.
 //!
 //! - [`session`] drives one pair of hosts: a [`session::Transfer`] is one end
-//! - `ends` puts a session and its stages together
-//! - [`send`] is the way out: walk -> read -> compress -> seal -> wire
-//! - [`recv`] is the way in: wire -> open -> decompress -> write -> commit
-//! - [`listing`]: what lies at a path
-//! - [`pool`]: the buffers of all blocks under one memory budget
-//! - [`probe`]: what a host can do alone
-//! - [`shell`]: commands of users
-//! - [`flows`], [`codec`]: the parts that layers are made of
+//! - `ends` creates an end from a session and its stages
+//! - [`send`] is the sending pipeline: walk -> read -> compress -> seal -> wire
+//! - [`recv`] is the receiving pipeline: wire -> open -> decompress -> write -> commit
+//! - [`listing`]: lists the entries at a path
+//! - [`pool`]: the buffers of all blocks with one memory budget
+//! - [`probe`]: measures the parts of a single host
+//! - [`shell`]: runs commands of users
+//! - [`flows`], [`codec`]: threads of layers, and codecs
 
 pub mod codec;
 mod ends;

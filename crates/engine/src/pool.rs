@@ -1,8 +1,8 @@
-//! Block buffers, page-aligned, of one size, under one budget in bytes.
+//! Page-aligned block buffers of one size, with one budget in bytes.
 //!
-//! A buffer's memory (`memory.rs`) is taken from the system when it is first used and stays with
-//! the pool afterwards. The buffer that came back last is given out first, because its pages are
-//! the warmest. A thread that needs a buffer waits until one is dropped: this is the backpressure
+//! The memory of a buffer (`memory.rs`) is taken from the system at its first use and then kept by
+//! the pool. The buffer that was returned last is reused first, because its pages are most likely
+//! in the caches. A thread that needs a buffer waits until one is dropped: this is the backpressure
 //! of the data path.
 
 mod memory;
@@ -16,33 +16,33 @@ use longhaul_storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 use longhaul_units::ByteCount;
 use memory::Memory;
 
-/// How often who waits for a buffer asks whether it is still needed.
+/// Interval at which a thread that waits for a buffer checks if it still needs one.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// Ticks, ten in a second, after which the half of a codec that no block uses is given back: longer
-/// than between two blocks of a slow path, and short beside a dataset.
+/// Number of ticks (ten per second) after which an unused half for a codec's output is returned:
+/// longer than the time between two blocks of a slow path, and short compared with a transfer.
 const QUIET_TICKS: u32 = 30;
 
-/// A pool; clones are handles of the same one.
+/// A pool of buffers. Clones share the buffers.
 #[derive(Clone)]
 pub struct BufferPool {
     shared: Arc<Shared>,
     part: Part,
 }
 
-/// Whose buffers these are, of one memory.
+/// Part of a memory budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All of them.
+    /// All buffers.
     All,
-    /// Those before a codec: all of them until the other part is opened, then half.
+    /// Buffers before a codec: all of them until the other part is opened, then half.
     Before,
-    /// Those for what comes out of a codec: half of them, once it is opened.
+    /// Buffers for the output of a codec: half of them, once this part is opened.
     After,
 }
 
 impl Part {
-    /// Where its counts are.
+    /// Returns the index of its counts.
     fn place(self) -> usize {
         match self {
             Part::All | Part::Before => 0,
@@ -52,9 +52,9 @@ impl Part {
 }
 
 struct Shared {
-    /// Bytes of a buffer, a multiple of what direct I/O wants.
+    /// Bytes of a buffer, a multiple of the alignment of direct I/O.
     buffer_bytes: usize,
-    /// Buffers that fit into the budget, at least one; fewer once the system gave no
+    /// Maximum number of buffers within the budget, at least one. It falls if the system has no
     /// memory for more. Changed with the state locked.
     maximum: AtomicUsize,
     state: Mutex<State>,
@@ -64,25 +64,26 @@ struct Shared {
 #[derive(Default)]
 struct State {
     free: Vec<Memory>,
-    /// Buffers that there is memory for, in use or free.
+    /// Number of buffers with memory, in use or free.
     made: usize,
-    /// By part.
+    /// Number of buffers in use, by part.
     in_use: [usize; 2],
     peak_in_use: [usize; 2],
-    /// The part after a codec has its half.
+    /// True if the part after a codec has its half.
     opened: bool,
-    /// Blocks that will need a buffer after a codec, before they have one before it or with it.
+    /// Number of blocks that will need a buffer after a codec, counted before they have one before
+    /// it, or while they hold it.
     needed: usize,
-    /// Ticks since the part after a codec was last used, and whether it was since the last one.
+    /// Number of ticks since the part after a codec was last used, and true if it was used since
+    /// the last tick.
     quiet_ticks: u32,
     was_used: bool,
     closed: bool,
 }
 
 impl BufferPool {
-    /// A pool of buffers of `buffer_bytes` (rounded up to 4096) that together,
-    /// with a page each for what the system rounds up, take at most `budget`;
-    /// but one buffer there always is.
+    /// Creates a pool of buffers of `buffer_bytes` (rounded up to 4096) that together, with a page
+    /// each for the system's rounding, take at most `budget`. There is always at least one buffer.
     pub fn new(budget: ByteCount, buffer_bytes: usize) -> BufferPool {
         let buffer_bytes = buffer_bytes.max(1).next_multiple_of(ALIGNMENT);
         let cost = (buffer_bytes + ALIGNMENT) as u64;
@@ -98,9 +99,9 @@ impl BufferPool {
         }
     }
 
-    /// Two pools of one memory: for blocks before a codec, and for what comes out of it. The first
-    /// one may have all buffers until the second is first used or [needed](BufferPool::need), then
-    /// half: blocks that wait for the codec never take all the room for its output.
+    /// Creates two pools of one memory: for blocks before a codec, and for the codec's output. The
+    /// first may have all buffers until the second is first used or [needed](BufferPool::need),
+    /// then half: blocks that wait for the codec never take all the room for its output.
     pub fn pair(budget: ByteCount, buffer_bytes: usize) -> (BufferPool, BufferPool) {
         let pool = BufferPool::new(budget, buffer_bytes);
         let part = |part| BufferPool {
@@ -110,9 +111,8 @@ impl BufferPool {
         (part(Part::Before), part(Part::After))
     }
 
-    /// A block is coming that is to be decoded: the part after a codec has its half from now on,
-    /// and keeps it as long as what this gives lives. So blocks that are to be decoded never have
-    /// all memory.
+    /// Announces a block to decode. The part after a codec has its half from now on, as long as the
+    /// returned value lives, so that blocks to decode never take all memory.
     pub fn need(&self) -> CodecNeed {
         let mut state = self.shared.lock();
         state.needed += 1;
@@ -123,8 +123,8 @@ impl BufferPool {
         }
     }
 
-    /// Time passes: where no block needed a codec for `QUIET_TICKS`, the part before it has all
-    /// of the memory again.
+    /// Processes a tick. If no block needed a codec for `QUIET_TICKS`, the part before it gets all
+    /// memory back.
     pub fn handle_tick(&self) {
         let mut state = self.shared.lock();
         let is_in_use = state.needed > 0 || state.in_use[Part::After.place()] > 0;
@@ -140,15 +140,15 @@ impl BufferPool {
         }
     }
 
-    /// Waits for a buffer; none once the pool is closed.
+    /// Waits for a buffer; `None` once the pool is closed.
     pub fn take(&self) -> Option<Buffer> {
         let exhausted = |state: &mut State| self.shared.is_exhausted(state, self.part);
         let waited = self.shared.returned.wait_while(self.opened(), exhausted);
         self.give(waited.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// As [`BufferPool::take`]; none also where this part does not have its half yet, because the
-    /// other part's blocks have not come back.
+    /// Waits for a buffer like [`BufferPool::take`], but returns `None` if this part does not have
+    /// its half yet, because blocks of the other part are still in use.
     pub fn take_or_pass(&self) -> Option<Buffer> {
         let has_its_own = |state: &mut State| {
             let most = self.shared.most(state, self.part);
@@ -158,7 +158,7 @@ impl BufferPool {
         self.give(waited.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Who takes from the part after a codec opens it.
+    /// Locks the state; opens the part after a codec if this pool is that part.
     fn opened(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
         if self.part == Part::After {
@@ -167,7 +167,8 @@ impl BufferPool {
         state
     }
 
-    /// As [`BufferPool::take`], as long as that is so; it is asked now and then.
+    /// Waits for a buffer like [`BufferPool::take`], while `is_so` is true; it is called once per
+    /// second.
     pub fn take_while(&self, mut is_so: impl FnMut() -> bool) -> Option<Buffer> {
         loop {
             let exhausted = |state: &mut State| self.shared.is_exhausted(state, self.part);
@@ -184,7 +185,7 @@ impl BufferPool {
         }
     }
 
-    /// A buffer if one is free now; none also once the pool is closed.
+    /// Returns a free buffer without waiting; `None` if there is none, or once the pool is closed.
     pub fn try_take(&self) -> Option<Buffer> {
         self.give(self.shared.lock())
     }
@@ -198,28 +199,28 @@ impl BufferPool {
         self.shared.returned.notify_all();
     }
 
-    /// Bytes of each buffer.
+    /// Returns the number of bytes of each buffer.
     pub fn buffer_bytes(&self) -> usize {
         self.shared.buffer_bytes
     }
 
-    /// How many buffers there can be now, at least one.
+    /// Returns the maximum number of buffers of this part now, at least one.
     pub fn maximum_buffers(&self) -> usize {
         self.shared.most(&self.shared.lock(), self.part)
     }
 
-    /// How many buffers all parts can have together, at least one.
+    /// Returns the maximum number of buffers of all parts together, at least one.
     pub fn all_buffers(&self) -> usize {
         self.shared.maximum()
     }
 
-    /// Bytes of the buffers that are in use now.
+    /// Returns the bytes of the buffers in use.
     pub fn in_use(&self) -> ByteCount {
         let buffers = self.shared.lock().in_use[self.part.place()];
         self.shared.bytes_of(buffers)
     }
 
-    /// Bytes of the buffers that were in use at once when most were.
+    /// Returns the maximum bytes of buffers that were in use at once.
     pub fn peak_in_use(&self) -> ByteCount {
         let buffers = self.shared.lock().peak_in_use[self.part.place()];
         self.shared.bytes_of(buffers)
@@ -252,7 +253,7 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it holds the lock, and no invariant spans it.
+        // No code panics while it holds the lock, and no invariant spans it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -260,7 +261,7 @@ impl Shared {
         self.maximum.load(Ordering::Relaxed)
     }
 
-    /// How many buffers a part may have now, at least one.
+    /// Returns the maximum number of buffers of a part now, at least one.
     fn most(&self, state: &State, part: Part) -> usize {
         let all = self.maximum();
         match part {
@@ -271,8 +272,7 @@ impl Shared {
         }
     }
 
-    /// Whether who wants a buffer has to wait for one; else one is free, or the pool
-    /// is closed.
+    /// True if a caller must wait for a buffer; otherwise a buffer is free, or the pool is closed.
     fn is_exhausted(&self, state: &mut State, part: Part) -> bool {
         if state.closed {
             return false;
@@ -280,7 +280,7 @@ impl Shared {
         if state.in_use[part.place()] >= self.most(state, part) {
             return true;
         }
-        // Either part has one at least.
+        // Each part has at least one buffer.
         let all = self.maximum().max(if state.opened { 2 } else { 1 });
         if state.free.is_empty() && state.made < all {
             self.make(state, all);
@@ -288,8 +288,8 @@ impl Shared {
         state.free.is_empty()
     }
 
-    /// Makes some more buffers. Where the system has no memory for them, those that
-    /// there are have to do; one there always is.
+    /// Makes more buffers. If the system has no memory for them, the existing ones must suffice;
+    /// there is always at least one.
     fn make(&self, state: &mut State, all: usize) {
         let wanted = all.saturating_sub(state.made);
         let needed = state.made < if state.opened { 2 } else { 1 };
@@ -298,7 +298,7 @@ impl Shared {
             self.maximum.store(state.made, Ordering::Relaxed);
         }
         state.made += made.len();
-        // The first one is given out last.
+        // Buffers are taken from the end, so the first one is used first.
         made.reverse();
         state.free.append(&mut made);
     }
@@ -308,8 +308,8 @@ impl Shared {
     }
 }
 
-/// A block buffer; it returns to its pool when dropped. As a slice it is its
-/// whole capacity, which holds zeros or what an earlier user left there.
+/// A block buffer, which returns to its pool when dropped. As a slice it has its whole capacity,
+/// with zeros or data of an earlier use.
 pub struct Buffer {
     bytes: Memory,
     length: usize,
@@ -318,7 +318,7 @@ pub struct Buffer {
     pool: Arc<Shared>,
 }
 
-/// A block is under way that is to be decoded.
+/// Announces that a block to decode is being received.
 pub struct CodecNeed {
     pool: Arc<Shared>,
 }
@@ -330,24 +330,23 @@ impl Drop for CodecNeed {
 }
 
 impl Buffer {
-    /// It holds what is to be decoded.
+    /// Keeps the announcement while the buffer holds a block to decode.
     pub fn keep(&mut self, need: CodecNeed) {
         self.need = Some(need);
     }
 
-    /// States how many bytes from the front are meaningful; more than the
-    /// capacity is cut to it.
+    /// Sets the number of bytes from the front that hold data, limited to the capacity.
     pub fn set_filled(&mut self, length: usize) {
         debug_assert!(length <= self.pool.buffer_bytes);
         self.length = length.min(self.pool.buffer_bytes);
     }
 
-    /// The meaningful bytes; none in a fresh buffer.
+    /// Returns the bytes that hold data; empty for a new buffer.
     pub fn filled(&self) -> &[u8] {
         &self[..self.length]
     }
 
-    /// The meaningful bytes.
+    /// Returns the bytes that hold data.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         let length = self.length;
         &mut self[..length]
@@ -379,7 +378,7 @@ impl Drop for Buffer {
         drop(state);
         match self.part {
             Part::All => self.pool.returned.notify_one(),
-            // Who waits for one part does not serve who waits for the other.
+            // A waiter for one part cannot use a buffer of the other part.
             Part::Before | Part::After => self.pool.returned.notify_all(),
         }
     }
@@ -395,7 +394,7 @@ mod tests {
 
     const PAGE: usize = ALIGNMENT;
 
-    /// A budget of exactly `count` buffers of one page.
+    /// Returns a pool of `count` buffers of one page.
     fn pages(count: u64) -> BufferPool {
         BufferPool::new(ByteCount(count * 2 * PAGE as u64), PAGE)
     }
@@ -444,7 +443,7 @@ mod tests {
         let all: Vec<Buffer> = (0..4).filter_map(|_| before.try_take()).collect();
         assert_eq!(all.len(), 4);
         drop(all);
-        // Not while a block is under way that needs it, however slowly it comes, nor before that
+        // Not while a block that needs it is being received, however slowly, nor before that block
         // has a buffer.
         let need = after.need();
         tick(10 * QUIET_TICKS);
@@ -462,7 +461,7 @@ mod tests {
         drop(decoded);
         tick(QUIET_TICKS + 1);
         assert_eq!(before.maximum_buffers(), 4);
-        // What is one pool has no part to give back.
+        // A pool without parts has no half to return.
         let named = BufferPool::new(ByteCount(4 * 2 * PAGE as u64), PAGE);
         drop(named.take());
         (0..2 * QUIET_TICKS).for_each(|_| named.handle_tick());

@@ -1,22 +1,20 @@
 //! The sending pipeline: walk -> read -> compress -> seal -> wire.
 //!
-//! - [`walk`] lists the sources in byte order and tells the state machine, of what
-//!   several have (`earlier`) the first one's, and no more of them than was asked for
-//!   ([`select`]). What the state machine does not take yet waits in a file (`backlog`);
-//! - [`read`] takes what is to be read next, reads it into a buffer of the
-//!   pool, computes its checksum while it is hot: a [`read::ReadBlock`]; of a file that keeps
-//!   growing `front` reads the front, twice;
-//! - `filter` has files go through a command first: what is read of them is its output;
-//! - `digest` reads, for their digests, files that the receiver has already and
-//!   compares;
-//! - [`compress`] makes that a [`compress::CodedBlock`]; where codecs are chosen while the
-//!   transfer runs, `automatic` asks who does that, for the kind of data that [`kinds`] finds, and
-//!   `wire_look` sees what holds the transfer up;
-//! - [`seal`] frames it: a [`seal::SealedBlock`];
-//! - [`stream`] makes a source of what can be read once;
-//! - [`wildcards`] is what a source's name with `*` stands for;
-//! - the streams' writers (`session/streams.rs`) take it from there to TLS and
-//!   the socket.
+//! - [`walk`] lists the sources in byte order and passes the selected entries ([`select`]) to the
+//!   state machine. If several sources have the same entry, the first one counts (`earlier`).
+//!   Entries that the state machine cannot take yet wait in a file (`backlog`);
+//! - [`read`] reads the next data into a buffer of the pool and computes the checksum while they
+//!   are in the CPU cache, which gives a [`read::ReadBlock`]. For a file that keeps growing,
+//!   `front` reads its first part, twice;
+//! - `filter` runs files through a command first; its output is then read instead;
+//! - `digest` reads files that the receiver already has, and compares their digests;
+//! - [`compress`] makes a [`compress::CodedBlock`] of a block. If codecs are chosen during the
+//!   transfer, `automatic` asks the chooser, for the kind of data that [`kinds`] finds; `wire_look`
+//!   finds the bottleneck of the transfer;
+//! - [`seal`] frames a block, which gives a [`seal::SealedBlock`];
+//! - [`stream`] makes a source of an input that can be read only once;
+//! - [`wildcards`] expands a source's name with wildcards;
+//! - the streams' writers (`session/streams.rs`) pass blocks to TLS and the socket.
 
 mod ahead;
 pub(crate) mod automatic;
@@ -84,39 +82,39 @@ use read::OpenFiles;
 use select::Selected;
 use source::Sources;
 
-/// What a sending end does with its disks and cores.
+/// Resources of a sending end: sources, codecs, threads.
 pub struct SendSide {
     /// Its seat among the sessions of this process.
     pub(crate) seat: Arc<Seat>,
     pub(crate) sources: Sources,
-    /// What of them is sent.
+    /// Rules that select the entries to send.
     pub(crate) selected: Selected,
     pub(crate) origins: Arc<Origins>,
     pub(crate) coding: Queue<Queued>,
-    /// Who chooses codecs, where they are chosen while the transfer runs.
+    /// Choice of codecs, if they are chosen during the transfer.
     automatic: Option<Automatic>,
     pub(crate) kinds: Kinds,
-    /// Elements of arrays, where the user said them.
+    /// Element size of arrays, if the user gave it.
     elements: Option<Elements>,
     pub(crate) uses: CodecUses,
-    /// What of an entry goes beside its data.
+    /// Collector of the metadata that are sent with an entry.
     pub(crate) gathering: Gathering,
     /// File systems that the walk found within sources.
     pub(crate) mounted: Mounted,
     pub(crate) open_files: OpenFiles,
-    /// A command that files go through.
+    /// Command that filters the files.
     pub(crate) filter: Option<Box<FileCommand>>,
-    /// What came out of it.
+    /// Outputs of the command.
     pub(crate) outputs: Outputs,
-    /// What is shown of what commands say.
+    /// Messages of commands that are shown.
     pub(crate) words: Words,
     pub(crate) held_files: Arc<HeldFiles>,
-    /// How long it takes to open a small file.
+    /// Measured time of opening a small file.
     pub(crate) opens: Pace,
     direct: AtomicBool,
     readers: OnceLock<FlowGroup>,
     compressors: OnceLock<FlowGroup>,
-    /// Whether compressors run, for blocks whose codec is chosen.
+    /// True if compressors run for blocks with a chosen codec.
     compressing: OnceLock<bool>,
     digesters: OnceLock<FlowGroup>,
     removers: OnceLock<FlowGroup>,
@@ -124,12 +122,12 @@ pub struct SendSide {
 }
 
 impl SendSide {
-    /// For these sources.
+    /// Creates a sending end for these sources.
     pub fn new(sources: Sources) -> SendSide {
         SendSide::of(sources, "")
     }
 
-    /// For these sources, which a principal asked for.
+    /// Creates a sending end for these sources, on behalf of a principal.
     pub fn of(sources: Sources, principal: &str) -> SendSide {
         SendSide {
             seat: Arc::new(Seat::take(Role::Sending, principal)),
@@ -159,7 +157,7 @@ impl SendSide {
         }
     }
 
-    /// Sends no more of them than this.
+    /// Limits the sources to a selection.
     pub fn selecting(self, selected: Selected) -> SendSide {
         let (selected, sources) = selected.divide(self.sources);
         SendSide {
@@ -169,9 +167,9 @@ impl SendSide {
         }
     }
 
-    /// Has codecs chosen by `chooser` while it runs, where the other end takes any; without one,
-    /// blocks have the codec of the transfer's settings. Arrays have these elements, where they
-    /// are said.
+    /// Sets the `chooser` of codecs during the transfer, if the other end has every codec. Without
+    /// one, blocks have the codec of the transfer's settings. `elements` is the element size of
+    /// arrays, if the user gave it.
     pub fn coding(self, chooser: Option<Box<dyn Choose>>, elements: Option<Elements>) -> SendSide {
         SendSide {
             automatic: chooser.map(Automatic::new),
@@ -180,13 +178,13 @@ impl SendSide {
         }
     }
 
-    /// Sends what a command makes of each file.
+    /// Sends the output of a command instead of each file.
     pub fn filtering(self, filter: Option<Box<FileCommand>>) -> SendSide {
         SendSide { filter, ..self }
     }
 
-    /// Sends what a copy keeps of each entry; attributes that only a superuser sees as well where
-    /// that is `trusted`.
+    /// Sends the metadata that a copy keeps; if `trusted`, also attributes that only the superuser
+    /// can read.
     pub fn keeping(self, keeping: &Keeping, trusted: bool) -> SendSide {
         SendSide {
             selected: self.selected.keeping(keeping),
@@ -219,12 +217,12 @@ impl SendSide {
         }
     }
 
-    /// Reads on a stream's own thread.
+    /// Runs a read on a stream's own thread and counts its time.
     pub(crate) fn busy_reading<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.readers, work)
     }
 
-    /// Starts compressors for the first block whose codec is chosen; false where the system has no
+    /// Starts compressors for the first block with a chosen codec; false if the system has no
     /// threads for them.
     fn has_compressors(&self, flows: usize) -> bool {
         let start = || {
@@ -234,7 +232,7 @@ impl SendSide {
         *self.compressing.get_or_init(start)
     }
 
-    /// Encodes on a stream's own thread.
+    /// Runs an encoding on a stream's own thread and counts its time.
     pub(crate) fn busy_encoding<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.compressors, work)
     }
@@ -315,7 +313,7 @@ impl Stages for SendSide {
 
     fn set_flows(&self, flows: Flows) {
         if let (Some(count), Some(readers)) = (flows.readers, self.readers.get()) {
-            // Where there are no threads for more, fewer go on.
+            // If there are no threads for more flows, the existing ones continue.
             let _ = readers.set((count as usize).max(1));
         }
         if let (Some(count), Some(compressors)) = (flows.compressors, self.compressors.get()) {
@@ -387,15 +385,16 @@ impl SendingStages for SendSide {
     }
 }
 
-/// The stages at work: what they own, and the session's machine, pools and counters.
+/// The stages at work: their resources, and the session with state machine, pools and counters.
 pub(crate) struct Sending<'a> {
     side: &'a SendSide,
     transfer: &'a Transfer,
 }
 
 impl Sending<'_> {
-    /// What `poll` gives next of files that are not read to be sent as they are, waiting for it as
-    /// long as the flow is wanted and the session continues. `poll` hears whether that is over.
+    /// Waits for the next result of `poll` while the flow is wanted and the session continues. The
+    /// second argument of `poll` is true once the session is over. Used for work other than reads
+    /// of blocks.
     fn next_step<T>(
         &self,
         flow: &Flow,

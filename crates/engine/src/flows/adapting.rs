@@ -1,21 +1,21 @@
-//! How many flows a layer needs, by how busy they were. One that is woken where another
-//! would have done it costs changes of thread and what the core's caches held: where reading
-//! takes half a thread, a second one was 13 % of a copy's CPU time.
+//! Computes the number of flows that a layer needs from their utilisation. A superfluous flow costs
+//! context switches and cached data: if reading takes half a thread, a second one took 13 % of a
+//! copy's CPU time.
 
 use std::time::Duration;
 
-/// Flows that are busier than this part of their time may be too few: twice as many are tried.
+/// Utilisation above which there may be too few flows: their number is doubled.
 const TOO_FEW: f64 = 0.85;
 
-/// Fewer are enough where they would be this busy. Less than what is too few, so that a number
-/// stays.
+/// Utilisation that a smaller number of flows may have. It is below `TOO_FEW`, so that the number
+/// does not oscillate.
 const ENOUGH: f64 = 0.7;
 
-/// What is looked at is at least so long.
+/// Minimum time between two adaptations.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// Adapts the number of a layer's flows. Waiting for a disk is work: one that answers late has
-/// as many flows waiting for it as may be.
+/// Adapts the number of a layer's flows. Waiting for a disk counts as work, so a slow disk gets the
+/// maximum number of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Adapting {
     most: usize,
@@ -25,7 +25,7 @@ pub(super) struct Adapting {
 }
 
 impl Adapting {
-    /// Begins with one of the `most` there may be.
+    /// Begins with one flow of at most `most`.
     pub(super) fn new(most: usize) -> Adapting {
         Adapting {
             most: most.max(1),
@@ -35,13 +35,13 @@ impl Adapting {
         }
     }
 
-    /// Flows that there should be.
+    /// Returns the number of flows that there should be.
     pub(super) fn flows(&self) -> usize {
         self.flows
     }
 
-    /// The same after a look, from 1 to the most. `worked` is the sum of what all of them
-    /// worked until `now`; both are since the layer began.
+    /// Returns the new number of flows, from 1 to the maximum. `worked` is the sum of the working
+    /// times of all flows until `now`; both are since the layer began.
     pub(super) fn handle_look(&mut self, now: Duration, worked: Duration) -> usize {
         let span = now.saturating_sub(self.at);
         if span < SPAN {
@@ -63,7 +63,7 @@ impl Adapting {
 mod tests {
     use super::*;
 
-    /// The numbers of flows where there is so much to do for them, in threads' time.
+    /// Returns the numbers of flows for successive demands, in threads.
     fn numbers(most: usize, demands: &[f64]) -> Vec<usize> {
         let mut adapting = Adapting::new(most);
         let (mut now, mut worked, mut flows) = (Duration::ZERO, Duration::ZERO, 1);

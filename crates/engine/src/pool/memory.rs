@@ -1,8 +1,8 @@
-//! The memory of buffers, in huge pages where the kernel has them.
+//! Memory of buffers, in huge pages if the kernel has them.
 //!
-//! A disk that is read past the page cache gets the address of each page to fill: 256 of them for
-//! 1 MiB, or one. Here that made direct reads 1.7 times as fast, at a quarter of the CPU time
-//! (`cargo xtask bench storage`).
+//! Direct I/O needs the address of each page to fill: 256 of them for 1 MiB, or one. Huge pages
+//! made direct reads 1.7 times as fast, with a quarter of the CPU time (`cargo xtask bench
+//! storage`).
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -10,26 +10,24 @@ use std::sync::Arc;
 use longhaul_storage::DIRECT_ALIGNMENT_BYTES as ALIGNMENT;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// A huge page of most machines, in bytes. Where they are larger, some memory
-/// is in small pages.
+/// Bytes of a huge page of most machines. If they are larger, some memory is in small pages.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Memory is reserved in runs of this many bytes: what does not fill a last huge page is then
-/// little compared to it.
+/// Bytes of memory that are reserved at once, so that the unused part of the last huge page is
+/// small in comparison.
 const RUN_BYTES: usize = 16 << 20;
 
-/// The memory of one buffer, which belongs to it alone.
+/// Memory of one buffer.
 pub(super) enum Memory {
     /// Part of a run.
     Piece(Piece),
-    /// By itself, aligned at `start`: where nothing can be mapped. One page more
-    /// than needed is the price of that.
+    /// Memory of its own, aligned at `start`, if none can be mapped. The alignment costs one page.
     Own { bytes: Box<[u8]>, start: usize },
 }
 
-/// Memory for at most `wanted` buffers of `bytes` each, a multiple of
-/// [`ALIGNMENT`]; fewer where the system has less of it, and where one is `needed`
-/// that at least. It is zeroed, and taken from the system when it is touched.
+/// Reserves memory for at most `wanted` buffers of `bytes` each, a multiple of [`ALIGNMENT`].
+/// Returns fewer if the system has less memory, but at least one if one is `needed`. The memory is
+/// zeroed, and taken from the system when it is touched.
 pub(super) fn reserve(bytes: usize, wanted: usize, needed: bool) -> Vec<Memory> {
     let many = (RUN_BYTES / bytes).clamp(1, wanted.max(1));
     for count in [many, 1] {
@@ -50,7 +48,7 @@ fn own(bytes: usize) -> Memory {
 }
 
 impl Default for Memory {
-    /// None.
+    /// Returns an empty memory.
     fn default() -> Memory {
         let bytes = Box::default();
         Memory::Own { bytes, start: 0 }
@@ -58,7 +56,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Its first `bytes`, at most those it was made for.
+    /// Returns its first `bytes` bytes, at most the reserved size.
     pub(super) fn as_slice(&self, bytes: usize) -> &[u8] {
         match self {
             Memory::Piece(piece) => &piece.as_slice()[..bytes],
@@ -66,7 +64,7 @@ impl Memory {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns its first `bytes` bytes for writing.
     pub(super) fn as_mut_slice(&mut self, bytes: usize) -> &mut [u8] {
         match self {
             Memory::Piece(piece) => &mut piece.as_mut_slice()[..bytes],
@@ -90,17 +88,18 @@ unsafe impl Send for Run {}
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// At least this many bytes from the first huge page on; `None` if the system has no room.
+    /// Maps at least this many bytes, counted from the first huge page; `None` if the system has no
+    /// memory.
     #[expect(unsafe_code, reason = "huge pages want mmap and madvise")]
     fn map(wanted: usize) -> Option<Run> {
-        // One more, so that the first piece can begin at a huge page.
+        // One huge page more, so that the first piece can begin at a huge page.
         let bytes = wanted.checked_next_multiple_of(HUGE_BYTES)? + HUGE_BYTES;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping that nothing else knows.
         let base =
             unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
         let base = base.ok()?;
-        // Less than a huge page would take one all the same.
+        // A smaller size would still take a whole huge page.
         #[cfg(target_os = "linux")]
         if wanted >= HUGE_BYTES {
             // SAFETY: the whole new mapping; advice changes no bytes. Refused,
@@ -111,7 +110,8 @@ impl Run {
         Some(Run { base, bytes })
     }
 
-    /// `count` pieces of `bytes`, one after the other; the run has room for them.
+    /// Divides the run into `count` consecutive pieces of `bytes` each. The run must be large
+    /// enough.
     fn cut(run: &Arc<Run>, bytes: usize, count: usize) -> Vec<Memory> {
         let address = run.base.addr().get();
         let first = address.next_multiple_of(HUGE_BYTES) - address;
@@ -137,7 +137,7 @@ impl Drop for Run {
     }
 }
 
-/// Bytes of a run that belong to this value alone: [`Run::cut`] gives each once.
+/// Bytes of a run that belong to this value alone: [`Run::cut`] returns each once.
 pub(super) struct Piece {
     run: Arc<Run>,
     start: usize,
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn where_there_is_no_memory_there_are_no_more_buffers() {
-        // More than any address space has.
+        // Larger than any address space.
         let bytes = 1 << 60;
         assert!(reserve(bytes, 3, false).is_empty());
     }

@@ -1,4 +1,4 @@
-//! What is in a directory, looked at before the walk comes to it where each look takes long.
+//! Queries the status of a directory's entries before the walk reaches them, on slow file systems.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,23 +9,23 @@ use longhaul_storage::listing::SortedListing;
 use longhaul_storage::looks::Pace;
 use longhaul_storage::{Directory, FileKind, Status};
 
-/// Names looked at together. Each directory above has as many that wait.
+/// Number of names queried together. Each parent directory has as many that wait.
 const AHEAD: usize = 128;
 
-/// Directories within each other in which names wait.
+/// Maximum depth of directories in which names wait.
 const MOST_DEPTH: usize = 64;
 
-/// What was seen so long ago may be otherwise by now.
+/// Age after which a status must be queried again.
 const STALE: Duration = Duration::from_secs(1);
 
-/// A name in a directory, and what it is.
+/// A name in a directory, and its status.
 pub(super) struct Looked {
     pub name: Box<[u8]>,
     pub status: io::Result<Status>,
 }
 
 impl Looked {
-    /// A directory, which may be about to be entered, is looked at as late as can be.
+    /// Queries the status of a directory again, as late as possible before it may be entered.
     fn fresh(self, above: &dyn Directory) -> Looked {
         let enters = |status: &Status| status.kind == FileKind::Directory;
         let status = if self.status.as_ref().is_ok_and(enters) {
@@ -37,33 +37,33 @@ impl Looked {
     }
 }
 
-/// The names of a directory in the order of their bytes, except longhaul's own.
+/// Names of a directory in byte order, except those reserved by longhaul.
 pub(super) struct Ahead {
     names: Names,
     waiting: VecDeque<io::Result<Looked>>,
-    /// When these were looked at.
+    /// Time when the waiting names were queried.
     looked: Instant,
     most: usize,
 }
 
-/// Where the names come from.
+/// Origin of the names.
 enum Names {
     Listed(SortedListing),
-    /// They were known before.
+    /// Names that were known before.
     Known(std::vec::IntoIter<Box<[u8]>>),
 }
 
 impl Ahead {
-    /// Of these names alone, in this order.
+    /// Returns these names alone, in this order.
     pub fn of(names: Vec<Box<[u8]>>) -> Ahead {
         Ahead::with(Names::Known(names.into_iter()), AHEAD)
     }
 
-    /// Of a directory within `depth` others.
+    /// Lists a directory at a nesting `depth`.
     ///
     /// # Errors
     ///
-    /// As [`SortedListing::open_nested`].
+    /// Errors of [`SortedListing::open_nested`].
     pub fn open(directory: &dyn Directory, depth: usize) -> io::Result<Ahead> {
         let names = Names::Listed(SortedListing::open_nested(directory, depth)?);
         Ok(Ahead::with(
@@ -81,11 +81,11 @@ impl Ahead {
         }
     }
 
-    /// The next name; none at the end.
+    /// Returns the next name; `None` at the end.
     ///
     /// # Errors
     ///
-    /// As the listing reports.
+    /// Errors of the listing.
     pub fn next(&mut self, directory: &dyn Directory, pace: &Pace) -> Option<io::Result<Looked>> {
         if !self.waiting.is_empty() && self.looked.elapsed() > STALE {
             self.look_again(directory, pace);
@@ -122,7 +122,7 @@ impl Ahead {
         self.waiting.extend(failed);
     }
 
-    /// Of an error of the listing nothing new is learnt.
+    /// Queries the waiting names again. Errors of the listing stay.
     fn look_again(&mut self, directory: &dyn Directory, pace: &Pace) {
         let (looked, failed): (Vec<_>, Vec<_>) = self.waiting.drain(..).partition(Result::is_ok);
         let names = looked.into_iter().flatten().map(|looked| looked.name);

@@ -1,9 +1,9 @@
-//! Chooses codecs while the transfer runs: finds what kind of data a block has, has what was
-//! chosen with tried and used, and shows what is seen of the transfer to who decides.
+//! Chooses codecs during the transfer: finds the kind of data of a block, runs trials, applies the
+//! chosen codec, and shows the state of the transfer to the chooser.
 //!
-//! A block that is sent as it is takes the ways that it takes without codecs: what it gets is dealt
-//! before it is read, and it goes from the page cache or late. Until a path is known to be worth a
-//! codec nothing is sampled.
+//! A block without a codec takes the same ways as a transfer without codecs: the decision is made
+//! before it is read, and it is sent from the page cache or read while it is sent. No data are
+//! sampled until a path is known to be worth a codec.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,34 +28,34 @@ use crate::codec::sample::SAMPLE_BYTES;
 use crate::session::Machine;
 use crate::session::observe::thread_cpu_time;
 
-/// What a block gets that is not sent as it is.
+/// Decision for a block that is not sent as it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dealt {
     pub kind: Kind,
-    /// The codec's place; none if trials on the block tell.
+    /// Index of the codec; `None` if trials on the block decide.
     place: Option<usize>,
 }
 
-/// The choice of codecs at a sending end.
+/// Choice of codecs at a sending end.
 pub(crate) struct Automatic {
     chooser: Mutex<Box<dyn Choose>>,
-    /// Held through trials: who comes meanwhile with a block that is to be tried waits for what
-    /// they tell. Nobody else does.
+    /// Held during trials: a thread with another block to try waits for their result. No other
+    /// thread waits.
     trials: Mutex<()>,
-    /// The other end takes any codec, and says what that costs it.
+    /// True if the other end has every codec and reports its costs.
     agreed: AtomicBool,
-    /// A codec may be worth something now.
+    /// True if a codec may be worthwhile now.
     is_active: AtomicBool,
-    /// Blocks that are with a codec, or tried.
+    /// Number of blocks that are being encoded or tried.
     encoding: AtomicUsize,
-    /// How many times the receiver had no room, as of the last look.
+    /// Number of times that the receiver had no room, as of the last observation.
     chokes: AtomicU64,
     wire: Mutex<WireLook>,
     carried: Mutex<Carried>,
 }
 
 impl Automatic {
-    /// Nothing is chosen before the other end agrees.
+    /// Creates a choice that is inactive until the other end agrees.
     pub fn new(chooser: Box<dyn Choose>) -> Automatic {
         Automatic {
             chooser: Mutex::new(chooser),
@@ -69,7 +69,7 @@ impl Automatic {
         }
     }
 
-    /// The other end said whether it takes any codec.
+    /// Records if the other end has every codec.
     pub fn handle_agreed(&self, agreed: bool) {
         self.agreed.store(agreed, Ordering::Relaxed);
     }
@@ -84,8 +84,8 @@ impl Automatic {
 }
 
 impl Automatic {
-    /// Has all trials run that are due on a block of a kind; `run` has the place of a codec and how
-    /// many bytes it is tried on. The choice is not locked meanwhile.
+    /// Runs all trials that are due for a block of a kind. `run` takes the index of a codec and the
+    /// number of bytes to try. The chooser is not locked meanwhile.
     fn try_due(&self, kind: Kind, bytes: u64, mut run: impl FnMut(usize, usize) -> Option<Coded>) {
         let _trying = lock(&self.trials);
         loop {
@@ -101,8 +101,8 @@ impl Automatic {
     }
 }
 
-/// What goes before a codec: bytes before zstd, which finds what repeats by itself, and bits
-/// before lz4, which only finds what repeats byte by byte.
+/// Returns the shuffle before a codec: of bytes before zstd, which finds repeated sequences by
+/// itself, and of bits before lz4, which finds only repeated bytes.
 pub(crate) fn shuffle_before(codec: Codec, element: ElementSize) -> Shuffle {
     Shuffle {
         arrangement: match codec {
@@ -114,8 +114,8 @@ pub(crate) fn shuffle_before(codec: Codec, element: ElementSize) -> Shuffle {
 }
 
 impl Sending<'_> {
-    /// What a piece in the page cache gets, before it is read into a buffer; none if it is sent as
-    /// it is. `room` is memory for a sample.
+    /// Decides about a piece in the page cache before it is read into a buffer; `None` if it is
+    /// sent as it is. `room` is a buffer for a sample.
     pub(super) fn deal_in_cache(
         &self,
         file: &dyn StoredFile,
@@ -144,7 +144,7 @@ impl Sending<'_> {
         self.deal(automatic, kind?, piece.length)
     }
 
-    /// What a block of this kind gets; none if it is sent as it is.
+    /// Decides about a block of this kind; `None` if it is sent as it is.
     fn deal(&self, automatic: &Automatic, kind: Kind, bytes: u64) -> Option<Dealt> {
         let dealt = lock(&automatic.chooser).deal(kind, bytes);
         let place = match dealt {
@@ -169,7 +169,7 @@ impl Sending<'_> {
         });
     }
 
-    /// What a block gets that was read into a buffer; none if it is sent as it is.
+    /// Decides about a block in a buffer; `None` if it is sent as it is.
     pub(super) fn deal_read(&self, read: &ReadBlock) -> Option<Dealt> {
         let automatic = self.side.automatic.as_ref()?;
         let Payload::Buffer(buffer) = &read.payload else {
@@ -183,7 +183,7 @@ impl Sending<'_> {
             let kind = self.kind_of(&read.content, data);
             self.deal(automatic, kind, data.len() as u64)
         })?;
-        // Compressors are there from the first block on for which there is something to do.
+        // Compressors run from the first block that needs one.
         let flows = self.transfer.settings.flows.compressors;
         if self.transfer.is_paired() || self.side.has_compressors(flows) {
             return Some(dealt);
@@ -192,10 +192,10 @@ impl Sending<'_> {
         None
     }
 
-    /// The kind of a block's data.
+    /// Returns the kind of a block's data.
     fn kind_of(&self, content: &Content, data: &[u8]) -> Kind {
         let Content::Piece(piece) = content else {
-            // Files of many kinds, or of one.
+            // A pack may hold files of several kinds.
             return kind_of_pack(data);
         };
         let (kinds, file) = (&self.side.kinds, piece.entry.id);
@@ -217,7 +217,7 @@ impl Sending<'_> {
         self.shuffle_of(self.kind_of(content, data), codec)
     }
 
-    /// Does what a codec does with a block.
+    /// Runs an encoding and counts it while it runs.
     pub(super) fn noted_encoding<T>(&self, run: impl FnOnce() -> T) -> T {
         let Some(automatic) = self.side.automatic.as_ref() else {
             return run();
@@ -228,13 +228,13 @@ impl Sending<'_> {
         done
     }
 
-    /// Whether a block would have arrived as it is meanwhile.
+    /// True if a block could have been sent without a codec in the time that it waited.
     pub(super) fn is_late(&self, bytes: u64, waited: Duration) -> bool {
         let automatic = self.side.automatic.as_ref();
         automatic.is_some_and(|of| lock(&of.chooser).is_late(bytes, waited.as_secs_f64()))
     }
 
-    /// The codec for a block, after trials on it where they are due; none if it is sent as it is.
+    /// Returns the codec for a block, after due trials on it; `None` if it is sent as it is.
     pub(super) fn choose_codec(
         &self,
         coder: &mut Coder,
@@ -248,7 +248,7 @@ impl Sending<'_> {
             Some((place, codec, self.shuffle_of(kind, codec)))
         };
         if let Some(place) = dealt.place {
-            // It may have waited for long.
+            // The decision may be old.
             let renewed = lock(&automatic.chooser).renew(kind, place);
             if renewed.is_none() {
                 self.note_plain(kind, data.len() as u64);
@@ -289,14 +289,14 @@ impl Sending<'_> {
         Some(shuffle_before(codec, elements_of(kind)?))
     }
 
-    /// Tells who chooses what became of a block.
+    /// Reports the result of an encoding to the chooser.
     pub(super) fn note_encoded(&self, kind: Kind, place: usize, coded: Coded) {
         if let Some(automatic) = self.side.automatic.as_ref() {
             lock(&automatic.chooser).handle_encoded(kind, place, coded);
         }
     }
 
-    /// Shows who chooses what is seen now.
+    /// Shows the state of the transfer to the chooser.
     pub(super) fn look_for_codecs(&self) {
         let automatic = self.side.automatic.as_ref();
         let agreed = |automatic: &&Automatic| automatic.agreed.load(Ordering::Relaxed);
@@ -311,7 +311,7 @@ impl Sending<'_> {
             .bound_prepared(prepared.block_bytes, prepared.waiting_bytes);
     }
 
-    /// What may be prepared, as the path is now.
+    /// Returns the limits of prepared data for the current path.
     fn preparation(&self, automatic: &Automatic, look: &CodecLook) -> Preparation {
         let transfer = self.transfer;
         let carried = lock(&automatic.carried).handle_look(transfer.now(), look.carried);
@@ -327,8 +327,8 @@ impl Sending<'_> {
         Preparation::for_path(rate, ratio, streams, most)
     }
 
-    /// Cores that codecs can use at once here: one for each flow, and for each buffer that the half
-    /// after a codec has.
+    /// Returns the number of cores that codecs can use at once here: one for each flow, but no more
+    /// than the buffers for the output of codecs.
     fn usable_cores(&self, streams: usize) -> f64 {
         let flows = if self.transfer.is_paired() {
             streams
@@ -361,7 +361,7 @@ impl Sending<'_> {
         drop(shared);
         let seen = lock(&automatic.wire).handle_look(&infos);
         let wire_bytes = || transfer.counters.wire_bytes.load(Ordering::Relaxed);
-        // A bound of the rate is a path like others, also within a host.
+        // A rate limit counts as a path, also within a host.
         let paced = transfer.paced();
         let bound = paced.map_or(f64::INFINITY, |(rate, _)| rate as f64);
         let waits_for_turn = paced.is_some_and(|(_, waits)| waits);
@@ -440,8 +440,8 @@ mod tests {
         }
     }
 
-    /// A dear codec's trial takes some milliseconds: readers, other compressors and the timer ask
-    /// meanwhile what their blocks get.
+    /// A trial of a slow codec takes milliseconds. Readers, other compressors and the timer use the
+    /// chooser meanwhile.
     #[test]
     fn trials_do_not_hold_up_who_asks() {
         let automatic = Automatic::new(Box::new(InTurn(0)));

@@ -1,5 +1,5 @@
-//! The compression layer: encodes what was read where that is asked for and
-//! makes it smaller, on flows of its own; else hands it on as it is.
+//! The compression layer: encodes blocks on flows of its own if a codec is requested and makes them
+//! smaller; passes other blocks on unchanged.
 
 use std::time::Duration;
 
@@ -25,36 +25,36 @@ use crate::session::observe::thread_cpu_time;
 use crate::session::stages::WireBlock;
 use crate::session::{Counters, Machine};
 
-/// A block as the readers hand it on: how reading went, and what was read.
+/// A block from a reader: the result of the read, and the data.
 pub struct Uncoded {
     pub(crate) block: BlockId,
     pub(crate) verdict: Verdict,
     pub(crate) read: Option<ReadBlock>,
 }
 
-/// How reading went, for the state machine.
+/// Result of a read, for the state machine.
 pub(crate) enum Verdict {
     Piece(PieceRead),
     Pack(Vec<(EntryId, PackedRead)>),
 }
 
-/// A block whose payload is encoded, or left as it is.
+/// A block whose payload is encoded, or unchanged.
 pub struct CodedBlock {
     pub(crate) content: Content,
     pub(crate) codec: Codec,
-    /// What went before the codec.
+    /// Shuffle before the codec.
     pub(crate) shuffle: Option<Shuffle>,
-    /// Bytes before encoding.
+    /// Number of bytes before encoding.
     pub(crate) decoded: usize,
     pub(crate) payload: Payload,
 }
 
-/// What a block is to have.
+/// Codec that a block should have.
 #[derive(Clone, Copy)]
 enum Wish {
     /// The codec that the user named.
     Named(Codec),
-    /// What is chosen for it.
+    /// The codec that is chosen for it.
     Chosen(Dealt),
 }
 
@@ -67,20 +67,20 @@ pub(crate) struct Queued {
     since: Moment,
 }
 
-/// A block that has waited at least this long for a compressor while streams have nothing to send
-/// may go as it is, unless the user named the codec: the cores have others to serve.
+/// Minimum waiting time for a compressor after which a block may be sent without a codec, if
+/// streams have no data to send and the user did not name the codec.
 const LATE: Duration = Duration::from_millis(20);
 
-/// A codec for a block, and for whom its result is.
+/// A codec for a block, and the receiver of its result.
 struct Use {
     codec: Codec,
     shuffle: Option<Shuffle>,
-    /// Where it was chosen: for which kind, and its place among the candidates.
+    /// For a chosen codec, the kind of data and its index among the candidates.
     chosen: Option<(Kind, usize)>,
 }
 
 impl Sending<'_> {
-    /// What a block that was read is to have; none if it is sent as it is.
+    /// Returns the codec for a block; `None` if it is sent as it is.
     fn wish_for(&self, codec: Codec, read: &ReadBlock) -> Option<Wish> {
         if read.payload.len() == 0 {
             return None;
@@ -92,14 +92,13 @@ impl Sending<'_> {
         }
     }
 
-    /// The codec that the user named.
+    /// Returns the codec that the user named.
     fn named_codec(&self) -> Codec {
         let settings = &self.transfer.settings;
         codec_for(settings.operation, settings.codec)
     }
 
-    /// From a reader: to the compressors where there is something for them,
-    /// else straight on.
+    /// Passes a block from a reader to the compressors if it gets a codec, otherwise to the wire.
     pub(crate) fn pass_to_coding(&self, uncoded: Uncoded) {
         let Uncoded {
             block,
@@ -123,8 +122,8 @@ impl Sending<'_> {
         }
     }
 
-    /// From the thread of a stream that read it: encoded there too, and given
-    /// back to be sent, or what that stream has to send before.
+    /// Encodes a block on the thread of a stream that read it; returns the block that the stream
+    /// sends next.
     pub(crate) fn encode_for(
         &self,
         stream: StreamId,
@@ -149,7 +148,7 @@ impl Sending<'_> {
         self.hand_to_wire(block, verdict, coded, Some(stream))
     }
 
-    /// A flow's compressor, made for its first block.
+    /// Returns a flow's compressor, which is created for its first block.
     fn coder<'c>(&self, coder: &'c mut Option<Coder>) -> Option<&'c mut Coder> {
         if coder.is_none() {
             let Ok(new) = Coder::new() else {
@@ -162,7 +161,7 @@ impl Sending<'_> {
         coder.as_mut()
     }
 
-    /// A compressor's thread.
+    /// Runs a compressor's thread.
     pub(crate) fn run_compressor(&self, flow: &Flow) {
         let mut coder = None;
         while let Some(queued) = self.side.coding.pop(|| flow.is_wanted()) {
@@ -187,8 +186,8 @@ impl Sending<'_> {
         }
     }
 
-    /// The kind of a block that would be compressed while streams have nothing to send, because its
-    /// turn came late: it has waited for longer than the path takes for it as it is.
+    /// Returns the kind of a block that should be sent without its codec: streams have no data to
+    /// send, and it has waited longer than the path would need for it.
     fn comes_late(&self, wish: Wish, since: Moment, bytes: usize) -> Option<Kind> {
         let Wish::Chosen(dealt) = wish else {
             return None;
@@ -198,9 +197,10 @@ impl Sending<'_> {
         (is_late && self.transfer.lock().starves()).then_some(dealt.kind)
     }
 
-    /// Encodes, where that is wished for and worth it; what does not get smaller stays as it is.
+    /// Encodes a block if requested and worthwhile; a block that does not get smaller stays as it
+    /// is.
     fn encode(&self, coder: &mut Coder, wish: Wish, mut read: ReadBlock) -> CodedBlock {
-        // What is to be encoded was read into a buffer.
+        // Blocks to encode were read into a buffer.
         let Payload::Buffer(buffer) = &mut read.payload else {
             return uncoded_block(read, Codec::Plain);
         };
@@ -221,7 +221,7 @@ impl Sending<'_> {
         };
         let room = used.as_ref().and_then(|_| match wish {
             Wish::Named(_) => self.transfer.coded.take(),
-            // Right after the first one all memory may be with blocks that are not encoded.
+            // When encoding begins, blocks without a codec may hold all memory.
             Wish::Chosen(_) => self.transfer.coded.take_or_pass(),
         });
         match (used, room) {
@@ -240,8 +240,8 @@ impl Sending<'_> {
         }
     }
 
-    /// Encodes one buffer into another and counts what it took; gives the bytes before, where it
-    /// got smaller.
+    /// Encodes one buffer into another and records the costs; returns the bytes before encoding if
+    /// they got fewer.
     fn encode_into(
         &self,
         coder: &mut Coder,
@@ -283,9 +283,8 @@ impl Sending<'_> {
         Some(length)
     }
 
-    /// Tells the state machine that a block is ready, and keeps it for the
-    /// stream that will take it. Where `stream` does at once, gives what it
-    /// sends next.
+    /// Reports a ready block to the state machine, and keeps it until a stream takes it. With
+    /// `stream`, returns the block that this stream sends next.
     fn hand_to_wire(
         &self,
         block: BlockId,
@@ -322,7 +321,7 @@ impl Sending<'_> {
     }
 }
 
-/// A block left as it is, or without its payload.
+/// Makes a block of unencoded data, or without its payload.
 fn uncoded_block(read: ReadBlock, codec: Codec) -> CodedBlock {
     let ReadBlock {
         content, payload, ..

@@ -1,4 +1,4 @@
-//! Reads, for their digests, files that the receiver has with the same size and time.
+//! Reads files, for their digests, that the receiver has with the same size and time.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::flows::Flow;
 use crate::session::Counters;
 
 impl Sending<'_> {
-    /// A digester's thread.
+    /// Runs a digester's thread.
     pub(crate) fn run_digester(&self, flow: &Flow) {
         let poll = |sender: &mut Sender, is_over| if is_over { None } else { sender.poll_digest() };
         while let Some(entry) = self.next_step(flow, poll) {
@@ -43,7 +43,7 @@ impl Sending<'_> {
         }
         file.advise(Advice::Sequential, 0, entry.size());
         let digest = digest_of(&|| self.transfer.is_over(), &*file, entry.size());
-        // One that ends early has changed.
+        // A file that ends early has changed.
         if let Err(changed) = check_unchanged(&self.side.origins, &*file, entry) {
             return unread(changed);
         }

@@ -1,6 +1,5 @@
-//! Of several sources with something in common, what the ones before have: of two
-//! files with one name the first source's is copied, whatever threads do, and the other one
-//! is a failure.
+//! Finds names that several sources have. If two files have one name, the first source's file is
+//! copied, independent of the order of threads, and the other one is a failure.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -11,34 +10,33 @@ use longhaul_storage::{FileKind, Status};
 
 use super::source::{Source, What};
 
-/// Paths that are remembered, in some 20 MB. With more, each further one is
-/// looked for where the earlier sources lie.
+/// Maximum number of remembered paths, in about 20 MB. Beyond it, each path is looked up in the
+/// earlier sources.
 const MOST_REMEMBERED: usize = 1 << 20;
 
-/// What becomes of a name that earlier sources may have.
+/// Result for a name that earlier sources may have.
 pub(super) enum Settled<'a> {
-    /// It is reported with this status: its own; of a directory the first one's, so that it does
-    /// not matter which is done last.
+    /// The entry is reported with this status: its own or, for a directory, the first source's, so
+    /// that the order of completion does not matter.
     Told(Status),
-    /// It is the very file that was reported already.
+    /// It is the same file that was already reported.
     Same,
-    /// This source has the name for something else, or for a file of its own.
+    /// This source has another kind of entry, or another file, under the name.
     Taken(&'a Source),
 }
 
-/// What was told of, where sources may have something in common: only what is
-/// in there has to be looked for.
+/// Paths that were reported, if sources may share names. Only these need a lookup.
 pub(super) struct Earlier {
-    /// Sources with names of their own have nothing in common: such are refused.
+    /// True if sources may share names. Duplicate names of sources are refused earlier.
     merges: bool,
     hashes: RandomState,
     told: HashSet<u64>,
-    /// Not all of them are in it.
+    /// True if some paths are missing in the set.
     overflowed: bool,
 }
 
 impl Earlier {
-    /// Nothing was told of these yet.
+    /// Creates an empty record for these sources.
     pub(super) fn new(sources: &[Source]) -> Earlier {
         let fills = |source: &Source| source.what == What::Contents;
         Earlier {
@@ -49,7 +47,7 @@ impl Earlier {
         }
     }
 
-    /// This was told of.
+    /// Records a reported path.
     pub(super) fn note(&mut self, path: &TreePath) {
         if !self.merges {
             return;
@@ -62,7 +60,7 @@ impl Earlier {
         }
     }
 
-    /// What becomes of a path that the sources `before` may have too.
+    /// Decides about a path that the sources `before` may have too.
     pub(super) fn settle<'a>(
         &self,
         before: &'a [Source],
@@ -91,8 +89,8 @@ impl Earlier {
     }
 }
 
-/// What a source has at a path beneath the anchor; none also where it cannot be
-/// looked at, or is not copied.
+/// Returns the status of a path beneath the anchor in a source; `None` also if it cannot be
+/// examined or is not copied.
 fn look_for(source: &Source, path: &TreePath) -> Option<Status> {
     let inner = source.inner_path(path)?;
     let directory = source.directory.open().ok()?;

@@ -1,6 +1,6 @@
-//! Has files go through a command before they are read. Its output goes into a file without a name,
-//! in the system's directory for temporary files, and that is what is sent. Its size is known then,
-//! and what is lost on the way is read again.
+//! Runs files through a command before they are read. The output goes into an unnamed file in the
+//! system's directory for temporary files, which is then sent. Thus its size is known, and lost
+//! blocks can be read again.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -30,32 +30,32 @@ use crate::flows::Flow;
 use crate::session::Counters;
 use crate::shell;
 
-/// The layer's name.
+/// Name of the layer.
 pub(super) const LAYER: &str = "filter";
 
-/// The descriptors that this process may have are divided by this number for outputs.
+/// Divisor for the share of descriptors that outputs may use.
 const OUTPUTS_PART: usize = 8;
 
-/// Outputs of files that are not done, at most.
+/// Maximum number of outputs of unfinished files.
 pub(super) fn most_outputs() -> usize {
     descriptors::share(OUTPUTS_PART, MOST_FILTERED)
 }
 
-/// How often a file that changes meanwhile goes through the command.
+/// Number of attempts to filter a file that changes meanwhile.
 const TRIES: usize = 3;
 
-/// Outputs of files that are not done.
+/// Outputs of unfinished files.
 #[derive(Default)]
 pub(crate) struct Outputs(Mutex<HashMap<EntryId, Arc<dyn StoredFile>>>);
 
 impl Outputs {
-    /// That of a file, if it went through a command.
+    /// Returns the output of a file, if the file was filtered.
     pub(super) fn get(&self, id: EntryId) -> Option<Arc<dyn StoredFile>> {
         lock(&self.0).get(&id).cloned()
     }
 }
 
-/// An output. It says of itself what the source was, with a size of its own.
+/// An output. Its status is the source's, with a size and inode of its own.
 struct Output {
     file: File,
     status: Status,
@@ -94,11 +94,11 @@ impl StoredFile for Output {
     refuse_writes!(io::ErrorKind::Unsupported);
 }
 
-/// The entry as it is sent, and the output; none if the file changed meanwhile.
+/// The entry to send and the output; `None` if the file changed meanwhile.
 type Filtered = Option<(Entry, Output)>;
 
 impl Sending<'_> {
-    /// A thread that runs commands.
+    /// Runs a thread that executes commands.
     pub(crate) fn run_filters(&self, flow: &Flow) {
         let Some(asked) = &self.side.filter else {
             return;
@@ -133,7 +133,7 @@ impl Sending<'_> {
     fn filter(&self, asked: &FileCommand, entry: &Entry) -> Result<(Entry, Output), Failure> {
         for _ in 0..TRIES {
             if let Some((now, output)) = self.filter_once(asked, entry)? {
-                // What is known of the sizes is what is sent.
+                // The size that was counted must be the size that is sent.
                 let more = output.status.size.wrapping_sub(entry.size());
                 Counters::add(&self.transfer.counters.walked_bytes, more);
                 return Ok((now, output));
@@ -185,7 +185,7 @@ impl Sending<'_> {
         }
         let mut number = [0; 8];
         fill_random(&mut number).map_err(|error| failed(io::Error::other(error)))?;
-        // No part of another run's output is part of this one.
+        // Outputs of different runs must not be mixed.
         let status = Status {
             size,
             allocated: size,
@@ -197,7 +197,7 @@ impl Sending<'_> {
     }
 }
 
-/// The command hears of the file: its path on this host, and its size.
+/// Sets the environment variables with the file's path on this host, its name and its size.
 fn with_variables(
     mut command: Command,
     (parent, name): (&dyn Directory, &[u8]),

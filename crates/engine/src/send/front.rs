@@ -1,5 +1,5 @@
-//! Reads the front of a file that keeps growing: first to send it, then to see that it still is
-//! what was sent.
+//! Reads the front of a file that keeps growing: first to send it, then to check that it did not
+//! change.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::pool::Buffer;
 use crate::session::Counters;
 
 impl Sending<'_> {
-    /// A piece of a front, for a block or to be compared with what it was earlier.
+    /// Reads a piece of a front, for a block or to compare it with its earlier checksum.
     pub(super) fn read_front(
         &self,
         block: BlockId,
@@ -80,7 +80,7 @@ impl Sending<'_> {
         Ok((hasher.finish(), extents))
     }
 
-    /// Opens the file, or finds it open. It may have become longer.
+    /// Returns the open file, which is opened if necessary. It may have become longer.
     fn open_front(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
         let shown = entry.path.to_string();
         let failed = |error: io::Error| Unread::Failed(failure_of("open", &shown, &error));

@@ -1,4 +1,4 @@
-//! What a source's entry has beside data, mode and time, where a copy asks for it.
+//! Reads the metadata of a source's entry beyond mode and time, if a copy keeps them.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use longhaul_storage::attributes::{ACCESS_LIST, DEFAULT_LIST, Inode, is_named, r
 use longhaul_storage::owners::{OwnerKind, Owners};
 use minicbor::bytes::ByteVec;
 
-/// What is read of each entry.
+/// Metadata to read for each entry.
 pub(crate) struct Gathering {
     keeping: Keeping,
-    /// Attributes that only a superuser sees are read.
+    /// If true, attributes that only the superuser can read are included.
     trusted: bool,
     users: Owners,
     groups: Owners,
@@ -28,7 +28,7 @@ impl Default for Gathering {
 }
 
 impl Gathering {
-    /// For a copy that keeps this; `trusted` attributes too.
+    /// Reads the metadata that a copy keeps, with `trusted` attributes if that is true.
     pub fn new(keeping: &Keeping, trusted: bool) -> Gathering {
         Gathering {
             keeping: keeping.clone(),
@@ -38,12 +38,12 @@ impl Gathering {
         }
     }
 
-    /// What is kept.
+    /// Returns the metadata that are kept.
     pub fn keeping(&self) -> &Keeping {
         &self.keeping
     }
 
-    /// What an entry with this owner has; `None` if nothing is asked for.
+    /// Returns the attributes of an entry with this owner; `None` if the copy keeps none.
     pub fn of(
         &self,
         owner: Ownership,
@@ -98,7 +98,7 @@ impl Gathering {
             if !wanted || !self.keeping.extended {
                 continue;
             }
-            // One that went away meanwhile is none.
+            // The attribute was removed meanwhile.
             let Some(value) = inode.get(&name)? else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! What kind of data a block has, by what its file's first bytes say and by samples.
+//! Finds the kind of data of a block, by the first bytes of its file and by samples.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,24 +11,24 @@ use longhaul_system::queue::lock;
 use crate::codec::recognise::{Format, recognise};
 use crate::codec::sample::{Nature, is_array_of, nature_of};
 
-/// Files whose kind is remembered, for their next pieces.
+/// Maximum number of files whose kind is remembered for their next pieces.
 const MOST_FILES: usize = 256;
 
-/// Bytes of a file that are taken for what a sample before them was. A sample takes a
-/// hundredth of the time in which the fastest codec does so much.
+/// Number of bytes of a file for which a sample is valid. A sample takes a hundredth of the time
+/// that the fastest codec needs for them.
 const BYTES_BETWEEN_SAMPLES: u64 = 8 << 20;
 
-/// Elements of arrays, as the user said.
+/// Element size of arrays, as given by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elements {
-    /// There are none: nothing is shuffled.
+    /// No arrays: blocks are not shuffled.
     None,
-    /// Of this size, in every file that is no small one.
+    /// Elements of this size, in every large file.
     Of(ElementSize),
 }
 
 impl Elements {
-    /// By bytes of an element: 1, 2, 4 or 8.
+    /// Returns the value for 1, 2, 4 or 8 bytes; `None` for other sizes.
     pub fn of_bytes(bytes: usize) -> Option<Elements> {
         match bytes {
             1 => Some(Elements::None),
@@ -37,7 +37,7 @@ impl Elements {
     }
 }
 
-/// Kinds of files that are under way.
+/// Kinds of the files being sent.
 #[derive(Default)]
 pub(crate) struct Kinds {
     files: Mutex<HashMap<EntryId, Known>>,
@@ -47,12 +47,13 @@ pub(crate) struct Kinds {
 struct Known {
     format: Option<Format>,
     kind: Kind,
-    /// For this number of bytes more.
+    /// Number of bytes for which it stays valid.
     left: u64,
 }
 
 impl Kinds {
-    /// The kind of a file's next piece, which has `bytes`, where a sample before tells it.
+    /// Returns the kind of a file's next piece of `bytes` bytes, if an earlier sample is still
+    /// valid.
     pub fn known(&self, file: EntryId, bytes: u64) -> Option<Kind> {
         let mut files = lock(&self.files);
         let known = files.get_mut(&file)?;
@@ -60,8 +61,8 @@ impl Kinds {
         Some(known.kind)
     }
 
-    /// Takes a sample of a piece, whose elements begin at multiples of their size, and the front
-    /// of its file where the piece is that.
+    /// Processes a sample of a piece, whose elements begin at multiples of their size. `head` has
+    /// the first bytes of the file if the piece contains them.
     pub fn handle_sample(
         &self,
         file: EntryId,
@@ -86,16 +87,16 @@ impl Kinds {
     }
 }
 
-/// What a sample of a large file is, whose first bytes are these.
+/// Returns the kind of a sample of a large file with these first bytes.
 pub(crate) fn kind_of_sample(head: &[u8], sample: &[u8]) -> Kind {
     kind_of(recognise(head), (nature_of(sample), sample), None)
 }
 
-/// Bytes of a sample of small files: they come with many blocks.
+/// Bytes of a sample of small files, which is taken for each block.
 const PACK_SAMPLE_BYTES: usize = 8 << 10;
 
-/// What a block of small files is, by two samples: arrays if both show the same numbers; compressed
-/// if the first one is.
+/// Returns the kind of a block of small files from two samples: an array if both show the same
+/// elements, compressed if the first one is.
 pub(crate) fn kind_of_pack(data: &[u8]) -> Kind {
     let middle = &data[middle_of(data.len(), PACK_SAMPLE_BYTES)];
     let nature = nature_of(middle);
@@ -110,13 +111,14 @@ pub(crate) fn kind_of_pack(data: &[u8]) -> Kind {
     }
 }
 
-/// The middle of some data, at a multiple of the largest element.
+/// Returns the range in the middle of some data, beginning at a multiple of the largest element.
 pub(crate) fn middle_of(length: usize, wanted: usize) -> std::ops::Range<usize> {
     let from = length.saturating_sub(wanted) / 2 / 8 * 8;
     from..length.min(from + wanted)
 }
 
-/// What is compressed already is that, whatever its file or the user says of elements.
+/// Returns the kind of data. Compressed data count as compressed, even if the file or the user
+/// gives an element size.
 fn kind_of(
     format: Option<Format>,
     (nature, sample): (Nature, &[u8]),
@@ -129,7 +131,7 @@ fn kind_of(
     };
     match (nature, format, elements) {
         (Nature::Full, Some(Format::Compressed(_)), _) => Kind::Full,
-        // Something in it was stored as it is.
+        // A part of it was stored uncompressed.
         (_, Some(Format::Compressed(_)), _) => Kind::Dense,
         (Nature::Full, ..) => match said.filter(|element| is_array_of(sample, *element)) {
             Some(element) => numbers(element),
@@ -152,7 +154,7 @@ fn numbers(element: ElementSize) -> Kind {
     }
 }
 
-/// The elements of a kind.
+/// Returns the element size of a kind.
 pub(crate) fn elements_of(kind: Kind) -> Option<ElementSize> {
     match kind {
         Kind::Numbers2 => Some(ElementSize::Two),
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn small_files_are_arrays_where_they_share_that() {
         let value = |at: u32| (300.0 + 20.0 * (f64::from(at) / 700.0).sin()).to_le_bytes();
-        // Files whose lengths are no multiples of an element's.
+        // The lengths of the files are not multiples of the element size.
         let file = |number: u32| (0..500).flat_map(move |at| value(at * 7 + number)).skip(3);
         let arrays: Vec<u8> = (0..40).flat_map(file).collect();
         assert_eq!(kind_of_pack(&arrays), Kind::Numbers8);
@@ -222,7 +224,7 @@ mod tests {
             let kind = kinds.handle_sample(EntryId(number), (head, &noise), elements);
             assert_eq!(kind, Kind::Full, "{number}");
         }
-        // The exponent's byte alone has an order.
+        // Only the byte of the exponent has a pattern.
         let value = |at: usize| [&noise[7 * at..7 * at + 7], &[64 + (at % 3) as u8]].concat();
         let values: Vec<u8> = (0..4000).flat_map(value).collect();
         let kind = kinds.handle_sample(EntryId(5), (None, &values), eight);

@@ -1,6 +1,6 @@
-//! Which inodes with several names the walk has met, and by which path first. A table in memory
-//! holds the last ones; what it cannot hold lies in a file without a name, so that millions of
-//! linked files cost no memory.
+//! Records inodes with several names that the walk has met, and the first path of each. A table in
+//! memory holds the latest ones; the others are in an unnamed file, so that millions of linked
+//! files need no memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,18 +12,19 @@ use longhaul_proto::manifest::{EntryId, TreePath};
 /// Device and inode.
 type Place = (u64, u64);
 
-/// Inodes in memory at most, and bytes of their paths.
+/// Maximum number of inodes in memory, and maximum bytes of their paths.
 const MOST_INODES: usize = 65_536;
 const MOST_PATH_BYTES: usize = 8 << 20;
 
-/// Bytes of a slot of the file: device, inode, entry, and where its path lies; zeros if it is free.
+/// Bytes of a slot of the file: device, inode, entry, and position of its path. A free slot has
+/// zeros.
 const SLOT_BYTES: usize = 40;
 const FIRST_SLOTS: u64 = 1 << 18;
 
 struct First {
     id: EntryId,
     path: TreePath,
-    /// Names that are still to come, as the first one had.
+    /// Number of names not met yet, by the count of the first one.
     left: u64,
 }
 
@@ -42,7 +43,7 @@ impl Default for LinkTable {
 }
 
 impl LinkTable {
-    /// With this many inodes in memory at most.
+    /// Creates a table with at most this many inodes in memory.
     fn holding(most: usize) -> LinkTable {
         LinkTable {
             memory: HashMap::new(),
@@ -52,12 +53,12 @@ impl LinkTable {
         }
     }
 
-    /// The walk met an inode with this many names: the entry that it met it by first, unless
-    /// that is this one.
+    /// Records a name of an inode with this many names; returns the entry that was met first, or
+    /// `None` if this is the first.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub fn meet(
         &mut self,
         place: Place,
@@ -113,13 +114,13 @@ struct Spilled {
     paths_end: u64,
 }
 
-/// What a slot holds.
+/// Contents of a slot.
 #[derive(Clone, Copy)]
 struct Slot {
     place: Place,
     id: u64,
     offset: u64,
-    /// 0 if the slot is free: no path is empty.
+    /// Length of the path; 0 if the slot is free, since no path is empty.
     length: u32,
 }
 
@@ -226,14 +227,14 @@ fn sized(capacity: u64) -> io::Result<File> {
     Ok(slots)
 }
 
-/// Where the slot of a place is, or would be.
+/// Returns the position of the slot of an inode, or of the free slot for it.
 fn locate(slots: &File, capacity: u64, place: Place) -> io::Result<(u64, Slot)> {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&place.0.to_le_bytes());
     key[8..].copy_from_slice(&place.1.to_le_bytes());
     let mut number = twox_hash::XxHash3_64::oneshot(&key) % capacity;
     let mut bytes = [0; SLOT_BYTES];
-    // Half of the slots are free.
+    // This terminates because half of the slots are free.
     loop {
         let at = number * SLOT_BYTES as u64;
         slots.read_exact_at(&mut bytes, at)?;

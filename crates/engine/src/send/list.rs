@@ -13,16 +13,16 @@ use minicbor::bytes::ByteVec;
 
 use super::source::{Source, Sources, What};
 
-/// Most different directories before `/./` in one list: each is open during the copy.
+/// Maximum number of different directories before `/./` in one list. Each is open during the copy.
 const MAXIMUM_ANCHORS: usize = 256;
 
 /// A name in a list of files, with the listed names beneath it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listed {
     names: BTreeMap<Box<[u8]>, Arc<Listed>>,
-    /// The name itself is listed.
+    /// True if the name itself is listed.
     pub itself: bool,
-    /// It is listed with a slash at its end: so is what is directly in it.
+    /// True if it is listed with a slash at its end, so its direct contents are listed too.
     pub contents: bool,
 }
 
@@ -43,27 +43,27 @@ impl Listed {
         self.add(names, contents);
     }
 
-    /// The names directly beneath it, in their order.
+    /// Returns the names directly beneath it, in byte order.
     pub fn names(&self) -> Keys<'_, Box<[u8]>, Arc<Listed>> {
         self.names.keys()
     }
 
-    /// What is listed of a name directly beneath it.
+    /// Returns the listed part of a name directly beneath it.
     pub fn get(&self, name: &[u8]) -> Option<&Arc<Listed>> {
         self.names.get(name)
     }
 
-    /// Whether it is listed, with a slash at its end or without.
+    /// True if it is listed, with or without a slash at its end.
     pub fn is_itself(&self) -> bool {
         self.itself || self.contents
     }
 
-    /// Whether names in it are listed.
+    /// True if names in it are listed.
     pub fn leads_on(&self) -> bool {
         self.contents || !self.names.is_empty()
     }
 
-    /// The listed paths that need `path`, which this is, to be a directory.
+    /// Adds the listed paths that need this name, with path `path`, to be a directory.
     pub fn paths_beneath(&self, path: &[u8], paths: &mut Vec<Vec<u8>>) {
         if self.contents {
             paths.push([path, b"/"].concat());
@@ -78,8 +78,8 @@ impl Listed {
     }
 }
 
-/// The sources with the anchors of a list and its failures as sources of their own, each with its
-/// part of the list.
+/// Divides a list among sources: anchors and invalid lines become sources of their own, each with
+/// its part of the list.
 pub(super) fn divided(sources: Sources, files: &[ByteVec]) -> Sources {
     let mut divided = Vec::new();
     for source in sources.into_list() {
@@ -100,7 +100,7 @@ pub(super) fn divided(sources: Sources, files: &[ByteVec]) -> Sources {
     Sources::new(divided)
 }
 
-/// All paths of a list beneath the source, also those with anchors.
+/// Returns all paths of a list beneath the source, with those that have anchors.
 pub(super) fn whole_list(files: &[ByteVec]) -> Arc<Listed> {
     let mut listed = Listed::default();
     for read in files.iter().filter_map(|line| ListedPath::read(line).ok()) {
@@ -110,12 +110,12 @@ pub(super) fn whole_list(files: &[ByteVec]) -> Arc<Listed> {
     Arc::new(listed)
 }
 
-/// A list, read.
+/// A parsed list.
 #[derive(Default)]
 struct Parts {
-    /// What it names beneath the source.
+    /// Paths beneath the source.
     listed: Listed,
-    /// What it names beneath directories of the source, by these.
+    /// Paths beneath directories of the source, by directory.
     anchored: Vec<(TreePath, Listed)>,
     /// Lines that cannot be copied.
     failures: Vec<(Vec<u8>, Failure)>,
@@ -168,7 +168,7 @@ impl Parts {
     }
 }
 
-/// The contents of a directory of a source, as a source.
+/// Makes a source of the contents of a source's directory.
 fn beneath(source: &Source, anchor: &TreePath, listed: Listed) -> Source {
     let shown = format!("{}/{anchor}", source.shown.trim_end_matches('/'));
     let opened = source.directory.open();

@@ -1,5 +1,5 @@
-//! File systems that are mounted within a source. One that went away meanwhile leaves an empty
-//! directory, which is no reason to delete what was copied from it.
+//! Records file systems that are mounted within a source. A later unmount leaves an empty
+//! directory, which must not cause the deletion of its copies.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use longhaul_proto::manifest::TreePath;
 use longhaul_system::queue::lock;
 
-/// Most mount points that are remembered. With more, nothing is deleted.
+/// Maximum number of mount points that are remembered. With more, the destination's entries are not
+/// deleted.
 const MOST_MOUNTS: usize = 4096;
 
-/// Where the walk came to another file system, and which.
+/// Mount points that the walk found, and their devices.
 #[derive(Debug, Default)]
 pub(crate) struct Mounted(Mutex<State>);
 
@@ -20,19 +21,19 @@ struct State {
     too_many: bool,
 }
 
-/// What became of a directory since the walk.
+/// State of a directory compared with the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Now {
-    /// It is on the file system that it was on, as far as that is known.
+    /// It is on the same file system, as far as known.
     Same,
-    /// Another file system is there, or none any more.
+    /// It is on another file system.
     Another,
-    /// There were too many to be remembered.
+    /// There were too many mount points.
     Unknown,
 }
 
 impl Mounted {
-    /// The walk found a directory on this device in one on the device `above`.
+    /// Records a directory on this device, whose parent is on the device `above`.
     pub(crate) fn note(&self, path: &TreePath, device: u64, above: u64) {
         if device == above {
             return;
@@ -45,7 +46,7 @@ impl Mounted {
         }
     }
 
-    /// Whether a directory that is on this device now was so during the walk.
+    /// Compares the current device of a directory with the device during the walk.
     pub(crate) fn now(&self, path: &TreePath, device: u64) -> Now {
         let state = lock(&self.0);
         match state.devices.get(path) {

@@ -1,5 +1,5 @@
-//! Removes sources that are durable at the destination, as long as they are what was read, and only
-//! where the copy is known to be in another directory ([`longhaul_proto::distinct`]).
+//! Removes sources that are durable at the destination, if they did not change since they were
+//! read, and only if the copy is known to be in another directory ([`longhaul_proto::distinct`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,14 +19,14 @@ use super::origin::Origins;
 use super::source::{Located, NamedLink};
 use crate::flows::Flow;
 
-/// Most pairs of directories, and most files with several names, that are remembered.
+/// Maximum number of pairs of directories, and of files with several names, that are remembered.
 const MOST_REMEMBERED: usize = 65_536;
 
-/// A directory of a source by device and inode, and the directory of the destination that gets what
-/// is in it.
+/// A directory of a source, by device and inode, and the directory of the destination that receives
+/// its contents.
 type Pair = ((u64, u64), Option<TreePath>);
 
-/// What the remover's thread does next.
+/// Next step of the remover's thread.
 enum Step {
     /// Remove these sources.
     Remove(Vec<Moved>),
@@ -37,36 +37,36 @@ enum Step {
 /// A probe of this end.
 struct Own {
     probe: Probe,
-    /// Time of the last change of its directory before it was made, and after.
+    /// Modification time of its directory before and after the probe was created.
     before: Timestamp,
     after: Timestamp,
 }
 
-/// What the remover knows.
+/// Knowledge of the remover.
 #[derive(Default)]
 struct Known {
-    /// Pairs of directories that are not one. An error says why only what this copy wrote is known
-    /// to be another file.
+    /// Pairs of directories that are distinct. With an error, only files that this copy wrote are
+    /// known to be distinct from their sources; the text is the reason.
     distinct: HashMap<Pair, Result<(), String>>,
-    /// Why the others may be one.
+    /// Reasons why other pairs may be the same directory.
     doubts: HashMap<Pair, Failure>,
     /// Files of which a name was removed, by device and inode.
     unlinked: HashMap<(u64, u64), Unlinked>,
 }
 
-/// Most removals of names of one file that are remembered.
+/// Maximum number of remembered removals of names of one file.
 const MOST_UNLINKED: usize = 64;
 
-/// Times of the last change of an inode. The removal of a name sets another one.
+/// Change times of an inode. The removal of a name sets a new one.
 struct Unlinked {
-    /// Those before names were removed.
+    /// Times before names were removed.
     before: Vec<Timestamp>,
-    /// That after the last removal.
+    /// Time after the last removal.
     after: Timestamp,
 }
 
 impl Sending<'_> {
-    /// The remover's thread.
+    /// Runs the remover's thread.
     pub(crate) fn run_remover(&self, flow: &Flow) {
         let mut known = Known::default();
         let poll = |sender: &mut Sender, _| {
@@ -95,12 +95,13 @@ impl Sending<'_> {
         }
     }
 
-    /// Pairs of directories of these entries that may be one directory, each with one entry.
+    /// Returns pairs of directories of these entries that may be one directory, each with one
+    /// entry.
     fn unknown_pairs<'a>(&self, known: &Known, batch: &'a [Moved]) -> Vec<(Pair, &'a Entry)> {
         let mut met = HashSet::new();
         let mut unknown = Vec::new();
         for Moved { entry, .. } in batch {
-            // What cannot be opened is not removed, which says why.
+            // An entry that cannot be opened is not removed; the removal reports the error.
             let Ok(pair) = self.pair_of(entry) else {
                 continue;
             };
@@ -111,14 +112,14 @@ impl Sending<'_> {
         unknown
     }
 
-    /// The directory that an entry is removed from, and that of its copy.
+    /// Returns the directory from which an entry is removed, and the directory of its copy.
     fn pair_of(&self, entry: &Entry) -> io::Result<Pair> {
         let (directory, _) = self.open_removal(entry)?;
         Ok((place_of(&*directory)?, entry.path.parent()))
     }
 
-    /// Opens the directory that an entry is removed from, and gives its name there: that of the
-    /// link if it was named by one.
+    /// Opens the directory from which an entry is removed, and returns the name to remove: the
+    /// link's, if the source was named by a link.
     fn open_removal(&self, entry: &Entry) -> io::Result<Located> {
         let sources = &self.side.sources;
         match sources.named_link(entry.id, &entry.path) {
@@ -127,8 +128,8 @@ impl Sending<'_> {
         }
     }
 
-    /// Makes probes, asks the other end for its own and looks for them. If the session ends
-    /// meanwhile, nothing becomes known.
+    /// Creates probes, requests those of the other end and searches for them. If the session ends
+    /// meanwhile, the result stays unknown.
     fn tell_apart(&self, flow: &Flow, known: &mut Known, unknown: Vec<(Pair, &Entry)>) {
         let own = || -> Vec<_> {
             let make = |(_, entry): &(Pair, &Entry)| self.make_own(entry);
@@ -154,7 +155,8 @@ impl Sending<'_> {
         }
     }
 
-    /// Why the directories may be one, for each question. `None` if the session is over.
+    /// Returns, for each question, the reason why the directories may be one. `None` if the session
+    /// is over.
     fn ask(
         &self,
         flow: &Flow,
@@ -183,7 +185,7 @@ impl Sending<'_> {
         )
     }
 
-    /// Makes a probe in the directory that an entry is removed from.
+    /// Creates a probe in the directory from which an entry is removed.
     fn make_own(&self, entry: &Entry) -> io::Result<Own> {
         let (directory, _) = self.open_removal(entry)?;
         let mut random = [0; 16];
@@ -206,20 +208,20 @@ impl Sending<'_> {
         })
     }
 
-    /// Removes it. If somebody else did, it proves nothing.
+    /// Removes this end's probe. If another process removed it, it proves no difference.
     fn remove_own(&self, entry: &Entry, own: &Own) -> io::Result<()> {
         let (directory, _) = self.open_removal(entry)?;
         let now = directory.status()?.modified;
         directory.remove_file(&temporary(own.probe.session, own.probe.number))?;
-        // The directory keeps the time that others gave it meanwhile: perhaps no source is removed
-        // from it, and the other end may have finished it as the directory of the copy.
+        // Keep the modification time that others set meanwhile: perhaps no source is removed from
+        // the directory, and the other end may have finished it as the directory of the copy.
         let modified = if now == own.after { own.before } else { now };
         let _ = directory.set_modified(modified);
         Ok(())
     }
 
-    /// Whether the directory that an entry is removed from shows a probe, or the destination's
-    /// directory showed this end's.
+    /// True if the directory from which an entry is removed contains a probe of the other end, or
+    /// if the destination's directory contained this end's probe.
     fn look_for(&self, probe: &Probe, pair: &Pair, entry: &Entry) -> Result<bool, Failure> {
         let failed = |error: io::Error| {
             failure_of(
@@ -255,7 +257,7 @@ impl Sending<'_> {
         let (parent, name) = self.open_removal(entry).map_err(failed)?;
         let pair = (place_of(&*parent).map_err(failed)?, entry.path.parent());
         if !known.proves(&pair, moved)? {
-            // The session is over: the next one copies nothing again, and removes it.
+            // The session is over. The next one finds the copy complete and removes the source.
             return Ok(());
         }
         let sources = &self.side.sources;
@@ -288,7 +290,7 @@ impl Sending<'_> {
 }
 
 impl Known {
-    /// A pair of directories was distinguished, or there is a doubt.
+    /// Records that a pair of directories is distinct, or a reason for doubt.
     fn note(&mut self, pair: Pair, told: Result<Result<(), String>, Failure>) {
         if self.distinct.len() >= MOST_REMEMBERED {
             self.distinct.clear();
@@ -307,11 +309,11 @@ impl Known {
         }
     }
 
-    /// Whether a copy is known to be another file than its source; false if nothing is known.
+    /// True if a copy is known to be another file than its source; false if that is unknown.
     ///
     /// # Errors
     ///
-    /// Why it may be the same one.
+    /// The reason why they may be the same file.
     fn proves(&self, pair: &Pair, moved: &Moved) -> Result<bool, Failure> {
         let shown = &moved.entry.path;
         let stays = |kind: FailureKind, why: &str| {
@@ -333,8 +335,8 @@ impl Known {
         }
     }
 
-    /// Whether a name still is what was read. The removal of another name of a file changes it,
-    /// which is no change of what was read.
+    /// True if a file is unchanged since it was read. The removal of another of its names is not a
+    /// change of the file's data.
     fn is_same(
         &self,
         origins: &Origins,
@@ -356,7 +358,7 @@ impl Known {
         Ok(*identity == origins.identity_of(&status))
     }
 
-    /// Removes a name that still is what was read.
+    /// Removes a name that is unchanged since it was read.
     fn remove(&mut self, (parent, name): (&dyn Directory, &[u8]), entry: &Entry) -> io::Result<()> {
         if !matches!(entry.kind, EntryKind::File { .. }) {
             return parent.remove_file(name);
@@ -371,7 +373,7 @@ impl Known {
         Ok(())
     }
 
-    /// A file lost one of its names.
+    /// Records that a file lost one of its names.
     fn note_unlinked(&mut self, before: &Status, after: &Status) {
         let place = (after.device, after.inode);
         let known = self.unlinked.remove(&place);
@@ -395,7 +397,7 @@ impl Known {
     }
 }
 
-/// Whether a file differs by the removal of one of its names only.
+/// True if the removal of one name is the only change of a file.
 fn is_unlinked(before: &Status, after: &Status) -> bool {
     let changed = after.changed;
     let names = before.names.saturating_sub(1);
@@ -407,7 +409,7 @@ fn is_unlinked(before: &Status, after: &Status) -> bool {
         }
 }
 
-/// Whether what got another name in the same directory is another file.
+/// True if the entry under another name in the same directory is another file.
 fn is_other(directory: &dyn Directory, name: &[u8], landing: &[u8]) -> bool {
     let place = |name: &[u8]| {
         let status = directory.status_of(name)?;
@@ -417,13 +419,13 @@ fn is_other(directory: &dyn Directory, name: &[u8], landing: &[u8]) -> bool {
     is_name && matches!((place(name), place(landing)), (Ok(a), Ok(b)) if a != b)
 }
 
-/// Whether a link is what it was when it was named as a source.
+/// True if a link is the same as when it was named as a source.
 fn is_link(directory: &dyn Directory, link: &NamedLink) -> io::Result<bool> {
     let status = directory.status_of(&link.name)?;
     Ok(status.kind == FileKind::Symlink && directory.read_symlink(&link.name)? == link.target)
 }
 
-/// Whether a name that is no file still is what was read.
+/// True if an entry that is not a file is unchanged since it was read.
 fn is_same_other((parent, name): (&dyn Directory, &[u8]), entry: &Entry) -> io::Result<bool> {
     match &entry.kind {
         // Copies with hard links are not moved.
@@ -461,7 +463,7 @@ mod tests {
         file.unwrap().write_at(b"data", 0).unwrap();
     }
 
-    /// What has a name now, as it was read.
+    /// Returns the entry as read with this name.
     fn entry(root: &Arc<dyn Directory>, name: &[u8]) -> Entry {
         let status = root.status_of(name).unwrap();
         let kind = match status.kind {
@@ -489,7 +491,7 @@ mod tests {
             .unwrap_or(false)
     }
 
-    /// Each change that somebody makes between the last look and the removal.
+    /// Makes each change that may happen between the last check and the removal.
     #[test]
     fn only_what_was_read_is_removed() {
         let root = ForgettingStorage::new().root();
@@ -513,7 +515,7 @@ mod tests {
                 Some(target) => root.make_symlink(name, target).unwrap(),
                 None => write(&root, name, Creation::New),
             }
-            // Even if it has the same time.
+            // The replacement has the same modification time.
             root.set_modified_of(name, before).unwrap();
         };
         let changes: [(&[u8], &dyn Fn()); 7] = [
@@ -559,7 +561,7 @@ mod tests {
         }
     }
 
-    /// The removal of one name changes the file that other names lead to.
+    /// The removal of one name changes the inode that other names share.
     #[test]
     fn every_name_of_a_file_is_removed() {
         let place = tempfile::tempdir().unwrap();

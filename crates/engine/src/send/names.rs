@@ -1,5 +1,5 @@
-//! The names that the source has, listed once more when everything is copied: what the
-//! destination has besides is deleted there. Any error ends the listing, and then nothing is.
+//! Lists the names of the source again after the copy, so that the destination can delete all
+//! others. Any error ends the listing, and then no entries are deleted.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -24,14 +24,15 @@ use super::select::{Place, Selected};
 use super::source::{Source, What};
 use crate::session::{Machine, Transfer};
 
-/// Memory for the directories that are to be entered, of one that is listed. Beyond, they spill.
+/// Memory for the subdirectories of a listed directory that are still to be entered. More of them
+/// spill.
 const MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
 
-/// Why the listing ends early.
+/// Reasons why the listing ends early.
 enum Stopped {
     /// The session is over.
     Over,
-    /// Something could not be looked at.
+    /// An entry could not be examined.
     Failed(Failure),
 }
 
@@ -41,28 +42,28 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// A directory whose names were told.
+/// A directory whose names were reported.
 struct Level {
     path: Option<TreePath>,
     place: Place,
-    /// Directories in it that are still to be listed.
+    /// Subdirectories that are still to be listed.
     inner: Sorted,
 }
 
-/// One listing of all sources.
+/// A listing of all sources.
 struct Naming<'a> {
     transfer: &'a Transfer,
     selected: &'a Selected,
     mounted: &'a Mounted,
     source: &'a Source,
-    /// What is not told yet.
+    /// Names that are not reported yet.
     batch: Vec<NamesOf>,
     count: usize,
     bytes: usize,
 }
 
 impl Sending<'_> {
-    /// After the walk, on its thread: tells the names if the receiver wants them.
+    /// Reports the names if the receiver wants them. Runs after the walk, on its thread.
     pub(super) fn tell_names(&self) {
         let Some(withheld) = self.wait_until_wanted() else {
             return;
@@ -80,8 +81,8 @@ impl Sending<'_> {
             .tell_sender(|sender| sender.handle_names_end(failure));
     }
 
-    /// Waits until the names are wanted: why they cannot be told, if that is known. `None` if the
-    /// session is over.
+    /// Waits until the names are wanted; returns the reason if they are known to be unavailable.
+    /// `None` if the session is over.
     fn wait_until_wanted(&self) -> Option<Option<Failure>> {
         let mut shared = self.transfer.lock();
         loop {
@@ -126,7 +127,7 @@ impl Sending<'_> {
 impl Naming<'_> {
     fn name_source(&mut self) -> Result<(), Stopped> {
         let path = match &self.source.what {
-            // Nothing can be too much in a file.
+            // A file contains no superfluous entries.
             What::File { .. } => return Ok(()),
             What::Missing { failure, .. } => return Err(failure.clone().into()),
             What::Contents => None,
@@ -177,7 +178,7 @@ impl Naming<'_> {
             let inner = above.and_then(|above| above.open_directory(&name));
             let inner = match inner {
                 Ok(inner) => inner,
-                // It went meanwhile, or became something else: its name was told.
+                // It was removed or replaced meanwhile; its name was reported.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(self.failed("open", Some(&path), &error).into()),
             };
@@ -190,7 +191,7 @@ impl Naming<'_> {
         Ok(())
     }
 
-    /// Tells the names in a directory, and gives back the directories among them.
+    /// Reports the names in a directory, and returns its subdirectories.
     fn name_directory(
         &mut self,
         directory: &dyn Directory,
@@ -203,7 +204,7 @@ impl Naming<'_> {
             .enter(above, (self.source, directory), path.as_ref());
         let place = place.map_err(|error| self.undeleted(&error.to_string()))?;
         if place.names().is_some() && self.is_comparison() {
-            // Nobody knows what else is too much.
+            // The superfluous entries of a partially listed directory are unknown.
             let inner = Sorter::new(SpillSettings::default()).finish();
             let inner = inner.map_err(|error| self.failed("list", path.as_ref(), &error))?;
             return Ok(Level { path, place, inner });
@@ -240,7 +241,7 @@ impl Naming<'_> {
             let whole = whole.map_err(|error| self.undeleted(&error.to_string()))?;
             let kind = match listed.kind.filter(|_| !follows) {
                 Some(kind) => Some(kind),
-                // What cannot be looked at is there.
+                // A name that cannot be examined exists.
                 None => directory.status_of(name).ok().map(|status| status.kind),
             };
             let is_directory = kind == Some(FileKind::Directory);
@@ -261,7 +262,8 @@ impl Naming<'_> {
         Ok(Level { path, place, inner })
     }
 
-    /// What was mounted during the walk and is not any more left an empty directory.
+    /// Fails if a mount point is on another file system than during the walk; after an unmount the
+    /// directory is empty.
     fn check_mounted(
         &self,
         directory: &dyn Directory,
@@ -280,7 +282,7 @@ impl Naming<'_> {
         Err(self.undeleted(&format!("{path}: {why}")))
     }
 
-    /// Whether a directory was copied without what it holds.
+    /// True if a directory was copied without its contents.
     fn is_barred(
         &self,
         directory: &dyn Directory,
@@ -297,8 +299,8 @@ impl Naming<'_> {
         }
     }
 
-    /// The files of rules in a directory that hold at the destination, too, once everything is
-    /// copied: those that are copied, and those that say that they are not.
+    /// Returns the rule files in a directory that also apply at the destination after the copy:
+    /// those that are copied, and those that exclude themselves.
     fn rules_in(
         &self,
         directory: &dyn Directory,
@@ -368,7 +370,7 @@ impl Naming<'_> {
         }
     }
 
-    /// Tells what is not told, as soon as the receiver has room.
+    /// Reports the collected names as soon as the receiver has room.
     fn flush(&mut self) -> Result<(), Stopped> {
         (self.count, self.bytes) = (0, 0);
         let batch = std::mem::take(&mut self.batch);

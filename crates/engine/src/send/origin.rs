@@ -1,9 +1,9 @@
-//! The number by which a receiver knows a source file again, whatever the sending host is called
-//! and whatever the command line is.
+//! Computes the number by which a receiver recognises a source file, independent of the host's name
+//! and of the command line.
 //!
-//! An inode number alone is not enough: two hosts may have the same one for different files. Where
-//! the file system has a UUID, both together are. Else the file's state is part of the number: a
-//! time of change that is kept exactly is no other file's.
+//! An inode number alone is not enough, since two hosts may use the same one for different files.
+//! If the file system has a UUID, the number is made of both. Otherwise the file's state is part of
+//! the number, since two files never share a precise change time.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -12,29 +12,29 @@ use longhaul_storage::origin::Uuid;
 use longhaul_storage::{Directory, Status};
 use twox_hash::XxHash3_64;
 
-/// Devices whose file systems are remembered. Of further ones no UUID is used.
+/// Maximum number of devices whose file systems are remembered. For others no UUID is used.
 const MOST_DEVICES: usize = 1024;
 
-/// Times of change that are all multiples of this are not exact: those of images of file systems
-/// are often the same for all files.
+/// Change times that are multiples of this are not precise: in images of file systems they are
+/// often the same for all files.
 const EXACT_NANOSECONDS: u32 = 1_000_000;
 
-/// Inode numbers above this are made by file systems of clusters, which never use one again.
+/// Larger inode numbers come from cluster file systems, which never reuse them.
 const LARGEST_LOCAL_INODE: u64 = u32::MAX as u64;
 
-/// The file systems of a transfer's sources.
+/// File systems of a transfer's sources.
 #[derive(Default)]
 pub(crate) struct Origins {
     devices: RwLock<Vec<(u64, Option<Uuid>)>>,
 }
 
 impl Origins {
-    /// Finds out what the file system of a file is, which lies in this directory.
+    /// Records the file system of a file in this directory.
     pub fn learn(&self, directory: &dyn Directory, file: &Status) {
         if self.find(file.device).is_some() {
             return;
         }
-        // A file may be mounted where its directory's file system is another one.
+        // A file may be a mount point, on another file system than its directory.
         let same = directory
             .status()
             .is_ok_and(|status| status.device == file.device);
@@ -51,7 +51,7 @@ impl Origins {
         found.map(|(_, uuid)| *uuid)
     }
 
-    /// What tells one state of a file from another.
+    /// Returns the identity of a file's current state.
     pub fn identity_of(&self, status: &Status) -> SourceIdentity {
         let state = SourceIdentity {
             inode: status.inode,
@@ -66,7 +66,7 @@ impl Origins {
         SourceIdentity { inode, ..state }
     }
 
-    /// A file's kind.
+    /// Returns a file's kind.
     pub fn kind_of(&self, status: &Status) -> EntryKind {
         EntryKind::File {
             identity: self.identity_of(status),
@@ -75,7 +75,7 @@ impl Origins {
     }
 }
 
-/// The number of a file on a file system without a UUID.
+/// Returns the number of a file on a file system without a UUID.
 fn number_of_state(state: &SourceIdentity) -> u64 {
     let is_exact = !state.changed.nanoseconds.is_multiple_of(EXACT_NANOSECONDS);
     if is_exact || state.inode > LARGEST_LOCAL_INODE {
@@ -132,7 +132,7 @@ mod tests {
     fn a_file_is_known_by_its_file_system_and_inode_where_there_is_a_uuid() {
         let [one, other] = [[1; 16], [2; 16]];
         let file = status(12, 5, 3);
-        // Device numbers are each host's own.
+        // Device numbers are specific to each host.
         let elsewhere = Status { device: 9, ..file };
         let at = inode(&[(7, Some(one))], &file);
         assert_eq!(at, inode(&[(9, Some(one))], &elsewhere));
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(at, inode(&[], &status(12, 5, 3)));
         assert_ne!(at, inode(&none, &status(12, 6, 3)));
         assert_ne!(at, inode(&none, &status(12, 5, 4)));
-        // Where times are not exact, neither is the state; of clusters the inode is.
+        // Without precise times the state is not precise either; the inodes of clusters are.
         let coarse = inode(&none, &status(12, 5, 0));
         assert_eq!(coarse, inode(&none, &status(12, 6, 0)));
         let large = 0x2_0000_0001;
@@ -168,7 +168,7 @@ mod tests {
         for _ in 0..2 {
             origins.learn(&*root, &file);
         }
-        // What is on another device than its directory has no UUID of that.
+        // A file on another device than its directory does not get the directory's UUID.
         let mounted = Status {
             device: file.device + 1,
             ..file

@@ -9,7 +9,7 @@ use longhaul_storage::{DataMode, Directory, StoredFile};
 use super::SendSide;
 use super::source::{Located, Sources};
 
-/// The directory that held the last file: the next one is mostly in it too.
+/// The directory of the last file, which usually contains the next one too.
 #[derive(Default)]
 pub(super) struct Parents {
     last: Option<(EntryId, Option<TreePath>, Arc<dyn Directory>)>,

@@ -1,20 +1,19 @@
-//! What of a block goes over the wire after its header: bytes in a buffer of the
-//! pool, pages of a file that lie in the page cache, or a piece that the stream's
-//! thread reads.
+//! Payload of a block: bytes in a buffer of the pool, pages of a file in the page cache, or a piece
+//! that the stream's thread reads.
 //!
-//! What is read into a buffer has left the core's cache before it is sent, and is
-//! fetched again: a fifth of what sending costs without distance. Where a piece lies
-//! in the page cache, both are spared.
+//! Data in a buffer have left the core's cache before they are sent, and are fetched again: a fifth
+//! of the cost of sending without distance. If a piece is in the page cache, both steps are
+//! avoided.
 //!
 //! On a stream in clear the bytes are only hashed and sent. They are hashed in a small part of a
 //! buffer, which stays in the core's cache, and then the kernel sends them from the page cache.
 //! Neither the copy to memory nor the one to the socket is made. If the file changes between the
-//! two, the checksum fails at the other end, as for a block that was damaged on its way. Reading
-//! it again then finds the change.
+//! two, the checksum fails at the other end, as for a block that was damaged on its way. Reading it
+//! again then finds the change.
 //!
-//! On others the thread of the stream reads, hashes and sends a part at a time. The
-//! checksum then follows the piece, once the source was seen to be what the walk saw,
-//! or word that the piece is void.
+//! On other streams the stream's thread reads, hashes and sends a part at a time. The checksum
+//! follows the piece once the source is known to be unchanged since the walk. Otherwise a mark
+//! follows that the piece is void.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -32,35 +31,34 @@ use super::origin::Origins;
 use super::read::{check_unchanged, most_open_files};
 use crate::pool::Buffer;
 
-/// A block's bytes.
+/// Data of a block.
 pub(crate) enum Payload {
-    /// The filled part.
+    /// The filled part of a buffer.
     Buffer(Buffer),
-    /// Where they lie.
+    /// A range of a file in the page cache.
     Pages(Pages),
-    /// What is still to be read.
+    /// A piece that is read while it is sent.
     Late(Box<LatePiece>),
 }
 
-/// Files that are open for blocks that wait to be sent, by number and generation:
-/// how many blocks of each.
+/// Number of waiting blocks for each file that is open for them, by file number and generation.
 #[derive(Default)]
 pub(crate) struct HeldFiles {
     blocks: Mutex<HashMap<(EntryId, u32), usize>>,
-    /// Those of which a piece was void: a reader finds out why.
+    /// Files with a void piece. A reader finds the reason.
     void: Mutex<HashSet<(EntryId, u32)>>,
-    /// A file of which a piece was not in the page cache, and how many more of its
-    /// pieces are not asked about: where it is not there, asking costs the disk a request.
+    /// A file with a piece that was not in the page cache, and the number of its next pieces to
+    /// skip: each check costs a disk access if the piece is not cached.
     cold: Mutex<Option<(EntryId, u32)>>,
 }
 
-/// Pieces of a file that are not asked about after one that was not in the page cache.
+/// Number of pieces of a file that are not checked after one that was not in the page cache.
 const COLD_PIECES: u32 = 15;
 
-/// Files of which a piece was void that are remembered.
+/// Maximum number of remembered files with a void piece.
 const MOST_VOID: usize = 4096;
 
-/// One that is, for a block.
+/// A file that is held open for a block.
 pub(crate) struct HeldFile {
     file: Arc<dyn StoredFile>,
     key: (EntryId, u32),
@@ -68,7 +66,7 @@ pub(crate) struct HeldFile {
 }
 
 impl HeldFiles {
-    /// Whether to ask if a file's next piece lies in the page cache.
+    /// True if the next piece of a file should be looked up in the page cache.
     pub fn shall_ask(&self, file: EntryId) -> bool {
         match &mut *lock(&self.cold) {
             Some((cold, left)) if *cold == file && *left > 0 => {
@@ -79,12 +77,13 @@ impl HeldFiles {
         }
     }
 
-    /// A piece of it does not.
+    /// Records that a piece of the file is not in the page cache.
     pub fn note_cold(&self, file: EntryId) {
         *lock(&self.cold) = Some((file, COLD_PIECES));
     }
 
-    /// Holds a piece's file open, too; `None` if as many as may be are.
+    /// Holds a piece's file open; `None` if too many files are open, or if a piece of the file was
+    /// void.
     pub fn hold(
         self: &Arc<HeldFiles>,
         file: &Arc<dyn StoredFile>,
@@ -108,7 +107,7 @@ impl HeldFiles {
 }
 
 impl HeldFile {
-    /// A piece of it is void: it is held no more.
+    /// Records that a piece is void. The file is not held for further blocks.
     fn avoid(&self) {
         let mut void = lock(&self.all.void);
         if void.len() >= MOST_VOID {
@@ -146,7 +145,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Where a piece lies.
+    /// Creates the payload for a piece in the page cache.
     pub fn new(file: HeldFile, piece: PieceName) -> Pages {
         Pages {
             file,
@@ -155,7 +154,7 @@ impl Pages {
         }
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -164,19 +163,19 @@ impl Pages {
 /// A piece that is read and hashed while it is sent, part by part from its front.
 pub(crate) struct LatePiece {
     file: HeldFile,
-    /// What the walk saw.
+    /// The file as the walk found it.
     entry: Entry,
     origins: Arc<Origins>,
     piece: PieceName,
-    /// None once something could not be read.
+    /// State of the checksum; `None` after a failed read.
     hasher: Option<BlockHasher>,
-    /// Bytes that went, trailer included.
+    /// Number of bytes sent, with the trailer.
     done: usize,
     trailer: Option<[u8; TRAILER_BYTES]>,
 }
 
 impl LatePiece {
-    /// A piece of a file, of which nothing was hashed yet.
+    /// Creates a piece of which no part is hashed yet.
     pub fn new(
         file: HeldFile,
         (entry, origins): (&Entry, &Arc<Origins>),
@@ -194,13 +193,12 @@ impl LatePiece {
         }
     }
 
-    /// Bytes, without what follows them.
+    /// Returns the number of bytes without the trailer.
     fn len(&self) -> usize {
         self.piece.length as usize
     }
 
-    /// Reads the next part and hashes it; what cannot be read is zeros, and all of
-    /// it void.
+    /// Reads and hashes the next part. If the read fails, the part is zeros and the piece is void.
     fn read(&mut self, part: &mut [u8]) {
         let offset = self.piece.offset + self.done as u64;
         let there = self.file.read_cached_at(part, offset);
@@ -220,7 +218,7 @@ impl LatePiece {
         self.done += part.len();
     }
 
-    /// What follows once all was read.
+    /// Returns the trailer, once all data were read.
     fn trailer(&mut self) -> [u8; TRAILER_BYTES] {
         if let Some(trailer) = self.trailer {
             return trailer;
@@ -235,7 +233,7 @@ impl LatePiece {
             .insert(Trailer::encode(hasher.map(|hasher| hasher.finish())))
     }
 
-    /// Sends `head` and then this many bytes more, of which the trailer's are the last.
+    /// Sends `head` and then this many bytes; the last of them are the trailer's.
     fn send(
         &mut self,
         writer: &mut dyn StreamWriter,
@@ -251,7 +249,7 @@ impl LatePiece {
             let part = &mut room[..data];
             self.read(part);
             length -= data;
-            // It goes with the last part, unless the rate is bound to less.
+            // The trailer is sent with the last part, unless the rate limit allows less.
             let mut end: &[u8] = &[];
             let trailer;
             if self.done >= self.len() && length > 0 {
@@ -269,7 +267,7 @@ impl LatePiece {
 }
 
 impl Payload {
-    /// Bytes of data.
+    /// Returns the number of bytes of data.
     pub fn len(&self) -> usize {
         match self {
             Payload::Buffer(buffer) => buffer.filled().len(),
@@ -278,7 +276,7 @@ impl Payload {
         }
     }
 
-    /// Bytes on the wire, with those of a trailer.
+    /// Returns the number of bytes on the wire, with a trailer.
     pub fn wire_len(&self) -> usize {
         match self.trailer() {
             Some(Trailer::Checksum) => self.len() + TRAILER_BYTES,
@@ -286,7 +284,7 @@ impl Payload {
         }
     }
 
-    /// Bytes that were read while they were sent.
+    /// Returns the number of bytes that were read while they were sent.
     pub fn late_bytes(&self) -> usize {
         match self {
             Payload::Late(late) => late.done.min(late.len()),
@@ -294,16 +292,16 @@ impl Payload {
         }
     }
 
-    /// What is its end.
+    /// Returns the kind of trailer, if there is one.
     pub fn trailer(&self) -> Option<Trailer> {
         matches!(self, Payload::Late(_)).then_some(Trailer::Checksum)
     }
 
-    /// Sends `head`, then a range of it; `room` is memory to use.
+    /// Sends `head`, then a range of the payload; `room` is a buffer for reuse.
     ///
     /// # Errors
     ///
-    /// What the socket says, or the file.
+    /// Errors of the socket or of the file.
     pub fn send(
         &mut self,
         writer: &mut dyn StreamWriter,
@@ -320,7 +318,7 @@ impl Payload {
                 let file = file.ok_or(io::ErrorKind::Unsupported)?;
                 writer.write_file(head, file, pages.offset + start as u64, length)
             }
-            // Ranges come one after the other.
+            // Successive calls send successive ranges.
             Payload::Late(late) => late.send(writer, head, length, room),
         }
     }
@@ -338,7 +336,7 @@ mod tests {
 
     const SIZE: usize = 3 * PART_BYTES + 1000;
 
-    /// What was written, and in how many calls.
+    /// Written bytes, and number of calls.
     #[derive(Default)]
     struct Written(Vec<u8>, usize);
 
@@ -405,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Sends all of it in ranges of `step`; its data, and what followed.
+    /// Sends all of it in ranges of `step` bytes; returns the data and the trailer.
     fn send(payload: &mut Payload, step: usize) -> (Vec<u8>, [u8; TRAILER_BYTES]) {
         let (mut written, mut room) = (Written::default(), Vec::new());
         let mut sent = 0;
@@ -442,7 +440,7 @@ mod tests {
         let changes: [Change; 3] = [
             |source| source.file.set_length(1000).unwrap(),
             |source| {
-                // Its size and its bytes are the same, its time is another.
+                // Size and bytes are the same, the modification time is different.
                 let time = Timestamp {
                     seconds: 7,
                     ..Timestamp::default()
@@ -457,7 +455,7 @@ mod tests {
             change(&source);
             let (_, trailer) = send(&mut late, usize::MAX);
             assert_eq!(Trailer::parse(&trailer), Ok(None));
-            // The next time a reader reads it, and says what there is to say.
+            // The next time a reader reads it and reports the reason.
             assert!(source.held.hold(&source.file, source.piece()).is_none());
         }
     }
@@ -486,7 +484,7 @@ mod tests {
             .map_while(|name| source.held.hold(&source.file, name))
             .collect();
         assert_eq!(held.len(), most_open_files());
-        // Of one of them as many blocks as come; each goes alone.
+        // Any number of blocks of one file can be held.
         held.push(source.held.hold(&source.file, source.piece()).unwrap());
         let other = PieceName {
             generation: 1,

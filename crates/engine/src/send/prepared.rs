@@ -1,42 +1,44 @@
-//! How much is prepared for a path on which codecs are chosen.
+//! Limits of the data that are prepared for a path on which codecs are chosen.
 //!
-//! What was prepared, or is being sent, stays as it is, whatever is found meanwhile. At 100 Mbit/s
-//! a block of 4 MiB for each of four streams, and a quarter of the buffers waiting behind them, are
-//! seconds. So a block has no more than a stream carries in some tenths of a second, and few wait.
+//! Prepared data keep their codec, even if a better one is found meanwhile. At 100 Mbit/s, a block
+//! of 4 MiB for each of four streams, and a quarter of the buffers waiting behind them, take
+//! seconds. So a block is at most the data of a stream in a fraction of a second, and few blocks
+//! wait.
 
 use std::time::Duration;
 
 use longhaul_units::Moment;
 
-/// What a stream carries of a block at most, in seconds.
+/// Maximum time that a stream needs for a block, in seconds.
 const BLOCK_SECONDS: f64 = 0.25;
 
-/// What waits for streams, in seconds of the path: more than a source stutters. On a path that is
-/// fast enough to need no codec this is more than the buffers hold.
+/// Maximum time that the path needs for the waiting data, in seconds: longer than the pauses of a
+/// source. On a path that is fast enough to need no codec the buffers hold less.
 const PREPARED_SECONDS: f64 = 0.5;
 
-/// Bytes of a block on the slowest path, and before anything is known of it. Codecs find less in
-/// smaller ones.
+/// Minimum size of a block in bytes, used on the slowest path and while the path is unknown. Codecs
+/// compress smaller blocks less.
 const LEAST_BLOCK_BYTES: u64 = 256 << 10;
 
-/// Looks closer to each other tell nothing.
+/// Minimum time between two observations; shorter ones are imprecise.
 const LEAST_SPAN: Duration = Duration::from_millis(20);
 
-/// The weight of a look at a path that carried less than before.
+/// Weight of an observation in which a path carried less than before.
 const WEIGHT: f64 = 0.3;
 
-/// What a path carried lately, from one look to the next. The model's rate (`compression/sense.rs`)
-/// does not do: it is unknown until a path is full, grows while that has room, and falls at once.
+/// Recent rate of a path, from successive observations. The model's rate (`compression/sense.rs`)
+/// does not fit: it is unknown until a path is full, grows while the path has capacity left, and
+/// falls at once.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     at: Moment,
     bytes: u64,
-    /// Bytes per second.
+    /// Rate in bytes per second.
     rate: f64,
 }
 
 impl Carried {
-    /// Takes how much was carried since the session began; gives bytes per second.
+    /// Processes the bytes carried since the session began; returns the rate in bytes per second.
     pub fn handle_look(&mut self, at: Moment, bytes: u64) -> f64 {
         let span = at - self.at;
         if span >= LEAST_SPAN {
@@ -48,24 +50,24 @@ impl Carried {
     }
 }
 
-/// What may be prepared.
+/// Limits of prepared data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preparation {
-    /// Bytes of a block.
+    /// Maximum bytes of a block.
     pub block_bytes: u64,
-    /// Bytes that wait for streams, as they are sent.
+    /// Maximum encoded bytes that wait for streams.
     pub waiting_bytes: u64,
 }
 
 impl Preparation {
-    /// As without codecs.
+    /// No limits, as without codecs.
     pub const UNBOUND: Preparation = Preparation {
         block_bytes: u64::MAX,
         waiting_bytes: u64::MAX,
     };
 
-    /// For a path that carries `rate` bytes per second, which codecs make `ratio` times as many
-    /// of the source, by this many streams, in blocks of at most `most` bytes.
+    /// Returns the limits for a path that carries `rate` bytes per second with this many streams.
+    /// Codecs compress by `ratio`. Blocks have at most `most` bytes.
     pub fn for_path(rate: f64, ratio: f64, streams: usize, most: u64) -> Preparation {
         let of_stream = rate * ratio.max(1.0) / streams.max(1) as f64;
         let block_bytes = ((of_stream * BLOCK_SECONDS) as u64)
@@ -95,7 +97,7 @@ mod tests {
         let unknown = Preparation::for_path(0.0, 1.0, 4, MOST);
         assert_eq!(unknown.block_bytes, LEAST_BLOCK_BYTES);
         assert_eq!(unknown.waiting_bytes, 0, "what streams take next");
-        // What codecs make of it waits as it is sent.
+        // The limit of waiting data counts encoded bytes.
         let coded = Preparation::for_path(12.5e6, 70.0, 4, MOST);
         assert_eq!(coded.block_bytes, MOST);
         assert_eq!(coded.waiting_bytes, slow.waiting_bytes);

@@ -1,6 +1,6 @@
-//! Reads what is next into a buffer and computes its checksum while it is hot
-//! in the cache. A source is compared with what the walk saw when it is opened
-//! and after the last byte was read, so that two states of it never mix.
+//! Reads the next data into a buffer and computes the checksum while they are in the CPU cache. The
+//! source is compared with the walk's result when it is opened and after its last byte was read, so
+//! that two states never mix.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,16 +33,16 @@ use crate::session::{Counters, Machine};
 
 // tidy: long file because the ways to read a block share its checks of the source.
 
-/// Files of a pack that are opened at once where each takes long.
+/// Maximum number of files of a pack that are opened at once on slow file systems.
 const OPENED_AHEAD: usize = 64;
-/// Their part of the files that may be open, for each reader.
+/// Divisor for their share of the open files, for each reader.
 const OPENED_PART: usize = 64;
 
-/// Tries to read a small file that changes meanwhile.
+/// Number of attempts to read a small file that changes meanwhile.
 const TRIES: usize = 3;
 
-/// Most large files kept open for their next pieces, and their part of the files
-/// that may be.
+/// Maximum number of large files kept open for their next pieces, and divisor for their share of
+/// the open files.
 const OPEN_FILES: usize = 64;
 const FILES_PART: usize = 16;
 
@@ -50,15 +50,15 @@ const FILES_PART: usize = 16;
 pub struct ReadBlock {
     pub(crate) content: Content,
     pub(crate) payload: Payload,
-    /// What it gets, where that was dealt before it was read.
+    /// Codec that was chosen before the block was read, if any.
     pub(crate) dealt: Option<Dealt>,
 }
 
-/// A piece, where its bytes are if not in the buffer, and what it gets where that was dealt.
+/// A piece, its payload if not in the buffer, and its codec if it was chosen before the read.
 pub(super) type ReadPiece = (Piece, Option<Payload>, Option<Dealt>);
 
-/// Most large files that are open for their next pieces, and again for blocks that
-/// wait to be sent.
+/// Maximum number of large files that are open for their next pieces. The same number may be open
+/// for blocks that wait to be sent.
 pub(super) fn most_open_files() -> usize {
     descriptors::share(FILES_PART, OPEN_FILES)
 }
@@ -66,7 +66,7 @@ pub(super) fn most_open_files() -> usize {
 /// A file with its number and generation.
 type OpenFile = (EntryId, u32, Arc<dyn StoredFile>);
 
-/// Files that were opened for one piece and will be read for the next.
+/// Files that were opened for one piece and are kept for the next.
 #[derive(Default)]
 pub(crate) struct OpenFiles {
     files: Mutex<VecDeque<OpenFile>>,
@@ -90,14 +90,14 @@ impl OpenFiles {
     }
 }
 
-/// Why a piece was not read.
+/// Reasons why a piece was not read.
 pub(super) enum Unread {
     Changed(Box<Entry>),
     Failed(Failure),
 }
 
 impl Sending<'_> {
-    /// A reader's thread.
+    /// Runs a reader's thread.
     pub(crate) fn run_reader(&self, flow: &Flow) {
         while flow.is_wanted() {
             let Some(buffer) = self.transfer.pool.take() else {
@@ -111,7 +111,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Waits for something to read.
+    /// Waits for the next read.
     fn next_read(&self, flow: &Flow) -> Option<ReadJob> {
         let mut shared = self.transfer.lock();
         loop {
@@ -129,11 +129,11 @@ impl Sending<'_> {
                 return None;
             };
             if let Some(job) = sender.poll_read(now) {
-                // There may be more for the others.
+                // There may be more reads for other threads.
                 self.transfer.reading.notify_one();
                 return Some(job);
             }
-            // Nothing to read: what was walked is worth asking for now.
+            // Without a read, request the state of the entries walked so far.
             sender.flush_listing();
             let timeout = sender.poll_timeout(now);
             shared.follow_better_stream(now);
@@ -168,7 +168,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Holds a piece's file open for a stream, where the piece lies in the page cache.
+    /// Holds a piece's file open for a stream if the piece is in the page cache.
     fn hold_cached(&self, file: &Arc<dyn StoredFile>, piece: PieceName) -> Option<HeldFile> {
         let all = &self.side.held_files;
         if !all.shall_ask(piece.file) {
@@ -181,8 +181,8 @@ impl Sending<'_> {
         all.hold(file, piece)
     }
 
-    /// Opens a large file, or finds it open, and sees to it that it is what
-    /// the walk saw.
+    /// Returns an open large file, which is opened if necessary, and checks that it did not change
+    /// since the walk.
     fn open_large(&self, entry: &Entry, generation: u32) -> Result<Arc<dyn StoredFile>, Unread> {
         let output = || self.side.outputs.get(entry.id);
         let known = self.side.open_files.get(entry.id, generation);
@@ -210,16 +210,15 @@ impl Sending<'_> {
         Ok(file)
     }
 
-    /// Whether payloads go from a file to the wire as they are.
+    /// True if payloads are sent from files without a copy.
     fn sends_pages(&self) -> bool {
         let settings = &self.transfer.settings;
         let codec = codec_for(settings.operation, settings.codec);
         self.transfer.is_clear() && codec == Codec::Plain
     }
 
-    /// Whether a piece that lies in the page cache is read by the stream's thread, part
-    /// by part, as it is sent. Where there are fewer streams than cores, readers do more
-    /// at once than they could.
+    /// True if the stream's thread reads a cached piece part by part while sending. With fewer
+    /// streams than cores, readers work faster in parallel.
     fn reads_late(&self, piece: PieceName) -> bool {
         let settings = &self.transfer.settings;
         let codec = codec_for(settings.operation, settings.codec);
@@ -228,8 +227,8 @@ impl Sending<'_> {
         due && self.transfer.lock().carriers() >= settings.cores
     }
 
-    /// Reads and hashes a piece: into the buffer, or out of the page cache, where
-    /// it is then sent from; or leaves that to the stream's thread.
+    /// Reads and hashes a piece: into the buffer, or in the page cache, from where it is then sent;
+    /// or leaves that to the stream's thread.
     fn read_piece(
         &self,
         entry: &Entry,
@@ -298,7 +297,7 @@ impl Sending<'_> {
         Counters::add(&self.transfer.counters.uncopied_bytes, uncopied as u64);
         let count = uncopied + buffer.filled().len();
         Counters::add(&self.transfer.counters.read_bytes, count as u64);
-        // Only now is it proved how data really moves.
+        // Only after a read is the actual data mode known.
         self.side.note_data_mode(file.data_mode());
         if check_unchanged(&self.side.origins, &*file, entry).is_err() {
             return Err(self.changed(entry));
@@ -308,7 +307,7 @@ impl Sending<'_> {
         Ok((piece, pages.map(Payload::Pages), dealt))
     }
 
-    /// What a changed file is now.
+    /// Returns the state of a changed file.
     pub(super) fn changed(&self, entry: &Entry) -> Unread {
         let shown = entry.path.to_string();
         let status = self
@@ -317,7 +316,7 @@ impl Sending<'_> {
             .open_parent(entry.id, &entry.path)
             .and_then(|(parent, name)| {
                 let status = parent.content_status_of(&name)?;
-                // It says that it is what it was, and has not as much.
+                // Its status is unchanged although it has less or more data than its size.
                 if self.side.origins.kind_of(&status) == entry.kind {
                     parent.open_whole(&name)?.status()
                 } else {
@@ -349,7 +348,7 @@ impl Sending<'_> {
             };
             let opened = opened.pop_front().flatten();
             let id = entry.id;
-            // A file that has grown must not take the room of those after it.
+            // A file that has grown must not use the room reserved for the next ones.
             reserved -= entry.size();
             let end = buffer.len() - reserved as usize;
             let room = &mut buffer[filled..end];
@@ -381,8 +380,8 @@ impl Sending<'_> {
         }
     }
 
-    /// Opens the first of these where each takes long, many at once, and has the kernel read
-    /// what is in them; none of a file that is opened when it is read, or of what is none.
+    /// Opens the first of these files in parallel on a slow file system, and starts the kernel's
+    /// read-ahead. An item is `None` if the file is opened later, or if the entry is not a file.
     fn open_ahead(
         &self,
         jobs: &[PackedJob],
@@ -400,14 +399,14 @@ impl Sending<'_> {
         let located: Vec<_> = located.collect();
         self.side.opens.look(&located, |(job, located)| {
             let (parent, name) = located.as_ref()?.as_ref().ok()?;
-            // What cannot be opened now is tried again when it is read.
+            // A file that cannot be opened now is opened again when it is read.
             let opened = parent.open_file(name, DataMode::Buffered).ok()?;
             opened.advise(Advice::Soon, 0, job.entry.size());
             Some(opened)
         })
     }
 
-    /// Reads a small file whole.
+    /// Reads a small file completely.
     fn read_small(
         &self,
         entry: &Entry,
@@ -474,21 +473,21 @@ impl Sending<'_> {
     }
 }
 
-/// How reading a small file went.
+/// Results of reading a small file.
 enum Small {
-    /// It is what the walk saw.
+    /// It is unchanged since the walk.
     Same,
-    /// It is another one, read whole.
+    /// It changed, and the new state was read completely.
     Other(Entry),
     /// It no longer fits.
     Grown(Entry),
-    /// It has more or less than its size says.
+    /// It has more or less data than its size.
     Otherwise,
-    /// It changed between first and last byte; what it is now, if it only became longer.
+    /// It changed while being read. If it only became longer, its new state is given.
     Changing(Option<Entry>),
 }
 
-/// A small file as it is now, read whole.
+/// Reads a small file in its current state.
 fn read_file(
     file: &dyn StoredFile,
     (entry, origins): (&Entry, &Origins),
@@ -523,7 +522,7 @@ fn read_file(
     })
 }
 
-/// Whether what is known of a file is the content that it had, of which it says that there is more.
+/// True if the walk saw an earlier size of the same content, which is longer now.
 fn ends_early(file: &dyn StoredFile, entry: &Entry) -> io::Result<bool> {
     let status = file.status()?;
     let EntryKind::File { identity, .. } = &entry.kind else {
@@ -572,7 +571,7 @@ pub(super) fn piece_of(
     }
 }
 
-/// All of a piece, as one run of data.
+/// Returns all of a piece as one run of data.
 pub(super) fn whole(piece: PieceName) -> Vec<Extent> {
     vec![Extent {
         start: 0,
@@ -580,7 +579,7 @@ pub(super) fn whole(piece: PieceName) -> Vec<Extent> {
     }]
 }
 
-/// Where a piece has data; `None` if it has no hole, or too many to name.
+/// Returns the data ranges of a piece; `None` if it has no hole, or more ranges than allowed.
 pub(super) fn extents_of(
     file: &dyn StoredFile,
     piece: PieceName,
@@ -606,8 +605,8 @@ pub(super) fn extents_of(
     Ok((!whole && extents.len() <= MAXIMUM_EXTENTS).then_some(extents))
 }
 
-/// Reads the runs of data one after the other into the buffer and hashes data and holes; `None` if
-/// the file ended early.
+/// Reads the runs of data into the buffer, one after the other, and hashes data and holes; `None`
+/// if the file ended early.
 pub(super) fn read_runs(
     file: &dyn StoredFile,
     piece: PieceName,
@@ -636,8 +635,8 @@ pub(super) fn read_runs(
     Ok(Some(filled))
 }
 
-/// Hashes a piece that lies in the page cache whole, through the front of the
-/// buffer; false where some of it does not.
+/// Hashes a piece in the page cache, through the front of the buffer; false if a part of it is not
+/// cached.
 fn hash_pages(
     file: &dyn StoredFile,
     piece: PieceName,
@@ -658,7 +657,7 @@ fn hash_pages(
     true
 }
 
-/// Whether a piece seems to lie in the page cache: a byte of each part does.
+/// True if a piece seems to be in the page cache: one byte of each part is.
 fn lies_in_cache(file: &dyn StoredFile, piece: PieceName) -> bool {
     let parts = (0..piece.length).step_by(PART_BYTES);
     let last = piece.length.saturating_sub(1);
@@ -687,7 +686,7 @@ fn uncoded_piece(block: BlockId, read: Result<ReadPiece, Unread>, buffer: Buffer
     }
 }
 
-/// The codec of a block of this operation: comparing moves nothing.
+/// Returns the codec of a block for an operation; a comparison sends no payload.
 pub(crate) fn codec_for(operation: Operation, codec: Codec) -> Codec {
     match operation {
         Operation::Copy => codec,

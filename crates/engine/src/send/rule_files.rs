@@ -1,4 +1,4 @@
-//! The per-directory files of a source, and the files of rules that they name.
+//! Reads the per-directory rule files of a source, and the rule files that they name.
 
 use std::io;
 
@@ -11,8 +11,8 @@ use longhaul_storage::{DataMode, Directory, FileKind};
 use super::select::PlaceError;
 use super::source::{Source, What};
 
-/// The rules of a per-directory file of a source, and of the files that it names; `None` if there
-/// is no such file in the directory at this path of the copy.
+/// Returns the rules of a per-directory file of a source, and of the files that it names; `None` if
+/// the directory at this path of the copy has no such file.
 pub(super) fn rules_at(
     (source, path): (&Source, Option<&TreePath>),
     directory: &dyn Directory,
@@ -32,7 +32,7 @@ pub(super) fn rules_at(
         .map_err(|error| PlaceError::Merged(error.to_string()))
 }
 
-/// The text of a file at a path of the copy. It must be within the source.
+/// Reads a file at a path of the copy. It must be within the source.
 fn merged_at(source: &Source, path: &TreePath) -> io::Result<Vec<u8>> {
     let above = path.parent();
     let inner = match &above {
@@ -48,8 +48,8 @@ fn merged_at(source: &Source, path: &TreePath) -> io::Result<Vec<u8>> {
     text.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// The rules of a per-directory file in the destination's directory at this path, and of the files
-/// that it names; `None` if there is no such file.
+/// Returns the rules of a per-directory file in the destination's directory at this path, and of
+/// the files that it names; `None` if there is no such file.
 pub(crate) fn rules_of(
     (anchor, path): (&dyn Directory, Option<&TreePath>),
     directory: &dyn Directory,
@@ -76,8 +76,7 @@ fn leads_out() -> io::Error {
     io::Error::other("it is not in the tree that is copied: write ./ and a path in that tree")
 }
 
-/// The text of a per-directory file of a source. One that is a link is followed as far as this end
-/// may read.
+/// Reads a per-directory file of a source. A link is followed as far as this end may read.
 fn text_at(
     (source, path): (&Source, Option<&TreePath>),
     directory: &dyn Directory,
@@ -93,16 +92,16 @@ fn text_at(
     }
 }
 
-/// Whether a name is a link.
+/// True if a name is a link.
 pub(crate) fn is_link(directory: &dyn Directory, name: &[u8]) -> bool {
     let status = directory.status_of(name);
     status.is_ok_and(|status| status.kind == FileKind::Symlink)
 }
 
-/// The text of a per-directory file, as far as it may be long and a byte more; `None` if there is
-/// no such file.
+/// Reads a per-directory file, up to one byte more than its maximum size; `None` if there is no
+/// such file.
 fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    // A name that no file can have.
+    // No file can have this name.
     if TreePath::new(name).is_err() {
         return Ok(None);
     }
@@ -111,7 +110,7 @@ fn text_of(directory: &dyn Directory, name: &[u8]) -> io::Result<Option<Vec<u8>>
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         // A directory, device, socket or FIFO.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
-        // A link that was followed, to a directory or to nothing.
+        // A followed link to a directory, or a dangling one.
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(None),
         Err(error) if matches!(LinkError::within(&error), Some(LinkError::Dangling(_))) => {
             return Ok(None);

@@ -1,5 +1,4 @@
-//! Frames a block. What comes out can only be sent: it cannot be compressed
-//! any more, nor its checksum be changed.
+//! Frames a block. The result can only be sent: it cannot be compressed or get another checksum.
 
 use std::io;
 
@@ -14,7 +13,7 @@ use super::payload::Payload;
 use crate::codec::compresses;
 use crate::session::stages::WireBlock;
 
-/// A block as it goes over the wire.
+/// A block in its wire format.
 pub struct SealedBlock {
     frame: Vec<u8>,
     payload: Payload,
@@ -50,12 +49,12 @@ impl WireBlock for SealedBlock {
     }
 }
 
-/// Frames a block. For a stream in clear its checksums are taken out: they go by message, within
-/// TLS, and are given next to it; what is left is proved.
+/// Frames a block. For a stream in clear, the checksums are removed from the header and returned in
+/// a message, which is sent within TLS; the remaining header is authenticated.
 ///
 /// # Errors
 ///
-/// [`FrameError::TooLong`] where a pack's paths are beyond all bounds.
+/// [`FrameError::TooLong`] if the paths of a pack exceed all limits.
 pub fn seal(
     block: CodedBlock,
     clear: Option<HeaderKey>,
@@ -67,7 +66,7 @@ pub fn seal(
         decoded,
         payload,
     } = block;
-    // What is not compressed has its own checksum, which comes within TLS.
+    // An uncompressed block has its own checksum, which is sent within TLS.
     let transit = match &payload {
         Payload::Buffer(buffer) if clear.is_some() && compresses(codec) => {
             Some(XxHash3_64::oneshot(buffer.filled()))

@@ -1,6 +1,6 @@
-//! Looks for a probe of the other end in all directories of the sources, and in those above them:
-//! what the other end deletes, or writes backups over, must not be a source
-//! ([`longhaul_proto::distinct`]).
+//! Searches for a probe of the other end in all directories of the sources, and in their parent
+//! directories: a directory in which the other end deletes, or overwrites with backups, must not be
+//! a source ([`longhaul_proto::distinct`]).
 
 use std::io;
 use std::path::Path;
@@ -25,27 +25,28 @@ use crate::session::Transfer;
 /// Memory for the names of directories that are still to be entered. More names spill to a file.
 const MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
 
-/// A directory whose inner directories are still to be searched.
+/// A directory whose subdirectories are still to be searched.
 struct Level {
     path: Option<TreePath>,
     place: Place,
     inner: Sorted,
 }
 
-/// One search of all sources.
+/// A search of all sources.
 struct Search<'a> {
     transfer: &'a Transfer,
     selected: &'a Selected,
-    /// The name of the probe.
+    /// Name of the probe.
     name: Box<[u8]>,
 }
 
 impl Sending<'_> {
-    /// Whether no source shows a probe.
+    /// Succeeds if no source contains a probe.
     ///
     /// # Errors
     ///
-    /// Which source is the other end's directory, lies in it or holds it, or cannot be searched.
+    /// The source that is the other end's directory, is in it or contains it, or cannot be
+    /// searched.
     pub(super) fn search(&self, probe: &Probe) -> Result<(), Failure> {
         let search = Search {
             transfer: self.transfer,
@@ -61,7 +62,7 @@ impl Sending<'_> {
             let directory = source.directory.open().map_err(failed)?;
             let place = Some(place_of(&*directory).map_err(failed)?);
             let is_file = matches!(source.what, What::File { .. });
-            // Many files of one directory.
+            // Search the common directory of several files once.
             if !is_file || before != place {
                 search.around(source, &*directory)?;
             }
@@ -75,7 +76,7 @@ impl Sending<'_> {
 }
 
 impl Search<'_> {
-    /// Looks in a source's directory and in those above it.
+    /// Searches a source's directory and its parent directories.
     fn around(&self, source: &Source, directory: &dyn Directory) -> Result<(), Failure> {
         self.look(source, directory, None)?;
         let Some(location) = directory.location() else {
@@ -109,7 +110,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks in every directory of a source that is copied.
+    /// Searches every directory of a source that is copied.
     fn beneath(&self, source: &Source, directory: Arc<dyn Directory>) -> Result<(), Failure> {
         let path = match &source.what {
             What::Tree(name) => TreePath::new(name).ok(),
@@ -154,7 +155,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks in a directory, and lists the directories in it; `None` if nothing in it is copied.
+    /// Searches a directory, and lists its subdirectories; `None` if its contents are not copied.
     fn enter(
         &self,
         source: &Source,
@@ -163,7 +164,7 @@ impl Search<'_> {
         device: Option<u64>,
     ) -> Result<Option<Level>, Failure> {
         self.look(source, directory, path.as_ref())?;
-        // With rules that cannot be read, nothing in it is copied.
+        // If its rules cannot be read, its contents are not copied.
         let Ok(place) = self
             .selected
             .enter(above, (source, directory), path.as_ref())
@@ -193,7 +194,7 @@ impl Search<'_> {
         Ok(Some(Level { path, place, inner }))
     }
 
-    /// Whether a name is a directory, and what is in it is copied.
+    /// True if a name is a directory whose contents are copied.
     fn is_entered(
         &self,
         directory: &dyn Directory,
@@ -217,13 +218,14 @@ impl Search<'_> {
     }
 }
 
-/// Whether a directory of this host shows a name.
+/// True if a directory of this host contains a name.
 fn shows(directory: &Path, name: &[u8]) -> io::Result<bool> {
     use std::os::unix::ffi::OsStrExt;
     let path = directory.join(std::ffi::OsStr::from_bytes(name));
     match path.symlink_metadata() {
         Ok(_) => Ok(true),
-        // The source was opened through these directories: usually each may be looked into.
+        // Parent directories of the source can usually be searched, since the source was opened
+        // through them.
         Err(error) if is_closed(&error) => Ok(false),
         Err(error) => Err(error),
     }
@@ -233,7 +235,7 @@ fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// Whether a directory went, or may not be looked into: nothing in it is copied.
+/// True if a directory is gone or cannot be searched: its contents are not copied.
 fn is_closed(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What of the sources is walked: filters, bounds of size, time and depth, and lists of files.
+//! Selects the entries to walk: filters, limits of size, time and depth, and lists of files.
 
 use std::io;
 use std::sync::Arc;
@@ -15,46 +15,46 @@ use super::list::{Listed, divided, whole_list};
 use super::rule_files::rules_at;
 use super::source::{Source, Sources, What};
 
-/// A selection, read.
+/// A parsed selection.
 #[derive(Clone, Debug, Default)]
 pub struct Selected {
     rules: Rules,
     selection: Selection,
-    /// The list of files, until it is divided among the sources.
+    /// List of files, until it is divided among the sources.
     files: Option<Vec<ByteVec>>,
-    /// Devices are copied, and sockets and FIFOs are.
+    /// If true, devices are copied; if true, sockets and FIFOs are copied.
     devices: bool,
     specials: bool,
 }
 
-/// What holds in a directory that is walked.
+/// Rules and limits in a directory of the walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     force: InForce,
-    /// Names between the source and it.
+    /// Number of names between the source and the directory.
     depth: u32,
-    /// What of it a list names; `None` without a list, or if it names nothing there.
+    /// Listed paths in the directory; `None` without a list, or if the list has none there.
     listed: Option<Arc<Listed>>,
-    /// It is copied with everything in it.
+    /// True if the directory is copied with all its contents.
     whole: bool,
 }
 
-/// Why a directory cannot be walked as it was asked for.
+/// Reasons why a directory cannot be walked as requested.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaceError {
-    /// A line of one of its files is no rule.
+    /// A line of one of its rule files is invalid.
     #[error("{0}: fix that file; what is in the directory was not copied")]
     Rule(BadRule),
-    /// A file that one of its files names cannot be used.
+    /// A file named in one of its rule files cannot be used.
     #[error("{0}; what is in the directory was not copied")]
     Merged(String),
-    /// One of its files cannot be read.
+    /// One of its rule files cannot be read.
     #[error("cannot read the filters in it: {0}; what is in the directory was not copied")]
     Io(io::Error),
 }
 
 impl Selected {
-    /// Reads one.
+    /// Parses a selection.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Selected {
         Ok(Selected {
             rules: selection.parse()?,
             selection: Selection {
-                // They are in the others.
+                // The parsed rules contain them.
                 rules: Vec::new(),
                 files: None,
                 ..selection.clone()
@@ -73,8 +73,8 @@ impl Selected {
         })
     }
 
-    /// Divides a list of files among the sources: paths after `/./` belong to sources of their
-    /// own, and so do lines that cannot be copied.
+    /// Divides a list of files among the sources. Paths after `/./` become sources of their own,
+    /// and so do lines that cannot be copied.
     pub(super) fn divide(self, sources: Sources) -> (Selected, Sources) {
         let Some(files) = &self.files else {
             return (self, sources);
@@ -87,7 +87,7 @@ impl Selected {
         (selected, sources)
     }
 
-    /// Copies special files where that is asked for.
+    /// Selects special files if the copy keeps them.
     #[must_use]
     pub(super) fn keeping(self, keeping: &Keeping) -> Selected {
         Selected {
@@ -97,7 +97,7 @@ impl Selected {
         }
     }
 
-    /// Whether what has neither data nor names is copied.
+    /// True if a special file is copied.
     pub(super) fn takes(&self, special: Option<Special>) -> bool {
         special.is_some_and(|special| {
             if special.kind.is_device() {
@@ -108,12 +108,12 @@ impl Selected {
         })
     }
 
-    /// What holds in a directory in `above`, or in the source itself. A source that fills the
-    /// anchor has no path.
+    /// Returns the rules for a directory in `above`, or for the source itself. A source that fills
+    /// the anchor has no path.
     ///
     /// # Errors
     ///
-    /// Where its files of rules cannot be used.
+    /// Fails if its rule files cannot be used.
     pub(super) fn enter(
         &self,
         above: Option<&Place>,
@@ -145,9 +145,9 @@ impl Selected {
         })
     }
 
-    /// Whether a copy of a source enters the directory that `inner` names lead to from the source's
-    /// directory. The source gets this name at the destination; `None` if it fills that.
-    /// Directories on the way need not be there.
+    /// True if a copy of a source enters the directory that the names `inner` lead to from the
+    /// source's directory. `name` is the source's name at the destination; `None` if it fills the
+    /// anchor. Directories on the way need not exist.
     pub fn reaches(
         &self,
         directory: Arc<dyn Directory>,
@@ -198,7 +198,7 @@ impl Selected {
         true
     }
 
-    /// Why a name in a place is left out; `None` if it is copied.
+    /// Returns the reason to omit a name; `None` if it is copied.
     pub(super) fn judge(&self, place: &Place, path: &[u8], status: &Status) -> Option<Reason> {
         let is_directory = status.kind == FileKind::Directory;
         match status.kind {
@@ -212,34 +212,34 @@ impl Selected {
         }
     }
 
-    /// Whether a list leaves out what a directory in a place holds.
+    /// True if a list omits the contents of a directory.
     pub(super) fn leaves_empty(&self, place: &Place, path: &[u8]) -> bool {
         place.leaves_empty(last_name(path), self.selection.files_recursive)
     }
 
-    /// The files of rules that are looked for in each directory.
+    /// Returns the names of rule files that are read in each directory.
     pub(super) fn per_directory(&self) -> &[PerDirectory] {
         self.rules.per_directory()
     }
 
-    /// Whether a rule leaves a name in a place out.
+    /// True if a rule omits a name.
     pub(super) fn excludes(&self, place: &Place, path: &[u8], is_directory: bool) -> bool {
         let decide = || place.force.decide(&self.rules, path, is_directory);
         !self.rules.is_empty() && decide() == Some(Action::Exclude)
     }
 
-    /// The rule that leaves a name out, as it was written.
+    /// Returns the text of the rule that omits a name.
     pub(super) fn rule_of(&self, place: &Place, path: &[u8], is_directory: bool) -> Option<String> {
         place.force.rule_of(&self.rules, path, is_directory)
     }
 
-    /// Whether directories may be copied without what they hold.
+    /// True if some directories may be copied without their contents.
     pub(super) fn may_bar(&self) -> bool {
         self.selection.maximum_depth.is_some() || self.selection.one_file_system
     }
 
-    /// Why a directory in a place is copied without what it holds; `None` if it is entered.
-    /// `device` is that of its source.
+    /// Returns the reason to copy a directory without its contents; `None` if it is entered.
+    /// `device` is the device of its source.
     pub(super) fn bars(
         &self,
         place: &Place,
@@ -256,33 +256,34 @@ impl Selected {
         }
     }
 
-    /// The device of a source, where others are not entered.
+    /// Returns the device of a source if the walk must not leave it.
     pub(super) fn device_of(&self, directory: &dyn Directory) -> Option<u64> {
         let status = self.selection.one_file_system.then(|| directory.status());
         Some(status?.ok()?.device)
     }
 
-    /// As [`Selected::bars`], of a source itself.
+    /// Returns the reason to copy the source itself without its contents.
     pub(super) fn bars_source(&self) -> Option<Reason> {
         (self.selection.maximum_depth == Some(0)).then_some(Reason::Depth)
     }
 }
 
 impl Place {
-    /// The names to look at, in their order; `None` if all of the directory's are meant.
+    /// Returns the names to examine, in order; `None` for all names of the directory.
     pub(super) fn names(&self) -> Option<Vec<Box<[u8]>>> {
         let names = || self.listed.iter().flat_map(|listed| listed.names());
         (!self.takes_all()).then(|| names().cloned().collect())
     }
 
-    /// The listed names that a listing of the whole directory would miss if they do not exist.
+    /// Returns the listed names that would be missed by listing the whole directory if they do not
+    /// exist.
     pub(super) fn expected(&self) -> Vec<Box<[u8]>> {
         let listed = self.listed.as_ref().filter(|_| self.takes_all());
         let names = listed.into_iter().flat_map(|listed| listed.names());
         names.cloned().collect()
     }
 
-    /// Whether every name of the directory is looked at.
+    /// True if every name of the directory is examined.
     fn takes_all(&self) -> bool {
         self.whole || self.listed.as_ref().is_some_and(|listed| listed.contents)
     }
@@ -291,13 +292,14 @@ impl Place {
         self.listed.as_ref()?.get(name)
     }
 
-    /// Whether a list leaves out what a directory of this name holds.
+    /// True if a list omits the contents of a directory of this name.
     fn leaves_empty(&self, name: &[u8], recursive: bool) -> bool {
         let enters = |listed: &Arc<Listed>| listed.leads_on() || recursive && listed.itself;
         !self.whole && !self.below(name).is_some_and(enters)
     }
 
-    /// Listed paths beneath a name, which is no directory; and whether the name itself is copied.
+    /// Returns the listed paths beneath a name that is not a directory, and true if the name itself
+    /// is copied.
     pub(super) fn unreachable(&self, name: &[u8]) -> (Vec<Vec<u8>>, bool) {
         let Some(listed) = self.below(name) else {
             return (Vec::new(), true);

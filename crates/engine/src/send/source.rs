@@ -1,5 +1,5 @@
-//! What a sender was asked to send: named files and directories, each with
-//! the place it takes beneath the destination's anchor.
+//! Sources of a sender: named files and directories, each with its path beneath the destination's
+//! anchor.
 
 use std::io;
 use std::path::Path;
@@ -17,19 +17,19 @@ use longhaul_system::queue::lock;
 
 use super::list::Listed;
 
-/// Of the files that may be open this part, and this many at most, are directories of sources.
+/// Divisor for the share of open files that may be source directories, and maximum number of these.
 const DIRECTORIES_PART: usize = 32;
 const OPEN_DIRECTORIES: usize = 1024;
 
-/// One source.
+/// A file or directory to send.
 pub struct Source {
     /// The directory whose contents are sent, or that holds the file.
     pub directory: SourceDirectory,
-    /// What is sent.
+    /// Part of the directory that is sent.
     pub what: What,
-    /// How messages name it.
+    /// Name in messages.
     pub shown: String,
-    /// The link that was named, if it leads to this file. Where sources are removed, the link is
+    /// The link that was named, if it leads to this file. If sources are removed, the link is
     /// removed and the file stays.
     pub(super) link: Option<NamedLink>,
     /// The paths of a list to which the copy of this source is limited.
@@ -40,25 +40,24 @@ pub struct Source {
 pub(super) struct NamedLink {
     /// The directory that holds the link.
     pub directory: SourceDirectory,
-    /// Its name in there.
+    /// Name of the link in that directory.
     pub name: Box<[u8]>,
-    /// The path that it holds.
+    /// Path that the link holds.
     pub target: Box<[u8]>,
 }
 
-/// A source's directory: held, or where more are asked for than may be open, found again
-/// whenever it is needed.
+/// A source's directory. It is held open or, if too many are, opened again by its name when needed.
 pub struct SourceDirectory {
     held: Option<Arc<dyn Directory>>,
     named: Option<Named>,
 }
 
-/// Where a directory is found again.
+/// Name by which a directory is opened again.
 struct Named {
     root: Arc<dyn OpenRoot>,
     path: Box<[u8]>,
     follows: bool,
-    /// Device and inode: what was asked for, and nothing that took its place.
+    /// Device and inode of the directory, to detect another one that replaced it.
     place: (u64, u64),
 }
 
@@ -73,7 +72,7 @@ impl Named {
         }
     }
 
-    /// Whether it is found by the same name.
+    /// True if both names lead to the same directory.
     fn is_as(&self, other: &Named) -> bool {
         (&self.path, self.follows) == (&other.path, other.follows)
             && Arc::ptr_eq(&self.root, &other.root)
@@ -91,11 +90,12 @@ impl From<Arc<dyn Directory>> for SourceDirectory {
 }
 
 impl SourceDirectory {
-    /// The directory.
+    /// Returns the open directory.
     ///
     /// # Errors
     ///
-    /// Where it is not held, as `open`, or it is another one by now.
+    /// If it is not held open: errors of opening it, and an error if another directory has replaced
+    /// it.
     pub fn open(&self) -> io::Result<Arc<dyn Directory>> {
         match (&self.held, &self.named) {
             (Some(held), _) => Ok(Arc::clone(held)),
@@ -104,8 +104,8 @@ impl SourceDirectory {
         }
     }
 
-    /// Shares what the source before holds, where that is the same one; else true where
-    /// it holds one of its own.
+    /// Shares the handle of the previous source if it has the same directory; otherwise true if
+    /// this source holds a handle of its own.
     fn holds_own(&mut self, before: Option<&SourceDirectory>) -> bool {
         let same = before.filter(|before| match (&before.named, &self.named) {
             (Some(known), Some(named)) => known.is_as(named),
@@ -135,31 +135,31 @@ pub(super) fn open_named(
     }
 }
 
-/// What of a source's directory is sent.
+/// Part of a source's directory that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// The directory itself, under this name.
     Tree(Box<[u8]>),
-    /// What is in the directory (`data/`).
+    /// The contents of the directory (`data/`).
     Contents,
-    /// One file in it, or a link, by this name, under another.
+    /// One file or link in it, possibly under another name.
     File {
         /// Its name in the directory.
         name: Box<[u8]>,
         /// Its name at the destination.
         landing: Box<[u8]>,
     },
-    /// Nothing: it is one of several, and could not be opened.
+    /// No part: it is one of several sources and could not be opened.
     Missing {
-        /// The name that it would have at the destination.
+        /// Name that it would have at the destination.
         name: Box<[u8]>,
-        /// Why, naming it.
+        /// Reason, with the name of the source.
         failure: Failure,
     },
 }
 
 impl Source {
-    /// What is sent of a directory.
+    /// Creates a source from a directory.
     pub fn new(directory: SourceDirectory, what: What, shown: String) -> Source {
         Source {
             directory,
@@ -170,7 +170,7 @@ impl Source {
         }
     }
 
-    /// One of several that cannot be opened: a failure of its own.
+    /// Creates a source that could not be opened, which is reported as a failure of its own.
     pub(super) fn missing(path: &[u8], failure: Failure) -> Source {
         let (_, name) = split(trim_slashes(path));
         Source {
@@ -185,8 +185,8 @@ impl Source {
         }
     }
 
-    /// The directory at a path of the copy, with links in it followed as far as this end may read;
-    /// `None` if how it was named is not known.
+    /// Opens the directory at a path of the copy, following all links that this end may read;
+    /// `None` if the source has no name.
     pub(super) fn open_following(
         &self,
         path: Option<&TreePath>,
@@ -208,12 +208,12 @@ impl Source {
         open_named(&*named.root, &whole, true).map(Some)
     }
 
-    /// Whether the source itself is copied, and not only listed paths beneath it.
+    /// True if the source itself is copied, not only listed paths beneath it.
     pub(super) fn takes_itself(&self) -> bool {
         self.listed.as_ref().is_none_or(|listed| listed.is_itself())
     }
 
-    /// The name that it has in the anchor; `None` if it fills that.
+    /// Returns its name in the anchor; `None` if it fills the anchor.
     pub(super) fn landing(&self) -> Option<&[u8]> {
         match &self.what {
             What::Tree(name) | What::File { landing: name, .. } | What::Missing { name, .. } => {
@@ -223,8 +223,8 @@ impl Source {
         }
     }
 
-    /// Where in its directory lies what a path beneath the anchor names: that directory itself, or
-    /// a path in it; `None` if it is not of this source.
+    /// Returns the path in the source's directory for a path beneath the anchor; `Some(None)` for
+    /// that directory itself, `None` if the path is not in this source.
     pub(super) fn inner_path(&self, path: &TreePath) -> Option<Option<TreePath>> {
         match &self.what {
             What::Contents => Some(Some(path.clone())),
@@ -243,32 +243,32 @@ impl Source {
     }
 }
 
-/// What is asked for as a source.
+/// A request to open a source.
 pub trait Asked {
-    /// Why it cannot be opened.
+    /// Reason why it cannot be opened.
     type Error;
 
-    /// Opens it.
+    /// Opens the source.
     ///
     /// # Errors
     ///
-    /// Where it cannot be.
+    /// Fails if it cannot be opened.
     fn open(&self) -> Result<Source, Self::Error>;
 
-    /// Its path, and the failure that an error is where others continue; `None` if nothing can
-    /// continue.
+    /// Returns the path and the failure to report if other sources continue; `None` if no source
+    /// can continue.
     fn failure(&self, error: &Self::Error) -> Option<(&[u8], Failure)>;
 }
 
 /// All sources of a transfer.
 pub struct Sources {
     list: Vec<Source>,
-    /// Number of the first entry of each source, as the walk gets to it.
+    /// Number of the first entry of each source that the walk has reached.
     first: Mutex<Vec<EntryId>>,
 }
 
 impl Sources {
-    /// In this order.
+    /// Creates a list of sources in this order.
     pub fn new(list: Vec<Source>) -> Sources {
         Sources {
             list,
@@ -276,18 +276,19 @@ impl Sources {
         }
     }
 
-    /// Opens all that is asked for. Of several the ones that cannot be opened are failures of
-    /// their own, and the others continue.
+    /// Opens all requested sources. If some of several cannot be opened, each is reported as a
+    /// failure, and the others continue.
     ///
     /// # Errors
     ///
-    /// Where none can be opened all errors; where nothing can continue that one.
+    /// All errors if no source can be opened; a single error if it prevents all others from
+    /// continuing.
     pub fn open<A: Asked>(asked: &[A]) -> Result<Sources, Vec<A::Error>> {
         let most = descriptors::share(DIRECTORIES_PART, OPEN_DIRECTORIES);
         Sources::open_holding(asked, most)
     }
 
-    /// As [`Sources::open`], with this many directories open at most.
+    /// Opens sources like [`Sources::open`], with at most this many directories open.
     fn open_holding<A: Asked>(asked: &[A], most: usize) -> Result<Sources, Vec<A::Error>> {
         let (mut list, mut errors) = (Vec::<Source>::new(), Vec::new());
         let mut held = 0;
@@ -320,18 +321,18 @@ impl Sources {
         }
     }
 
-    /// The sources, to make others of them.
+    /// Returns the sources by value.
     pub(super) fn into_list(self) -> Vec<Source> {
         self.list
     }
 
-    /// The sources.
+    /// Returns the sources.
     pub fn list(&self) -> &[Source] {
         &self.list
     }
 
-    /// Names that appear directly in the anchor; `None` if a source fills it with whatever it
-    /// contains.
+    /// Returns the names that appear directly in the anchor; `None` if a source fills it with its
+    /// contents.
     pub fn top_names(&self) -> Option<Vec<Vec<u8>>> {
         self.list
             .iter()
@@ -343,13 +344,13 @@ impl Sources {
             .collect()
     }
 
-    /// The walk begins with the next source.
+    /// Records the first entry of the next source, when the walk reaches it.
     pub(super) fn begin(&self, first: EntryId) {
         lock(&self.first).push(first);
     }
 
-    /// Where an entry lies: its source, and its path beneath that source's
-    /// directory; no path for the directory itself.
+    /// Returns the source of an entry and the entry's path beneath the source's directory; no path
+    /// for the directory itself.
     pub(super) fn locate(
         &self,
         id: EntryId,
@@ -363,16 +364,16 @@ impl Sources {
         Some((source, inner))
     }
 
-    /// The link that was named as an entry's source, if it leads to a file.
+    /// Returns the link that was named as an entry's source, if it leads to a file.
     pub(super) fn named_link(&self, id: EntryId, path: &TreePath) -> Option<&NamedLink> {
         self.locate(id, path)?.0.link.as_ref()
     }
 
-    /// Opens the directory that holds an entry, and gives the entry's name.
+    /// Opens the directory that holds an entry, and returns the entry's name.
     ///
     /// # Errors
     ///
-    /// As `openat2`; `NotFound` for an entry of no source.
+    /// Errors of `openat2`; `NotFound` for an entry of no source.
     pub(super) fn open_parent(&self, id: EntryId, path: &TreePath) -> io::Result<Located> {
         let (source, inner) = self.locate(id, path).ok_or(io::ErrorKind::NotFound)?;
         let inner = inner.ok_or(io::ErrorKind::IsADirectory)?;
@@ -389,15 +390,15 @@ impl Sources {
 /// The directory that holds an entry, and the entry's name in it.
 pub(super) type Located = (Arc<dyn Directory>, Box<[u8]>);
 
-/// Why a source cannot be sent.
+/// Reasons why a source cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// It cannot be opened.
     #[error("{}", cannot_open(path, error))]
     Open {
-        /// The source.
+        /// Path of the source.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// It is a directory and `-r` was not given.
@@ -409,15 +410,15 @@ pub enum SourceError {
     /// Its name cannot be used at the destination.
     #[error("the source {path} has no name that the destination could use: {error}")]
     Name {
-        /// The source.
+        /// Path of the source.
         path: String,
-        /// Why.
+        /// Error of the name.
         error: longhaul_proto::manifest::PathError,
     },
 }
 
 impl SourceError {
-    /// The failure that it is where other sources continue; `None` if the command makes no sense.
+    /// Returns the failure to report if other sources continue; `None` if the command is invalid.
     pub fn failure(&self) -> Option<Failure> {
         let kind = match self {
             SourceError::Open { path, error } => failure_of("open", path, error).kind,
@@ -438,8 +439,8 @@ fn cannot_open(path: &str, error: &io::Error) -> String {
     }
 }
 
-/// Opens a source beneath `open`: a trailing `/` (or `.`) means what is in it.
-/// With `follows` links below it, and on the way to it, are what they lead to.
+/// Opens a source beneath `open`. A trailing `/` (or `.`) selects its contents. With `follows`,
+/// links below it and on the way to it are followed.
 ///
 /// # Errors
 ///
@@ -501,7 +502,7 @@ pub fn open_source(
     }
 }
 
-/// Opens a directory, and says how it is found again.
+/// Opens a directory, and returns it with the name by which it is opened again.
 fn held_directory(
     root: &Arc<dyn OpenRoot>,
     path: &[u8],
@@ -521,10 +522,10 @@ fn held_directory(
     Ok((directory, held))
 }
 
-/// Links that lead to links, at most: as many as the kernel follows.
+/// Maximum number of links that are followed, as in the kernel.
 const MAXIMUM_LINKS: usize = 40;
 
-/// A named source that is a link to a file, over others or not: the file is sent
+/// Opens a named source that is a link to a file, directly or over other links. The file is sent
 /// under the link's name.
 fn linked_file(
     open: &Arc<dyn OpenRoot>,
@@ -571,7 +572,7 @@ fn linked_file(
                 let target = above.read_symlink(inner).map_err(failed)?;
                 whole = match target.starts_with(b"/") {
                     true => target.to_vec(),
-                    // A root that confines paths takes none with `.` in it.
+                    // A confined root rejects paths with `.` in them.
                     false if parent == b"." => target.to_vec(),
                     false => [trim_slashes(parent), b"/", &target].concat(),
                 };
@@ -582,13 +583,13 @@ fn linked_file(
     Err(failed(rustix::io::Errno::LOOP.into()))
 }
 
-/// The name that a source has at the destination; `None` if what it contains is meant.
+/// Returns the name that a source has at the destination; `None` if its contents are sent.
 pub fn last_name(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     (!matches!(name, b"" | b"." | b"..")).then_some(name)
 }
 
-/// A path without the slashes at its end.
+/// Removes the slashes at the end of a path.
 pub(super) fn trim_slashes(path: &[u8]) -> &[u8] {
     let end = path
         .iter()
@@ -639,7 +640,7 @@ mod tests {
         };
         assert_eq!(status(1, b"2").unwrap().size, 3);
         assert_eq!(status(3, b"4").unwrap().size, 3);
-        // What took its place is not what was asked for.
+        // A directory that replaced the requested one is rejected.
         std::fs::rename(place.path().join("b"), place.path().join("gone")).unwrap();
         std::fs::rename(place.path().join("c"), place.path().join("b")).unwrap();
         assert_eq!(status(2, b"3").unwrap().size, 3);

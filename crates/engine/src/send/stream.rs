@@ -1,6 +1,6 @@
-//! Standard input, or whatever can be read once, as a source: a directory whose
-//! files are pieces of it, listed as they are read, and kept in memory until the
-//! other end has them.
+//! Standard input, or any other input that can be read only once, as a source. It is a directory
+//! whose files are pieces of the input. They are listed as they are read, and kept in memory until
+//! the other end has them.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,19 +18,19 @@ use longhaul_system::queue::lock;
 
 use super::source::{Source, What};
 
-/// Bytes of a piece: the block of a long path, so that every path's block holds
-/// one or some.
+/// Maximum bytes of a piece: the block size of a long path, so that each block of every path holds
+/// one or more pieces.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// A stream of data that is sent.
+/// An input that is sent in pieces.
 pub struct StreamSource {
     input: Mutex<Input>,
     state: Mutex<State>,
-    /// A piece was let go of, or all was given up.
+    /// Notified when a piece was released or the transfer gave up.
     changed: Condvar,
     piece_bytes: usize,
     most_bytes: usize,
-    /// Permission bits of the file that it becomes.
+    /// Permission bits of the resulting file.
     mode: u32,
 }
 
@@ -43,27 +43,27 @@ struct Input {
 
 #[derive(Default)]
 struct State {
-    /// Pieces that the other end may not have yet, by where they begin.
+    /// Pieces that the other end may not have yet, by offset.
     held: BTreeMap<u64, Arc<[u8]>>,
     held_bytes: usize,
     given_up: bool,
-    /// Why it could not be read.
+    /// Error of a failed read.
     failure: Option<String>,
     whole: Option<WholeStream>,
 }
 
-/// What was read when it had come to its end.
+/// Size and digest of the whole input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WholeStream {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// BLAKE3 of them.
+    /// BLAKE3 digest of the bytes.
     pub digest: [u8; 32],
 }
 
 impl StreamSource {
-    /// Reads from `reader` in pieces, of which this many bytes are in memory at most: at least one
-    /// piece.
+    /// Reads from `reader` in pieces. At most `most_bytes` of them, but at least one piece, are in
+    /// memory.
     pub fn new(
         reader: Box<dyn Read + Send>,
         piece_bytes: usize,
@@ -85,7 +85,7 @@ impl StreamSource {
         })
     }
 
-    /// It as a source.
+    /// Returns the input as a source.
     pub fn source(self: &Arc<StreamSource>, shown: &str) -> Source {
         let directory: Arc<dyn Directory> = Arc::new(Pieces(Arc::clone(self)));
         Source {
@@ -97,7 +97,7 @@ impl StreamSource {
         }
     }
 
-    /// The other end has what an entry held: it is not needed any more.
+    /// Releases the piece of this path, because the other end has it.
     pub fn let_go(&self, path: &TreePath) {
         let mut state = lock(&self.state);
         if let Some(StreamPart::Data(offset)) = StreamPart::parse(path.name())
@@ -109,23 +109,23 @@ impl StreamSource {
         }
     }
 
-    /// Nothing more is read: the rest would be of no use.
+    /// Stops reading, because the rest would be of no use.
     pub fn give_up(&self) {
         lock(&self.state).given_up = true;
         self.changed.notify_all();
     }
 
-    /// Why it could not be read to its end, where that was so.
+    /// Returns the error of a failed read, if any.
     pub fn failure(&self) -> Option<String> {
         lock(&self.state).failure.clone()
     }
 
-    /// What was read, once that came to its end.
+    /// Returns size and digest of the input, once it was read to its end.
     pub fn whole(&self) -> Option<WholeStream> {
         lock(&self.state).whole
     }
 
-    /// Waits for room and reads one piece; gives what should be listed.
+    /// Waits for free memory and reads one piece; returns the part to list.
     fn next_part(&self) -> io::Result<Option<StreamPart>> {
         let state = lock(&self.state);
         let full = |state: &mut State| {
@@ -175,7 +175,7 @@ impl StreamSource {
 }
 
 impl Input {
-    /// As much as a piece holds, or what there is before the end.
+    /// Reads as much as a piece holds, or less at the end of the input.
     fn read_piece(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let mut piece = vec![0; most];
         let mut filled = 0;
@@ -193,10 +193,10 @@ impl Input {
     }
 }
 
-/// The directory of its pieces.
+/// Directory of the pieces.
 struct Pieces(Arc<StreamSource>);
 
-/// Its names, as they come.
+/// Listing of the pieces, in the order of reading.
 struct Coming(Arc<StreamSource>);
 
 impl NameList for Coming {
@@ -249,7 +249,7 @@ impl Directory for Pieces {
     refuse_changes!(io::ErrorKind::Unsupported);
 }
 
-/// One of its pieces.
+/// A piece as a file.
 struct Piece(Arc<[u8]>);
 
 impl StoredFile for Piece {

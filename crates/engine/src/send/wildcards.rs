@@ -1,5 +1,5 @@
-//! Sources with `*`, `?` and `[…]` in their names that no shell has seen: those of
-//! another host's. They mean what a shell there would make of them.
+//! Expands `*`, `?` and `[…]` in the names of sources of another host, which no shell has expanded.
+//! They have the same meaning as in a shell.
 
 use std::io;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use longhaul_storage::roots::{OpenRoot, split};
 
 use super::source::{open_named, trim_slashes};
 
-/// How much the patterns of one command may stand for: their directories are copied whole for
-/// less.
+/// Limits for the names that the patterns of one command match. With more names, it is better to
+/// copy their directories.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     names: usize,
-    /// Of the names, with all that is above them.
+    /// Bytes of the names, with their parent directories.
     bytes: usize,
 }
 
 impl Room {
-    /// What one command has.
+    /// Limits of one command.
     pub const WHOLE: Room = Room {
         names: 100_000,
         bytes: 16 << 20,
     };
 
-    /// What is left with these; `None` if they are too many.
+    /// Returns the limits less these names; `None` if they exceed the limits.
     fn without(self, found: &[Vec<u8>]) -> Option<Room> {
         let bytes = found.iter().map(Vec::len).sum();
         Some(Room {
@@ -39,14 +39,14 @@ impl Room {
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
-    // It has `*.x` match `.x`: that is looked at here.
+    // With `true`, `*.x` would still match `.x`; `Names::has` checks for hidden names instead.
     require_literal_leading_dot: false,
 };
 
 /// Reasons to reject a pattern.
 #[derive(Debug, thiserror::Error)]
 pub enum ExpandError {
-    /// It matches more names than there is room for.
+    /// It matches more names than allowed.
     #[error(
         "{0} stands for too many names, more than {names} or {mebibytes} MiB in all: copy the \
          directory that they are in",
@@ -54,7 +54,7 @@ pub enum ExpandError {
         mebibytes = Room::WHOLE.bytes >> 20
     )]
     TooMany(String),
-    /// A directory could not be listed to its end, so that matching names may be missing.
+    /// A directory could not be listed completely, so matching names may be missing.
     #[error("{pattern}: cannot list {directory}: {error}")]
     Unlisted {
         /// The pattern.
@@ -66,9 +66,9 @@ pub enum ExpandError {
     },
 }
 
-/// What a source's path stands for, in byte order and as much as there is room for: the path alone
-/// where it has no wildcard, where something has that very name, or where nothing matches.
-/// Links on the way are followed where `follows` says so, or `open` does it by itself.
+/// Returns the names that a source's path matches, in byte order and within the limits. Returns
+/// only the path itself if it has no wildcard, if an entry has that exact name, or if it matches no
+/// name. Links on the way are followed if `follows` is true or `open` follows them by itself.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub fn expand(
     Ok(found)
 }
 
-/// What is before the first name of a path that has a wildcard: a directory.
+/// Returns the directory part of a path before its first name with a wildcard.
 pub fn above_wildcards(path: &[u8]) -> &[u8] {
     let first = path.iter().position(|byte| b"*?[".contains(byte));
     let before = &path[..first.unwrap_or(path.len())];
@@ -137,8 +137,8 @@ pub fn above_wildcards(path: &[u8]) -> &[u8] {
     &before[..slash.map_or(0, |slash| slash + 1)]
 }
 
-/// All that several stand for: `each` is asked what one does, and for how much there is room;
-/// none leaves it as it is. `of` a path it is one of them again.
+/// Expands several items. `each` returns the matches of an item within the limits, or `None` to
+/// keep the item. `of` makes an item from a path.
 ///
 /// # Errors
 ///
@@ -153,7 +153,7 @@ pub fn expand_all<T: Clone>(
     for one in named {
         match each(one, room)? {
             Some(found) => {
-                // What was written itself is there whatever it takes.
+                // Names that the user wrote without wildcards are accepted beyond the limits.
                 room = room.without(&found).unwrap_or(Room { names: 0, bytes: 0 });
                 all.extend(found.into_iter().map(&of));
             }
@@ -163,15 +163,15 @@ pub fn expand_all<T: Clone>(
     Ok(all)
 }
 
-/// What is found for one name of a path.
+/// Matches for one name of a path.
 struct Next {
     names: Vec<Vec<u8>>,
-    /// What is left.
+    /// Remaining limits.
     room: Room,
 }
 
 impl Next {
-    /// `None` if there is no room.
+    /// Adds a match; `None` if it exceeds the limits.
     fn add(&mut self, path: Vec<u8>) -> Option<()> {
         self.room = self.room.without(std::slice::from_ref(&path))?;
         self.names.push(path);
@@ -179,16 +179,16 @@ impl Next {
     }
 }
 
-/// What a name with wildcards matches.
+/// A name with wildcards.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     pattern: Pattern,
-    /// It begins with a dot: names that do are meant.
+    /// True if it begins with a dot: hidden names match too.
     hidden: bool,
 }
 
 impl Names {
-    /// Whether it matches a name.
+    /// True if it matches a name.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         let meant = self.hidden || !name.starts_with(b".");
         meant
@@ -198,7 +198,8 @@ impl Names {
     }
 }
 
-/// What a name matches, where it has wildcards; classes of characters by name are none.
+/// Parses a name with wildcards; `None` if it has none. Named classes of characters are not
+/// supported.
 pub(crate) fn pattern_of(name: &[u8]) -> Option<Names> {
     if !name.iter().any(|byte| b"*?[".contains(byte)) {
         return None;
@@ -207,9 +208,9 @@ pub(crate) fn pattern_of(name: &[u8]) -> Option<Names> {
     if text.contains("[[:") {
         return None;
     }
-    // As some shells write it.
+    // Some shells write negation so.
     let mut text = text.replace("[^", "[!");
-    // Two of them mean no more than one.
+    // Several `*` mean the same as one.
     while text.contains("**") {
         text = text.replace("**", "*");
     }
@@ -219,7 +220,7 @@ pub(crate) fn pattern_of(name: &[u8]) -> Option<Names> {
     })
 }
 
-/// How directories are opened.
+/// Opens directories for the expansion.
 struct Opening<'a> {
     open: &'a dyn OpenRoot,
     follows: bool,
@@ -238,12 +239,12 @@ impl Opening<'_> {
         status.is_ok()
     }
 
-    /// Adds the names in a directory that match; `None` if there are too many. A directory that
-    /// does not exist, or that this user may not read, has no names, as for a shell.
+    /// Adds the matching names of a directory; `None` if they exceed the limits. A directory that
+    /// does not exist, or that this user may not read, has no names, as in a shell.
     ///
     /// # Errors
     ///
-    /// Any other error of opening or listing it: names may be missing.
+    /// Any other error of opening or listing it, since names may be missing.
     fn add_matching(
         &self,
         above: &[u8],
@@ -265,8 +266,8 @@ impl Opening<'_> {
     }
 }
 
-/// Whether a directory that cannot be opened counts as one without names. Errors without a number
-/// are refusals of longhaul, such as a path that leads out of a root.
+/// True if a directory with this error of opening counts as one without names. Errors without a
+/// number are refusals by longhaul, such as a path that leaves a root.
 fn has_no_names(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -302,7 +303,7 @@ mod tests {
 
     const MANY: Room = Room::WHOLE;
 
-    /// This many names.
+    /// Returns limits with this number of names.
     fn names(names: usize) -> Room {
         Room { names, ..MANY }
     }
@@ -344,7 +345,7 @@ mod tests {
             ("run[[:digit:]]", &["run[[:digit:]]"]),
             ("run?*/", &["run1/", "run2/", "run[3]/"]),
             ("*/deep", &["run2/deep"]),
-            // What is there by that very name is meant, and what matches nothing.
+            // A path that exists, or that matches no name, is kept.
             ("run[3]/a.h5", &["run[3]/a.h5"]),
             ("*.odd", &["*.odd"]),
             ("none*", &["none*"]),
@@ -373,7 +374,7 @@ mod tests {
         }
     }
 
-    /// A listing that fails: the directory was removed after it was opened.
+    /// The listing fails because the directory was removed after it was opened.
     #[test]
     fn a_directory_that_cannot_be_listed_is_not_one_without_names() {
         struct Held(Arc<dyn Directory>);
@@ -417,7 +418,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("* stands for too many"), "{error}");
-        // Few names, but long ones: `a.h5`, `a.txt` and `b.h5`, each with what follows.
+        // Few but long names: `a.h5`, `a.txt` and `b.h5`, each with the following part.
         let long = |bytes| Room { bytes, ..MANY };
         let below = format!("*/{}", "x".repeat(91));
         assert!(expand(&*all, below.as_bytes(), false, long(288)).is_err());

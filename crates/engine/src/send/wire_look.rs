@@ -1,13 +1,13 @@
-//! What is seen of the path and of the other end while codecs are chosen: what streams carried,
-//! and whether the path holds them up, or a receiver that does not read.
+//! Observes the path and the other end while codecs are chosen: the bytes that streams carried, and
+//! if the path or a slow receiver limits them.
 //!
-//! More to send than a window takes has three reasons. The path is full, or loses much: what is
-//! smaller arrives sooner. The receiver's kernel gives no larger window: the same. Or the
-//! receiver is slower than the path, whether it writes, makes durable, or decodes: its buffers
-//! fill, and smaller blocks gain nothing. It says so itself. Where it has no buffer, it
-//! does not read either, and its window closes: the kernel tells how long each stream was held up
-//! by that window (`TCP_INFO`), and how large it is. One that is much smaller than it was is not
-//! read.
+//! More data than a window can wait for three reasons. First, the path is full or loses many
+//! segments: smaller data arrive sooner. Second, the receiver's kernel gives no larger window: the
+//! same holds. Third, the receiver is slower than the path, because it writes, commits or decodes
+//! slowly: its buffers fill, and smaller blocks gain no time. The receiver reports that. Without a
+//! free buffer it stops reading, and its window closes: the kernel reports how long each stream was
+//! limited by that window (`TCP_INFO`), and its size. A window much smaller than before shows that
+//! the receiver does not read.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,45 +20,45 @@ use longhaul_proto::session::StreamId;
 use crate::codec::choice::CoresSeen;
 use crate::session::observe::LAYERS;
 
-/// A path with a shorter round trip shows by its windows nothing of what it carries.
+/// Minimum round trip at which the windows of a path show its capacity.
 const LONG: Duration = Duration::from_millis(2);
 
-/// Cores that a receiver's codecs use at once where it has not told its flows: what it has at most.
+/// Maximum number of cores that a receiver's codecs use, if it did not report its flows.
 const USUAL_DECOMPRESSORS: f64 = 8.0;
 
-/// More cores than any host has.
+/// Upper bound for a reported number of cores.
 const MOST_CORES: f64 = 1e5;
 
-/// What streams showed so far.
+/// Observations of the streams so far.
 #[derive(Default)]
 pub(super) struct WireLook {
     streams: HashMap<StreamId, Counts>,
-    /// Bytes that streams' peers acknowledged, those of streams that ended included.
+    /// Bytes acknowledged by the peers of all streams, also of ended ones.
     carried: u64,
 }
 
-/// What the kernel had counted of a stream.
+/// The kernel's counts of a stream.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     acknowledged: u64,
     busy: Duration,
     window_limited: Duration,
-    /// The largest window of the other end, in bytes.
+    /// Largest window of the other end, in bytes.
     most_window: u64,
 }
 
-/// What a look found.
+/// Results of an observation.
 pub(super) struct WireSeen {
-    /// Bytes that the path carried since the session began; none if no kernel tells.
+    /// Bytes that the path carried since the session began; `None` if no kernel reports them.
     pub carried: Option<u64>,
-    /// Half of the streams have more to send than the path takes.
+    /// True if at least half of the streams have more to send than the path takes.
     pub is_full: bool,
-    /// Bytes per second that windows allow on a long path; 0 where that is not known.
+    /// Rate that the windows allow on a long path, in bytes per second; 0 if unknown.
     pub window_rate: f64,
 }
 
 impl WireLook {
-    /// Takes what the kernel reports about live streams.
+    /// Processes the kernel's data about live streams.
     pub fn handle_look(&mut self, infos: &[(StreamId, TcpInfo)]) -> WireSeen {
         let (mut told, mut full, mut window_rate) = (0, 0, 0.0);
         for (id, info) in infos {
@@ -87,9 +87,9 @@ impl WireLook {
 }
 
 impl Counts {
-    /// Takes what the kernel counts now. Whether the other end read too slowly since the last
-    /// look: its window held the stream up for half of the time, and is less than half of what it
-    /// was. Where the kernel does not count that, what it says of this moment has to do.
+    /// Updates the counts; true if the other end read too slowly since the last call: its window
+    /// limited the stream for at least half of the time, and is below half of its maximum. Without
+    /// these counts, the kernel's current state decides.
     fn is_unread_since(&mut self, info: &TcpInfo) -> bool {
         let before = *self;
         let window = info.send_window.map(|window| window.0);
@@ -111,8 +111,9 @@ impl Counts {
     }
 }
 
-/// Whether both ends are on this host, as far as streams have addresses: what codecs save is no
-/// path's then. Two network namespaces of one machine have addresses of their own, and a path.
+/// True if both ends are on this host, as far as streams have addresses. Codecs then save no
+/// network time. Two network namespaces of one machine have different addresses, so they count as a
+/// path.
 pub(super) fn are_here(ends: impl Iterator<Item = Option<(SocketAddr, SocketAddr)>>) -> bool {
     let mut known = ends.flatten().peekable();
     let is_here = |(local, peer): (SocketAddr, SocketAddr)| {
@@ -122,7 +123,7 @@ pub(super) fn are_here(ends: impl Iterator<Item = Option<(SocketAddr, SocketAddr
     known.peek().is_some() && known.all(is_here)
 }
 
-/// The other end's cores, where it told, within bounds: it may tell anything.
+/// Returns the other end's cores, if it reported them, limited to plausible values.
 pub(super) fn cores_of(peer: &Observation) -> Option<CoresSeen> {
     let idle = peer.idle.map(f64::from).filter(|idle| idle.is_finite())?;
     let all = f64::from(peer.cores).min(MOST_CORES);
@@ -148,8 +149,8 @@ mod tests {
 
     const RATE: u64 = 10_000_000;
 
-    /// A stream after some tenths of a second that has more to send, and was held up by the other
-    /// end's window for a part of the time.
+    /// Returns a stream after some tenths of a second that has more to send, and was limited by the
+    /// other end's window for a fraction of the time.
     fn stream(tenths: u32, held: f64, window: u64) -> TcpInfo {
         let passed = Duration::from_millis(100) * tenths;
         let mut info = TcpInfo::together([]);
@@ -165,7 +166,7 @@ mod tests {
     fn full_after(looks: impl Fn(u32) -> TcpInfo) -> bool {
         let mut wire = WireLook::default();
         let one = StreamId(1);
-        // It begins with a large window, before the other end's buffers are full.
+        // The window is large at first, before the other end's buffers are full.
         wire.handle_look(&[(one, stream(1, 0.0, 6_000_000))]);
         let seen = (2..20).map(|tenths| wire.handle_look(&[(one, looks(tenths))]).is_full);
         seen.last().unwrap_or_default()
@@ -175,9 +176,9 @@ mod tests {
     fn a_receiver_that_does_not_read_is_no_full_path() {
         assert!(full_after(|at| stream(at, 0.0, 6_000_000)));
         assert!(!full_after(|at| stream(at, 0.9, 200_000)));
-        // Its kernel's window is all that it gives, and is read: fewer bytes go sooner.
+        // A constant window is being read: fewer bytes arrive sooner.
         assert!(full_after(|at| stream(at, 0.9, 6_000_000)));
-        // It closed once, and the path holds it up.
+        // It closed once, and the path is the limit.
         assert!(full_after(|at| stream(at, 0.1, 200_000)));
     }
 
@@ -190,7 +191,7 @@ mod tests {
         let are = |ends: &[Option<(SocketAddr, SocketAddr)>]| are_here(ends.iter().copied());
         assert!(are(&[here("127.0.0.1", "127.0.0.1"), here("::1", "::1")]));
         assert!(are(&[here("::ffff:10.0.0.1", "10.0.0.1")]));
-        // A channel of SSH has no addresses, and what it brought tells.
+        // An SSH channel has no addresses; the other streams decide.
         assert!(are(&[None, here("10.0.0.1", "10.0.0.1")]));
         assert!(!are(&[here("10.0.0.1", "10.0.0.2")]), "two namespaces");
         assert!(!are(&[
