@@ -1,5 +1,5 @@
-//! A layer's data flows: this many threads that do the same work, a number that can be changed
-//! while they run, or adapts itself, and how busy they are.
+//! Data flows of a layer: threads that do the same work. Their number can be changed while they
+//! run, or adapts itself, and their utilisation is measured.
 
 mod adapting;
 
@@ -13,35 +13,35 @@ use std::time::{Duration, Instant};
 use adapting::Adapting;
 use longhaul_system::queue::lock;
 
-/// Most flows in a layer.
+/// Maximum number of flows in a layer.
 pub const MAXIMUM_FLOWS: usize = 512;
 
-/// A layer's work: called once by each flow, returns when the flow is no
-/// longer wanted or nothing is left to do.
+/// Work of a layer. Each flow calls it once; it returns when the flow is no longer wanted or no
+/// work is left.
 type Work = dyn Fn(&Flow) + Send + Sync;
 
-/// How the layers of an end share its threads.
+/// Threading model of an end's layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stack {
     /// Each layer has flows of its own, with queues between them.
     #[default]
     Layered,
-    /// One thread for each stream does all the layers' work for it (XDD's
-    /// pairing, paper 001 section 2.1): a source's reads, encodes, seals and sends, a
-    /// sink's receives, decodes and writes.
+    /// One thread per stream does the work of all layers for it (XDD's pairing, paper 001 section
+    /// 2.1): at a source it reads, encodes, seals and sends; at a sink it receives, decodes and
+    /// writes.
     Paired,
 }
 
-/// How many flows a layer has.
+/// Number of flows of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// This many.
+    /// A fixed number.
     Fixed(usize),
-    /// As many as there is work for, one at the start and at most this many.
+    /// As many as there is work for, one at the start and at most this number.
     UpTo(usize),
 }
 
-/// The flows of one layer.
+/// Flows of one layer.
 pub struct FlowGroup {
     layer: &'static str,
     shared: Arc<Shared>,
@@ -59,16 +59,16 @@ struct Shared {
     there: Mutex<ThereTime>,
 }
 
-/// How long flows were there, summed over all of them.
+/// Time that flows existed, summed over all of them.
 #[derive(Clone, Copy, Default)]
 struct ThereTime {
     sum: Duration,
-    /// Until then, since the group began.
+    /// End of the counted time, since the group began.
     at: Duration,
 }
 
 impl ThereTime {
-    /// This many were there until now.
+    /// Adds the time until `now` for this number of flows.
     fn add(&mut self, flows: usize, now: Duration) {
         let flows = u32::try_from(flows).unwrap_or(u32::MAX);
         self.sum += now.saturating_sub(self.at).saturating_mul(flows);
@@ -76,13 +76,13 @@ impl ThereTime {
     }
 }
 
-/// How long flows worked: pieces of work may take seconds, and one in hand counts too.
-/// Times are since the group began.
+/// Time that flows worked. Work may take seconds, so work in progress counts too. Times are since
+/// the group began.
 #[derive(Clone, Copy, Default)]
 struct WorkTime {
-    /// Of pieces that are done.
+    /// Time of completed work.
     done: Duration,
-    /// Pieces in hand, and the sum of the times at which they began.
+    /// Number of pieces of work in progress, and sum of their start times.
     pieces: u32,
     begun: Duration,
 }
@@ -105,23 +105,23 @@ impl WorkTime {
     }
 }
 
-/// One flow, as its own thread sees it.
+/// A flow, as its own thread uses it.
 pub struct Flow {
     shared: Arc<Shared>,
-    /// It was one too many.
+    /// True if it was superfluous and has ended.
     ended: Cell<bool>,
 }
 
-/// How busy a layer was.
+/// Utilisation of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerUse {
     /// Name of the layer.
     pub layer: &'static str,
-    /// Flows now.
+    /// Current number of flows.
     pub flows: usize,
     /// Nanoseconds in which flows worked, summed over all of them.
     pub busy: u64,
-    /// Part of the flows' time in which they worked, 0 to 1.
+    /// Fraction of the flows' time in which they worked, from 0 to 1.
     pub utilisation: f64,
 }
 
@@ -132,14 +132,14 @@ impl std::fmt::Debug for FlowGroup {
 }
 
 impl Flow {
-    /// Whether this flow should continue: the first to ask when there are too many is the one that
-    /// ends.
+    /// True if this flow should continue. If there are too many flows, the first ones to call this
+    /// end.
     pub fn is_wanted(&self) -> bool {
         if self.ended.get() {
             return false;
         }
-        // Counted down here and not when the thread ends, so that of many that
-        // ask at once no more end than are too many.
+        // Counted down here, not when the thread ends, so that simultaneous callers do not end more
+        // flows than are superfluous.
         let wanted = self.shared.wanted.load(Ordering::Relaxed);
         let running = &self.shared.running;
         let fewer = |running: usize| (running > wanted).then(|| running - 1);
@@ -148,7 +148,7 @@ impl Flow {
         ends.is_err()
     }
 
-    /// Does a piece of work and counts its time.
+    /// Runs a piece of work and counts its time.
     pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
         self.shared.busy(work)
     }
@@ -175,7 +175,7 @@ impl Shared {
 }
 
 impl FlowGroup {
-    /// A layer without flows yet.
+    /// Creates a layer without flows.
     pub fn new(layer: &'static str, work: Arc<Work>) -> FlowGroup {
         FlowGroup {
             layer,
@@ -187,24 +187,24 @@ impl FlowGroup {
         }
     }
 
-    /// Changes the number of flows, at most [`MAXIMUM_FLOWS`]. New ones start
-    /// at once; those too many end after the piece of work in hand, once the
-    /// caller has woken them. Where the system gives fewer threads there are fewer.
+    /// Changes the number of flows, at most [`MAXIMUM_FLOWS`]. New ones start at once; superfluous
+    /// ones end after their current work, once the caller has woken them. If the system refuses
+    /// threads, there are fewer.
     ///
     /// # Errors
     ///
-    /// Why no thread could be started, where the layer has none now.
+    /// The reason why no thread could be started, if the layer has none now.
     pub fn set(&self, flows: usize) -> io::Result<()> {
         let mut adapting = lock(&self.adapting);
         *adapting = None;
         self.start(flows.min(MAXIMUM_FLOWS))
     }
 
-    /// The same with a number that may adapt itself.
+    /// Changes the number of flows to a fixed or an adapting one.
     ///
     /// # Errors
     ///
-    /// As [`FlowGroup::set`].
+    /// Errors of [`FlowGroup::set`].
     pub fn set_count(&self, count: Count) -> io::Result<()> {
         let most = match count {
             Count::Fixed(flows) => return self.set(flows),
@@ -215,8 +215,8 @@ impl FlowGroup {
         self.start(begun.flows())
     }
 
-    /// Adapts the number of flows, where it is not fixed, to how busy they were since the
-    /// last call. Gives whether some are too many now: the caller wakes them.
+    /// Adapts the number of flows, if it is not fixed, to their utilisation since the last call.
+    /// True if some are now superfluous: the caller must wake them.
     pub fn adapt(&self) -> bool {
         let mut adapting = lock(&self.adapting);
         let Some(adapting) = adapting.as_mut() else {
@@ -226,7 +226,7 @@ impl FlowGroup {
         let flows = adapting.handle_look(now, lock(&self.shared.work).until(now));
         let before = self.shared.wanted.load(Ordering::Relaxed);
         if flows != before {
-            // Those that there are go on.
+            // An error is ignored, because the existing flows continue.
             let _ = self.start(flows);
         }
         flows < before
@@ -255,7 +255,7 @@ impl FlowGroup {
             match started {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    // The system gives no more threads: go on with fewer.
+                    // The system refuses more threads: continue with fewer.
                     let others = self.shared.running.fetch_sub(1, Ordering::Relaxed) - 1;
                     return match others {
                         0 => Err(error),
@@ -267,24 +267,24 @@ impl FlowGroup {
         Ok(())
     }
 
-    /// Does a piece of the layer's work on a thread that is none of its flows,
-    /// and counts its time.
+    /// Runs a piece of the layer's work on a thread that is not one of its flows, and counts its
+    /// time.
     pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
         self.shared.busy(work)
     }
 
-    /// Waits until every flow has ended. The caller has told them to.
+    /// Waits until every flow has ended. The caller has already ended their work.
     pub fn join(&self) {
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // A panic was reported by the thread itself.
+            // The thread has already reported its panic.
             let _ = thread.join();
         }
-        // A second call finds it ended already.
+        // An error is ignored: on a second call the time is set already.
         let _ = self.ended.set(Instant::now());
     }
 
-    /// How busy the layer was since it began.
+    /// Returns the utilisation of the layer since it began.
     pub fn usage(&self) -> LayerUse {
         let flows = self.shared.wanted.load(Ordering::Relaxed);
         let mut there = *lock(&self.shared.there);
@@ -292,14 +292,14 @@ impl FlowGroup {
         self.usage_in(there.sum, flows)
     }
 
-    /// The same where this many threads did its work all the time.
+    /// Returns the utilisation if this number of threads did its work all the time.
     pub fn usage_of(&self, flows: usize) -> LayerUse {
         let mut there = ThereTime::default();
         there.add(flows.max(1), self.lasted());
         self.usage_in(there.sum, flows)
     }
 
-    /// Time since it began, until it ended.
+    /// Returns the time since it began, until it ended.
     fn lasted(&self) -> Duration {
         let until = self.ended.get().copied().unwrap_or_else(Instant::now);
         until - self.shared.began
@@ -316,7 +316,7 @@ impl FlowGroup {
     }
 }
 
-/// Does a layer's work on another thread than its own.
+/// Runs a layer's work on a thread that is not one of its flows.
 pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> T {
     match layer.get() {
         Some(group) => group.busy(work),
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(group.usage().flows, 1);
     }
 
-    /// Until then the layer is looked at again and again; a test that hangs has failed.
+    /// Adapts repeatedly until there are this many flows; never returns on failure.
     fn adapt_until(group: &FlowGroup, flows: usize) {
         while group.usage().flows != flows {
             group.adapt();

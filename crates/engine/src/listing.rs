@@ -1,4 +1,4 @@
-//! Lists a path of this host: each directory in byte order, a directory before what it holds, in
+//! Lists a path of this host: each directory in byte order, a directory before its contents, in
 //! constant memory. Links are listed, not followed.
 
 use std::io;
@@ -14,33 +14,33 @@ use longhaul_storage::nested::Nested;
 use longhaul_storage::roots::{OpenRoot, split};
 use longhaul_storage::{Directory, FileKind, Status};
 
-/// How much is listed.
+/// Extent of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// What lies in directories, too.
+    /// If true, the contents of directories are listed too.
     pub recursive: bool,
-    /// Mode, size, time and target of each entry.
+    /// If true, mode, size, time and target of each entry are included.
     pub details: bool,
 }
 
-/// What is found.
+/// An item of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// An entry.
     Entry(ListedEntry),
-    /// Something that could not be looked at; the rest continues.
+    /// An entry that could not be examined; the listing continues.
     Failed(Failure),
 }
 
-/// Why nothing, or nothing more, is listed.
+/// Reasons why a listing fails or ends.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError<E> {
-    /// What was named cannot be opened.
+    /// The named path cannot be opened.
     #[error("cannot list {path}: {}", reason(error))]
     Open {
         /// The path.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The receiver of the listing wants no more.
@@ -55,8 +55,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Tells what lies in a directory, or of a file by its name. A path that is a
-/// link is what it leads to, where `open` follows it.
+/// Lists a directory, or a file by its name. A link is followed if `open` follows it.
 ///
 /// # Errors
 ///
@@ -87,12 +86,12 @@ pub fn list<E>(
     walk((directory, top), depth, tell).map_err(ListError::Told)
 }
 
-/// Reports about each of these paths by what it has beneath `above`, and what lies in the
-/// directories among them.
+/// Lists each of these paths, named relative to `above`, and the contents of the directories among
+/// them.
 ///
 /// # Errors
 ///
-/// What `tell` says.
+/// Errors of `tell`.
 pub fn list_each<E>(
     open: &dyn OpenRoot,
     (above, paths): (&[u8], &[Vec<u8>]),
@@ -148,11 +147,11 @@ fn as_path(path: &[u8]) -> &Path {
 /// A directory, and a name in it.
 type Beside = (Arc<dyn Directory>, Box<[u8]>);
 
-/// The directory that holds what is named, and its name: where what is named
-/// is no directory, which `error` says.
+/// Returns the parent directory and the name of a path that is not a directory, which `error`
+/// reports.
 fn beside(open: &dyn OpenRoot, path: &[u8], error: io::Error) -> io::Result<Beside> {
     let (parent, name) = split(path);
-    // With a slash at its end only a directory was meant.
+    // A path with a slash at its end means a directory.
     if matches!(name, b"" | b"." | b"..") {
         return Err(error);
     }
@@ -247,7 +246,7 @@ fn path_of(name: &[u8], above: Option<&TreePath>) -> Result<TreePath, Found> {
     })
 }
 
-/// A name of which only the kind is wanted, and known.
+/// Returns the entry of a name whose kind is known, without details.
 fn bare(name: &[u8], above: Option<&TreePath>, kind: FileKind) -> Option<Looked> {
     let path = match path_of(name, above) {
         Ok(path) => path,
@@ -262,7 +261,7 @@ fn bare(name: &[u8], above: Option<&TreePath>, kind: FileKind) -> Option<Looked>
     Some((Found::Entry(entry), enters))
 }
 
-/// Looks at a name; `None` if it went away meanwhile.
+/// Examines a name; `None` if it was removed meanwhile.
 fn look(
     directory: &dyn Directory,
     name: &[u8],

@@ -1,10 +1,10 @@
-//! Commands of users, which a shell runs: each in a process group of its own, for a bounded time,
-//! and ended with the session that it is of. Names of files are arguments and variables of the
-//! environment, never a part of the text that the shell reads.
+//! Runs commands of users in a shell: each in a process group of its own, for a limited time, and
+//! ended with its session. File names are arguments and environment variables, never part of the
+//! text that the shell parses.
 //!
-//! - [`run`] runs one to its end, [`pipe`] has a file go through one
-//! - [`end_all`] ends all that run, before the process ends at once
-//! - [`Words`]: what is shown of what they say
+//! - [`run`] runs a command to its end, [`pipe`] runs a file through one
+//! - [`end_all`] ends all running commands before this process exits
+//! - [`Words`] limits the messages of commands that are shown
 
 mod groups;
 #[cfg(test)]
@@ -30,49 +30,49 @@ use words::Said;
 
 pub use words::Words;
 
-/// The descriptors that this process may have are divided by this number for commands that run at a
-/// time. Each takes a dozen: its files, its pipes and those with which it is started.
+/// Divisor for the share of descriptors that running commands may use. Each command needs a dozen:
+/// its files, its pipes and those for its start.
 const COMMANDS_PART: usize = 48;
 
-/// Commands that run at a time, if this number was asked for.
+/// Returns the number of commands that run at once if `jobs` are requested.
 pub(crate) fn most_at_once(jobs: u32) -> usize {
     descriptors::share(COMMANDS_PART, (jobs as usize).clamp(1, MAXIMUM_FLOWS))
 }
 
-/// How often a command that runs is looked after: whether it is still wanted.
+/// Interval of the check that a running command is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The same where the kernel does not tell that a process ended (before Linux 5.3).
+/// The same interval if the kernel does not report the end of a process (before Linux 5.3).
 const LOOK_OFTEN: Duration = Duration::from_millis(5);
 
-/// Time between the two signals that end a command, the second of which kills it.
+/// Time between the two signals that end a command; the second one kills it.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Bytes of output that are read at once: what a pipe holds.
+/// Bytes of output that are read at once: the capacity of a pipe.
 const OUTPUT_BYTES: usize = 64 << 10;
 
-/// The shell's own name in its messages.
+/// Name of the shell in its messages.
 const SHELL_NAME: &str = "longhaul";
 
-/// How a command ended.
+/// Kind of a command's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself.
+    /// It exited by itself.
     Itself(ExitStatus),
-    /// Its time was over.
+    /// Its time limit expired.
     TooLong,
-    /// Nobody waits for it any more.
+    /// Its result is no longer wanted.
     Unwanted,
 }
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// Kind of its end.
     pub ended: Ended,
-    /// The last bytes of what it said.
+    /// Last bytes of its messages.
     pub said: Vec<u8>,
-    /// Bytes that it said.
+    /// Number of bytes of its messages.
     pub wrote: u64,
 }
 
@@ -86,7 +86,7 @@ impl Ran {
         }
     }
 
-    /// How it ended without success.
+    /// Describes a failure; `None` if the command succeeded.
     fn how(&self) -> Option<String> {
         use std::os::unix::process::ExitStatusExt;
         Some(match self.ended {
@@ -101,19 +101,19 @@ impl Ran {
     }
 }
 
-/// Ends all commands of this process, and lets no other one begin: SIGTERM, and SIGKILL after
-/// [`GRACE`]. For a process that is about to end by itself.
+/// Ends all commands of this process, and prevents new ones: SIGTERM, and SIGKILL after [`GRACE`].
+/// For a process that is about to exit.
 pub fn end_all() {
     ALL.end();
 }
 
-/// Whether all are being ended, and this process with them.
+/// True if all commands are being ended.
 pub fn is_ending() -> bool {
     ALL.are_ended()
 }
 
-/// `sh -c TEXT`, with its arguments. It runs in `/`: many programs run what they find in the
-/// directory that they are started in, and others may write to a destination.
+/// Returns the command `sh -c TEXT` with arguments. It runs in `/`: many programs execute files of
+/// their working directory, and others may write to a destination.
 pub fn command(text: &[u8], arguments: &[&OsStr]) -> Command {
     let mut command = Command::new("/bin/sh");
     command
@@ -127,13 +127,13 @@ pub fn command(text: &[u8], arguments: &[&OsStr]) -> Command {
     command
 }
 
-/// Runs a command to its end, or until its time is over or it is not `wanted` any more. Then it
-/// gets SIGTERM, and SIGKILL after [`GRACE`]. What it leaves in its process group is killed with
+/// Runs a command to its end, or until its time limit expires or it is no longer `wanted`. Then it
+/// gets SIGTERM, and SIGKILL after [`GRACE`]. Other processes of its process group are killed with
 /// it.
 ///
 /// # Errors
 ///
-/// Where it cannot be started.
+/// Fails if it cannot be started.
 pub fn run(command: Command, within: Duration, wanted: &dyn Fn() -> bool) -> io::Result<Ran> {
     run_in(&ALL, command, within, wanted)
 }
@@ -153,12 +153,12 @@ fn run_in(
     Ok(Ran::new(ended, said))
 }
 
-/// The same of a command that reads `input`, and whose output goes to `take`, part by part. It
-/// need not read all.
+/// Runs a command like [`run`], with standard input from `input` and the output passed to `take` in
+/// parts. The command need not read all input.
 ///
 /// # Errors
 ///
-/// As [`run`], and what `take` returns: the command is killed then.
+/// Errors of [`run`] and of `take`; after an error of `take` the command is killed.
 pub fn pipe(
     mut command: Command,
     input: OwnedFd,
@@ -180,18 +180,19 @@ pub fn pipe(
     Ok(Ran::new(ended, piped.said))
 }
 
-/// A command that runs, and does not outlive this.
+/// A running command, which is killed when this is dropped.
 struct Running<'a> {
     child: Child,
     groups: &'a Groups,
-    /// None once it was waited for.
+    /// Process group; `None` once the command was reaped.
     group: Option<Group<'a>>,
-    /// Tells that it ended; `None` if the kernel has no such thing.
+    /// Process descriptor that reports its end; `None` if the kernel has none.
     ending: Option<OwnedFd>,
 }
 
 impl Running<'_> {
-    /// The command has the other ends of its pipes, and is not needed any more.
+    /// Starts a command. It consumes the command, so that only the child holds the other ends of
+    /// its pipes.
     fn start<'a>(
         groups: &'a Groups,
         mut command: Command,
@@ -213,15 +214,15 @@ impl Running<'_> {
         }
     }
 
-    /// Kills what is left of it, and waits for it.
+    /// Kills the rest of the process group, and reaps the command.
     fn reap(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
-        // Before its number can be another one's.
+        // Remove the group before its number can be reused.
         self.group = None;
         self.child.wait()
     }
 
-    /// Waits for its end, and ends what it started.
+    /// Waits for its end, and ends the processes that it started.
     fn finish(
         mut self,
         heard: &mut dyn Hear,
@@ -231,13 +232,13 @@ impl Running<'_> {
         let until = Instant::now() + within;
         let ended = self.watch(heard, within, wanted);
         let ended = ended.and_then(|ended| match ended {
-            // What it started may still write.
+            // Processes that it started may still write.
             None => heard.hear_rest(until, wanted).map(|()| None),
             ended => Ok(ended),
         });
         let is_ended = self.groups.are_ended();
         let status = self.reap()?;
-        // What it says of its success counts only if nobody asked it to end.
+        // Its exit status counts only if it was not ended by this process.
         let own = if is_ended {
             Ended::Unwanted
         } else {
@@ -246,7 +247,7 @@ impl Running<'_> {
         Ok(ended?.unwrap_or(own))
     }
 
-    /// Waits for its end; gives why it was ended, `None` if it ended by itself.
+    /// Waits for its end; returns the reason if it was ended, `None` if it exited by itself.
     fn watch(
         &self,
         heard: &mut dyn Hear,
@@ -275,7 +276,7 @@ impl Running<'_> {
         Ok(Some(why))
     }
 
-    /// Reads what it says for a while; whether it ended.
+    /// Reads its output for at most `longest`; true if it has ended.
     fn await_end(&self, heard: &mut dyn Hear, longest: Duration) -> io::Result<bool> {
         let longest = match self.ending {
             Some(_) => longest,
@@ -296,27 +297,27 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if self.group.is_some() {
-            // An error is told already.
+            // An earlier error was already reported.
             let _ = self.reap();
         }
     }
 }
 
-/// Takes what a command writes.
+/// Receives the output of a command.
 trait Hear {
-    /// Waits for something to be written, or for the end of a process.
+    /// Waits for output, or for the end of the process.
     fn hear(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> io::Result<()>;
 
-    /// The rest, of a command that ended by itself.
+    /// Reads the remaining output of a command that exited by itself.
     fn hear_rest(&mut self, _until: Instant, _wanted: &dyn Fn() -> bool) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What a filter says, and its output.
+/// Messages and output of a filter.
 struct Piped<'a> {
     said: Said,
-    /// `None` once all came.
+    /// Pipe of the output; `None` at its end.
     output: Option<PipeReader>,
     take: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
     room: Vec<u8>,
@@ -344,7 +345,7 @@ impl Hear for Piped<'_> {
 }
 
 impl Piped<'_> {
-    /// Takes a part of the output; false if there is none.
+    /// Reads a part of the output; false if there is none.
     fn read_output(&mut self, longest: Duration) -> io::Result<bool> {
         let Some(output) = &mut self.output else {
             return Ok(false);
@@ -362,7 +363,7 @@ impl Piped<'_> {
     }
 }
 
-/// Waits for one of these; whether it is the first one.
+/// Waits until one of these is ready; true if the first one is.
 fn wait_for(descriptors: [Option<BorrowedFd<'_>>; 3], longest: Duration) -> bool {
     let is_first_there = descriptors[0].is_some();
     let mut waited: Vec<PollFd<'_>> = descriptors
@@ -371,7 +372,7 @@ fn wait_for(descriptors: [Option<BorrowedFd<'_>>; 3], longest: Duration) -> bool
         .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
         .collect();
     let longest = Timespec::try_from(longest).ok();
-    // A signal is no end: it is looked again.
+    // After a signal the caller checks again.
     let _ = poll(&mut waited, longest.as_ref());
     is_first_there && waited.first().is_some_and(|it| !it.revents().is_empty())
 }

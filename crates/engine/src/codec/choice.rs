@@ -1,12 +1,11 @@
-//! What chooses a codec for each block while a transfer runs, and what it is shown. It knows no
-//! clock and no thread; `longhaul-transfer` has the one that `longhaul-model` decides for.
+//! Interface of the chooser of codecs for each block, and its inputs. It has no clock and no
+//! threads. `longhaul-transfer` implements it with the decisions of `longhaul-model`.
 
 use longhaul_proto::block::Codec;
 use longhaul_proto::coding::{CodecUse, Kind};
 
-/// Codecs among which is chosen, from the cheapest to the dearest. There is a compressor for each
-/// core, so that their memory counts: zstd takes some 14 MiB up to level 9, and several times that
-/// above it.
+/// Codecs to choose from, from the fastest to the slowest. Each core has a compressor, so their
+/// memory matters: zstd needs about 14 MiB up to level 9, and several times as much above it.
 pub const CANDIDATES: [Codec; 6] = [
     Codec::Lz4,
     Codec::Zstd { level: -5 },
@@ -16,98 +15,99 @@ pub const CANDIDATES: [Codec; 6] = [
     Codec::Zstd { level: 9 },
 ];
 
-/// An end's cores.
+/// Cores of an end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoresSeen {
-    /// When that end looked, in seconds since it began.
+    /// Time of the observation at that end, in seconds since it began.
     pub at: f64,
-    /// Cores that the process may use.
+    /// Number of cores that the process may use.
     pub all: f64,
-    /// Of these, cores that idled lately.
+    /// Number of these cores that were recently idle.
     pub idle: f64,
-    /// Cores that the codecs of one session can use at once: its flows, and blocks in buffers.
+    /// Number of cores that the codecs of one session can use at once, limited by its flows and
+    /// buffers.
     pub usable: f64,
 }
 
-/// A look at a transfer from its sending end. Counts are since it began.
+/// Observation of a transfer from its sending end. Counts are since it began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodecLook {
-    /// Seconds.
+    /// Time in seconds.
     pub at: f64,
-    /// Bytes that the path took.
+    /// Number of bytes that the path took.
     pub carried: u64,
-    /// Bytes of the source that were read.
+    /// Number of bytes read from the source.
     pub supplied: u64,
-    /// More waits for the path than it takes.
+    /// True if more data wait for the path than it takes.
     pub is_full: bool,
-    /// The receiver had room for blocks all the time since the last look.
+    /// True if the receiver had room for blocks all the time since the last observation.
     pub had_room: bool,
-    /// Bytes per second that windows allow on a long path; 0 where that is not known.
+    /// Rate that the windows allow on a long path, in bytes per second; 0 if unknown.
     pub window_rate: f64,
-    /// Bytes per second that the transfer may have at most; infinite without a bound.
+    /// Rate limit of the transfer in bytes per second; infinite without a limit.
     pub most_rate: f64,
-    /// The ends are on two hosts, or the rate is bound: else there is nothing to gain.
+    /// True if the ends are on two hosts or the rate is limited. Otherwise codecs gain no time.
     pub has_path: bool,
-    /// Blocks wait for a codec, or are with one.
+    /// True if blocks wait for a codec or are being encoded.
     pub waits_for_codec: bool,
-    /// This end.
+    /// Cores of this end.
     pub sender: CoresSeen,
-    /// What codecs did here.
+    /// Statistics of this end's codecs.
     pub sender_uses: Vec<CodecUse>,
-    /// The other end, where it told.
+    /// Cores of the other end, if it reported them.
     pub receiver: Option<CoresSeen>,
-    /// What codecs did there.
+    /// Statistics of the other end's codecs.
     pub receiver_uses: Vec<CodecUse>,
 }
 
-/// What a block gets.
+/// Decision for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
-    /// It is sent as it is.
+    /// Send it unchanged.
     Plain,
-    /// The codec with this place.
+    /// Use the codec with this index.
     Coded(usize),
-    /// Trials on it tell.
+    /// Decide by trials on the block.
     Try,
 }
 
-/// What became of a block, or of a trial on a part of it.
+/// Result of encoding a block, or of a trial on a part of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coded {
-    /// Bytes before.
+    /// Number of bytes before encoding.
     pub bytes: u64,
-    /// Bytes after; as many as before where it got no smaller.
+    /// Number of bytes after encoding; the same number if it did not get smaller.
     pub encoded: u64,
-    /// Seconds of a core.
+    /// CPU time in seconds.
     pub seconds: f64,
-    /// It was a trial, and nothing of it is sent.
+    /// True if it was a trial, whose output is not sent.
     pub was_trial: bool,
 }
 
-/// Chooses for the blocks of one transfer. Codecs are named by their places in [`CANDIDATES`].
+/// Chooses codecs for the blocks of one transfer. Codecs are given as indices in [`CANDIDATES`].
 pub trait Choose: Send {
-    /// Takes a look, ten times a second; says whether a codec may be worth anything now.
+    /// Processes an observation, ten times a second; true if a codec may be worthwhile now.
     fn handle_look(&mut self, look: &CodecLook) -> bool;
 
-    /// What a block gets, before it is read: one that is sent as it is takes the ways that it takes
-    /// without codecs. It is counted as what it gets.
+    /// Decides about a block before it is read: an unchanged block is sent without the buffers of
+    /// codecs. The block is counted according to the decision.
     fn deal(&mut self, kind: Kind, bytes: u64) -> Deal;
 
-    /// Which codec is to be tried on a block, and on how many of its bytes. Its result comes
-    /// before this is asked again, until there is none.
+    /// Returns the index of the codec to try on a block, and the number of bytes to try. Each
+    /// result is passed to `handle_encoded` before the next call, until this returns `None`.
     fn next_trial(&mut self, kind: Kind, bytes: u64) -> Option<(usize, usize)>;
 
-    /// The codec for a block that waited, for which one was dealt: that one, or what is dealt now
-    /// in its place.
+    /// Returns the codec for a block that waited: the one chosen before, or the current choice
+    /// instead of it.
     fn renew(&mut self, kind: Kind, candidate: usize) -> Option<usize>;
 
-    /// Whether a block has waited, in seconds, for longer than the path takes for it as it is.
+    /// True if a block has waited, in seconds, longer than the path needs for it unchanged.
     fn is_late(&self, bytes: u64, waited: f64) -> bool;
 
-    /// The codec for a block after trials on it; none if it is sent as it is.
+    /// Returns the codec for a block after trials on it; `None` if it is sent unchanged.
     fn choose(&mut self, kind: Kind, bytes: u64) -> Option<usize>;
 
-    /// Takes what a codec made of a block or a trial.
+    /// Processes the result of encoding a block, or of a trial.
     fn handle_encoded(&mut self, kind: Kind, candidate: usize, coded: Coded);
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn no_candidate_takes_more_memory_than_a_thread_is_said_to_have() {
-        // Above level 9 zstd's tables for 4 MiB have 32 MiB and more.
+        // Above level 9, zstd's tables for 4 MiB need 32 MiB and more.
         let is_small = |codec: &Codec| !matches!(codec, Codec::Zstd { level: 10.. });
         assert!(CANDIDATES.iter().all(is_small));
     }

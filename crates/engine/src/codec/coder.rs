@@ -1,24 +1,24 @@
-//! What a flow of the compression layer keeps from block to block.
+//! State that a flow of the compression layer keeps between blocks.
 
 use longhaul_proto::block::Codec;
 use longhaul_proto::shuffle::Shuffle;
 
 use super::{Encoder, bound};
 
-/// A compressor's state.
+/// State of a compressor.
 pub(crate) struct Coder {
     pub encoder: Encoder,
-    /// For trials: what is tried, and what comes out.
+    /// Buffers for input and output of trials.
     sample: Vec<u8>,
     tried: Vec<u8>,
 }
 
 impl Coder {
-    /// A new one.
+    /// Creates a compressor.
     ///
     /// # Errors
     ///
-    /// Where zstd has no memory.
+    /// Fails if zstd has no memory.
     pub fn new() -> std::io::Result<Coder> {
         Ok(Coder {
             encoder: Encoder::new()?,
@@ -27,7 +27,7 @@ impl Coder {
         })
     }
 
-    /// What a codec makes of a sample, in bytes; none if it gets no smaller.
+    /// Encodes a sample; returns the bytes after encoding, `None` if they are not fewer.
     pub fn try_codec(
         &mut self,
         codec: Codec,

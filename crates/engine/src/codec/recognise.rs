@@ -1,26 +1,25 @@
-//! What a file holds, by the first bytes of it: formats that are compressed already, and
-//! containers of numbers.
+//! Detects the format of a file by its first bytes: compressed formats, and containers of numbers.
 
 use longhaul_proto::shuffle::ElementSize;
 
-/// Bytes of a file's beginning that are looked at: the cards of a FITS header that say the type
-/// lie within one block of 2880 bytes, NumPy's header is shorter.
+/// Number of bytes at the beginning of a file that are examined. The cards of a FITS header with
+/// the type are within one block of 2880 bytes; NumPy's header is shorter.
 pub const HEAD_BYTES: usize = 2880;
 
-/// What the first bytes say.
+/// Format according to the first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Compressed by itself: another codec costs time and gains nothing. The name is for the
+    /// A compressed format: another codec costs time and gains no space. The name is for the
     /// summary.
     Compressed(&'static str),
     /// An array of numbers of this size.
     Numbers(&'static str, ElementSize),
-    /// A container of arrays whose types, and whether they are compressed, are not told in its
-    /// first bytes: samples of its parts say it.
+    /// A container of arrays whose first bytes give neither types nor compression: samples of its
+    /// parts are needed.
     Container(&'static str),
 }
 
-/// Formats that are compressed, by what stands at an offset.
+/// Compressed formats: name, offset, and the bytes at the offset.
 const COMPRESSED: [(&str, usize, &[u8]); 27] = [
     ("gzip", 0, b"\x1f\x8b\x08"),
     ("zstd", 0, b"\x28\xb5\x2f\xfd"),
@@ -51,18 +50,18 @@ const COMPRESSED: [(&str, usize, &[u8]); 27] = [
     ("age", 0, b"age-encryption.org/"),
 ];
 
-/// Containers: samples of their parts say what those hold.
+/// Containers, whose parts must be sampled: name, offset, and the bytes at the offset.
 const CONTAINERS: [(&str, usize, &[u8]); 5] = [
     ("HDF5", 0, b"\x89HDF\r\n\x1a\n"),
-    // HDF5 behind a user block of 512 bytes.
+    // HDF5 after a user block of 512 bytes.
     ("HDF5", 512, b"\x89HDF\r\n\x1a\n"),
     ("HDF4", 0, b"\x0e\x03\x13\x01"),
     ("GRIB", 0, b"GRIB"),
     ("ROOT", 0, b"root\0"),
 ];
 
-/// What a file's first bytes say; none if they match no format. [`HEAD_BYTES`] are enough, and
-/// fewer are allowed.
+/// Returns the format for the first bytes of a file; `None` if it is unknown. [`HEAD_BYTES`] are
+/// enough, and fewer are allowed.
 pub fn recognise(head: &[u8]) -> Option<Format> {
     let stands = |(_, at, magic): &&(&str, usize, &[u8])| {
         head.get(*at..).is_some_and(|rest| rest.starts_with(magic))
@@ -80,12 +79,13 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     numpy(head).or_else(|| fits(head)).or_else(|| netcdf(head))
 }
 
-/// BGZF, of BAM and indexed VCF: gzip with an extra field "BC" (SAM specification, 4.1).
+/// True for BGZF, used by BAM and indexed VCF: gzip with an extra field "BC" (SAM specification,
+/// 4.1).
 fn is_blocked_gzip(head: &[u8]) -> bool {
     head.starts_with(b"\x1f\x8b\x08\x04") && head.get(12..14) == Some(b"BC")
 }
 
-/// "BZh", a level, and the first block's magic number, or that of an empty file's end.
+/// True for "BZh", a level, and the magic number of the first block or of an empty file's end.
 fn is_bzip2(head: &[u8]) -> bool {
     let level = head.get(3).is_some_and(|byte| (b'1'..=b'9').contains(byte));
     let block = head.get(4..10);
@@ -94,7 +94,7 @@ fn is_bzip2(head: &[u8]) -> bool {
     head.starts_with(b"BZh") && level && known
 }
 
-/// NumPy's header (NEP 1) is a Python dictionary with `'descr': '<f8'`.
+/// Parses NumPy's header (NEP 1), a Python dictionary with `'descr': '<f8'`.
 fn numpy(head: &[u8]) -> Option<Format> {
     let rest = head.strip_prefix(b"\x93NUMPY")?;
     let container = Some(Format::Container("NumPy"));
@@ -103,19 +103,19 @@ fn numpy(head: &[u8]) -> Option<Format> {
         return container;
     };
     let described = described.trim_start();
-    // A record's type is a list: its fields are taken apart by no filter.
+    // The type of records is a list; no filter separates their fields.
     let Some(described) = described.strip_prefix('\'') else {
         return container;
     };
     let described = described.split('\'').next().unwrap_or_default();
     let digits = described.trim_start_matches(|c: char| !c.is_ascii_digit());
     let bytes = match (digits.parse(), described.contains('c')) {
-        // Of complex numbers each half is one.
+        // Complex numbers consist of two numbers.
         (Ok(bytes), true) => bytes / 2,
         (Ok(bytes), false) => bytes,
         (Err(_), _) => 0,
     };
-    // Texts are no numbers: their characters have four bytes.
+    // Strings are not numbers: their characters have four bytes.
     let element = if described.contains('U') {
         Some(ElementSize::Four)
     } else {
@@ -124,8 +124,8 @@ fn numpy(head: &[u8]) -> Option<Format> {
     element.map_or(container, |element| Some(Format::Numbers("NumPy", element)))
 }
 
-/// FITS (standard 4.0, 4.4.1): cards of 80 characters; `BITPIX` has the bits of an element,
-/// negative for floats. A primary array of no axis is a container of extensions.
+/// Parses a FITS header (standard 4.0, 4.4.1) of cards with 80 characters. `BITPIX` has the bits of
+/// an element, negative for floats. A primary array without axes is a container of extensions.
 fn fits(head: &[u8]) -> Option<Format> {
     if !head.starts_with(b"SIMPLE  =") {
         return None;
@@ -144,7 +144,7 @@ fn fits(head: &[u8]) -> Option<Format> {
     })
 }
 
-/// NetCDF's classic formats; those of version 4 are HDF5.
+/// Detects NetCDF's classic formats; version 4 is HDF5.
 fn netcdf(head: &[u8]) -> Option<Format> {
     let version = head.strip_prefix(b"CDF")?.first()?;
     matches!(version, 1 | 2 | 5).then_some(Format::Container("NetCDF"))

@@ -1,48 +1,47 @@
-//! What a sample of some data says: that no codec makes it smaller, or that it is an array of
-//! numbers, and of which size.
+//! Classifies data by a sample: incompressible data, or an array of numbers of some size.
 
 use longhaul_proto::shuffle::ElementSize;
 
-/// Bytes of a sample: enough that each plane of 8-byte elements has 4096 bytes, whose entropy is
-/// then known to some hundredths of a bit; looking at it takes some 0.1 ms.
+/// Bytes of a sample. Each plane of 8-byte elements then has 4096 bytes, enough for its entropy to
+/// a few hundredths of a bit. The analysis takes about 0.1 ms.
 pub const SAMPLE_BYTES: usize = 32 << 10;
 
-/// Data are an array if their planes of bytes have less entropy than all bytes together, by at
-/// least this many bits per byte. Text and programs differ by less, floats by more.
+/// Minimum gain for an array, in bits per byte: the entropy of its byte planes is lower than that
+/// of all bytes together by this. Text and programs have less gain, floats more.
 const ARRAY_GAIN_BITS: f64 = 0.4;
 
-/// Where the elements are known, less of a gain is one that a shuffle brings: above this it is no
-/// scatter of the estimate.
+/// Minimum gain if the element size is known, in bits per byte. It exceeds the scatter of the
+/// estimate.
 const KNOWN_GAIN_BITS: f64 = 0.1;
 
-/// A larger element must lower the entropy by this many bits more. The estimate falls by itself:
-/// by 255 / (2 n ln 2) bits if a plane has n bytes (Miller and Madow), which is 0.04 for 4096.
+/// Additional gain that a larger element must have, in bits. The estimate falls by itself: by 255 /
+/// (2 n ln 2) bits if a plane has n bytes (Miller and Madow), which is 0.04 for 4096.
 const LARGER_GAIN_BITS: f64 = 0.15;
 
-/// Bits a byte from which order alone makes nothing smaller: a codec's gain would be within its
-/// own headers. Compressed and encrypted data have 7.99 in a sample of this size.
+/// Entropy in bits per byte above which data are incompressible by byte frequencies: the gain is
+/// within a codec's headers. Compressed and encrypted data have 7.99 in a sample of this size.
 const FULL_BITS: f64 = 7.9;
 
-/// Bits a byte from which little is gained, so that a part of its own is worth it: text has some 5,
-/// programs 6.
+/// Entropy in bits per byte above which little is gained, so that such data are a kind of their
+/// own. Text has about 5, programs 6.
 const DENSE_BITS: f64 = 7.0;
 
-/// What a sample says.
+/// Class of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nature {
-    /// No codec makes it smaller. Only what repeats from afar could: a trial on a whole block
-    /// tells.
+    /// Incompressible. Only distant repetitions could be compressed: a trial on a whole block
+    /// decides.
     Full,
     /// An array of numbers.
     Numbers(ElementSize),
-    /// Bytes that are used nearly evenly, in no order that shows.
+    /// Bytes with nearly equal frequencies and no visible pattern.
     Dense,
-    /// Anything else: text, records, programs.
+    /// All other data: text, records, programs.
     Other,
 }
 
-/// Looks at a sample that begins where an element does, of a multiple of 8 bytes; what is over is
-/// not looked at. Less than 512 bytes say nothing.
+/// Classifies a sample that begins at an element. Bytes after the last multiple of 8 are ignored. A
+/// sample of less than 512 bytes counts as [`Nature::Other`].
 pub fn nature_of(sample: &[u8]) -> Nature {
     let sample = &sample[..sample.len() / 8 * 8];
     if sample.len() < 512 {
@@ -68,7 +67,7 @@ pub fn nature_of(sample: &[u8]) -> Nature {
     }
 }
 
-/// Whether an array of such elements gets smaller by its planes of bytes: not if the numbers were
+/// True if the byte planes of an array of such elements are compressible: not if the numbers were
 /// compressed, or are random in all their bytes.
 pub fn is_array_of(sample: &[u8], element: ElementSize) -> bool {
     let sample = &sample[..sample.len() / 8 * 8];
@@ -76,14 +75,14 @@ pub fn is_array_of(sample: &[u8], element: ElementSize) -> bool {
     entropy_of_planes(sample, element.bytes()) + KNOWN_GAIN_BITS < together
 }
 
-/// The mean entropy of the planes of bytes, in bits per byte. An element has `element` bytes.
+/// Returns the mean entropy of the byte planes, in bits per byte. An element has `element` bytes.
 fn entropy_of_planes(sample: &[u8], element: usize) -> f64 {
     let planes =
         (0..element).map(|place| entropy(sample.iter().skip(place).step_by(element).copied()));
     planes.sum::<f64>() / element as f64
 }
 
-/// Shannon's entropy of bytes by themselves, in bits a byte.
+/// Returns Shannon's entropy of independent bytes, in bits per byte.
 fn entropy(bytes: impl Iterator<Item = u8>) -> f64 {
     let mut counts = [0_u32; 256];
     let mut all = 0_u32;

@@ -1,21 +1,21 @@
-//! Filters before a codec, for arrays of numbers: they put alike bytes side by side, and change
-//! no length.
+//! Filters before a codec, for arrays of numbers: they group similar bytes, and keep the length.
 //!
 //! *Shuffle* puts first the lowest bytes of all elements, then the next ones (Alted, "Why modern
 //! CPUs are starving and what can be done about it", 2010). *Bit shuffle* does so with bits
 //! (Masui et al., "A compression scheme for radio data in high performance computing", 2015):
 //! dearer, and better where only some bits of a byte repeat.
 //!
-//! Data are filtered in place, chunk by chunk, so that a filter needs no second block of memory
-//! and its chunk stays in the core's cache. What is left over at a chunk's end, less than eight
-//! elements, stays as it is.
+//! Data are filtered in place, chunk by chunk, so that a filter needs no second block of memory and
+//! its chunk stays in the core's cache. The rest at a chunk's end, less than eight elements, is not
+//! changed.
 
 use longhaul_proto::shuffle::{Arrangement, CHUNK_BYTES, ElementSize, Shuffle};
 
-/// Elements in a group: the bits of one byte of eight elements fill a word.
+/// Number of elements in a group: the bits of one byte of eight elements fill a word.
 const GROUP: usize = 8;
 
-/// The room that filters need beside the data: one chunk, taken when the first block is filtered.
+/// Buffers of a filter besides the data: one chunk each, allocated when the first block is
+/// filtered.
 #[derive(Debug, Default)]
 pub struct Room {
     chunk: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// As long as the chunk.
+    /// Returns the buffers with the length of the chunk.
     fn for_chunk(&mut self, length: usize) -> (&mut [u8], &mut [u8]) {
         if self.chunk.len() < length {
             self.chunk.resize(CHUNK_BYTES, 0);
@@ -74,14 +74,14 @@ pub fn undo(shuffle: Shuffle, block: &mut [u8], room: &mut Room) {
     }
 }
 
-/// What of a chunk is filtered: a multiple of eight elements.
+/// Returns the filtered part of a chunk: a multiple of eight elements.
 fn whole_groups(element: ElementSize, chunk: &mut [u8]) -> &mut [u8] {
     let group = element.bytes() * GROUP;
     let length = chunk.len() / group * group;
     &mut chunk[..length]
 }
 
-/// Takes elements apart into planes of bytes; both have the same length, a multiple of the
+/// Separates elements into byte planes. Both slices have the same length, a multiple of the
 /// element's.
 fn split(element: ElementSize, from: &[u8], to: &mut [u8]) {
     let count = from.len() / element.bytes();
@@ -89,8 +89,8 @@ fn split(element: ElementSize, from: &[u8], to: &mut [u8]) {
         return;
     }
     for (place, plane) in to.chunks_exact_mut(count).enumerate() {
-        // A shift and a truncation of words, plane by plane: the compiler makes vectors of these
-        // loops, which it does not of loops over bytes with a stride.
+        // Words are shifted and truncated, plane by plane: the compiler vectorises these loops, but
+        // not loops over bytes with a stride.
         let shift = 8 * place as u32;
         match element {
             ElementSize::Two => {
@@ -116,7 +116,7 @@ fn fill(plane: &mut [u8], bytes: impl Iterator<Item = u8>) {
     }
 }
 
-/// Puts planes of bytes together into elements, as [`split`] took them apart.
+/// Combines byte planes into elements; reverses [`split`].
 fn join(element: ElementSize, from: &[u8], to: &mut [u8]) {
     let count = to.len() / element.bytes();
     if count == 0 {
@@ -150,8 +150,8 @@ fn join_eight(from: &[u8], to: &mut [u8], count: usize) {
     }
 }
 
-/// Transposes the bits of each eight bytes, as a matrix of 8 by 8; twice gives what was there.
-/// Warren, "Hacker's Delight", 7-3.
+/// Transposes the bits of each eight bytes, as a matrix of 8 by 8; applied twice, it restores the
+/// data. Warren, "Hacker's Delight", 7-3.
 fn transpose_bits(from: &[u8], to: &mut [u8]) {
     let words = from.as_chunks::<8>().0.iter();
     let words = words.zip(to.as_chunks_mut::<8>().0);

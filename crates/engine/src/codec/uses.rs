@@ -1,5 +1,5 @@
-//! What codecs did at an end, by kind of data: for the choice, for the other end, and for the
-//! summary.
+//! Statistics of the codecs at an end, by kind of data: for the choice, for the other end, and for
+//! the summary.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use longhaul_system::queue::lock;
 pub(crate) struct CodecUses(Mutex<Vec<CodecUse>>);
 
 impl CodecUses {
-    /// Adds one block, or a trial of no bytes.
+    /// Adds one block, or a trial, which has 0 bytes.
     pub fn add(&self, one: CodecUse) {
         let mut sums = lock(&self.0);
         let same = |sum: &CodecUse| {
@@ -24,13 +24,13 @@ impl CodecUses {
                 sum.encoded = sum.encoded.saturating_add(one.encoded);
                 sum.nanoseconds = sum.nanoseconds.saturating_add(one.nanoseconds);
             }
-            // The other end names codecs with more levels than anybody uses.
+            // More rows only occur if a faulty peer names many levels.
             None if sums.len() >= MAXIMUM_CODEC_USES => {}
             None => sums.push(one),
         }
     }
 
-    /// All of them.
+    /// Returns all sums.
     pub fn list(&self) -> Vec<CodecUse> {
         lock(&self.0).clone()
     }

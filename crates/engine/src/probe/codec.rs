@@ -1,4 +1,4 @@
-//! The user's own data through a codec: how small it gets, and how fast.
+//! Measures codecs on the user's own data: compressed size and speed.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,38 +16,38 @@ use crate::codec::{Decoder, Encoder, bound};
 use crate::send::automatic::shuffle_before;
 use crate::send::kinds::middle_of;
 
-/// Bytes of a block, as a copy has them.
+/// Bytes of a block, as in a copy.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Blocks in memory.
 #[derive(Debug)]
 pub struct Blocks {
     blocks: Vec<Vec<u8>>,
-    /// All their bytes.
+    /// Total number of bytes.
     pub bytes: u64,
 }
 
-/// A block's number, itself, and the room for what it becomes.
+/// Number of a block, the block, and the buffer for its output.
 type Turn<'a> = (usize, &'a [u8], &'a Mutex<Vec<u8>>);
 
-/// What one repetition gave.
+/// Result of one repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CodecSample {
-    /// Bytes after encoding.
+    /// Number of bytes after encoding.
     pub encoded_bytes: u64,
-    /// Encoding.
+    /// Measurement of encoding.
     pub encode: Sample,
-    /// Decoding; bytes are those that came out.
+    /// Measurement of decoding; its bytes are those after decoding.
     pub decode: Sample,
 }
 
 impl Blocks {
-    /// Blocks spread evenly over files, `most` bytes altogether at most, so that
-    /// a large dataset is known by its samples.
+    /// Loads blocks spread evenly over files, at most `most` bytes together, so that samples
+    /// represent a large dataset.
     ///
     /// # Errors
     ///
-    /// As reading a file, with its name; where there is nothing to read.
+    /// Errors of reading a file, with its name; fails if there are no data.
     pub fn load(files: &[PathBuf], most: u64) -> io::Result<Blocks> {
         let mut all = Vec::new();
         let mut total = 0;
@@ -95,18 +95,17 @@ impl Blocks {
         }
     }
 
-    /// What goes before a codec in each block, as in a copy; whether that is anything in any.
+    /// True if a copy would shuffle any of the blocks before a codec.
     pub fn shuffles(&self) -> bool {
         self.blocks.iter().any(|block| element_of(block).is_some())
     }
 
-    /// Encodes and decodes all of them once, in this many threads; arrays of numbers after a
-    /// shuffle where that is `shuffled`.
+    /// Encodes and decodes all blocks once, in this many threads. If `shuffled`, arrays of numbers
+    /// are shuffled first.
     ///
     /// # Errors
     ///
-    /// Where a codec has no memory, or does not give back what it was given; where
-    /// its limit is over.
+    /// Fails if a codec has no memory or does not restore its input, or if the limit is exceeded.
     pub fn measure(
         &self,
         (codec, shuffled): (Codec, bool),
@@ -122,7 +121,7 @@ impl Blocks {
         let encoded: Vec<Mutex<Vec<u8>>> = self
             .blocks
             .iter()
-            // Touched before the clock starts.
+            // Touch the buffers before the clock starts.
             .map(|block| Mutex::new(vec![1; bound(codec, block.len())]))
             .collect();
         let indices = || AtomicUsize::new(0);
@@ -130,7 +129,7 @@ impl Blocks {
         let encode = timed(|| {
             in_threads(flows, |_| {
                 let mut encoder = Encoder::new()?;
-                // A shuffle works in place.
+                // A shuffle works in place, so it needs a copy.
                 let mut copy = vec![1; BLOCK_BYTES as usize];
                 while let Some((at, block, room)) = self.next(&encoded, &next, limit)? {
                     let mut room = lock(room);
@@ -156,7 +155,7 @@ impl Blocks {
                 while let Some((at, block, room)) = self.next(&encoded, &next, limit)? {
                     let back = &mut back[..block.len()];
                     decoder.decode_shuffled(codec, shuffles[at], &lock(room), back)?;
-                    // A byte of it: the rest is the codec's own tests' affair.
+                    // Compare one byte only: the tests of the codecs cover the rest.
                     if back.last() != block.last() {
                         return Err(io::Error::other("what was decoded differs"));
                     }
@@ -185,7 +184,7 @@ impl Blocks {
     }
 }
 
-/// The elements of a block that is an array of numbers, by a sample as in a copy.
+/// Returns the element size of a block that is an array of numbers, by a sample as in a copy.
 fn element_of(block: &[u8]) -> Option<ElementSize> {
     match nature_of(&block[middle_of(block.len(), SAMPLE_BYTES)]) {
         Nature::Numbers(element) => Some(element),

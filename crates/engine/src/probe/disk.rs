@@ -1,7 +1,7 @@
-//! One large file, read or written block by block by threads that wait, with the
-//! mover's buffers and the mover's calls.
+//! Measures one large file, which threads write or read block by block, with the buffers and system
+//! calls of a copy.
 //!
-//! The file has no name while it is measured: however that ends, nothing is left.
+//! The file has no name while it is measured, so it never remains.
 
 use std::io;
 use std::path::Path;
@@ -15,32 +15,32 @@ use longhaul_units::{ByteCount, Random};
 use super::{Limit, Sample, in_threads, timed};
 use crate::pool::{Buffer, BufferPool};
 
-/// What is done once.
+/// Parameters of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskJob {
-    /// Written and made durable; else read, not from the page cache.
+    /// If true, the file is written and made durable; otherwise read, not from the page cache.
     pub write: bool,
-    /// Past the page cache, where the file system can.
+    /// If true, with direct I/O, if the file system supports it.
     pub direct: bool,
     /// Bytes of a block, a multiple of 4096.
     pub block: usize,
-    /// Threads.
+    /// Number of threads.
     pub flows: usize,
     /// Bytes of the file, a multiple of the block.
     pub file_bytes: u64,
 }
 
-/// A file without a name, opened both ways.
+/// A file without a name, opened for direct and for buffered I/O.
 struct Nameless {
     direct: Arc<dyn StoredFile>,
     buffered: Arc<dyn StoredFile>,
     bytes: u64,
 }
 
-/// A directory that is measured.
+/// A directory to measure.
 pub struct Disk {
     root: Arc<dyn Directory>,
-    /// What is read: written once for each size.
+    /// Files for reading, written once for each size.
     to_read: Vec<Nameless>,
 }
 
@@ -49,7 +49,7 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// As opening a directory.
+    /// Errors of opening a directory.
     pub fn open(path: &Path) -> io::Result<Disk> {
         Ok(Disk {
             root: PosixDirectory::open_root(path)?,
@@ -57,17 +57,17 @@ impl Disk {
         })
     }
 
-    /// Measures once; says whether direct I/O was really used.
+    /// Measures once; the second value is true if direct I/O was actually used.
     ///
     /// # Errors
     ///
-    /// What the file system says, and where its limit is over.
+    /// Errors of the file system; fails if the limit is exceeded.
     pub fn measure(&mut self, job: &DiskJob, limit: &Limit) -> io::Result<(Sample, bool)> {
         let pool = BufferPool::new(ByteCount(u64::MAX), job.block);
         let buffers = (0..job.flows).filter_map(|_| pool.take());
         let mut buffers: Vec<Buffer> = buffers.collect();
         let data = Random::new(job.file_bytes).bytes(job.block);
-        // Touched before the clock starts.
+        // Touch the buffers before the clock starts.
         for buffer in &mut buffers {
             buffer[..job.block].copy_from_slice(&data);
         }
@@ -98,16 +98,16 @@ impl Disk {
         Ok((sample, direct))
     }
 
-    /// Whether a file of this size is there to be read: else it is written first.
+    /// True if a file of this size exists for reading; otherwise it is written first.
     pub fn has(&self, file_bytes: u64) -> bool {
         self.to_read.iter().any(|file| file.bytes == file_bytes)
     }
 
-    /// A new file that loses its name at once.
+    /// Creates a file and removes its name at once.
     fn nameless(&self, bytes: u64) -> io::Result<Nameless> {
         let name = format!(".longhaul-disk-{}", std::process::id());
         let name = name.as_bytes();
-        // One of that name is of a process that was killed within a moment.
+        // An existing file of this name was left by a killed process.
         let _ = self.root.remove_file(name);
         let direct = self
             .root
@@ -139,7 +139,7 @@ impl Disk {
     }
 }
 
-/// Writes what will be read, and makes it durable and not cached.
+/// Writes the file for reading, makes it durable, and keeps it out of the cache.
 fn fill(file: &dyn StoredFile, bytes: u64, limit: &Limit) -> io::Result<()> {
     let job = DiskJob {
         write: true,
@@ -157,7 +157,7 @@ fn fill(file: &dyn StoredFile, bytes: u64, limit: &Limit) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Blocks in turns, by a thread for each buffer.
+/// Writes or reads the blocks in turn, with a thread for each buffer.
 fn move_blocks(
     file: &dyn StoredFile,
     job: &DiskJob,
@@ -217,7 +217,7 @@ mod tests {
                 .unwrap();
             assert_eq!((sample.bytes, sample.files), (1 << 20, 0), "{job:?}");
             assert!(sample.wall > 0.0 && (job.direct || !direct), "{job:?}");
-            // Also while it is measured there is nothing to be left behind.
+            // The directory is empty during the measurement too.
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
     }

@@ -1,17 +1,17 @@
-//! Network interfaces as the kernel reports them: MTU, queues, driver, speed, and what they do for
-//! the kernel, as `ethtool` shows it.
+//! Network interfaces as the kernel reports them: MTU, queues, driver, speed and offloads, like
+//! `ethtool`.
 //!
-//! All of it is asked through a socket, which belongs to the network namespace of the thread that
-//! made it. `/sys/class/net` belongs to the namespace that mounted it.
+//! All data are queried by a socket, which belongs to the network namespace of the thread that
+//! created it. `/sys/class/net` belongs to the namespace that mounted it.
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-/// Most interfaces that are reported.
+/// Maximum number of interfaces that are reported.
 pub const MOST_INTERFACES: usize = 64;
 
-/// Questions of `linux/ethtool.h` and what they ask after.
+/// Names of offloads, and their commands of `linux/ethtool.h`.
 const OFFLOADS: [(&str, u32); 6] = [
     ("rx_checksums", 0x14),
     ("tx_checksums", 0x16),
@@ -26,7 +26,7 @@ const GET_SETTINGS: u32 = 0x01;
 const GET_DRIVER: u32 = 0x03;
 const GET_CHANNELS: u32 = 0x3c;
 
-/// Of `linux/sockios.h`.
+/// Constants of `linux/sockios.h`.
 const SIOCGIFFLAGS: u32 = 0x8913;
 const SIOCGIFMTU: u32 = 0x8921;
 const SIOCGIFTXQLEN: u32 = 0x8942;
@@ -36,32 +36,32 @@ const SIOCETHTOOL: u32 = 0x8946;
 const UP: u16 = 1;
 const RUNNING: u16 = 1 << 6;
 
-/// Words of the longest answer, `struct ethtool_drvinfo`, and some more.
+/// Number of words of the longest answer, `struct ethtool_drvinfo`, with a margin.
 const ANSWER_WORDS: usize = 64;
 
 /// Bytes of a name in `struct ifreq`.
 const NAME_BYTES: usize = 16;
 
-/// An interface. What its driver does not tell is none.
+/// A network interface. Values that its driver does not report are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// `up`, `down`, or `no carrier`: up with nothing at the other end.
+    /// `up`, `down`, or `no carrier` (up, but not connected).
     pub state: &'static str,
-    /// Bytes of an IP packet.
+    /// Maximum bytes of an IP packet.
     pub mtu: Option<u64>,
-    /// Packets that wait for it at most, where its queue counts packets.
+    /// Maximum number of waiting packets, if its queue counts packets.
     pub transmit_queue_length: Option<u64>,
-    /// Rate of its line in Mbit/s.
+    /// Line rate in Mbit/s.
     pub speed_mbit_per_second: Option<u64>,
-    /// What drives it.
+    /// Name of the driver.
     pub driver: Option<String>,
-    /// Queues that packets arrive in.
+    /// Number of receive queues.
     pub receive_queues: Option<u64>,
-    /// Queues that packets leave by.
+    /// Number of transmit queues.
     pub transmit_queues: Option<u64>,
-    /// Each offload that it knows, and whether it is on.
+    /// Each known offload, and true if it is on.
     pub offloads: Vec<(&'static str, bool)>,
 }
 
@@ -72,11 +72,11 @@ struct Request {
     value: [u8; 24],
 }
 
-/// Those of this thread's network namespace but loopback, by ascending name.
+/// Returns the interfaces of this thread's network namespace except loopback, by ascending name.
 ///
 /// # Errors
 ///
-/// Where they cannot be listed, or there is no socket to ask through.
+/// Fails if they cannot be listed, or if there is no socket for queries.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let asked = Asked::new()?;
@@ -89,7 +89,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// Two lines of titles, then a name and a colon each.
+/// Parses two lines of titles, then a name and a colon per line.
 fn names(table: &str) -> Vec<&str> {
     let lines = table.lines().skip(2);
     let names = lines.filter_map(|line| Some(line.split_once(':')?.0.trim()));
@@ -98,12 +98,12 @@ fn names(table: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The socket that is asked through.
+/// Socket for queries.
 struct Asked(UdpSocket);
 
 impl Asked {
     fn new() -> io::Result<Asked> {
-        // A namespace may have either family alone.
+        // A namespace may have only one of the families.
         UdpSocket::bind("0.0.0.0:0")
             .or_else(|_| UdpSocket::bind("[::]:0"))
             .map(Asked)
@@ -117,7 +117,7 @@ impl Asked {
         let flags = self.ask(name, SIOCGIFFLAGS).ok();
         let flags = flags.map(|bytes| u16::from_ne_bytes([bytes[0], bytes[1]]));
         let channels = self.ethtool(name, GET_CHANNELS).ok();
-        // Receive, transmit, other, combined: in use, after as many maxima.
+        // Receive, transmit, other, combined: the numbers in use, after as many maxima.
         let queues = |own: usize| {
             let channels = channels.as_ref()?;
             Some(u64::from(channels[own].saturating_add(channels[8])))
@@ -148,14 +148,14 @@ impl Asked {
         known.collect()
     }
 
-    /// What the union of `struct ifreq` holds afterwards.
+    /// Runs a query; returns the union of `struct ifreq` afterwards.
     fn ask(&self, interface: &str, question: u32) -> io::Result<[u8; 24]> {
         let mut request = request(interface, &[])?;
         self.call(question, &mut request)?;
         Ok(request.value)
     }
 
-    /// The answer to a question of ethtool's.
+    /// Runs an ethtool command; returns its answer.
     fn ethtool(&self, interface: &str, question: u32) -> io::Result<[u32; ANSWER_WORDS]> {
         let mut answer = [0; ANSWER_WORDS];
         answer[0] = question;
@@ -191,7 +191,8 @@ fn request(interface: &str, value: &[u8]) -> io::Result<Request> {
     Ok(request)
 }
 
-/// Of `struct ethtool_cmd`, in two halves; a driver that does not know says all ones.
+/// Returns the speed in `struct ethtool_cmd`, which has two halves; all ones if the driver does not
+/// know it.
 fn speed(settings: [u32; ANSWER_WORDS]) -> Option<u64> {
     let half = |word: u32, place: usize| {
         let bytes = word.to_ne_bytes();
@@ -203,7 +204,7 @@ fn speed(settings: [u32; ANSWER_WORDS]) -> Option<u64> {
     is_known.then_some(u64::from(speed))
 }
 
-/// Of `struct ethtool_drvinfo`, up to its first NUL.
+/// Returns the driver in `struct ethtool_drvinfo`, up to its first NUL.
 fn driver(answer: [u32; ANSWER_WORDS]) -> Option<String> {
     let bytes: Vec<u8> = answer[1..9].iter().flat_map(|w| w.to_ne_bytes()).collect();
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -255,7 +256,7 @@ mod tests {
             speed(settings)
         };
         assert_eq!(told(10_000, 0), Some(10_000));
-        // 100 Gbit/s are beyond the lower half.
+        // 100 Gbit/s exceed the lower half.
         assert_eq!(told(0x86a0, 1), Some(100_000));
         for unknown in [(0, 0), (u16::MAX, 0), (u16::MAX, u16::MAX)] {
             assert_eq!(told(unknown.0, unknown.1), None);

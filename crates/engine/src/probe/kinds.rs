@@ -1,5 +1,4 @@
-//! What codecs make of a sample of data: of which kind it is, and what each candidate of a copy
-//! takes and gains.
+//! Tries codecs on samples of data: finds the kind, and the time and gain of each candidate.
 
 use std::io;
 
@@ -12,20 +11,20 @@ use crate::send::automatic::shuffle_before;
 use crate::send::kinds::{elements_of, kind_of_pack, kind_of_sample};
 use crate::session::observe::thread_cpu_time;
 
-/// What one codec made of a sample.
+/// Result of one codec on a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     /// The codec.
     pub codec: Codec,
-    /// Bytes after it; as many as before if it got no smaller.
+    /// Number of bytes after encoding; the same number if it did not get smaller.
     pub encoded: u64,
-    /// Seconds of a core at the source.
+    /// CPU time for encoding at the source, in seconds.
     pub encode_seconds: f64,
-    /// The same at the destination.
+    /// CPU time for decoding at the destination, in seconds.
     pub decode_seconds: f64,
 }
 
-/// The state of codecs, for one sample after another.
+/// State of the codecs, for successive samples.
 pub struct Trials {
     encoder: Encoder,
     decoder: Decoder,
@@ -34,7 +33,7 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// No sample yet.
+    /// Creates the codecs.
     ///
     /// # Errors
     ///
@@ -48,8 +47,8 @@ impl Trials {
         })
     }
 
-    /// The kind of a sample of a large file whose first bytes are known, or of small files
-    /// (`None`), which a block has many of.
+    /// Returns the kind of a sample of a large file with the first bytes `head`, or of small files
+    /// (`None`), of which a block has many.
     pub fn kind(head: Option<&[u8]>, sample: &[u8]) -> Kind {
         match head {
             Some(head) => kind_of_sample(head, sample),
@@ -57,8 +56,8 @@ impl Trials {
         }
     }
 
-    /// Tries the candidates that `uses` wants on a sample of a kind. What a codec does with it is
-    /// what it does with a block, except that it takes a little longer and shrinks a little less.
+    /// Tries the candidates for which `uses` is true on a sample of a kind. The result is that of a
+    /// block, but a bit slower and with a bit less gain.
     pub fn try_all(
         &mut self,
         kind: Kind,

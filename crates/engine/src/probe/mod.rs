@@ -1,15 +1,15 @@
-//! What a host can do alone: its storage, its codecs, its TLS.
+//! Measures the parts of a single host: its storage, its codecs, its TLS.
 //!
 //! - [`disk`]: one large file, block by block
 //! - [`small`]: many small files
-//! - [`codec`]: the user's own data through each codec
-//! - [`kinds`]: samples of the user's data through the codecs that a copy chooses among
-//! - [`tls`]: streams to itself
-//! - [`this_host`]: what this host is, as records tell it
-//! - [`interfaces`]: network interfaces, and what they do for the kernel
+//! - [`codec`]: the user's own data with each codec
+//! - [`kinds`]: samples of the user's data with the codecs that a copy chooses from
+//! - [`tls`]: streams from the host to itself
+//! - [`this_host`]: description of this host for records
+//! - [`interfaces`]: network interfaces and their offloads
 //!
-//! Each call measures once; who calls repeats, interleaves and throws the first
-//! away. What it needs of memory is touched before the clock starts.
+//! Each call measures once. The caller repeats, interleaves and discards the first result. Memory
+//! is touched before the clock starts.
 
 pub mod codec;
 pub mod disk;
@@ -27,25 +27,25 @@ use std::time::{Duration, Instant};
 use longhaul_system::allowance::thread_refusal;
 use rustix::time::{ClockId, clock_gettime};
 
-/// One repetition.
+/// Result of one repetition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub bytes: u64,
-    /// Files, where it is about files; else 0.
+    /// Number of files; 0 if not applicable.
     pub files: u64,
-    /// Seconds by the clock.
+    /// Elapsed time in seconds.
     pub wall: f64,
-    /// CPU seconds of this process, user and system; the kernel's own threads
-    /// that write back are not in it.
+    /// CPU time of this process in seconds, user and system, without the kernel's writeback
+    /// threads.
     pub cpu: f64,
 }
 
-/// Times work that says how many bytes and files it moved.
+/// Measures the time of `work`, which returns the number of bytes and files that it moved.
 ///
 /// # Errors
 ///
-/// The work's.
+/// Errors of `work`.
 pub fn timed(work: impl FnOnce() -> io::Result<(u64, u64)>) -> io::Result<Sample> {
     let (began, before) = (Instant::now(), cpu_seconds());
     let (bytes, files) = work()?;
@@ -62,7 +62,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How long a measurement may continue: until a signal comes, and no longer than its budget.
+/// Limit of a measurement: a signal, or the end of its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit<'a> {
     stop: &'a AtomicBool,
@@ -70,20 +70,21 @@ pub struct Limit<'a> {
 }
 
 impl Limit<'_> {
-    /// A limit. A signal's handler sets `stop`.
+    /// Creates a limit. A signal handler sets `stop`.
     pub fn new(stop: &AtomicBool, until: Instant) -> Limit<'_> {
         Limit { stop, until }
     }
 
-    /// How much time is left.
+    /// Returns the remaining time.
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// An error once it is over, between two pieces of work: who measures then cleans up.
+    /// Fails once the limit is reached. Called between pieces of work, so that the caller can clean
+    /// up.
     fn go_on(&self) -> io::Result<()> {
         if self.stop.load(Ordering::Relaxed) {
-            // Not `Interrupted`: that would be tried again.
+            // Not `Interrupted`, which would be retried.
             return Err(io::Error::other("interrupted"));
         }
         if self.left().is_zero() {
@@ -94,7 +95,7 @@ impl Limit<'_> {
     }
 }
 
-/// Starts a thread; where it is refused, the error names the limit.
+/// Starts a thread; if it is refused, the error names the limit.
 fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -104,7 +105,7 @@ fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| io::Error::other(thread_refusal(&error)))
 }
 
-/// Runs the same work in this many threads; the first error of them.
+/// Runs the same work in this many threads; returns their first error.
 fn in_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
@@ -132,12 +133,12 @@ fn in_threads(count: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io
 mod tests {
     use super::*;
 
-    /// A limit that only a signal ends.
+    /// Returns a limit that only a signal ends.
     pub(super) fn endless(stop: &AtomicBool) -> Limit<'_> {
         Limit::new(stop, Instant::now() + Duration::from_secs(1 << 20))
     }
 
-    /// A limit whose time is over.
+    /// Returns a limit whose time is over.
     pub(super) fn over(stop: &AtomicBool) -> Limit<'_> {
         Limit::new(stop, Instant::now())
     }

@@ -1,7 +1,7 @@
-//! Many small files: made, made durable in two ways, opened and read.
+//! Measures many small files: creation, two ways to make them durable, opening and reading.
 //!
-//! They have names, in a directory `.longhaul-bench-…` that is removed at the
-//! end, and where its limit is over. What a killed run left is removed by the next.
+//! They are in a directory `.longhaul-bench-…`, which is removed at the end, also if the limit is
+//! exceeded. The next run removes directories of killed runs.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,43 +16,42 @@ use longhaul_units::Random;
 
 use super::{Limit, Sample, in_threads, timed};
 
-/// How the name of the directory begins; what is found under such a name is not
-/// a user's.
+/// Prefix of the directory's name. A directory with this prefix does not belong to a user.
 const PREFIX: &str = ".longhaul-bench-";
 
-/// Files of one flow in one repetition: as many as a copy commits at once.
+/// Number of files of one flow in one repetition, which is the number that a copy commits at once.
 pub const FILES: u64 = 1000;
 
 /// Bytes of a file: a page.
 pub const FILE_BYTES: u64 = 4096;
 
-/// What is done with them.
+/// Operation to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallJob {
-    /// Made and written, not durable.
+    /// Create and write, not durable.
     Create,
-    /// Each made durable by itself.
+    /// Make each durable separately.
     SyncEach,
-    /// Writeback begun at once, all made durable together, as a copy does.
+    /// Start writeback at once, and make all durable together, as a copy does.
     SyncTogether,
-    /// Opened and read; they may be cached.
+    /// Open and read; the files may be cached.
     Open,
 }
 
-/// A directory in which small files are measured.
+/// A directory for the measurement.
 pub struct Small {
     directory: PathBuf,
-    /// Locked while this lives.
+    /// Held lock, which marks the directory as in use.
     _lock: File,
     made: u64,
 }
 
 impl Small {
-    /// Makes a directory beneath `path`, and removes what killed runs left there.
+    /// Creates a directory beneath `path`, and removes those of killed runs.
     ///
     /// # Errors
     ///
-    /// As making a directory.
+    /// Errors of creating a directory.
     pub fn prepare(path: &Path) -> io::Result<Small> {
         remove_stale(path)?;
         let directory = path.join(format!("{PREFIX}{}", std::process::id()));
@@ -66,11 +65,11 @@ impl Small {
         })
     }
 
-    /// Measures once, `flows` threads with a thousand files each.
+    /// Measures once, with `flows` threads and a thousand files each.
     ///
     /// # Errors
     ///
-    /// What the file system says, and where its limit is over.
+    /// Errors of the file system; fails if the limit is exceeded.
     pub fn measure(&mut self, job: SmallJob, flows: usize, limit: &Limit) -> io::Result<Sample> {
         let mut folders = Vec::new();
         for _ in 0..flows {
@@ -97,12 +96,12 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // What cannot be removed now the next run tries again.
+        // An error is ignored: the next run tries again.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Directories of runs that are over: nobody holds their lock.
+/// Removes directories of ended runs, whose locks are free.
 fn remove_stale(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! What this host is, as records of runs, host profiles and daemons tell it.
+//! Description of this host for records of runs, host profiles and daemons.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use longhaul_measure::host::{HostDescription, HostError, InterfaceDescription};
 
 use super::interfaces::{Interface, interfaces};
 
-/// Sysctls that bear on transfers, below `/proc/sys`.
+/// Sysctls that affect transfers, relative to `/proc/sys`.
 const SYSCTLS: [&str; 27] = [
     "net/core/default_qdisc",
     "net/core/netdev_max_backlog",
@@ -39,20 +39,20 @@ const SYSCTLS: [&str; 27] = [
     "vm/dirty_ratio",
 ];
 
-/// Bytes of a name: Linux has 64 at most (`__NEW_UTS_LEN`), others may have more.
+/// Maximum bytes of a host name. Linux has at most 64 (`__NEW_UTS_LEN`), others may have more.
 const LONGEST_NAME: usize = 200;
 
-/// Hexadecimal digits of a digest: 64 bits tell more hosts apart than there are.
+/// Number of hexadecimal digits of a digest: 64 bits are enough to distinguish all hosts.
 const DIGEST_DIGITS: usize = 16;
 
-/// A file's one line, with single spaces; `None` if there is no file, or it is empty.
+/// Reads a one-line file, with single spaces; `None` if there is no file, or it is empty.
 pub fn line(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     (!line.is_empty()).then_some(line)
 }
 
-/// Its name, of 200 bytes at most.
+/// Returns the host's name, at most 200 bytes.
 pub fn name() -> String {
     let names = rustix::system::uname();
     let mut name = names.nodename().to_string_lossy().into_owned();
@@ -60,8 +60,8 @@ pub fn name() -> String {
     name
 }
 
-/// All of it, of this thread's network namespace. Its name is left out: records are
-/// published.
+/// Describes the host, with this thread's network namespace. The name is omitted, because records
+/// are published.
 pub fn describe() -> HostDescription {
     HostDescription {
         kernel: line("/proc/sys/kernel/osrelease"),
@@ -71,7 +71,7 @@ pub fn describe() -> HostDescription {
         memory_bytes: memory_bytes(),
         governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
-        // Those that cannot be asked after are not known.
+        // Without permission to query them, the interfaces are unknown.
         interfaces: interfaces()
             .unwrap_or_default()
             .into_iter()
@@ -81,17 +81,17 @@ pub fn describe() -> HostDescription {
     }
 }
 
-/// What a description is named by.
+/// Returns the digest that names a description.
 ///
 /// # Errors
 ///
-/// Where it is too long.
+/// Fails if the description is too long.
 pub fn digest_of(host: &HostDescription) -> Result<String, HostError> {
     let digest = blake3::hash(host.to_json()?.as_bytes()).to_hex();
     Ok(digest[..DIGEST_DIGITS].to_owned())
 }
 
-/// Bytes of memory that this host has.
+/// Returns the bytes of memory of this host.
 pub fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
@@ -107,7 +107,7 @@ fn processor() -> Option<String> {
 
 fn sysctls() -> BTreeMap<String, String> {
     let known = SYSCTLS.iter().filter_map(|name| {
-        // Within a network namespace some are absent.
+        // Some are absent within a network namespace.
         let value = line(Path::new("/proc/sys").join(name))?;
         Some((name.replace('/', "."), value))
     });

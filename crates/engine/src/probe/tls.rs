@@ -1,4 +1,4 @@
-//! Streams from this host to itself: what encryption costs beside the sockets.
+//! Measures streams from this host to itself: the cost of encryption in addition to sockets.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -12,16 +12,16 @@ use longhaul_net::trust::ServerTrust;
 
 use super::{Limit, Sample, start, timed};
 
-/// A block of a copy, and the header before it.
+/// Bytes of a block of a copy, and of the header before it.
 const BLOCK_BYTES: usize = 1 << 20;
 const HEADER_BYTES: usize = 200;
 
-/// Moves this many bytes over each of `streams` connections over loopback, encrypted or in clear;
-/// each has a thread at either end.
+/// Moves this many bytes over each of `streams` loopback connections, encrypted or in clear; each
+/// has a thread at either end.
 ///
 /// # Errors
 ///
-/// What sockets and TLS say, and where its limit is over.
+/// Errors of sockets and TLS; fails if the limit is exceeded.
 pub fn measure(streams: usize, bytes: u64, clear: bool, limit: &Limit) -> io::Result<Sample> {
     let mut pairs = Vec::new();
     for _ in 0..streams {
@@ -56,7 +56,7 @@ pub fn measure(streams: usize, bytes: u64, clear: bool, limit: &Limit) -> io::Re
                         Ok::<u64, io::Error>(done)
                     });
                     if sent.is_err() || received.is_err() {
-                        // Whichever started would wait for the other.
+                        // A thread that started would wait for the other one.
                         handle.shutdown();
                     }
                     (sent, received)

@@ -1,4 +1,4 @@
-//! The process groups in which commands run, so that none outlives this process.
+//! Process groups of commands, so that no command outlives this process.
 
 use std::io;
 use std::process::{Child, Command};
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::GRACE;
 
-/// Those of this process.
+/// Groups of this process.
 pub(super) static ALL: Groups = Groups::new();
 
-/// Groups that run.
+/// A set of running groups.
 pub(super) struct Groups {
     state: Mutex<State>,
     changed: Condvar,
@@ -20,21 +20,21 @@ pub(super) struct Groups {
 
 struct State {
     running: Vec<Pid>,
-    /// Commands that have no group yet.
+    /// Number of commands that are starting and have no group yet.
     starting: usize,
-    /// No other one begins.
+    /// If true, no new command may start.
     ended: bool,
 }
 
-/// The group of a command. It is of one as long as nobody waited for that: then its number may
-/// become another one's.
+/// Process group of a command. It is valid until the command is reaped; then its number may be
+/// reused.
 pub(super) struct Group<'a> {
     groups: &'a Groups,
     number: Pid,
 }
 
 impl Groups {
-    /// None yet.
+    /// Creates an empty set.
     pub const fn new() -> Groups {
         Groups {
             state: Mutex::new(State {
@@ -46,11 +46,11 @@ impl Groups {
         }
     }
 
-    /// Starts a command that is to have a group of its own.
+    /// Starts a command in a group of its own.
     ///
     /// # Errors
     ///
-    /// Where it cannot be started, or all are being ended.
+    /// Fails if it cannot be started, or if all are being ended.
     pub fn start(&self, command: &mut Command) -> io::Result<(Child, Group<'_>)> {
         {
             let mut state = lock(&self.state);
@@ -59,7 +59,7 @@ impl Groups {
             }
             state.starting += 1;
         }
-        // Not within the lock: it reads the program from a file system.
+        // Not under the lock, because it reads the program from a file system.
         let started = command.spawn();
         let mut state = lock(&self.state);
         state.starting -= 1;
@@ -77,12 +77,12 @@ impl Groups {
         Ok((child, group))
     }
 
-    /// Whether all are being ended.
+    /// True if all are being ended.
     pub fn are_ended(&self) -> bool {
         lock(&self.state).ended
     }
 
-    /// Ends them all: SIGTERM, and SIGKILL after [`GRACE`]. No other one begins.
+    /// Ends all groups: SIGTERM, and SIGKILL after [`GRACE`]. No new one may start.
     pub fn end(&self) {
         let mut state = lock(&self.state);
         state.ended = true;
@@ -97,16 +97,16 @@ impl Groups {
 impl State {
     fn signal(&self, signal: Signal) {
         for number in &self.running {
-            // It may have ended.
+            // An error is ignored: it may have ended.
             let _ = kill_process_group(*number, signal);
         }
     }
 }
 
 impl Group<'_> {
-    /// To the command and all that it started, unless they left the group.
+    /// Signals the command and its descendants, unless they left the group.
     pub fn signal(&self, signal: Signal) {
-        // It may have ended.
+        // An error is ignored: it may have ended.
         let _ = kill_process_group(self.number, signal);
     }
 }

@@ -54,7 +54,7 @@ fn of_what_is_said_the_last_is_kept() {
     assert!(ran.said.ends_with(b"\n19999\n"));
 }
 
-/// What commands say is bounded: a line, and all together. What is cut is said to be.
+/// The shown messages are limited, per line and in total. Omitted text is indicated.
 #[test]
 fn of_many_words_some_are_shown() {
     let said = "ä".repeat(2000).into_bytes();
@@ -73,7 +73,7 @@ fn of_many_words_some_are_shown() {
     let last = told.last().unwrap();
     assert!(last.starts_with("it took too long"), "{last}");
     assert!(last.contains("what it said is cut"), "{last}");
-    // Who says nothing is told of all the same.
+    // A failure without a message is always reported.
     let silent = Ran {
         said: Vec::new(),
         wrote: 0,
@@ -85,7 +85,8 @@ fn of_many_words_some_are_shown() {
     );
 }
 
-/// Also what it started: were it still there, the pipe would be open and nobody would read.
+/// Processes that it started are killed as well; otherwise the pipe would stay open without a
+/// reader.
 #[test]
 fn a_command_whose_time_is_over_is_ended_with_all_that_it_started() {
     let within = Duration::from_millis(50);
@@ -122,7 +123,7 @@ fn a_filter_need_not_read_all_and_its_output_comes_whole() {
     assert_eq!((fault(&ran), &output[..]), (None, &b"xxx"[..]));
     let (ran, output) = piped("true", b"");
     assert_eq!((fault(&ran), &output[..]), (None, &b""[..]));
-    // The shell ends before what it started.
+    // The shell ends before its child process.
     let (ran, output) = piped("{ sleep 0.3; echo late; } & exit 0", b"");
     assert_eq!((fault(&ran), &output[..]), (None, &b"late\n"[..]));
     let (ran, _) = piped("head -c 3; echo no >&2; exit 7", &input);
@@ -145,7 +146,7 @@ fn what_a_command_leaves_behind_is_ended_with_it() {
     assert!(is_gone(sleeper.trim()));
 }
 
-/// One that ends in order, one that does not, one that would begin.
+/// Commands: one that ends on SIGTERM, one that ignores it, one that would start later.
 #[test]
 fn none_outlives_the_end_of_all() {
     let groups: &'static Groups = Box::leak(Box::new(Groups::new()));
@@ -168,14 +169,14 @@ fn none_outlives_the_end_of_all() {
         std::thread::sleep(Duration::from_millis(10));
     }
     groups.end();
-    // What is told of one that had to end is no success.
+    // The exit status of a command that was ended does not count as success.
     assert_eq!(receiver.recv().unwrap(), Ended::Unwanted);
     assert_eq!(receiver.recv().unwrap(), Ended::Unwanted);
     threads
         .into_iter()
         .for_each(|thread| thread.join().unwrap());
     assert!(run_in(groups, sh("true", &[]), LONG, &|| true).is_err());
-    // With none there is nothing to wait for.
+    // Without commands there is no waiting.
     groups.end();
 }
 
@@ -187,7 +188,7 @@ fn a_command_that_nobody_waits_for_ends() {
     assert_eq!(ran.ended, Ended::Unwanted);
 }
 
-/// Killed, even if nobody has waited for it yet. It takes the kernel a moment.
+/// True if it was killed, even if not reaped yet. The kernel needs a moment.
 fn is_gone(process: &str) -> bool {
     let state = || {
         let text = std::fs::read_to_string(format!("/proc/{process}/stat"));

@@ -1,4 +1,4 @@
-//! What commands say: how much of it is kept and shown.
+//! Messages of commands: limits of the bytes that are kept and shown.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,22 +9,22 @@ use longhaul_units::ByteCount;
 
 use super::{Hear, Ran, wait_for};
 
-/// Bytes of what one said that are kept: the last ones.
+/// Maximum bytes of a command's messages that are kept: the last ones.
 pub(super) const KEPT_BYTES: usize = 4096;
 
-/// Bytes of its last line that are shown.
+/// Maximum bytes of the last line that are shown.
 const SHOWN_BYTES: usize = 400;
 
-/// Bytes that are shown of all that belong together.
+/// Maximum bytes that are shown for all related commands together.
 const SHOWN_IN_ALL: usize = 64 << 10;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4096;
 
-/// What a pipe holds.
+/// Capacity of a pipe in bytes.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// What may still be shown of the words of commands that belong together.
+/// Remaining bytes that may be shown for related commands.
 pub struct Words {
     left: AtomicUsize,
 }
@@ -38,8 +38,8 @@ impl Default for Words {
 }
 
 impl Words {
-    /// Why a command did not succeed, with its last words; `None` if it did. What is cut is said
-    /// to be.
+    /// Describes a failure with the last message; `None` if the command succeeded. Omitted text is
+    /// indicated.
     pub fn fault(&self, ran: &Ran) -> Option<String> {
         let how = ran.how()?;
         let Some(line) = ran.last_line() else {
@@ -66,7 +66,7 @@ impl Words {
 }
 
 impl Ran {
-    /// The last line that has anything in it.
+    /// Returns the last line that is not empty.
     fn last_line(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.said);
         let mut lines = text.lines().map(str::trim);
@@ -74,18 +74,18 @@ impl Ran {
     }
 }
 
-/// What a command says.
+/// Messages of a command.
 pub(super) struct Said {
-    /// None once nobody can say anything any more.
+    /// Pipe of the messages; `None` at its end.
     pub reader: Option<PipeReader>,
-    /// The end of it.
+    /// Last bytes of the messages.
     pub last: Vec<u8>,
-    /// All bytes.
+    /// Number of all bytes.
     pub count: u64,
 }
 
 impl Said {
-    /// Through this pipe.
+    /// Creates an empty record that reads from this pipe.
     pub fn new(reader: PipeReader) -> Said {
         Said {
             reader: Some(reader),
@@ -94,13 +94,13 @@ impl Said {
         }
     }
 
-    /// Waits for something to be said, or for the end of a process; false where nothing was said.
+    /// Waits for a message, or for the end of the process; false if there was no message.
     pub fn read_once(&mut self, ending: Option<BorrowedFd<'_>>, longest: Duration) -> bool {
         let spoken = self.reader.as_ref().map(AsFd::as_fd);
         wait_for([spoken, ending, None], longest) && self.read()
     }
 
-    /// Reads what there is; false at the end.
+    /// Reads the available bytes; false at the end.
     fn read(&mut self) -> bool {
         let mut room = [0; READ_BYTES];
         let read = self.reader.as_mut().map(|reader| reader.read(&mut room));
@@ -120,8 +120,8 @@ impl Said {
         }
     }
 
-    /// What was said before the end: no more than a pipe holds. A process that left the group may
-    /// write on.
+    /// Reads the messages before the end, at most the capacity of a pipe: a process that left the
+    /// group may continue to write.
     pub fn read_rest(&mut self) {
         for _ in 0..PIPE_BYTES / READ_BYTES {
             if !self.read_once(None, Duration::ZERO) {
