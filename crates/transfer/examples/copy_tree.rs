@@ -1,5 +1,5 @@
-//! Copies a tree: `cargo run -p longhaul-transfer --example copy_tree -- SRC DST`, where each
-//! is a path or an endpoint as `longhaul cp` takes it.
+//! Copies a tree: `cargo run -p longhaul-transfer --example copy_tree -- SRC DST`. Each argument is
+//! a path or an endpoint of `longhaul cp`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::spec::TransferSpec;
 use longhaul_transfer::stop::{Exit, Stop};
 
-/// Prints the names of what is copied.
+/// Prints the names of copied files.
 struct Names;
 
 impl Observer for Names {

@@ -1,4 +1,4 @@
-//! A point in time: how long ago, or a date; and when something ends.
+//! Parses points in time: an age or a date, and the end of a time span.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,11 +26,11 @@ impl FromStr for PointInTime {
     }
 }
 
-/// A span; a bare number is in minutes.
+/// Parses a time span above 0; a number without a unit is in minutes.
 ///
 /// # Errors
 ///
-/// For people: how one is written.
+/// Returns a message for the user.
 pub fn parse_minutes(text: &str) -> Result<Duration, String> {
     let span = match text.parse::<u32>() {
         Ok(minutes) => Duration::from_secs(60 * u64::from(minutes)),
@@ -42,13 +42,13 @@ pub fn parse_minutes(text: &str) -> Result<Duration, String> {
     Ok(span)
 }
 
-/// How long it is until a moment, in UTC.
+/// Parses a time in UTC, and returns the time until then.
 ///
 /// # Errors
 ///
-/// For people: how one is written, or that it is over.
+/// Returns a message for the user if the syntax is wrong or the time is over.
 pub fn parse_until(text: &str) -> Result<Duration, String> {
-    // Without seconds as in rsync.
+    // Seconds may be omitted, as in rsync.
     let at = microseconds_of(text).or_else(|| microseconds_of(&format!("{text}:00")));
     let at = at.ok_or("write it in UTC as 2026-01-31T08:00 or 2026-01-31T08:00:00")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

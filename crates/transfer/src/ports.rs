@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::console::say;
 
-/// Ports that may be listened on, as a firewall's administrator opened them;
-/// `0-0` is any that the system gives.
+/// Range of ports to listen on, as opened in a firewall; `0-0` is any port that the system chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Ports {
@@ -54,12 +53,11 @@ impl FromStr for Ports {
 }
 
 impl Ports {
-    /// Listens on the first of them that is free, on all addresses of this
-    /// host.
+    /// Listens on the first free port of the range, on all addresses of this host.
     ///
     /// # Errors
     ///
-    /// Why the last one could not be listened on.
+    /// Returns the reason for the last port that was tried.
     pub fn listen(self) -> Result<TcpListener, ListenError> {
         let mut port = self.first;
         loop {
@@ -76,7 +74,7 @@ impl Ports {
     ///
     /// # Errors
     ///
-    /// Any other reason why a named port cannot be listened on.
+    /// Returns any other error of a named port.
     pub fn listen_if_free(self) -> Result<Option<TcpListener>, ListenError> {
         if self == Ports::default() {
             return Ok(self.listen().ok());
@@ -96,7 +94,7 @@ impl Ports {
     }
 }
 
-/// On IPv6 with IPv4; on IPv4 alone where the system has no other.
+/// Listens on IPv6 and IPv4, or on IPv4 alone if the system has no IPv6.
 fn listen_on(port: u16) -> Result<TcpListener, ListenError> {
     let any = |address: IpAddr| SocketAddr::new(address, port);
     let options = TcpOptions::default();

@@ -1,4 +1,4 @@
-//! The rate that a transfer is bound to.
+//! Parses rate limits, and adapts blocks and streams to them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use longhaul_units::{BitRate, ByteCount, RateFault};
 use serde::{Deserialize, Serialize};
 
-/// The least rate that anything is bound to, in bytes per second: less is more
-/// likely a mistake than a wish, at this rate a gigabyte takes eleven days.
+/// Minimum rate limit in bytes per second. A lower one is probably a mistake: even at this rate, a
+/// gigabyte takes eleven days.
 pub const LEAST_RATE: u64 = 1000;
 
-/// The greatest rate in bytes per second, a million times 8 Gbit/s: more is a mistake.
+/// Maximum rate limit in bytes per second, a million times 8 Gbit/s. A higher one is a mistake.
 const GREATEST_RATE: u64 = 1_000_000_000_000_000;
 
-/// The smallest block, in bytes: at the least rate it takes four seconds.
+/// Minimum block size in bytes. At the minimum rate it takes four seconds.
 const SMALLEST_BLOCK_BYTES: u64 = 4096;
 
-/// Seconds that a block may take on its stream: longer ones would look as if
-/// the stream stood still, and cost more when it is lost.
+/// Maximum time of a block on its stream, in seconds. With a longer time the stream would seem to
+/// stall, and the loss of a block would cost more.
 const LONGEST_BLOCK_SECONDS: u64 = 5;
 
-/// Bytes per second of a whole transfer, 1000 or more.
+/// A limit for a whole transfer in bytes per second, at least 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct BandwidthLimit(u64);
@@ -40,7 +40,7 @@ impl TryFrom<u64> for BandwidthLimit {
     }
 }
 
-/// A rate as it is written on the command line. `None` is no limit.
+/// A rate limit as it is written on the command line; `None`: no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedLimit(pub Option<BandwidthLimit>);
 
@@ -57,7 +57,7 @@ impl FromStr for ChangedLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<ChangedLimit, String> {
-        // rsync writes no limit as 0.
+        // A limit of 0 means no limit in rsync.
         let is_zero = || read_rate(text).is_ok_and(|rate| rate == 0.0);
         match text {
             "none" | "off" => Ok(ChangedLimit(None)),
@@ -68,11 +68,11 @@ impl FromStr for ChangedLimit {
 }
 
 impl BandwidthLimit {
-    /// A limit in bytes per second; `None` for 0.
+    /// Creates a limit in bytes per second; `None` for 0.
     ///
     /// # Errors
     ///
-    /// Where it is less than a rate may be.
+    /// Returns an error if the rate is less than the minimum.
     pub fn of_bytes_per_second(rate: u64) -> Result<Option<BandwidthLimit>, String> {
         match rate {
             0 => Ok(None),
@@ -81,19 +81,20 @@ impl BandwidthLimit {
         }
     }
 
-    /// Bytes per second.
+    /// Returns the limit in bytes per second.
     pub fn bytes_per_second(self) -> u64 {
         self.0
     }
 
-    /// Bytes of a block, of which one goes each second or more; a power of two.
+    /// Returns the block size in bytes at which at least one block is sent each second: a power of
+    /// two, at most `otherwise`.
     pub fn block_bytes(self, otherwise: u32) -> u32 {
         let most = self.0.max(SMALLEST_BLOCK_BYTES);
         let power = 1_u64 << most.ilog2();
         u32::try_from(power).map_or(otherwise, |power| power.min(otherwise))
     }
 
-    /// Streams among which the rate is divided at most, 1 or more.
+    /// Returns the maximum number of streams that share the rate, at least 1.
     pub fn most_streams(self, block_bytes: u32) -> u32 {
         let blocks = self.0.saturating_mul(LONGEST_BLOCK_SECONDS) / u64::from(block_bytes.max(1));
         u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
@@ -109,8 +110,9 @@ impl fmt::Display for BandwidthLimit {
 impl FromStr for BandwidthLimit {
     type Err = String;
 
-    /// Reads `100Mbit/s`, `1gbit` (bits) and `10MB/s`, `512KiB` (bytes). As in rsync a bare number
-    /// is in KiB/s, and a prefix alone is in bytes with powers of 1024: `1m`, `100k`.
+    /// Parses `100Mbit/s`, `1gbit` (bits) and `10MB/s`, `512KiB` (bytes). As in rsync, a number
+    /// alone is in KiB/s, and a number with only a prefix is in bytes with powers of 1024: `1m`,
+    /// `100k`.
     fn from_str(text: &str) -> Result<BandwidthLimit, String> {
         let bytes = read_rate(text)? as u64;
         if bytes > GREATEST_RATE {
@@ -127,7 +129,7 @@ impl FromStr for BandwidthLimit {
     }
 }
 
-/// A rate in bytes per second.
+/// Parses a rate into bytes per second.
 fn read_rate(text: &str) -> Result<f64, String> {
     let rate = match text.parse::<BitRate>() {
         Err(error) if error.fault == RateFault::Bare => format!("{text}KiB/s").parse(),

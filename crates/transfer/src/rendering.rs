@@ -1,13 +1,13 @@
-//! What happens in a transfer, as text and as JSON. Nothing is printed here.
+//! Formats the events and results of a transfer as text and as JSON. Prints nothing.
 //!
 //! - [`mod@json`]: events, progress and outcomes, which FORMAT.md describes
-//! - [`entries`]: what happens with an entry
+//! - [`entries`]: events of an entry
 //! - [`jobs`]: the list of jobs
 //! - [`progress`]: the progress line
 //! - [`summary`]: the lines at the end
-//! - [`listing`]: what lies at an endpoint
-//! - [`notices`]: what a destination did not keep
-//! - [`options`]: what is wrong with a command, by its options
+//! - [`listing`]: the entries of an endpoint
+//! - [`notices`]: attributes that a destination did not preserve
+//! - [`options`]: errors of a command, in terms of its options
 
 pub mod entries;
 pub mod failures;

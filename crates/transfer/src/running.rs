@@ -1,8 +1,9 @@
-//! Copies of this user that run on this host and are no jobs: each can be asked for its rate and
-//! bound to another one, at a socket that only its user can reach (FORMAT.md, "Running copies").
+//! Lists this user's running copies on this host that are not jobs, and reads or changes their rate
+//! limits. Each copy listens at a socket that only its user can reach (FORMAT.md, "Running
+//! copies").
 //!
-//! The socket is `copies/PID@HOST` in the directory that kept logins have, too. Several hosts may
-//! share that, and each looks at its own names alone.
+//! The socket is `copies/PID@HOST` in the directory of the kept logins. Several hosts may share
+//! that directory, and each one uses only its own names.
 
 use std::fs;
 use std::io;
@@ -28,39 +29,39 @@ use crate::third_party::job_protocol::{
     Follow, JobEvent, Listed, MAXIMUM_NAME_BYTES, Order, ShownProgress, receive, send,
 };
 
-/// Who asks, or is asked, says what there is to say within this.
+/// Time limit for each end to send its message.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long nobody is let in after the system refused to.
+/// Pause after the system failed to accept a connection.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// The most names of the directory that are looked at.
+/// Maximum number of directory entries to read.
 const MOST_NAMES: usize = 10_000;
 
-/// What a copy says of itself.
+/// A copy's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningCopy {
-    /// Its process.
+    /// Process ID of the copy.
     pub process: u32,
     /// The source as the user named it.
     pub from: String,
-    /// The destination.
+    /// Destination as the user named it.
     pub to: String,
-    /// Bytes per second that it is bound to; none: it is not.
+    /// Rate limit of the copy in bytes per second; `None`: no limit.
     pub bwlimit_bytes_per_second: Option<u64>,
 }
 
-/// What `limit` lists of this host.
+/// An entry of the list of `limit` for this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunningHere {
-    /// A copy that is no job.
+    /// A copy that is not a job.
     Copy(RunningCopy),
     /// A job.
     Job(Listed),
 }
 
 impl RunningHere {
-    /// One line for people. A name with a line break stays on it.
+    /// Formats the entry on one line. Line breaks in names are escaped.
     pub fn line(&self) -> String {
         let (name, rate, from, to) = match self {
             RunningHere::Copy(copy) => {
@@ -78,21 +79,21 @@ impl RunningHere {
     }
 }
 
-/// The copies and jobs of this user that run on this host.
+/// Lists the copies and jobs of this user that run on this host.
 ///
 /// # Errors
 ///
-/// Where they cannot be listed.
+/// Fails if they cannot be listed.
 pub fn everything() -> Result<Vec<RunningHere>, Stop> {
     let copies = list()?.into_iter().map(RunningHere::Copy);
     Ok(copies.chain(jobs()?.map(RunningHere::Job)).collect())
 }
 
-/// One of the jobs.
+/// Returns one of the running jobs.
 ///
 /// # Errors
 ///
-/// Where no job of that name runs on this host.
+/// Fails if no job of that name runs on this host.
 pub fn job(name: &str) -> Result<RunningHere, Stop> {
     let found = jobs()?.find(|job| job.name == name);
     found.map(RunningHere::Job).ok_or_else(|| {
@@ -112,7 +113,7 @@ fn jobs() -> Result<impl Iterator<Item = Listed>, Stop> {
     Ok(jobs.into_iter())
 }
 
-/// The socket of this process's copy, which is gone when this is.
+/// The socket of this process's copy. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct Offer {
     socket: PathBuf,
@@ -122,16 +123,16 @@ pub struct Offer {
 impl Drop for Offer {
     fn drop(&mut self) {
         let found = self.socket.symlink_metadata();
-        // In another name space of processes one may have the same number and name.
+        // A process in another PID namespace may have the same number and name.
         if found.is_ok_and(|found| found.ino() == self.inode) {
-            // One that stays is found to be nobody's.
+            // A socket that remains is later recognised as stale.
             let _ = fs::remove_file(&self.socket);
         }
     }
 }
 
-/// Lets this user's commands change the rate of a copy. Where there is no place for the socket, or
-/// no thread, the copy runs as it would, and nobody can ask it.
+/// Lets this user's commands change the rate of a copy. If the socket or its thread cannot be
+/// created, the copy runs without them, and its rate cannot be changed.
 pub fn offer(control: &Control, [from, to]: [&str; 2]) -> Option<Offer> {
     offer_in(&directory().ok()?, control, [from, to])
 }
@@ -140,8 +141,8 @@ fn offer_in(directory: &Path, control: &Control, [from, to]: [&str; 2]) -> Optio
     remove_stale(directory);
     let process = std::process::id();
     let name = name_of(process);
-    // Under its name it listens already: a socket that does not would be taken for one of a copy
-    // that was killed.
+    // The socket gets its name only once it listens, because a socket that does not listen is taken
+    // for one of a killed copy.
     let new = format!("{name}.new");
     let _ = fs::remove_file(directory.join(&new));
     let listener = at_socket(directory, &new, UnixListener::bind).ok()?;
@@ -170,7 +171,7 @@ fn offer_in(directory: &Path, control: &Control, [from, to]: [&str; 2]) -> Optio
                 to: to.clone(),
                 bwlimit_bytes_per_second: control.limit().rate.map(u64::from),
             };
-            // Whoever does not hear it asks again.
+            // A command that does not receive the answer asks again.
             let _ = answer(&socket, &control, told);
         }
     };
@@ -186,7 +187,7 @@ fn answer(
     socket.set_read_timeout(Some(ANSWERS_WITHIN))?;
     socket.set_write_timeout(Some(ANSWERS_WITHIN))?;
     match receive::<Order>(socket)? {
-        // A rate that is out of its range is none of the messages.
+        // An invalid rate is ignored; the answer has the current one.
         Some(Order::Limit(rate)) => {
             if let Ok(rate) = BandwidthLimit::of_bytes_per_second(rate) {
                 control.bind(rate);
@@ -201,36 +202,36 @@ fn answer(
     send(socket, &JobEvent::Progress(text))
 }
 
-/// The copies that run here, by their process numbers.
+/// Lists the copies that run on this host, by process ID.
 ///
 /// # Errors
 ///
-/// Where nothing can be found out.
+/// Fails if the directory of the sockets cannot be used.
 pub fn list() -> Result<Vec<RunningCopy>, Stop> {
     let directory = directory()?;
     let mut found = Vec::new();
     for (process, _) in names(&directory) {
-        // One that has just ended is none.
+        // A copy that has just ended does not answer.
         found.extend(ask_at(&directory, process, &question()).ok());
     }
     found.sort_by_key(|copy| copy.process);
     Ok(found)
 }
 
-/// Binds a copy to another rate, or to none, and says what it is bound to then.
+/// Sets another rate limit for a copy, or removes it, and returns the copy's new state.
 ///
 /// # Errors
 ///
-/// Where there is no such copy of this user's here.
+/// Fails if this user has no such copy on this host.
 pub fn limit(process: u32, rate: Option<BandwidthLimit>) -> Result<RunningCopy, Stop> {
     one(process, &Order::Limit(rate.map_or(0, u64::from)))
 }
 
-/// What a copy is bound to.
+/// Returns the state of a copy.
 ///
 /// # Errors
 ///
-/// As [`limit`].
+/// The same as [`limit`].
 pub fn ask(process: u32) -> Result<RunningCopy, Stop> {
     one(process, &question())
 }
@@ -245,7 +246,7 @@ fn one(process: u32, order: &Order) -> Result<RunningCopy, Stop> {
     })
 }
 
-/// A message that changes nothing.
+/// Returns a message that changes nothing.
 fn question() -> Order {
     Order::Follow(Follow {
         output: 0,
@@ -270,19 +271,19 @@ fn ask_at(directory: &Path, process: u32, order: &Order) -> io::Result<RunningCo
     }
 }
 
-/// Removes the sockets of copies of this host that were killed.
+/// Removes the sockets of killed copies of this host.
 fn remove_stale(directory: &Path) {
     for (_, name) in names(directory) {
         let answers = at_socket(directory, &name, UnixStream::connect);
-        // A process in another name space is none of /proc, and listens nevertheless.
+        // Check the socket, not /proc, because a process in another PID namespace is not in /proc.
         if answers.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            // Somebody else may have done it.
+            // Another process may have removed it.
             let _ = fs::remove_file(directory.join(name));
         }
     }
 }
 
-/// Copies of this host by the names of their sockets.
+/// Returns the copies of this host, by the names of their sockets.
 fn names(directory: &Path) -> Vec<(u32, String)> {
     let names = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = names.take(MOST_NAMES).filter_map(|name| {
@@ -297,7 +298,7 @@ fn name_of(process: u32) -> String {
     format!("{process}@{}", host_name().replace('/', "-"))
 }
 
-/// A place for this user alone.
+/// Returns the directory of the sockets, which only this user can access.
 fn directory() -> Result<PathBuf, Stop> {
     let local = |text: String| Stop::new(Exit::Local, text);
     let directory = control_directory::of_this_user().map_err(local)?;
@@ -307,7 +308,7 @@ fn directory() -> Result<PathBuf, Stop> {
     Ok(directory)
 }
 
-/// Uses a socket whose directory's path may be longer than a socket's may be.
+/// Uses a socket whose directory's path may be longer than a socket's path may be.
 fn at_socket<T>(
     directory: &Path,
     name: &str,
@@ -317,7 +318,7 @@ fn at_socket<T>(
     use_at(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into())
 }
 
-/// Both names and what stands around them fit into a message.
+/// Truncates a name so that both names fit into a message.
 fn cut(name: &str) -> String {
     let end = name.floor_char_boundary(MAXIMUM_NAME_BYTES / 2);
     name[..end].to_owned()
@@ -332,12 +333,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let control = Control::default();
         let own = std::process::id();
-        // One that was killed, and one of another host.
+        // One socket of a killed copy, and one of another host.
         let [killed, others] = [name_of(u32::MAX), "7@elsewhere".to_owned()];
         for name in [&killed, &others] {
             drop(at_socket(place.path(), name, UnixListener::bind).unwrap());
         }
-        // And one that listens in another name space of processes.
+        // A socket of a process that listens in another PID namespace.
         let elsewhere = name_of(u32::MAX - 1);
         let listens = at_socket(place.path(), &elsewhere, UnixListener::bind).unwrap();
         let offer = offer_in(place.path(), &control, ["a", &"ü".repeat(5000)]).unwrap();
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(bound.bwlimit_bytes_per_second, Some(5000));
         assert_eq!(control.limit().rate.map(u64::from), Some(5000));
         assert!(control.limit().changed);
-        // What is neither ends no copy.
+        // An order that is neither a rate nor a question must not end the copy.
         assert!(ask_at(place.path(), own, &Order::Cancel).is_err());
         assert!(!control.was_cancelled());
         let unbound = ask_at(place.path(), own, &Order::Limit(0)).unwrap();

@@ -1,5 +1,5 @@
-//! How hosts are reached and known, as plain values. Credentials are named by file,
-//! never held.
+//! Defines the settings for connecting to hosts and authenticating them, as plain values.
+//! Credentials are referenced by file and never included.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::ports::Ports;
 
-/// How long a host may be silent where nobody says.
+/// Default for [`ConnectionSettings::timeout`].
 pub const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How hosts are reached and known.
+/// Settings for connecting to hosts and authenticating them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConnectionSettings {
-    /// The daemon's key; no other is accepted.
+    /// Fingerprint of the daemon's key. No other key is accepted.
     #[serde(with = "crate::text", skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
-    /// Accept a daemon that is unknown, and remember its key.
+    /// If true, accepts the key of an unknown daemon and stores it.
     pub accept_new: bool,
-    /// Trust daemons whose certificate for that host leads to these authorities (PEM).
+    /// Certificate authorities (PEM) that are trusted to certify daemons' host names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authority: Option<PathBuf>,
-    /// The file of tokens; none: `tokens` in the configuration directory.
+    /// File of tokens; `None`: `tokens` in the configuration directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
     /// This client's certificate (PEM), instead of a token.
@@ -34,24 +34,24 @@ pub struct ConnectionSettings {
     /// The certificate's key (PEM).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// Whether file data are encrypted on their way.
+    /// Encryption of file data in transit.
     pub data_security: DataSecurity,
-    /// Congestion control of the sending end, by its kernel's name; none: it is chosen.
+    /// Congestion control of the sending end, by its kernel's name; `None`: chosen automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// Yield to other traffic.
+    /// If true, yields to other traffic.
     pub nice: bool,
-    /// Local addresses to connect from, in turns.
+    /// Local addresses to connect from, used in turn.
     pub bind: Vec<IpAddr>,
-    /// Open connections with Multipath TCP.
+    /// If true, opens connections with Multipath TCP.
     pub mptcp: bool,
-    /// Bytes of this end's socket buffers; none: the kernel tunes them.
+    /// Socket buffer size of this end in bytes; `None`: tuned by the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u64>,
-    /// How long a host may take to answer at first, and may be silent later.
+    /// Time limit for a host's first answer, and for later silence.
     #[serde(with = "crate::milliseconds")]
     pub timeout: Duration,
-    /// How hosts are reached over SSH.
+    /// Settings for hosts that are reached over SSH.
     pub ssh: SshSettings,
 }
 
@@ -76,42 +76,43 @@ impl Default for ConnectionSettings {
     }
 }
 
-/// Whether blocks are encrypted.
+/// Encryption of blocks in transit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataSecurity {
-    /// Encrypted and authenticated.
+    /// Encrypts and authenticates all data.
     #[default]
     Tls,
-    /// File data and their names in clear; authentication, control and digests in TLS.
+    /// Sends file data and their names in clear; authentication, control and digests in TLS.
     Clear,
 }
 
-/// How the far side of `[user@]host:path` is reached.
+/// Settings for reaching the remote end of `[user@]host:path`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SshSettings {
-    /// The ssh command with its options, quoted as in a shell; none: `LONGHAUL_SSH`, else
+    /// The ssh command with its options, quoted as in a shell; `None`: `LONGHAUL_SSH`, or else
     /// `ssh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh: Option<String>,
-    /// The longhaul binary on the far side; none: the one in its cache, else in its PATH.
+    /// Path of the remote longhaul binary; `None`: the one in its cache, or else in its PATH.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_longhaul: Option<String>,
-    /// Put this release into the far side's cache where it has none.
+    /// If true, installs this release in the remote cache if it is missing.
     pub install_remote: bool,
-    /// Ports that direct connections may come to, at either end; none: any.
+    /// Ports for direct connections, at either end; `None`: any port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
-    /// How long a login is kept for later commands; none: on a terminal for a while.
+    /// Time for which a login is kept for later commands; `None`: some time on a terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persist: Option<Persist>,
-    /// Nobody is there to be asked for a password, a code or a key: what would ask fails.
+    /// If true, the user cannot be asked for a password, a code or a key, and a login that needs
+    /// one fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_nobody: bool,
 }
 
-/// How long a login is kept after its last use, in whole seconds; 0: not at all.
+/// Time for which a login is kept after its last use, in whole seconds; 0: not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32")]
 pub struct Persist(u32);
@@ -127,10 +128,10 @@ impl TryFrom<u32> for Persist {
 }
 
 impl Persist {
-    /// Not longer: what is kept so long is a service, and has one of its own.
+    /// Maximum time in seconds. A longer need calls for a service with its own login.
     const MAXIMUM_SECONDS: u32 = 7 * 24 * 60 * 60;
 
-    /// From 0 to a week.
+    /// Creates a time of 0 to a week in seconds; longer ones are capped.
     pub const fn of_seconds(seconds: u32) -> Persist {
         if seconds > Persist::MAXIMUM_SECONDS {
             Persist(Persist::MAXIMUM_SECONDS)
@@ -139,17 +140,17 @@ impl Persist {
         }
     }
 
-    /// Whether nothing is kept.
+    /// True if logins are not kept.
     pub fn is_off(self) -> bool {
         self.0 == 0
     }
 
-    /// What tells ssh.
+    /// Returns the option for ssh.
     pub fn option(self) -> std::ffi::OsString {
         format!("-oControlPersist={}", self.0).into()
     }
 
-    /// For people.
+    /// Formats the time for people.
     pub fn shown(self) -> String {
         match self.0 % 60 {
             0 => format!("{} min", self.0 / 60),
@@ -170,7 +171,7 @@ impl std::str::FromStr for Persist {
         if span > Duration::from_secs(Persist::MAXIMUM_SECONDS.into()) {
             Err("a login is kept for 7d at most".to_owned())
         } else {
-            // A part of a second counts as a second: zero means "off".
+            // A part of a second is rounded up, because 0 means "off".
             Ok(Persist::of_seconds(span.as_secs_f64().ceil() as u32))
         }
     }

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! Handles SIGINT and SIGTERM.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A signal that comes again within this time is the same one: a lab, and
-/// `timeout`, send it to a process and to the group that it is in.
+/// Time within which a repeated signal counts as the same one. The lab and `timeout` send a signal
+/// both to a process and to its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
-/// Does something at every SIGINT and SIGTERM, on a thread of its own.
+/// Calls a function at every SIGINT and SIGTERM, on its own thread.
 ///
 /// # Errors
 ///
-/// Where there is no such thread: a signal then ends this process.
+/// Fails if the thread cannot be started. A signal then ends this process.
 pub fn at_signal(mut what: impl FnMut() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let watch = move || {

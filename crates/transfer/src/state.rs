@@ -1,4 +1,4 @@
-//! Where this user's longhaul keeps what it did.
+//! Locates and writes the state files of this user.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use longhaul_system::named_files::kept;
 
-/// Where longhaul keeps what it does on the far side: `longhaul` in `XDG_STATE_HOME`, else in
-/// `.local/state` of the home.
+/// Returns the state directory: `longhaul` in `XDG_STATE_HOME`, or else in `.local/state` of the
+/// home directory.
 ///
 /// # Errors
 ///
-/// Where neither is an absolute path.
+/// Fails if neither variable is an absolute path.
 pub fn state_directory() -> io::Result<PathBuf> {
     let absolute = |name| {
         let value = std::env::var_os(name).map(PathBuf::from);
@@ -27,22 +27,22 @@ pub fn state_directory() -> io::Result<PathBuf> {
     Ok(state.join("longhaul"))
 }
 
-/// Makes a directory for its user alone, with those above it.
+/// Creates a directory that only its user can access, with its parents.
 ///
 /// # Errors
 ///
-/// As the system reports.
+/// Returns the error of the system.
 pub fn make_private(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder.create(directory)
 }
 
-/// Writes a file under its name as a whole.
+/// Replaces a file atomically.
 ///
 /// # Errors
 ///
-/// As the system reports.
+/// Returns the error of the system.
 pub fn keep(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = file.with_extension("new");
     let mut options = OpenOptions::new();

@@ -1,34 +1,34 @@
-//! Why an operation ended early, and what that means for an exit code.
+//! Defines the reason why an operation ended early, and its exit code.
 
 use std::process::ExitCode;
 
 /// Exit codes; documented in the README and in `longhaul --help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything is done.
+    /// The command succeeded.
     Done,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage,
-    /// Some files failed; the others are done.
+    /// Some files failed; the others succeeded.
     Partial,
-    /// The other end could not be reached, or was lost.
+    /// The other end could not be reached, or the connection was lost.
     Connection,
-    /// One end did not accept the other.
+    /// One end rejected the identity or the rights of the other.
     Authentication,
-    /// Data differ, or arrive corrupted again and again.
+    /// Data differ, or repeatedly arrive corrupted.
     Integrity,
-    /// This end, or its disk, cannot.
+    /// This end or its disk failed.
     Local,
     /// A newer run of the same transfer took over.
     Superseded,
-    /// The time that it was given is over.
+    /// The time limit was reached.
     TimeOver,
-    /// A signal ended it.
+    /// A signal ended the command.
     Interrupted,
 }
 
 impl Exit {
-    /// The number.
+    /// Returns the exit code.
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -40,12 +40,12 @@ impl Exit {
             Exit::Local => 6,
             Exit::Superseded => 7,
             Exit::TimeOver => 8,
-            // 128 + SIGINT, as shells have it.
+            // 128 + SIGINT, as in shells.
             Exit::Interrupted => 130,
         }
     }
 
-    /// What a number means; another end that ended otherwise was lost.
+    /// Returns the exit of a code. For an unknown code, the connection counts as lost.
     pub fn of_code(code: u8) -> Exit {
         let all = [
             Exit::Done,
@@ -63,8 +63,8 @@ impl Exit {
         found.unwrap_or(Exit::Connection)
     }
 
-    /// What the code means that another end gave with a failure; none: it was
-    /// lost.
+    /// Returns the exit for a failure that another end reported. Without a code, the connection
+    /// counts as lost.
     pub fn of_failure(code: Option<u8>) -> Exit {
         match code.map(Exit::of_code) {
             None | Some(Exit::Done) => Exit::Connection,
@@ -79,14 +79,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub struct Stop {
-    /// What the exit code says.
+    /// Exit code of the command.
     pub exit: Exit,
-    /// The thing, the cause and the remedy.
+    /// Message for the user: the subject, the cause and the remedy.
     pub text: String,
-    /// Another try would end the same way.
+    /// True if another attempt would fail in the same way.
     pub stays: bool,
 }
 
@@ -99,7 +99,7 @@ impl std::fmt::Display for Stop {
 impl std::error::Error for Stop {}
 
 impl Stop {
-    /// A stop.
+    /// Creates a stop.
     pub fn new(exit: Exit, text: impl Into<String>) -> Stop {
         Stop {
             exit,
@@ -108,7 +108,7 @@ impl Stop {
         }
     }
 
-    /// The same for a reason that does not pass, such as another release.
+    /// Marks the stop as permanent, such as for a different release.
     #[must_use]
     pub fn that_stays(self) -> Stop {
         Stop {
@@ -117,13 +117,13 @@ impl Stop {
         }
     }
 
-    /// Whether another try may end better: a path may appear, and a host, space or memory become
-    /// available. Other reasons stay until somebody changes the command or the host.
+    /// True if another attempt may succeed: a path may appear, and a host, space or memory may
+    /// become available. Other reasons remain until the command or the host is changed.
     pub fn may_pass(&self) -> bool {
         !self.stays && matches!(self.exit, Exit::Connection | Exit::Local)
     }
 
-    /// A stop because of an error.
+    /// Creates a stop from an error.
     pub fn because(exit: Exit, error: impl std::fmt::Display) -> Stop {
         Stop::new(exit, error.to_string())
     }

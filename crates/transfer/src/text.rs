@@ -1,4 +1,4 @@
-//! Serialises an optional value as the text that it is written as.
+//! Serialises an optional value as its text.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// As its text.
+/// Writes the value as its text.
 ///
 /// # Errors
 ///
-/// As the format reports.
+/// Returns the error of the format.
 pub fn serialize<T: Display, S: Serializer>(
     value: &Option<T>,
     serializer: S,
@@ -21,11 +21,11 @@ pub fn serialize<T: Display, S: Serializer>(
     }
 }
 
-/// From its text.
+/// Parses the value from its text.
 ///
 /// # Errors
 ///
-/// Where the text is no such value.
+/// Fails if the text is not a valid value.
 pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: FromStr<Err: Display>,

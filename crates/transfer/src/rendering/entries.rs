@@ -1,9 +1,9 @@
-//! What happens with an entry, in words.
+//! Describes events of an entry in words.
 
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
 
-/// What to say of a block that arrived wrong.
+/// Returns the message about a block that arrived damaged.
 pub fn damage(path: &TreePath, piece: Option<(u64, u64)>, entries: usize) -> String {
     let what = match (piece, entries) {
         (Some((offset, length)), _) => format!(", {length} bytes from byte {offset} on,"),
@@ -13,7 +13,7 @@ pub fn damage(path: &TreePath, piece: Option<(u64, u64)>, entries: usize) -> Str
     format!("{path}{what} arrived damaged: sent again")
 }
 
-/// What a copy would do with an entry.
+/// Returns the word for the change that a copy would make to an entry.
 pub fn planned(change: Change) -> &'static [u8] {
     match change {
         Change::New => b"new ",

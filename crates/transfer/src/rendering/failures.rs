@@ -1,26 +1,26 @@
-//! Failures as they happen: the first ones of a kind are printed, the others counted.
+//! Limits the failures that are printed: prints the first ones of a kind, and counts the others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Failures of one kind that are printed.
+/// Maximum number of failures of one kind that are printed.
 const SHOWN: u64 = 10;
 
-/// Most kinds. Further ones count as one kind.
+/// Maximum number of kinds. Further ones count as one kind.
 const MOST_KINDS: usize = 64;
 
-/// Most characters of a kind's text.
+/// Maximum number of characters of a kind's text.
 const MOST_TEXT: usize = 200;
 
-/// Number of failures by their text without the name that it concerns.
+/// Counts failures by their text without the name of the entry.
 pub struct Failures {
-    /// All are printed.
+    /// If true, all failures are printed.
     all: bool,
     counts: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Failures {
-    /// With no failure yet; `all` prints each.
+    /// Creates an empty count; `all` prints every failure.
     pub fn new(all: bool) -> Failures {
         Failures {
             all,
@@ -28,7 +28,7 @@ impl Failures {
         }
     }
 
-    /// Counts a failure; true if it is to be printed.
+    /// Counts a failure; returns true if it should be printed.
     pub fn note(&self, path: &str, text: &str) -> bool {
         if self.all {
             return true;
@@ -43,7 +43,7 @@ impl Failures {
         *count <= SHOWN
     }
 
-    /// A line for each kind of which not all were printed. Counting begins anew.
+    /// Returns a line for each kind with unprinted failures, and resets the counts.
     pub fn rest(&self) -> Vec<String> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut *counts).into_iter();
@@ -54,7 +54,7 @@ impl Failures {
     }
 }
 
-/// The text without the path at its beginning.
+/// Returns the text without the path at its beginning.
 fn kind_of(path: &str, text: &str) -> String {
     let rest = text.strip_prefix(path).filter(|_| !path.is_empty());
     let rest = rest.or_else(|| text.split_once(": ").map(|(_, rest)| rest));
@@ -75,7 +75,7 @@ mod tests {
             let shown = failures.note(&path, &format!("{path}: {full}"));
             assert_eq!(shown, number < 10, "{number}");
         }
-        // One whose text alone names it, and one of another kind.
+        // The first failure has its path in the text only, and the second one is of another kind.
         assert!(!failures.note("", &format!("d/x: {full}")));
         assert!(failures.note("d/g", "d/g: cannot read: Permission denied"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The list of jobs.
+//! Formats the list of jobs.
 
 use longhaul_units::ByteCount;
 
@@ -7,7 +7,7 @@ use crate::stop::Exit;
 use crate::third_party::job_protocol::{Listed, State};
 use crate::third_party::own_job::HERE;
 
-/// A name on one line.
+/// Formats a name on one line.
 fn shown(name: &str) -> String {
     one_line(name, usize::MAX)
 }
@@ -28,7 +28,8 @@ fn state_of(job: &Listed) -> String {
     }
 }
 
-/// The hosts that run them, each once. This host comes first, because it answers at once.
+/// Returns the hosts that run these jobs, each once. This host comes first, because it answers at
+/// once.
 pub fn hosts_of(jobs: &[Listed]) -> Vec<String> {
     let mut hosts: Vec<String> = jobs.iter().map(|job| job.host.clone()).collect();
     hosts.sort_by_key(|host| (host != HERE, host.clone()));
@@ -36,7 +37,7 @@ pub fn hosts_of(jobs: &[Listed]) -> Vec<String> {
     hosts
 }
 
-/// A line for each job and the host that was asked, in columns.
+/// Formats a line in columns for each job and the host that listed it.
 pub fn table(lines: &[(String, Listed)]) -> Vec<String> {
     let cells = |(host, job): &(String, Listed)| {
         [

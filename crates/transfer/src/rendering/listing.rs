@@ -1,4 +1,4 @@
-//! What lies at an endpoint, entry by entry.
+//! Formats the entries of an endpoint.
 
 use longhaul_proto::listing::{Details, ListedEntry, ListedKind};
 use longhaul_proto::text::is_hidden;
@@ -7,20 +7,20 @@ use longhaul_units::rfc3339;
 use super::json;
 use crate::console::escaped_json;
 
-/// How entries are shown.
+/// Format of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// With mode, size, time and the target of a link.
+    /// If true, shows mode, size, time and the target of a link.
     pub long: bool,
-    /// As an object of JSON.
+    /// If true, writes an entry as a JSON object.
     pub json: bool,
-    /// What ends an entry.
+    /// Byte that terminates an entry.
     pub end: u8,
-    /// Control characters and what is no UTF-8 are escaped.
+    /// If true, escapes control characters and bytes that are not UTF-8.
     pub escaped: bool,
 }
 
-/// An entry as it is shown, with its end.
+/// Formats an entry, including its terminator.
 pub fn shown(entry: &ListedEntry, style: Style) -> Vec<u8> {
     let mut line = Vec::new();
     if style.json {
@@ -48,7 +48,7 @@ fn name(bytes: &[u8], escaped: bool) -> Vec<u8> {
     }
 }
 
-/// Text that does nothing to a terminal.
+/// Escapes text so that it cannot control a terminal.
 pub fn harmless(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -66,7 +66,7 @@ pub fn harmless(bytes: &[u8]) -> String {
     text
 }
 
-/// Mode, size and time, as `ls -l` has them.
+/// Formats mode, size and time like `ls -l`.
 fn columns(kind: ListedKind, details: &Details) -> String {
     let time = rfc3339(details.modified.seconds);
     format!(
@@ -83,7 +83,7 @@ fn permissions(kind: ListedKind, mode: u32) -> String {
         ListedKind::Symlink => 'l',
         ListedKind::Special => '?',
     });
-    // Each three bits, and the letter that stands in the place of their x.
+    // Three bits for each class of users, and the letter that replaces its x.
     for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         text.push(if bits & 4 > 0 { 'r' } else { '-' });

@@ -1,14 +1,16 @@
-//! What the destination did not keep or refused, for people and for programs.
+//! Formats the attributes that the destination did not preserve or refused, for people and for
+//! programs.
 
 use longhaul_proto::notice::{Notice, NoticeKind};
 use serde_json::{Value, json};
 
 use crate::console::one_line;
 
-/// Bytes of a line at most; a path may be long, and comes from the other end.
+/// Maximum length of a line in bytes. A path may be long, and comes from the other end.
 const MAXIMUM_LINE_BYTES: usize = 4096;
 
-/// The line of a summary: what, how often, an example with its cause, and what it means.
+/// Formats a line of a summary: the notice, its count, an example with its cause, and the
+/// consequence.
 pub fn line(notice: &Notice) -> String {
     let (what, means) = words(notice.kind);
     let Notice {
@@ -23,8 +25,8 @@ pub fn line(notice: &Notice) -> String {
     )
 }
 
-/// The lines of a summary, each with its kind. Users and groups that nobody asked for by name are
-/// one line, as most often the same entries have neither.
+/// Formats the lines of a summary, each with its kind. Users and groups share one line unless the
+/// user requested them by name, because they usually concern the same entries.
 pub fn lines(notices: &[Notice], asked: &[NoticeKind]) -> Vec<(NoticeKind, String)> {
     let of = |kind| notices.iter().find(|notice| notice.kind == kind);
     let (user, group) = (NoticeKind::OwnerNotKept, NoticeKind::GroupNotKept);
@@ -55,7 +57,7 @@ fn owners(users: &Notice, groups: &Notice) -> String {
     )
 }
 
-/// The same for programs.
+/// Formats a notice as JSON.
 pub fn value(notice: &Notice) -> Value {
     json!({
         "kind": name(notice.kind), "count": notice.count, "example": notice.example,

@@ -1,8 +1,8 @@
-//! What is wrong with a specification, as somebody hears it who gave options.
+//! Explains an invalid specification to a user of the command line.
 
 use crate::spec::SpecError;
 
-/// What is wrong, with the options of `cp` instead of the fields.
+/// Describes the error with the options of `cp` instead of the fields.
 pub fn by_options(error: &SpecError) -> String {
     match error {
         SpecError::NoSource => "name a source and, last, a destination",

@@ -1,4 +1,4 @@
-//! The progress line.
+//! Formats the progress line.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use longhaul_units::{ByteCount, counted};
 use super::step_rate::Steps;
 use crate::planning::limiting::{FULL, busiest, use_between};
 
-/// How busy the layers are is taken over this many drawings.
+/// Number of drawings over which the utilisation of the layers is measured.
 const RECENT_DRAWINGS: usize = 12;
 
-/// What was seen of a transfer in the last moments.
+/// The last observations of a transfer.
 #[derive(Debug, Default)]
 pub struct Recent {
     seen: VecDeque<Progress>,
@@ -19,7 +19,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// The line of now; to be called every quarter of a second or so.
+    /// Returns the current line. Call it about every quarter of a second.
     pub fn line(&mut self, now: Progress) -> String {
         self.steps.note(now.elapsed, now.settled_bytes);
         if self.seen.len() >= RECENT_DRAWINGS {
@@ -32,14 +32,14 @@ impl Recent {
     }
 }
 
-/// Bytes of files that are at the destination, durable, as far as this end knows:
-/// those of earlier attempts, and those that were there unchanged, too. What was
-/// read or sent may lie in buffers.
+/// Returns the bytes of files that are known to be durable at the destination, including those of
+/// earlier attempts and of unchanged files. Bytes that were only read or sent may still be in
+/// buffers.
 pub fn arrived(progress: &Progress) -> u64 {
     progress.settled_bytes + progress.account.resumed_bytes + progress.skipped_bytes
 }
 
-/// At a rate in bytes per second; `first` is some moments ago.
+/// Formats the line for a rate in bytes per second; `first` is an earlier observation.
 fn line(rate: f64, first: &Progress, now: &Progress) -> String {
     let whole = now.done_bytes + now.skipped_bytes;
     let done = arrived(now).min(now.walked_bytes.max(whole));
@@ -80,7 +80,7 @@ fn line(rate: f64, first: &Progress, now: &Progress) -> String {
     parts.join(" | ")
 }
 
-/// The part of the bytes that moved between two moments that was data, and no hole.
+/// Returns the share of the bytes transferred between two moments that was data and not holes.
 fn part_without_holes(first: &Progress, now: &Progress) -> f64 {
     let moved = now.account.moved_bytes;
     let moved = moved.saturating_sub(first.account.moved_bytes);
@@ -92,7 +92,7 @@ fn part_without_holes(first: &Progress, now: &Progress) -> f64 {
     }
 }
 
-/// Instead of a rate, where nothing comes from the other end.
+/// Returns the text that replaces the rate if no data come from the other end.
 fn shown_silence(silence: Silence) -> String {
     let does = if silence.reconnecting {
         "reconnecting"
@@ -102,7 +102,7 @@ fn shown_silence(silence: Silence) -> String {
     format!("no data for {} s, {does}", silence.span.as_secs())
 }
 
-/// A span as people write it.
+/// Formats a time span for people.
 fn shown_span(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
@@ -136,7 +136,7 @@ mod tests {
             walked_entries: 10,
             walked_bytes: 9_000_000,
             done_entries: 2,
-            // Far ahead, in buffers.
+            // The disk and the wire are far ahead, in buffers.
             disk_bytes: bytes + 5_000_000,
             wire_bytes: bytes + 4_000_000,
             settled_bytes: bytes,
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_line_tells_of_the_last_moments() {
-        // At first writing was all there was to do, now it is reading.
+        // At first the writers were busy, now the readers are.
         let first = progress(10, 1_000_000, 1, 10);
         let mut now = progress(12, 3_000_000, 5, 10);
         let expected = "3.00 MB of 9.00 MB+ | 1.00 MB/s | 2 of 10+ entries | 4 streams | \

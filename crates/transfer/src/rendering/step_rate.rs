@@ -1,29 +1,29 @@
-//! The rate of a count that grows in steps, such as the bytes that are durable.
+//! Measures the rate of a count that grows in steps, such as the number of durable bytes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The rate is taken over this span: what is durable of large files grows in
-/// steps of about a second.
+/// Time over which the rate is measured. The durable bytes of large files grow in steps of about a
+/// second.
 const RATE_SPAN: Duration = Duration::from_secs(5);
 
-/// When a count grew that grows in steps, and what it was then.
+/// Times at which a count grew, and its values.
 #[derive(Debug)]
 pub struct Steps(VecDeque<(Duration, u64)>);
 
 impl Default for Steps {
-    /// A session begins with nothing.
+    /// Returns the state at the beginning of a session, with a count of 0.
     fn default() -> Steps {
         Steps(VecDeque::from([(Duration::ZERO, 0)]))
     }
 }
 
 impl Steps {
-    /// The count at a moment, no earlier than the last one.
+    /// Records the count at a time, which must not precede the last one.
     pub fn note(&mut self, at: Duration, count: u64) {
         match self.0.back() {
             Some(&(_, last)) if last == count => return,
-            // A source changed: what was durable of it is void.
+            // A source changed, so its durable bytes no longer count.
             Some(&(_, last)) if last > count => self.0.clear(),
             _ => {}
         }
@@ -33,7 +33,8 @@ impl Steps {
         }
     }
 
-    /// Per second, from step to step; less where the next one is overdue.
+    /// Returns the rate per second, measured from step to step. It decreases if the next step is
+    /// overdue.
     pub fn rate(&self, now: Duration) -> f64 {
         let (Some(&first), Some(&last)) = (self.0.front(), self.0.back()) else {
             return 0.0;
@@ -65,16 +66,16 @@ mod tests {
         soon.note(seconds(0.5), 1_000_000);
         assert_eq!(soon.rate(seconds(0.5)), 2e6);
         for quarter in 0..41 {
-            // 8 MB more at each whole second.
+            // The count grows by 8 MB at each whole second.
             let at = f64::from(quarter) / 4.0;
             steps.note(seconds(at), 8_000_000 * (quarter / 4) as u64);
             if quarter >= 4 {
                 assert_eq!(steps.rate(seconds(at)), 8e6, "after {at} s");
             }
         }
-        // Nothing for five seconds more than usual: half of it.
+        // No step for five seconds longer than usual: half the rate.
         assert_eq!(steps.rate(seconds(16.0)), 4e6);
-        // A source changed, and began anew.
+        // A source changed, and was sent from its beginning.
         steps.note(seconds(17.0), 1_000_000);
         steps.note(seconds(18.0), 2_000_000);
         assert_eq!(steps.rate(seconds(18.0)), 1e6);

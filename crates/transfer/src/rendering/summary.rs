@@ -1,4 +1,4 @@
-//! The lines at the end.
+//! Formats the lines at the end of a transfer.
 
 use std::time::Duration;
 
@@ -22,23 +22,23 @@ use longhaul_units::{BitRate, ByteCount, counted};
 
 use crate::rate_limit::BandwidthLimit;
 
-/// Copies that take less than this are not explained: what limited them is how they began.
+/// Minimum duration of a copy for naming its limit. The start dominates shorter copies.
 const EXPLAINED_FROM: Duration = Duration::from_secs(1);
 
-/// What a summary is of.
+/// Settings of a summary.
 #[derive(Clone, Copy)]
 struct Asked {
-    /// What was done.
+    /// Operation that was performed.
     operation: Operation,
-    /// The rate that bound it.
+    /// Rate limit of the transfer.
     limit: Limit,
-    /// Layers, wire and decisions are included.
+    /// If true, includes layers, wire and decisions.
     detailed: bool,
-    /// What bound the streams last.
+    /// Last limit of the streams.
     bound: Option<Bound>,
 }
 
-/// The lines of how a transfer ended; `detailed` adds layers, wire and decisions.
+/// Formats the outcome of a transfer; `detailed` adds layers, wire and decisions.
 pub fn of_outcome(outcome: &Outcome<'_>, detailed: bool) -> Vec<String> {
     let asked = Asked {
         operation: outcome.operation,
@@ -71,10 +71,10 @@ pub fn of_outcome(outcome: &Outcome<'_>, detailed: bool) -> Vec<String> {
     lines
 }
 
-/// Decisions shown; the last ones are those that stayed.
+/// Maximum number of decisions to show; the last ones were in effect until the end.
 const SHOWN_DECISIONS: usize = 5;
 
-/// How many streams there were, why, and what to do about it.
+/// Formats the number of streams, its reasons, and advice.
 fn stream_lines(steered: &Steered, detailed: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let shown = if detailed { SHOWN_DECISIONS } else { 0 };
@@ -106,7 +106,7 @@ fn stream_lines(steered: &Steered, detailed: bool) -> Vec<String> {
     lines
 }
 
-/// Numbers of flows that layers got, by their layers.
+/// Formats the numbers of flows of the layers.
 fn flows_of_layers(flows: &Flows) -> String {
     let named = [
         (flows.readers, "reader"),
@@ -132,7 +132,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     }
     let complete = ending.totals.is_some();
     let mut lines = first_lines(progress, operation, complete);
-    // Of a comparison these are the same as well.
+    // In a comparison, `first_lines` includes the skipped entries.
     if progress.skipped_entries > 0 && operation != Operation::Verify {
         let (entries, bytes) = (progress.skipped_entries, ByteCount(progress.skipped_bytes));
         let entries = counted(entries, "file or link");
@@ -166,7 +166,7 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
             "expired leftovers of killed copies removed: {count}"
         ));
     }
-    // A comparison sends checksums alone.
+    // A comparison sends only checksums.
     let heard = complete || operation == Operation::Verify;
     if detailed || is_notable(progress) {
         lines.push(wire_line(progress, heard));
@@ -182,19 +182,19 @@ fn lines(progress: &Progress, ending: &Ending, asked: Asked, described: String) 
     lines
 }
 
-/// Whether something happened on the wire, or was done for it, that the user should know of.
+/// True if the user should know of an event on the wire, or of compression.
 fn is_notable(progress: &Progress) -> bool {
     let compressed = progress.compression.0 > 0;
     compressed || progress.again_blocks > 0 || progress.lost_streams > 0
 }
 
-/// What limited it: a rate that was asked for, else the layer that was full.
+/// Formats the limit of the transfer: the requested rate, or else the full layer.
 fn bound_lines(progress: &Progress, heard: bool, asked: Asked) -> Vec<String> {
     let Asked {
         limit, detailed, ..
     } = asked;
     let mut lines = Vec::new();
-    // What was used of several is no part of the last.
+    // If the rate changed during the transfer, the used share of the last one is unknown.
     let steady = limit.rate.filter(|_| !limit.changed);
     let used = steady.map(|rate| (rate, part_used(progress, heard, rate)));
     if let Some((rate, used)) = used {
@@ -235,8 +235,8 @@ fn bound_lines(progress: &Progress, heard: bool, asked: Asked) -> Vec<String> {
     lines
 }
 
-/// What is at the destination, and how fast it came there. Where a copy is not
-/// complete files without a name count too, as in the progress line.
+/// Formats the amount of data at the destination and the rate. For an incomplete copy, files
+/// without a final name count too, as in the progress line.
 fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec<String> {
     let resumed = progress.account.resumed_bytes;
     let (verb, whole) = match (operation, complete) {
@@ -280,7 +280,7 @@ fn first_lines(progress: &Progress, operation: Operation, complete: bool) -> Vec
     lines
 }
 
-/// What failed. Of a comparison what differs is a finding, and what could not be compared is none.
+/// Formats the failures. In a comparison, a difference counts separately from a failure to compare.
 fn failed_lines(progress: &Progress, operation: Operation) -> Vec<String> {
     let (failed, differing) = (progress.failed_entries, progress.differing_entries);
     let counts = match operation {
@@ -305,7 +305,7 @@ fn limit_line(limit: BandwidthLimit, used: f64) -> String {
     }
 }
 
-/// What a copy would copy, by kind, or that it would copy nothing.
+/// Formats the entries that a copy would copy, by kind.
 fn would_copy(progress: &Progress) -> String {
     let (new, changed) = (progress.new_entries, progress.changed_entries);
     if new + changed == 0 {
@@ -329,7 +329,7 @@ fn would_copy(progress: &Progress) -> String {
     )
 }
 
-/// What a copy would do; directories that are there are not counted.
+/// Formats the actions of a dry run. Existing directories are not counted.
 fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     let so_far = if ending.totals.is_some() {
         ""
@@ -362,7 +362,7 @@ fn planned_lines(progress: &Progress, ending: &Ending) -> Vec<String> {
     lines
 }
 
-/// What was left out on purpose; `None` if nothing was.
+/// Formats the counts of excluded entries; `None` without such entries.
 fn left_out_line(left_out: LeftOut) -> Option<String> {
     let LeftOut {
         rules,
@@ -393,7 +393,7 @@ fn left_out_line(left_out: LeftOut) -> Option<String> {
     (!parts.is_empty()).then(|| format!("left out: {}", parts.join(", ")))
 }
 
-/// What was not at the source; `None` if that is nothing.
+/// Formats the count of deleted entries; `None` without such entries.
 fn deleted_line(progress: &Progress, what: &str) -> Option<String> {
     let (count, bytes) = (progress.deleted_entries, ByteCount(progress.deleted_bytes));
     (count > 0).then(|| format!("{what}: {}, {bytes}", counted(count, "name")))
@@ -422,7 +422,7 @@ fn wire_line(progress: &Progress, complete: bool) -> String {
     line
 }
 
-/// What each path carried, where there were several.
+/// Formats the traffic of each path, if there are several.
 fn path_lines(paths: &[PathUse]) -> Vec<String> {
     let line = |path: &PathUse| {
         format!(
@@ -582,7 +582,7 @@ mod tests {
         for part in ["on the wire", "layers: write 2x 95 %", "limited by: write"] {
             assert!(detailed.contains(part), "{detailed}");
         }
-        // Of a longer one it matters what limited it.
+        // For a longer copy the summary names the limit.
         progress.elapsed = Duration::from_secs(20);
         assert_eq!(
             said(&progress, false)[2..],

@@ -157,7 +157,7 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// As [`Watched::follow`].
+    /// The same as [`Watched::follow`].
     pub fn cancel(&self) -> Result<Left, Stop> {
         self.order(&Order::Cancel);
         self.follow(&Unseen, false)

@@ -1,4 +1,4 @@
-//! A caller that is no command line copies and compares a tree.
+//! Copies and compares a tree through the library's interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

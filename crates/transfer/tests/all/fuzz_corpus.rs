@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets, through what the targets do.
+//! Runs the corpora of the fuzz targets through the targets' checks.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! A caller that is no command line, and the corpora of the fuzz targets.
+//! Tests the library's interface, and the corpora of the fuzz targets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
