@@ -89,8 +89,8 @@ pub trait Choose: Send {
     /// Processes an observation, ten times a second; true if a codec may be worthwhile now.
     fn handle_look(&mut self, look: &CodecLook) -> bool;
 
-    /// Decides about a block before it is read: an unchanged block is sent without the buffers of
-    /// codecs. The block is counted according to the decision.
+    /// Decides about a block before it is read, so that an unchanged block can be sent in the same
+    /// way as without codecs. The block is counted according to the decision.
     fn deal(&mut self, kind: Kind, bytes: u64) -> Deal;
 
     /// Returns the index of the codec to try on a block, and the number of bytes to try. Each

@@ -71,7 +71,7 @@ pub fn describe() -> HostDescription {
         memory_bytes: memory_bytes(),
         governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
-        // Without permission to query them, the interfaces are unknown.
+        // On an error the interfaces are unknown.
         interfaces: interfaces()
             .unwrap_or_default()
             .into_iter()

@@ -316,7 +316,7 @@ impl Sending<'_> {
             .open_parent(entry.id, &entry.path)
             .and_then(|(parent, name)| {
                 let status = parent.content_status_of(&name)?;
-                // Its status is unchanged although it has less or more data than its size.
+                // Its status is unchanged although it has less data than its size.
                 if self.side.origins.kind_of(&status) == entry.kind {
                     parent.open_whole(&name)?.status()
                 } else {
@@ -522,7 +522,7 @@ fn read_file(
     })
 }
 
-/// True if the walk saw an earlier size of the same content, which is longer now.
+/// True if a file with unchanged times reports a larger size than is known of its content.
 fn ends_early(file: &dyn StoredFile, entry: &Entry) -> io::Result<bool> {
     let status = file.status()?;
     let EntryKind::File { identity, .. } = &entry.kind else {

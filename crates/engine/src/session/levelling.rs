@@ -467,7 +467,7 @@ impl Leveller {
         Some(coupled.share(self.peak.0 * part, &streams))
     }
 
-    /// True if coupled streams that are filling the path lose so many segments that it is full.
+    /// True if coupled streams that are filling the path lose enough segments to show a full path.
     fn overflows(&self, rtt: Duration) -> bool {
         let (Some(first), Some(now)) = (self.looks.front(), self.looks.back()) else {
             return false;

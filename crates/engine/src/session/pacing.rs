@@ -31,7 +31,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Takes tokens like [`TokenBucket::take`], but for no more bytes than the bucket keeps: the
+    /// Takes tokens like [`TokenBucket::take`], but at most for the bytes that the bucket keeps: the
     /// rate may have fallen since the size was chosen.
     fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
         let most = usize::try_from(self.bucket.kept_bytes()).unwrap_or(usize::MAX);
