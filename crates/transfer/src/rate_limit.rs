@@ -86,8 +86,8 @@ impl BandwidthLimit {
         self.0
     }
 
-    /// Returns the block size in bytes at which at least one block is sent each second: a power of
-    /// two, at most `otherwise`.
+    /// Returns the block size in bytes: the largest power of two that takes at most a second, but
+    /// at least 4096 and at most `otherwise`.
     pub fn block_bytes(self, otherwise: u32) -> u32 {
         let most = self.0.max(SMALLEST_BLOCK_BYTES);
         let power = 1_u64 << most.ilog2();

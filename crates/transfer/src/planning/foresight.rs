@@ -1,6 +1,6 @@
 //! Makes a copy's forecast from the data available when its session opens: the path's round trip,
-//! this kernel's limits, earlier transfers, profiles of the hosts, and a short survey of the
-//! dataset. The forecast is made while the copy runs, and is compared with the outcome at the end.
+//! this kernel's limits, earlier transfers, the hosts' profiles, and a short survey. The forecast
+//! is made while the copy runs, and is compared with the outcome at the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -22,7 +22,8 @@ use longhaul_units::{BitRate, ByteCount, counted};
 
 use crate::rate_limit::BandwidthLimit;
 
-/// Minimum duration of a copy for naming its limit. The start dominates shorter copies.
+/// Minimum duration of a copy for a report of its limit. Shorter copies are dominated by their
+/// start.
 const EXPLAINED_FROM: Duration = Duration::from_secs(1);
 
 /// Settings of a summary.

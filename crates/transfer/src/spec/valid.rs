@@ -89,8 +89,8 @@ impl ValidSpec {
     }
 }
 
-/// Drops devices of a daemon's source unless they were requested by name. A device gives access to
-/// a disk of the destination's host, and a daemon may belong to another person.
+/// Drops the devices unless the user requested them by name, if a source is at a daemon. A device
+/// gives access to a disk of the destination's host, and a daemon may belong to another person.
 fn leave_out_unnamed_devices(spec: &mut TransferSpec) {
     let is_daemon = |source: &Endpoint| matches!(source, Endpoint::Daemon(_));
     if !spec.keep.devices_named && spec.sources.iter().any(is_daemon) {

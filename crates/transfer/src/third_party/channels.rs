@@ -54,8 +54,8 @@ impl Drop for Place {
     }
 }
 
-/// Removes places of jobs that have ended although their daemon was killed. A place without a
-/// listening socket may be new, so it stays for ten minutes.
+/// Removes the places that a killed daemon left behind, once their jobs have ended. A place without
+/// a listening socket may be new, so it stays for ten minutes.
 pub fn clear(own: &Path) {
     // A place that cannot be read or removed does no harm.
     for entry in fs::read_dir(own).into_iter().flatten().flatten() {

@@ -306,7 +306,7 @@ fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
     thread.spawn(move || job.keep_output(channel, pipe))
 }
 
-/// Stores the remaining output, records the exit code, and waits until the followers have it.
+/// Stores the remaining output, records the exit code, and waits until all followers have left.
 fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit) {
     // A failed write to standard output could be reported to no one.
     let _ = io::stdout().flush();

@@ -104,7 +104,7 @@ pub fn serve(job: &Arc<Job>, socket: &UnixStream) -> io::Result<()> {
     told
 }
 
-/// Executes orders until the follower asks to follow; `None` if it only asked for a description.
+/// Executes orders until the follower asks for the output; `None` if it leaves without this order.
 fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
     loop {
         match receive(socket)? {

@@ -28,7 +28,7 @@ use crate::ssh::master;
 use crate::ssh::process::{Login, SshProcess, await_greeting};
 use crate::stop::{Exit, Stop};
 
-/// Name of this host in lists and messages. It contains a space, so no ssh host can have it.
+/// Name of this host in lists and messages. The space in it prevents confusion with an ssh host.
 pub const HERE: &str = "this host";
 
 /// Returns a job's name in the form that `attach` and `cancel` accept.
