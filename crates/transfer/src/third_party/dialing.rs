@@ -57,7 +57,7 @@ impl Dialing {
         match word {
             None => Dialing::Never,
             Some(ANY) => Dialing::Outside,
-            // An unknown text has no hosts and therefore allows none.
+            // The first word is the prefix. A text without hosts allows no host.
             Some(word) => Dialing::These(word.split(',').skip(1).map(str::to_owned).collect()),
         }
     }
