@@ -97,7 +97,7 @@ impl StreamSource {
         }
     }
 
-    /// Releases the piece of this path, because the other end has it.
+    /// Releases the piece of this path, because the other end received it.
     pub fn let_go(&self, path: &TreePath) {
         let mut state = lock(&self.state);
         if let Some(StreamPart::Data(offset)) = StreamPart::parse(path.name())

@@ -31,8 +31,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// Takes tokens like [`TokenBucket::take`], but at most for the bytes that the bucket keeps: the
-    /// rate may have fallen since the size was chosen.
+    /// Takes tokens like [`TokenBucket::take`], but at most for the bytes that the bucket keeps:
+    /// the rate may have fallen since the size was chosen.
     fn take(&mut self, bytes: usize, now: Moment) -> Option<Duration> {
         let most = usize::try_from(self.bucket.kept_bytes()).unwrap_or(usize::MAX);
         self.bucket.take(bytes.min(most), now)
