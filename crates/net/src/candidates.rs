@@ -1,4 +1,4 @@
-//! Addresses at which an end may be reached, and which of many answers first.
+//! Addresses at which an end may be reached, and a race to the first that answers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long an address has for itself before the next is tried in parallel. RFC 8305, section 8,
-/// recommends 250 ms and allows 100: here more addresses than usual lead nowhere (other hosts'
-/// private ones), and nobody watches.
+/// Delay before the next address is tried in parallel. RFC 8305, section 8, recommends 250 ms and
+/// permits 100. The lower value is used because more addresses than usual are unreachable here
+/// (private ones of other hosts), and no user waits for the result.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// More addresses than this are not tried.
+/// Maximum number of addresses that are tried.
 pub const MAXIMUM_CANDIDATES: usize = 24;
 
-/// Tries one address until a deadline.
+/// Function that tries one address until a deadline.
 pub type Attempt<T> = Arc<dyn Fn(SocketAddr, Instant) -> Result<T, String> + Send + Sync>;
 
-/// What the first address gave that answered as it should, and which it was.
-/// Each is tried a moment after the one before, or at once when that failed.
+/// Returns the first successful result, with its address. Each address is tried shortly after the
+/// previous one, or at once if that one failed.
 ///
 /// # Errors
 ///
-/// For each address why it failed. Those that took longest come first: silence says more of what
-/// is in the way (a firewall) than an address to which this host has no route.
+/// The error of each address. Those that took longest come first: a timeout indicates an obstacle
+/// (a firewall) better than an address without a route.
 pub fn first_to_answer<T: Send + 'static>(
     addresses: &[SocketAddr],
     deadline: Instant,
@@ -77,7 +77,7 @@ fn longest_first(mut failures: Vec<(Duration, Failure)>) -> Vec<Failure> {
 
 type Tried<T> = (SocketAddr, Result<T, String>);
 
-/// On a thread of its own; what nobody waits for any more is dropped.
+/// Tries one address on a separate thread. A result that is no longer needed is dropped.
 fn try_one<T: Send + 'static>(
     address: SocketAddr,
     deadline: Instant,
@@ -95,12 +95,12 @@ fn try_one<T: Send + 'static>(
     }
 }
 
-/// The addresses of this host's interfaces that are up and that another host
-/// may reach: no loopback, nothing that is valid on one link only.
+/// Returns the addresses of this host's active interfaces that other hosts may reach. Loopback and
+/// link-local addresses are omitted.
 ///
 /// # Errors
 ///
-/// As `getifaddrs`.
+/// The errors of `getifaddrs`.
 #[allow(unsafe_code)] // No safe binding lists interfaces.
 pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
@@ -159,8 +159,7 @@ fn is_reachable(address: &IpAddr) -> bool {
     !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || linked)
 }
 
-/// The addresses in `SSH_CONNECTION`, as sshd sets it: the client's and the
-/// server's.
+/// Returns the addresses in `SSH_CONNECTION`, as set by sshd: the client's and the server's.
 pub fn ssh_connection() -> Option<(IpAddr, IpAddr)> {
     let text = std::env::var("SSH_CONNECTION").ok()?;
     parse_ssh_connection(&text)
@@ -173,8 +172,8 @@ fn parse_ssh_connection(text: &str) -> Option<(IpAddr, IpAddr)> {
     Some((client, server))
 }
 
-/// Whether `logind` ends what a login started when the login ends
-/// (`KillUserProcesses`), as its files say.
+/// True if `logind` ends the processes of a login when the login ends (`KillUserProcesses`),
+/// according to its configuration files.
 pub fn login_ends_processes() -> bool {
     let mut files = vec![std::path::PathBuf::from("/etc/systemd/logind.conf")];
     for directory in [
@@ -193,7 +192,7 @@ pub fn login_ends_processes() -> bool {
     is_systemd && texts.filter_map(|text| kill_setting(&text)).next_back() == Some(true)
 }
 
-/// The last setting of a file, where it has one.
+/// Returns the last setting in a file, if it has one.
 fn kill_setting(text: &str) -> Option<bool> {
     let mut values = text
         .lines()

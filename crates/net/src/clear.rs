@@ -1,9 +1,8 @@
-//! Streams without encryption: for block streams on networks that both ends
-//! were told to trust (what authenticates them is said in the protocol), for
-//! copies within one process, and for channels that SSH protects already.
+//! Streams without encryption: for block streams on networks that both ends trust (the protocol
+//! authenticates them), for copies within one process, and for channels that SSH already protects.
 //!
-//! An end of the connection is a clean end here: nothing tells a truncation from it, so the reader
-//! must know how much is to come.
+//! Every end of the connection counts as a clean end here. A truncation cannot be detected, so the
+//! reader must know the amount of data in advance.
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, TcpStream};
@@ -15,27 +14,27 @@ use super::stream::{
     Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire, copy_range,
 };
 
-/// Makes a stream of a connection, in clear.
+/// Creates a clear stream from a connection.
 ///
 /// # Errors
 ///
-/// What the kernel says to `TCP_NODELAY`.
+/// The error of the kernel for `TCP_NODELAY`.
 pub fn over_tcp(socket: TcpStream) -> io::Result<Stream> {
     socket.set_nodelay(true)?;
     Ok(build(Socket::Tcp(socket)))
 }
 
-/// Makes a stream of one end of a local pair whose other end a process holds
-/// that carries the bytes to another host; `protection` says how.
+/// Creates a stream from one end of a local pair. Another process forwards its bytes to another
+/// host. `protection` names that process's protection of the data.
 pub fn over_local(socket: UnixStream, protection: &'static str) -> Stream {
     build_protected(Socket::Unix(socket), protection)
 }
 
-/// Two streams joined to each other within this host.
+/// Creates two streams within this host that are connected to each other.
 ///
 /// # Errors
 ///
-/// Where the process has too many open files.
+/// The process has too many open files.
 pub fn local_pair() -> io::Result<(Stream, Stream)> {
     let (left, right) = UnixStream::pair()?;
     Ok((build(Socket::Unix(left)), build(Socket::Unix(right))))
@@ -116,7 +115,7 @@ impl StreamWriter for ClearWriter {
 
 impl Drop for ClearWriter {
     fn drop(&mut self) {
-        // The peer's reader should not wait for a writer that is gone.
+        // The peer's reader must not wait for a dropped writer.
         let _ = self.half.shutdown(Shutdown::Write);
     }
 }
@@ -186,7 +185,7 @@ mod tests {
         }
     }
 
-    /// A pair over TCP, and what the kernel holds for the second one to read.
+    /// Returns a pair over TCP, and the size of the second one's receive buffer.
     fn over_loopback() -> (Stream, Stream, usize) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -197,7 +196,7 @@ mod tests {
         (near, far, held)
     }
 
-    /// Reads some, which must come.
+    /// Reads at least one byte.
     fn read_some(reader: &mut dyn StreamReader, buffer: &mut [u8]) -> usize {
         let count = reader.read(buffer).unwrap();
         assert!(count > 0, "ended where more was to come");
@@ -222,13 +221,13 @@ mod tests {
             filled += read_some(&mut *far.reader, &mut all[filled..]);
         }
         assert!(all.iter().all(|byte| *byte == 7));
-        // What comes after that was not expected, and comes at once.
+        // Later data was not announced, and is returned at once.
         let mut near = writing.join().unwrap();
         near.writer.write_all(&[b"x"]).unwrap();
         assert_eq!(far.reader.read(&mut all).unwrap(), 1);
     }
 
-    /// Nothing follows what was expected, however it comes.
+    /// No data follows the announced amount, in however many parts it arrives.
     #[test]
     fn what_is_expected_is_enough_to_go_on() {
         const FRAME: usize = 20_000;

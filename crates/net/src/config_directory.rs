@@ -1,9 +1,9 @@
-//! Where a user's longhaul keeps what it must remember.
+//! Location of a user's configuration.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// No place is known.
+/// Error if no location is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no configuration directory: neither LONGHAUL_CONFIG_DIR nor XDG_CONFIG_HOME nor HOME \
@@ -11,19 +11,18 @@ use std::path::PathBuf;
 )]
 pub struct NoConfigDirectory;
 
-/// The directory of `known_hosts`, `tokens` and the client's own key:
-/// `LONGHAUL_CONFIG_DIR`, else `longhaul` in `XDG_CONFIG_HOME`, else
-/// `.config/longhaul` in `HOME`. It need not exist.
+/// Returns the directory of `known_hosts`, `tokens` and the client's key: `LONGHAUL_CONFIG_DIR`,
+/// else `longhaul` in `XDG_CONFIG_HOME`, else `.config/longhaul` in `HOME`. It may not exist yet.
 ///
 /// # Errors
 ///
-/// Where none of them is an absolute path.
+/// None of these variables is an absolute path.
 pub fn config_directory() -> Result<PathBuf, NoConfigDirectory> {
     choose(|name| std::env::var_os(name))
 }
 
 fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoConfigDirectory> {
-    // A relative path would make what is trusted depend on where one stands.
+    // With a relative path, the trusted hosts would depend on the working directory.
     let absolute = |name| {
         variable(name)
             .map(PathBuf::from)

@@ -1,30 +1,30 @@
-//! What this host's kernel lets TCP do, as `/proc/sys/net` tells it.
+//! TCP limits of this host's kernel, from `/proc/sys/net`.
 
 use std::path::Path;
 
 use longhaul_proto::message::{MAXIMUM_CONGESTION_BYTES, MAXIMUM_CONGESTIONS};
 
-/// Limits of this host and network namespace. What cannot be read is none.
+/// Limits of this host and network namespace. Values that cannot be read are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostLimits {
-    /// The third number of `net.ipv4.tcp_wmem`: bytes that a send buffer may
-    /// grow to by itself.
+    /// Maximum size in bytes to which a send buffer grows automatically: the third number of
+    /// `net.ipv4.tcp_wmem`.
     pub tcp_send: Option<u64>,
-    /// The third number of `net.ipv4.tcp_rmem`.
+    /// The same for a receive buffer: the third number of `net.ipv4.tcp_rmem`.
     pub tcp_receive: Option<u64>,
-    /// `net.core.wmem_max`: bytes that a send buffer may be set to.
+    /// Maximum size in bytes to which a send buffer can be set: `net.core.wmem_max`.
     pub core_send: Option<u64>,
-    /// `net.core.rmem_max`.
+    /// The same for a receive buffer: `net.core.rmem_max`.
     pub core_receive: Option<u64>,
     /// Congestion controls that this process may choose.
     pub congestions: Vec<String>,
 }
 
 impl HostLimits {
-    /// Reads them.
+    /// Reads the limits.
     pub fn read() -> HostLimits {
-        // A privileged process may choose any that is there, others what is
-        // allowed.
+        // A privileged process may choose any available control, other processes only the permitted
+        // ones.
         let privileged = rustix::process::geteuid().is_root();
         HostLimits::read_from(Path::new("/proc/sys/net"), privileged)
     }
@@ -43,7 +43,7 @@ impl HostLimits {
         HostLimits {
             tcp_send: number("ipv4/tcp_wmem", 2),
             tcp_receive: number("ipv4/tcp_rmem", 2),
-            // Absent within a network namespace.
+            // Not available within a network namespace.
             core_send: number("core/wmem_max", 0),
             core_receive: number("core/rmem_max", 0),
             congestions: text(names)

@@ -1,5 +1,5 @@
-//! TCP from outside: what the kernel reports about other processes' sockets (`sock_diag(7)`), as
-//! `ss --info` shows it.
+//! TCP statistics from outside: the kernel's data about other processes' sockets (`sock_diag(7)`),
+//! as shown by `ss --info`.
 
 pub mod answers;
 
@@ -12,36 +12,36 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use answers::{HEADER, INET_DIAG_CONG, INET_DIAG_INFO, Socket, read_answer};
 
-/// From `linux/netlink.h` and `linux/inet_diag.h`.
+/// Constants from `linux/netlink.h` and `linux/inet_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 
-/// Established, and those of which one side has no more to send: FIN_WAIT1,
+/// States to list: ESTABLISHED, and those in which one side has no more to send: FIN_WAIT1,
 /// FIN_WAIT2, CLOSE_WAIT.
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8;
 
-/// Bytes of `struct inet_diag_req_v2`.
+/// Size in bytes of `struct inet_diag_req_v2`.
 const REQUEST: usize = 56;
 
-/// The kernel's dumps come in pieces of at most this.
+/// Maximum size in bytes of the parts of the kernel's dumps.
 const RECEIVED_AT_ONCE: usize = 64 << 10;
 
-/// More sockets than anybody here has a use for.
+/// Maximum number of sockets in a list.
 const MOST_SOCKETS: usize = 65_536;
 
-/// A door to the kernel, in the network namespace in which it was opened.
+/// A netlink socket, in the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct SocketTable {
     netlink: OwnedFd,
 }
 
 impl SocketTable {
-    /// Of this thread's network namespace.
+    /// Opens it in this thread's network namespace.
     ///
     /// # Errors
     ///
-    /// Where the kernel has no `sock_diag`.
+    /// The kernel does not support `sock_diag`.
     pub fn open() -> io::Result<SocketTable> {
         let flags = SocketFlags::CLOEXEC;
         let netlink = rustix::net::socket_with(
@@ -53,11 +53,11 @@ impl SocketTable {
         Ok(SocketTable { netlink })
     }
 
-    /// All TCP sockets that carry data, of both families.
+    /// Lists all TCP sockets that carry data, for IPv4 and IPv6.
     ///
     /// # Errors
     ///
-    /// Where the kernel refuses or answers what is no answer.
+    /// The kernel refuses the request, or its answer is malformed.
     pub fn list(&self) -> io::Result<Vec<Socket>> {
         let mut sockets = Vec::new();
         for family in [AddressFamily::INET, AddressFamily::INET6] {
@@ -79,15 +79,15 @@ impl SocketTable {
     }
 }
 
-/// The least round trip that a process's connection to another host has seen; `None` if it has
-/// none of its own, or several, or the kernel does not tell.
+/// Returns the minimum round trip of a process's connection to another host. `None` if the process
+/// has no such connection, or several, or the kernel does not provide the value.
 pub fn round_trip_of(process: u32) -> Option<Duration> {
     let held = sockets_of(process)?;
     let sockets = SocketTable::open().ok()?.list().ok()?;
     only_round_trip(&sockets, &held)
 }
 
-/// That of the one socket among those that are held which leads to another host.
+/// Returns the minimum round trip of the only held socket that leads to another host.
 fn only_round_trip(sockets: &[Socket], held: &BTreeSet<u32>) -> Option<Duration> {
     let leads_away =
         |socket: &&Socket| held.contains(&socket.inode) && !socket.peer.0.is_loopback();
@@ -96,7 +96,7 @@ fn only_round_trip(sockets: &[Socket], held: &BTreeSet<u32>) -> Option<Duration>
     only.least_rtt()
 }
 
-/// Inodes of the sockets that a process of this user holds.
+/// Returns the inodes of the sockets that a process of this user holds.
 fn sockets_of(process: u32) -> Option<BTreeSet<u32>> {
     let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     let links = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -107,19 +107,19 @@ fn sockets_of(process: u32) -> Option<BTreeSet<u32>> {
     Some(links.filter_map(inode).collect())
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`.
+/// Encodes `struct nlmsghdr` and `struct inet_diag_req_v2`.
 fn request(family: AddressFamily) -> Vec<u8> {
     const TCP: u8 = 6;
     let mut bytes = Vec::with_capacity(HEADER + REQUEST);
     bytes.extend(((HEADER + REQUEST) as u32).to_ne_bytes());
     bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     bytes.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-    // Sequence and port: there is one question at a time.
+    // Sequence and port are zero, because there is one request at a time.
     bytes.extend([0; 8]);
     let wanted = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1);
     bytes.extend([family.as_raw() as u8, TCP, wanted, 0]);
     bytes.extend(STATES.to_ne_bytes());
-    // Any addresses, any ports.
+    // Zeros mean any address and any port.
     bytes.resize(HEADER + REQUEST, 0);
     bytes
 }
@@ -146,13 +146,13 @@ mod tests {
             .find(|socket| socket.peer == (to.ip(), to.port()));
         let own = own.unwrap();
         assert_eq!(own.local_port, near.local_addr().unwrap().port());
-        // What was read was received; its acknowledgement may be on its way.
+        // The data that was read has been received. Its acknowledgement may not have arrived yet.
         assert!(own.acknowledged <= 5001, "{own:?}");
         assert!(own.window >= 1000 && !own.congestion.is_empty(), "{own:?}");
         assert!(own.least_rtt().is_some(), "{own:?}");
         let held = sockets_of(std::process::id()).unwrap();
         assert!(held.contains(&own.inode), "{own:?}");
-        // This host says nothing of how far another one is.
+        // A connection within this host gives no distance.
         assert_eq!(only_round_trip(std::slice::from_ref(own), &held), None);
         let away = Socket {
             peer: ([192, 0, 2, 7].into(), 22),

@@ -1,11 +1,13 @@
-//! Errors of rustls as sentences for users. Its own texts show names of its source code.
+//! Describes errors of rustls in sentences for users. The texts of rustls show names of its source
+//! code.
 
 use std::fmt::Debug;
 
 use longhaul_units::rfc3339;
 use rustls::{AlertDescription, CertificateError, Error, InconsistentKeys};
 
-/// An error as part of a sentence, such as "the other end has no cipher in common with this one".
+/// Describes an error as part of a sentence, such as "the other end has no cipher in common with
+/// this one".
 pub(super) fn explained(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(cause) => certificate_fault(cause),
@@ -38,7 +40,7 @@ pub(super) fn explained(error: &Error) -> String {
     }
 }
 
-/// What is wrong with a certificate, as part of a sentence.
+/// Describes the fault of a certificate, as part of a sentence.
 pub(super) fn certificate_fault(fault: &CertificateError) -> String {
     let fixed = match fault {
         CertificateError::ExpiredContext { not_after, .. } => {
@@ -51,7 +53,7 @@ pub(super) fn certificate_fault(fault: &CertificateError) -> String {
             return format!("it, or one that it leads to, is not valid before {date}");
         }
         CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
-            // Each is written `DnsName("host")`.
+            // Each entry has the form `DnsName("host")`.
             let names = presented.iter().map(|name| match name.split('"').nth(1) {
                 Some(quoted) => quoted,
                 None => name,
@@ -97,7 +99,7 @@ pub(super) fn certificate_fault(fault: &CertificateError) -> String {
     fixed.to_owned()
 }
 
-/// The reason that an alert of the other end gives, as part of a sentence.
+/// Describes the reason of an alert from the other end, as part of a sentence.
 pub(super) fn alert_words(alert: AlertDescription) -> String {
     let fixed = match alert {
         AlertDescription::BadCertificate
@@ -124,7 +126,7 @@ pub(super) fn alert_words(alert: AlertDescription) -> String {
     fixed.to_owned()
 }
 
-/// Shown as it is.
+/// Text whose debug form is the text itself.
 struct Plain<'a>(&'a str);
 
 impl Debug for Plain<'_> {
@@ -133,7 +135,7 @@ impl Debug for Plain<'_> {
     }
 }
 
-/// A name of source code, such as `TooManyEmptyFragments`, as words.
+/// Converts a name of source code, such as `TooManyEmptyFragments`, to words.
 fn words(name: &impl Debug) -> String {
     let name = format!("{name:?}");
     let mut words = String::with_capacity(name.len() + 8);

@@ -8,24 +8,23 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul_proto::secret::are_equal;
 
-/// Bytes of randomness in a token.
+/// Number of random bytes in a token.
 const SECRET_BYTES: usize = 32;
 
-/// Bytes of salt in a hash.
+/// Number of bytes of salt in a hash.
 const SALT_BYTES: usize = 16;
 
-/// So that a token is known for one wherever it is found, as in a scan for
-/// secrets that somebody committed.
+/// Prefix that makes tokens recognisable, for example to scanners for committed secrets.
 const TOKEN_PREFIX: &str = "lht_";
 
 const HASH_PREFIX: &str = "lhh1";
 
-/// The context of the hash (BLAKE3's key derivation): a token hashed for
-/// anything else gives another hash.
+/// Context of the hash (BLAKE3's key derivation). The hash of a token for any other purpose is
+/// different.
 const HASH_CONTEXT: &str = "longhaul 2026-11 daemon token hash v1";
 
-/// 256 random bits: `lht_` and 43 characters of URL-safe Base64. It is shown by
-/// [`Token::reveal`] only.
+/// A secret of 256 random bits, written as `lht_` and 43 characters of URL-safe Base64. Only
+/// [`Token::reveal`] returns that text.
 #[derive(Clone)]
 pub struct Token([u8; SECRET_BYTES]);
 
@@ -43,24 +42,24 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Text that is no token, or no hash of one. It is not repeated, as it may be a
-/// secret.
+/// Error for text that is not a token or a token's hash. It does not contain the text, which may be
+/// a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseTokenError {
-    /// No token.
+    /// The text is not a token.
     #[error("not a token: it is written `lht_` and 43 characters, as it was shown when made")]
     Token,
-    /// No hash.
+    /// The text is not a token's hash.
     #[error("not a token's hash: it is written `lhh1$...$...`, as it was shown when made")]
     Hash,
 }
 
-/// The system gave no random bytes.
+/// Error if the system provides no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random bytes: check that getrandom is allowed in this sandbox")]
 pub struct NoRandomness;
 
-/// Fills bytes with the system's randomness.
+/// Fills a buffer with random bytes of the system.
 ///
 /// # Errors
 ///
@@ -76,7 +75,7 @@ fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
 }
 
 impl Token {
-    /// A new one.
+    /// Generates a new token.
     ///
     /// # Errors
     ///
@@ -85,12 +84,12 @@ impl Token {
         random().map(Token)
     }
 
-    /// The text that its owner keeps.
+    /// Returns the text of the token for its owner.
     pub fn reveal(&self) -> String {
         format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(self.0))
     }
 
-    /// What a daemon keeps of it; another one each time.
+    /// Returns a hash for the daemon to store, with a new salt for each call.
     ///
     /// # Errors
     ///
@@ -103,10 +102,10 @@ impl Token {
         })
     }
 
-    /// Slow hashes exist to make guessing weak passwords dear. A token is 256
-    /// bits that we drew: nobody guesses it at any price, so one fast hash is
-    /// enough, and a stranger cannot make the daemon work by presenting
-    /// tokens. The salt keeps equal tokens in two files from being seen equal.
+    /// Hashes the token with a salt. Slow hashes protect weak passwords from guessing. A token has
+    /// 256 random bits and cannot be guessed, so a single fast hash is sufficient, and clients
+    /// cannot make the daemon do expensive work. The salt hides that two files contain the same
+    /// token.
     fn hash_with(&self, salt: &[u8; SALT_BYTES]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_derive_key(HASH_CONTEXT);
         hasher.update(salt);
@@ -143,14 +142,13 @@ impl PartialEq for TokenHash {
 impl Eq for TokenHash {}
 
 impl TokenHash {
-    /// Whether it is the hash of `token`, in a time that does not depend on
-    /// either.
+    /// True if this is the hash of `token`. The duration does not depend on either.
     pub fn verify(&self, token: &Token) -> bool {
         let hash = token.hash_with(&self.salt);
         are_equal(&hash, &self.hash)
     }
 
-    /// The hash of no token: it takes as long to verify as any.
+    /// Returns a hash that matches no token, and takes as long to verify as others.
     pub(super) const fn of_nothing() -> TokenHash {
         TokenHash {
             salt: [0; SALT_BYTES],

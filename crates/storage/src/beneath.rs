@@ -1,4 +1,4 @@
-//! Opening names and paths so that nothing leads out of the root.
+//! Opens names and paths without leaving the root.
 
 use std::io;
 use std::sync::Arc;
@@ -10,30 +10,28 @@ use super::Directory;
 use super::posix::PosixDirectory;
 use longhaul_system::refusals::or_without;
 
-/// Bytes that a path given to one system call may have (`PATH_MAX` less the
-/// NUL); a [`TreePath`] may have more.
+/// Maximum length in bytes of a path in one system call (`PATH_MAX` without the NUL). A
+/// [`TreePath`] may be longer.
 const CALL_PATH_MAXIMUM: usize = 4095;
 
-/// Mode of directories that are made above a destination or a directory of backups, before the
-/// umask.
+/// Mode, before the umask, of new directories above a destination or a directory of backups.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
 
-/// Mode of a directory that is made to be filled: what a source hides from others is not seen by
-/// them meanwhile. The sticky bit, which means nothing without rights for others, tells a later
-/// session that it was made so, and is not done.
+/// Mode of a directory that is being filled. It prevents other users from reading content that the
+/// source protects. The sticky bit, which has no effect without rights for others, shows a later
+/// session that the directory is new and not complete.
 pub const FILLING_MODE: u32 = 0o1700;
 
-/// Whether a mode is [`FILLING_MODE`], except for what it has from the directory above.
+/// True if a mode is [`FILLING_MODE`], apart from bits inherited from the parent directory.
 pub fn is_filling(mode: u32) -> bool {
     mode & 0o1777 == FILLING_MODE
 }
 
-/// Opens a directory at a path of any number of names beneath `root`,
-/// following no link on the way.
+/// Opens a directory at a path of any number of names beneath `root`. Links are not followed.
 ///
 /// # Errors
 ///
-/// As [`Directory::open_directory`] for each name.
+/// The errors of [`Directory::open_directory`] for each name.
 pub fn open_beneath(root: &dyn Directory, path: &TreePath) -> io::Result<Arc<dyn Directory>> {
     let bytes = path.as_bytes();
     match root.as_any().downcast_ref::<PosixDirectory>() {
@@ -46,13 +44,13 @@ pub fn open_beneath(root: &dyn Directory, path: &TreePath) -> io::Result<Arc<dyn
     }
 }
 
-/// Makes a directory beneath `root`, and those above it, each from the one above; follows no link
-/// on the way. Opens it, also where it is there. A new one has [`FILLING_MODE`].
+/// Creates a directory beneath `root` with its parents, without following links, and opens it.
+/// Existing directories are accepted. A new one has [`FILLING_MODE`].
 ///
 /// # Errors
 ///
-/// As [`Directory::make_directory`], [`Directory::sync`] and [`Directory::open_directory`] for each
-/// name.
+/// The errors of [`Directory::make_directory`], [`Directory::sync`] and
+/// [`Directory::open_directory`] for each name.
 pub fn make_beneath(root: &Arc<dyn Directory>, path: &TreePath) -> io::Result<Arc<dyn Directory>> {
     let mut directory = Arc::clone(root);
     let mut names = path.names().peekable();
@@ -69,7 +67,7 @@ pub fn make_beneath(root: &Arc<dyn Directory>, path: &TreePath) -> io::Result<Ar
                     }
                     _ => {}
                 }
-                // Whoever is told that something in it is durable relies on its name too.
+                // The name must be durable before content of the directory can be.
                 or_without(directory.sync())?;
                 directory.open_directory(name)?
             }
@@ -79,8 +77,8 @@ pub fn make_beneath(root: &Arc<dyn Directory>, path: &TreePath) -> io::Result<Ar
     Ok(directory)
 }
 
-/// The kernel gives up where names are moved while it resolves; the walk never
-/// has to.
+/// True if the kernel gave up because names were moved during the lookup. A name-by-name walk does
+/// not have this problem.
 fn is_unresolved(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
 }
@@ -93,7 +91,7 @@ fn walk(root: &dyn Directory, path: &TreePath) -> io::Result<Arc<dyn Directory>>
             Some(parent) => parent.open_directory(name)?,
         });
     }
-    // A proved path has at least one name.
+    // A checked path has at least one name.
     current.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 

@@ -1,5 +1,4 @@
-//! What a system call's error means to a user: the thing, the cause, the
-//! remedy.
+//! Explains the error of a system call to a user: the affected file, the cause, and the remedy.
 
 use std::io;
 
@@ -11,7 +10,7 @@ use crate::inodes::NoInodes;
 use crate::spelling::OtherSpelling;
 use crate::spill::TemporaryError;
 
-/// What a link that is not followed means to a user.
+/// Explains a link that is not followed.
 fn link_failure(shown: &str, error: &LinkError) -> Failure {
     let (kind, remedy) = match error {
         LinkError::Dangling(_) => (FailureKind::Vanished, "fix or remove the link"),
@@ -27,7 +26,7 @@ fn link_failure(shown: &str, error: &LinkError) -> Failure {
     Failure::new(kind, format!("{shown}: {error}; {remedy}"))
 }
 
-/// A copy of an error, which several operations report.
+/// Copies an error that several operations must report.
 pub fn again(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
@@ -35,7 +34,7 @@ pub fn again(error: &io::Error) -> io::Error {
     }
 }
 
-/// What is done with a file that is open.
+/// Operations on an open file.
 const UNNAMED: [&str; 5] = [
     "make durable",
     "read",
@@ -44,11 +43,11 @@ const UNNAMED: [&str; 5] = [
     "finish the directory",
 ];
 
-/// What to do about a quota that is used up.
+/// Remedy for an exhausted quota.
 const QUOTA: &str = "; the quota of bytes or files that its owner, group or project has there is used \
                      up: remove some of its files, or ask for more, and run the same command again";
 
-/// The failure of an error that says more than a system call's number.
+/// Explains an error that has more information than the number of a system call's error.
 fn explained(what: &str, shown: &str, error: &io::Error) -> Option<Failure> {
     if let Some(error) = LinkError::within(error) {
         return Some(link_failure(shown, error));
@@ -69,7 +68,7 @@ fn explained(what: &str, shown: &str, error: &io::Error) -> Option<Failure> {
     Some(Failure::new(FailureKind::Conflict, text))
 }
 
-/// The failure of doing `what` (an infinitive) with the thing `shown`.
+/// Explains the failure of doing `what` (an infinitive) with the file or directory `shown`.
 pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
     if let Some(failure) = explained(what, shown, error) {
         return failure;
@@ -79,7 +78,7 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
             FailureKind::Permission,
             "; check its owner and mode, or run as a user who may",
         ),
-        // Modes refuse with the other one.
+        // Missing permission bits cause EACCES instead.
         Some(Errno::PERM) => (
             FailureKind::Permission,
             "; check its owner, and with `lsattr` whether it, what it replaces or its directory \
@@ -122,7 +121,7 @@ pub fn failure_of(what: &str, shown: &str, error: &io::Error) -> Failure {
             FailureKind::Conflict,
             "; something else has that name: move it away",
         ),
-        // Nothing that is done with an open file has to do with its name.
+        // An operation on an open file cannot fail because of its name.
         Some(Errno::INVAL) if UNNAMED.contains(&what) => {
             (FailureKind::Other, "; that file system does not do it")
         }

@@ -1,11 +1,12 @@
-//! A directory as of the superuser, kept by a user who is none: owners, special
-//! files, special permission bits, lists and privileged attributes are in extended attributes that
-//! any user may set. The format is that of rsync's `--fake-super` (`rsync(1)`, and what rsync 3.5
-//! writes), so that either reads what the other wrote:
+//! A directory that simulates superuser rights for an ordinary user. Owners, special files, special
+//! permission bits, access control lists and privileged attributes are stored in extended
+//! attributes that any user may set. The format is that of rsync's `--fake-super` (`rsync(1)`, and
+//! the output of rsync 3.5), so that each program reads the files of the other:
 //!
-//! - `user.rsync.%stat`: `MODE MAJOR,MINOR USER:GROUP`, the mode in octal with the kind; only where
-//!   something differs from what the file itself has
-//! - a link, device, socket or FIFO is a regular file with that; a link's target is what it holds
+//! - `user.rsync.%stat`: `MODE MAJOR,MINOR USER:GROUP`, with the mode and kind in octal, if they
+//!   differ from the real file's
+//! - a link, device, socket or FIFO is a regular file with that attribute; its content is a link's
+//!   target
 //! - `user.rsync.%aacl` and `user.rsync.%dacl`: access control lists
 //! - `user.rsync.NAME`: the attribute NAME of another namespace than `user`
 
@@ -32,10 +33,10 @@ use stand::{
     Faked, Kind, OWNER_OF_DIRECTORY, OWNER_OF_FILE, PLAIN_BITS, STAT, look, set_mode, status_of,
 };
 
-/// The longest target of a link (`PATH_MAX` less the NUL).
+/// Maximum length in bytes of a link's target (`PATH_MAX` without the NUL).
 const MOST_TARGET_BYTES: u64 = 4095;
 
-/// Names of which a listing cannot tell what they stand for.
+/// Names of a directory. The kind of a regular file is unknown, as it may represent another kind.
 struct FakeNames(Box<dyn NameList>);
 
 impl NameList for FakeNames {
@@ -48,11 +49,11 @@ impl NameList for FakeNames {
     }
 }
 
-/// A directory as of the superuser.
+/// A directory with simulated superuser rights.
 pub struct FakeDirectory(Arc<dyn Directory>);
 
 impl FakeDirectory {
-    /// This one, where it `fakes` with all beneath it.
+    /// Wraps a directory and all beneath it if `fakes` is true.
     pub fn around_if(fakes: bool, inner: Arc<dyn Directory>) -> Arc<dyn Directory> {
         if fakes {
             FakeDirectory::around(inner)
@@ -61,12 +62,12 @@ impl FakeDirectory {
         }
     }
 
-    /// This one, with all beneath it.
+    /// Wraps a directory and all beneath it.
     pub fn around(inner: Arc<dyn Directory>) -> Arc<dyn Directory> {
         Arc::new(FakeDirectory(inner))
     }
 
-    /// Makes a file that stands for something else.
+    /// Creates a file that represents another kind.
     fn make(&self, name: &[u8], kind: Kind, (device, data): ((u32, u32), &[u8])) -> io::Result<()> {
         let file = self
             .0
@@ -84,23 +85,24 @@ impl FakeDirectory {
                 device,
                 owner: real.owner,
             };
-            // Else it would be what it is itself.
+            // Set first: without the attribute, the file would count as a regular one.
             inode.set(STAT, &faked.write())?;
             if data.is_empty() {
                 Ok(())
             } else {
-                // No later sync covers the data of a link.
+                // No later sync covers the target of a link.
                 file.write_at(data, 0).and_then(|()| file.sync_all())
             }
         };
         stand().inspect_err(|_| {
-            // Where it stays, it is one of the names that are temporary.
+            // A file that cannot be removed has a temporary name and is cleaned up later.
             let _ = self.0.remove_file(name);
         })
     }
 }
 
-/// Both are of this kind, or of none.
+/// Returns the wrapped directory of a rename's target. Either both directories are wrapped or
+/// neither is.
 fn inner_of(target: &dyn Directory) -> &dyn Directory {
     match target.as_any().downcast_ref::<FakeDirectory>() {
         Some(target) => &*target.0,
@@ -271,7 +273,7 @@ impl Directory for FakeDirectory {
     }
 }
 
-/// Opens directories as the superuser would have them.
+/// Opens directories with simulated superuser rights.
 pub struct FakeRoots(pub Arc<dyn OpenRoot>);
 
 impl OpenRoot for FakeRoots {
@@ -279,7 +281,7 @@ impl OpenRoot for FakeRoots {
         Ok(FakeDirectory::around(self.0.open_root(path)?))
     }
 
-    /// What a link leads to that is a file itself, nobody can follow.
+    /// Always fails, because the kernel cannot follow links that are stored as regular files.
     fn open_following(&self, _: &Path) -> io::Result<Arc<dyn Directory>> {
         Err(io::ErrorKind::Unsupported.into())
     }

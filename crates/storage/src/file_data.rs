@@ -1,4 +1,4 @@
-//! How files' data are read, written and hashed, at both ends of a copy.
+//! Reads, writes and hashes the data of files, at both ends of a copy.
 
 use std::io;
 
@@ -6,29 +6,29 @@ use longhaul_proto::digest::{BlockHasher, Checksum};
 
 use crate::{DataMode, StoredFile};
 
-/// Bytes read, or received, and hashed at a time: half of a core's second-level cache, so
-/// that hashing finds there what reading brought.
+/// Number of bytes read, or received, and hashed at a time: half of a core's second-level cache, so
+/// that hashing finds the data in the cache.
 pub const PART_BYTES: usize = 256 << 10;
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// Zeros to hash where a file has a hole.
+/// Zeros to hash for the holes of a file.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Files larger than this are read and written so that they do not push
-/// everything else out of the page cache of a small host.
+/// Size in bytes above which files are read and written without filling the page cache of a small
+/// host.
 const CACHE_SPARING_BYTES: u64 = 256 << 20;
 
-/// Files larger than this are written directly if the file system can. On ext4, files of 5 and 12
-/// MB then took 0.8 to 1.1 of the time and 0.8 to 0.9 of the CPU time, if the page cache had
-/// memory at hand. If the kernel, or a virtual machine's host, had to find it first, they took
-/// 0.35 of either. Smaller files are slower this way if there is memory, since the disk takes
-/// their pages while the next ones come.
+/// Size in bytes above which files are written with direct I/O, if the file system supports it. On
+/// ext4, files of 5 and 12 MB then took 0.8 to 1.1 of the time and 0.8 to 0.9 of the CPU time if
+/// the page cache had free memory. If the kernel, or a virtual machine's host, had to free it
+/// first, they took 0.35 of both. Smaller files are slower this way if memory is free, because
+/// writeback then overlaps with receiving.
 const DIRECT_WRITE_BYTES: u64 = 4 << 20;
 
-/// How the data of a file of this size is read: what is in the cache is taken
-/// from there, and the kernel reads ahead.
+/// Returns the mode for reading a file of this size. Cached data is read from the cache, and the
+/// kernel reads ahead.
 pub fn read_mode_for(direct: bool, size: u64) -> DataMode {
     match direct {
         true => DataMode::Direct,
@@ -37,10 +37,9 @@ pub fn read_mode_for(direct: bool, size: u64) -> DataMode {
     }
 }
 
-/// How the data of a file is written. A large one goes past the cache: through
-/// it, it would cost a copy and a page for every 4096 bytes, which most copies
-/// have no other use for. The runs of a sparse one do not lie in memory as direct
-/// I/O wants them.
+/// Returns the mode for writing a file. A large one bypasses the cache, which would cost a copy and
+/// a page for every 4096 bytes, without a benefit for most copies. Sparse files do not use direct
+/// I/O unless requested, because their runs are not aligned in memory.
 pub fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode {
     match (direct, sparse) {
         (true, _) => DataMode::Direct,
@@ -51,7 +50,7 @@ pub fn write_mode_for(direct: bool, size: u64, sparse: bool) -> DataMode {
     }
 }
 
-/// Hashes a hole.
+/// Hashes `length` zeros.
 pub fn hash_zeros(hasher: &mut BlockHasher, mut length: u64) {
     while length > 0 {
         let part = length.min(ZEROS.len() as u64);
@@ -60,12 +59,12 @@ pub fn hash_zeros(hasher: &mut BlockHasher, mut length: u64) {
     }
 }
 
-/// The digest of a file's first `size` bytes, which are read for it, unless `is_over` says
-/// meanwhile that it is not needed.
+/// Reads and hashes the first `size` bytes of a file, unless `is_over` returns true before the end.
 ///
 /// # Errors
 ///
-/// `UnexpectedEof` where it is shorter; else as `pread`, or that the transfer is over.
+/// `UnexpectedEof` if the file is shorter; an error if the transfer is over; otherwise the errors
+/// of `pread`.
 pub fn digest_of(
     is_over: &dyn Fn() -> bool,
     file: &dyn StoredFile,

@@ -1,7 +1,7 @@
-//! A directory in byte order, however large, with flat memory.
+//! Lists a directory of any size in byte order, with constant memory.
 //!
-//! Both ends list in this order, so that comparing two trees, deleting what is
-//! too much and dry runs are merges of two listings.
+//! Both ends list in this order. Comparisons of trees, deletions of extra entries and dry runs are
+//! therefore merges of two listings.
 
 use std::io;
 
@@ -11,59 +11,57 @@ use longhaul_units::ByteCount;
 use super::spill::{Sorted, Sorter, SpillSettings};
 use super::{Directory, FileKind, ListedName, NameList};
 
-/// Directories within each other of which each listing has the usual memory; those below
-/// have little, so that a tree that is nothing but deep takes no more than one that is
-/// wide.
+/// Nesting depth up to which each listing uses the usual memory. Deeper ones use little, so that a
+/// very deep tree needs no more memory than a wide one.
 const USUAL_DEPTH: usize = 64;
 const DEEP_MEMORY: (ByteCount, usize) = (ByteCount(64 << 10), 2 << 10);
 
-/// Of the files that may be open this part, and this many at most, are directories within each
-/// other whose names come while they are read.
+/// Divisor of the permitted open files, and absolute maximum, for nested directories whose names
+/// are read on demand.
 const COMING_PART: usize = 16;
 const MOST_COMING: usize = 1024;
 
-/// The names of a directory in the order of their bytes, each once.
+/// The names of a directory in byte order, each once.
 ///
-/// A directory that changes meanwhile may give a name or not, depending on the file system.
+/// If the directory changes during the listing, the file system decides if a changed name is
+/// included.
 pub struct SortedListing {
     names: Names,
-    /// The last name given: where a directory changes while it is read, a file
-    /// system may tell a name twice.
+    /// The last returned name. A file system may list a name twice if the directory changes.
     previous: Option<Box<[u8]>>,
     failed: bool,
 }
 
-/// Where the names come from.
+/// Source of the names.
 enum Names {
-    /// All were read and sorted.
+    /// All names were read and sorted.
     Sorted(Sorted),
-    /// They come in order by themselves.
+    /// Names are read on demand, already in order.
     Coming(Box<dyn NameList>),
 }
 
 impl SortedListing {
-    /// Reads all names; what does not fit into the memory of `settings` is
-    /// spilled.
+    /// Reads all names. Names that do not fit into the memory of `settings` are spilled.
     ///
     /// # Errors
     ///
-    /// Those of [`Directory::list`] and of the spill file.
+    /// The errors of [`Directory::list`] and of the spill file.
     pub fn open(directory: &dyn Directory, settings: &SpillSettings) -> io::Result<SortedListing> {
         SortedListing::open_as(directory, settings, directory.lists_in_order())
     }
 
-    /// As [`SortedListing::open`], of a directory within `depth` others whose listings
-    /// are open.
+    /// Opens a directory as [`SortedListing::open`] does, nested in `depth` directories whose
+    /// listings are open.
     ///
     /// # Errors
     ///
-    /// As [`SortedListing::open`].
+    /// The errors of [`SortedListing::open`].
     pub fn open_nested(directory: &dyn Directory, depth: usize) -> io::Result<SortedListing> {
         let mut settings = SpillSettings::default();
         if depth >= USUAL_DEPTH {
             (settings.memory, settings.records) = DEEP_MEMORY;
         }
-        // One whose names come while they are read keeps its directory open.
+        // A listing that reads names on demand keeps its directory open.
         let comes = depth < descriptors::share(COMING_PART, MOST_COMING);
         SortedListing::open_as(directory, &settings, comes && directory.lists_in_order())
     }
@@ -92,7 +90,7 @@ impl SortedListing {
         })
     }
 
-    /// Whether the names did not fit into memory.
+    /// True if the names did not fit into memory.
     pub fn is_spilled(&self) -> bool {
         matches!(&self.names, Names::Sorted(sorted) if sorted.is_spilled())
     }
@@ -130,7 +128,7 @@ impl Iterator for SortedListing {
     }
 }
 
-/// The kinds as the value of a record; none is 0.
+/// Kinds by their code in the value of a record, from 1; 0 means an unknown kind.
 const KINDS: [FileKind; 4] = [
     FileKind::File,
     FileKind::Directory,

@@ -1,30 +1,31 @@
-//! Does one operation on many files or names: one after the other if each takes microseconds, many
-//! at once if each is a round trip to the server of the file system.
+//! Performs one operation on many files or names: in sequence if each takes microseconds, in
+//! parallel if each is a round trip to the server of the file system.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// An operation counts as slow if it takes longer. One thread does faster ones sooner than several.
+/// Duration above which an operation is slow. Faster operations are done sooner by one thread than
+/// by several.
 const SLOW: Duration = Duration::from_micros(200);
 
-/// Threads that work at once, unless a [`Pace`] has another number.
+/// Default number of parallel threads of a [`Pace`].
 const THREADS: usize = 16;
 
-/// Fewer files or names than this are not worth threads.
+/// Minimum number of files or names for parallel threads.
 const FEW: usize = 4;
 
 /// A file system counts as slow if at least this many of its last 32 operations were slow. Fewer
 /// can be caused by a busy CPU.
 const MOSTLY: u32 = 24;
 
-/// How long recent operations took.
+/// Durations of recent operations.
 #[derive(Debug)]
 pub struct Pace {
-    /// Threads that work at once if operations are slow.
+    /// Number of parallel threads for slow operations.
     threads: usize,
-    /// A bit for each, the latest lowest: whether it was slow. Threads that share it may
-    /// overwrite each other's.
+    /// One bit for each recent operation, the latest lowest: 1 if it was slow. Updates of several
+    /// threads may overwrite each other.
     latest: AtomicU32,
 }
 
@@ -35,7 +36,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// With this many threads, at least 1, if operations are slow.
+    /// Uses this many threads, at least 1, for slow operations.
     pub fn with_threads(threads: usize) -> Pace {
         Pace {
             threads,
@@ -43,19 +44,19 @@ impl Pace {
         }
     }
 
-    /// Whether it is worth while to look at many at once.
+    /// True if parallel operations are worthwhile.
     pub fn is_slow(&self) -> bool {
         self.latest.load(Ordering::Relaxed).count_ones() >= MOSTLY
     }
 
-    /// Looks at each, and gives what was found in their order.
+    /// Applies `look` to each item, and returns the results in their order.
     pub fn look<T: Sync, R: Send + Sync>(&self, at: &[T], look: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let many = self.is_slow() && at.len() >= FEW;
         let threads = if many { self.threads } else { 1 };
         each_by(threads, at, |one| self.time(|| look(one)))
     }
 
-    /// Looks once, and notes how long that takes.
+    /// Runs `look` once, and records its duration.
     pub fn time<R>(&self, look: impl FnOnce() -> R) -> R {
         let began = Instant::now();
         let found = look();
@@ -66,7 +67,7 @@ impl Pace {
     }
 }
 
-/// Looks at each, by several threads where that is to be at once, and gives what was found in
+/// Applies `look` to each item, in parallel threads if `at_once` is true. Returns the results in
 /// their order.
 pub fn each<T: Sync, R: Send + Sync>(
     at: &[T],
@@ -77,7 +78,7 @@ pub fn each<T: Sync, R: Send + Sync>(
     each_by(threads, at, look)
 }
 
-/// The same, with at most this many threads.
+/// Applies `look` to each item with at most this many threads.
 fn each_by<T: Sync, R: Send + Sync>(
     threads: usize,
     at: &[T],
@@ -90,7 +91,7 @@ fn each_by<T: Sync, R: Send + Sync>(
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some((one, room)) = next_of(at, &found, &next) {
-            // Each has its own room.
+            // Each item has a separate slot, so it cannot be set already.
             let _ = room.set(look(one));
         }
     };
@@ -100,7 +101,7 @@ fn each_by<T: Sync, R: Send + Sync>(
                 .name("look".into())
                 .spawn_scoped(scope, work);
             if started.is_err() {
-                // Those that there are do it too.
+                // The threads that were started do the work.
                 break;
             }
         }

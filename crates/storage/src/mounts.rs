@@ -1,6 +1,6 @@
-//! Whether a directory that is open still has a place among the mounts of this process.
+//! Checks if an open directory is still attached to the mounts of this process.
 //!
-//! After `umount --lazy` it can be written to as before, and nobody finds it by its path.
+//! After `umount --lazy`, it can still be written to, but no path leads to it.
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -11,32 +11,33 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use super::Directory;
 
-/// The number of the mount that an open file was reached by; `None` if the kernel does not tell
-/// (before Linux 5.8).
+/// Returns the ID of the mount through which a file was opened; `None` if the kernel does not
+/// provide it (before Linux 5.8).
 pub(super) fn mount_of(file: BorrowedFd<'_>) -> Option<u64> {
     let status = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     let told = StatxFlags::from_bits_retain(status.stx_mask).contains(StatxFlags::MNT_ID);
     told.then_some(status.stx_mnt_id)
 }
 
-/// Where a directory had its place when it was opened.
+/// The mount of a directory when it was opened.
 #[derive(Debug, Default)]
 pub struct Place(Option<u64>);
 
 impl Place {
-    /// That of a directory; `None` if nobody tells.
+    /// Returns the mount of a directory, if known.
     pub fn of(directory: &dyn Directory) -> Place {
         Place(directory.mount().filter(|mount| is_attached(*mount)))
     }
 
-    /// Whether it was taken away meanwhile.
+    /// True if the mount has been detached since.
     pub fn is_gone(&self) -> bool {
         self.0.is_some_and(|mount| !is_attached(mount))
     }
 }
 
-/// Whether a mount is one of this process's. False also where nobody tells, and of what lies
-/// outside of a root that was changed (`chroot`): it is asked before and after.
+/// True if a mount is in the list of this process's mounts. Also false if the list cannot be read,
+/// or for mounts outside a changed root (`chroot`). Therefore the caller compares the results
+/// before and after.
 fn is_attached(mount: u64) -> bool {
     let listed = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     listed.lines().any(|line| {
@@ -45,7 +46,7 @@ fn is_attached(mount: u64) -> bool {
     })
 }
 
-/// The directories beneath a path of this host on which something is mounted, relative to it.
+/// Returns the mount points beneath a path of this host, relative to it.
 pub fn points_beneath(path: &Path) -> Vec<PathBuf> {
     let listed = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let points = listed.split(|&byte| byte == b'\n').filter_map(|line| {
@@ -57,7 +58,7 @@ pub fn points_beneath(path: &Path) -> Vec<PathBuf> {
     points.collect()
 }
 
-/// A path as the kernel writes it: `\040` is a space.
+/// Decodes a path in the kernel's format, in which `\040` is a space.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! The directories that a walk is in, each within the one before. Only the lowest are kept
-//! open: of those above them the files that may be open would set how deep a tree can be.
+//! The nested directories of a walk. Only the deepest are kept open. Otherwise the limit of open
+//! files would limit the depth of a tree.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use super::Directory;
 use super::beneath::open_beneath;
 
-/// The part of the files that may be open that one walk keeps open, at least and at most.
+/// Divisor of the permitted open files for one walk, and the minimum and maximum number of
+/// directories kept open.
 const OPEN_PART: usize = 16;
 const LEAST_OPEN: usize = 2;
 const MOST_OPEN: usize = 1024;
@@ -24,9 +25,9 @@ pub struct Nested {
 
 struct Level {
     name: Box<[u8]>,
-    /// None while others below it are open: it is found again.
+    /// The open directory; `None` if it was closed and must be opened again.
     directory: Option<Arc<dyn Directory>>,
-    /// Device and inode, where it was closed.
+    /// Device and inode of a closed directory.
     place: Option<(u64, u64)>,
 }
 
@@ -37,7 +38,7 @@ impl Default for Nested {
 }
 
 impl Nested {
-    /// With this many kept open below the top.
+    /// Keeps this many directories open below the top.
     fn keeping(most: usize) -> Nested {
         Nested {
             levels: Vec::new(),
@@ -45,14 +46,14 @@ impl Nested {
         }
     }
 
-    /// The walk enters a directory, which has this name in the last one.
+    /// Adds a directory that the walk enters. `name` is its name in the previous one.
     pub fn push(&mut self, directory: Arc<dyn Directory>, name: &[u8]) {
         self.levels.push(Level {
             name: name.into(),
             directory: Some(directory),
             place: None,
         });
-        // Never the top: the others are found again beneath it.
+        // The top stays open, because the others are opened again beneath it.
         let above = self.levels.len().checked_sub(self.most + 1);
         if let Some(level) = above
             .filter(|at| *at > 0)
@@ -62,16 +63,16 @@ impl Nested {
         }
     }
 
-    /// The walk leaves the last one.
+    /// Removes the last directory, which the walk leaves.
     pub fn pop(&mut self) {
         self.levels.pop();
     }
 
-    /// The last one.
+    /// Returns the last directory.
     ///
     /// # Errors
     ///
-    /// Where it was closed, as `open`; `NotFound` where another one has taken its place.
+    /// If it was closed, the errors of `open`; `NotFound` if another directory has its name now.
     pub fn last(&mut self) -> io::Result<Arc<dyn Directory>> {
         let last = self.levels.last().ok_or(io::ErrorKind::NotFound)?;
         if let Some(directory) = &last.directory {
@@ -94,11 +95,11 @@ impl Nested {
         open_beneath(&**top, &path)
     }
 
-    /// Whether it is one of these.
+    /// True if one of the directories has this device and inode.
     ///
     /// # Errors
     ///
-    /// As `fstat`.
+    /// The errors of `fstat`.
     pub fn contains(&self, place: (u64, u64)) -> io::Result<bool> {
         for level in &self.levels {
             let known = match (&level.place, &level.directory) {
@@ -116,7 +117,7 @@ impl Nested {
 
 impl Level {
     fn close(&mut self) {
-        // One of which nobody knows which it is stays open.
+        // A directory stays open if it cannot be identified again.
         if let Some(Ok(place)) = self.directory.as_deref().map(place_of) {
             self.place = Some(place);
             self.directory = None;
@@ -124,7 +125,7 @@ impl Level {
     }
 }
 
-/// Which directory it is, whatever path led to it.
+/// Returns device and inode of a directory, which identify it independently of its path.
 pub fn place_of(directory: &dyn Directory) -> io::Result<(u64, u64)> {
     let status = directory.status()?;
     Ok((status.device, status.inode))

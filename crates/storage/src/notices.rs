@@ -1,6 +1,6 @@
-//! What a destination does not keep or refuses, although it is no failure:
-//! names and data arrive without it. Each kind is kept once, with a count and
-//! the first example.
+//! Notices about metadata and operations that a destination does not support. They are not
+//! failures: names and data arrive nevertheless. Each kind is kept once, with a count and the first
+//! example.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,7 +16,7 @@ use longhaul_system::refusals::is_refusal;
 pub struct Notices(Mutex<BTreeMap<NoticeKind, Notice>>);
 
 impl Notices {
-    /// Notes one more of a kind. The texts are made for the first one only.
+    /// Counts a notice. `example` and `cause` are only evaluated for the first of its kind.
     pub fn note(&self, kind: NoticeKind, example: &dyn Display, cause: impl FnOnce() -> String) {
         let mut kept = lock(&self.0);
         match kept.get_mut(&kind) {
@@ -27,7 +27,7 @@ impl Notices {
         }
     }
 
-    /// Adds all that others found.
+    /// Adds all notices of another list.
     pub fn merge(&self, others: Notices) {
         let others = others.0.into_inner();
         let others = others.unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -40,11 +40,12 @@ impl Notices {
         }
     }
 
-    /// Does something that a file system may refuse. `None` if it refused, which is noted.
+    /// Converts the result of an operation that a file system may refuse. `None` if it was refused,
+    /// which is recorded as a notice.
     ///
     /// # Errors
     ///
-    /// Where it is no refusal ([`is_refusal`]).
+    /// Errors other than a refusal ([`is_refusal`]).
     pub fn wish<T>(
         &self,
         kind: NoticeKind,
@@ -60,12 +61,12 @@ impl Notices {
         }
     }
 
-    /// Whether something of this kind was noted.
+    /// True if a notice of this kind was recorded.
     pub fn has(&self, kind: NoticeKind) -> bool {
         lock(&self.0).contains_key(&kind)
     }
 
-    /// All of them.
+    /// Returns all notices.
     pub fn list(&self) -> Vec<Notice> {
         lock(&self.0).values().cloned().collect()
     }

@@ -1,5 +1,5 @@
-//! What hosts that see one file system agree on. Device numbers and `f_fsid` differ between
-//! them, and so does the name of a host whose work another one continues.
+//! Identifies a file system in the same way on all hosts that see it. Device numbers and `f_fsid`
+//! differ between hosts, and so do host names if another host continues the work.
 
 use std::fs::File;
 use std::io;
@@ -8,21 +8,21 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-/// A file system's own name.
+/// UUID of a file system.
 pub type Uuid = [u8; 16];
 
-/// `FS_IOC_GETFSUUID` of Linux 6.9: `_IOR(0x15, 0, struct fsuuid2)`.
+/// Request code `FS_IOC_GETFSUUID` of Linux 6.9: `_IOR(0x15, 0, struct fsuuid2)`.
 const GET_UUID: libc::Ioctl = 0x8011_1500_u32 as libc::Ioctl;
 
-/// `struct fsuuid2`.
+/// `struct fsuuid2` of the kernel.
 #[repr(C)]
 struct FileSystemUuid {
     length: u8,
     uuid: Uuid,
 }
 
-/// The UUID of the file system that a directory or file lies on; `None` if it has none or the
-/// kernel does not tell it.
+/// Returns the UUID of the file system of a directory or file; `None` if it has none or the kernel
+/// does not provide it.
 pub(super) fn uuid(descriptor: BorrowedFd<'_>) -> Option<Uuid> {
     let mut found = FileSystemUuid {
         length: 0,
@@ -31,7 +31,7 @@ pub(super) fn uuid(descriptor: BorrowedFd<'_>) -> Option<Uuid> {
     if !ask_uuid(descriptor, &mut found) {
         return None;
     }
-    // Images that were made without one have zeros.
+    // Images created without a UUID have zeros.
     let is_whole = usize::from(found.length) == found.uuid.len();
     (is_whole && found.uuid != [0; 16]).then_some(found.uuid)
 }
@@ -43,8 +43,8 @@ fn ask_uuid(descriptor: BorrowedFd<'_>, found: &mut FileSystemUuid) -> bool {
     unsafe { libc::ioctl(descriptor.as_raw_fd(), GET_UUID, &raw mut *found) == 0 }
 }
 
-/// File systems of a cluster, which name a file alike on each host. (NFS, CIFS, SMB 2, Ceph,
-/// Lustre, GPFS, BeeGFS, AFS.)
+/// Magic numbers of network and cluster file systems, which identify a file in the same way on each
+/// host. (NFS, CIFS, SMB 2, Ceph, Lustre, GPFS, BeeGFS, AFS.)
 const SHARED: [u32; 8] = [
     0x6969,
     0xff53_4d42,
@@ -56,12 +56,12 @@ const SHARED: [u32; 8] = [
     0x5346_414f,
 ];
 
-/// What a path's file system, or the directory that it is or is in, is known by on every host that
-/// sees it; `None` if only this host's name tells it from another one's.
+/// Returns an identification of a path's file system, or of its directory, that is the same on
+/// every host. `None` if only this host's name distinguishes it from that of another host.
 ///
 /// # Errors
 ///
-/// Where there is no such directory.
+/// The directory does not exist.
 pub fn known_everywhere(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let directory = if path.metadata()?.is_dir() {
         path
@@ -83,7 +83,7 @@ pub fn known_everywhere(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(birth(directory))
 }
 
-/// A directory's inode and the time at which it was made, where that is kept to the nanosecond.
+/// Returns a directory's inode and creation time, if the time has nanoseconds.
 fn birth(directory: &Path) -> Option<Vec<u8>> {
     let wanted = StatxFlags::BTIME | StatxFlags::INO;
     let found = statx(CWD, directory, AtFlags::empty(), wanted).ok()?;
@@ -109,7 +109,7 @@ mod tests {
         let known = |path: &Path| known_everywhere(path).unwrap();
         assert_eq!(known(&inner), known(&inner));
         assert_eq!(known(&inner), known(&inner.join("file")));
-        // `/proc` has no UUID and is each host's own.
+        // `/proc` has no UUID and exists separately on each host.
         assert_ne!(known(Path::new("/proc")), known(&inner));
         assert!(known_everywhere(&inner.join("none")).is_err());
     }

@@ -1,5 +1,4 @@
-//! How the paths that users name are opened: freely, or confined beneath a
-//! principal's root.
+//! Opens the paths that users name, either without limits or confined beneath a principal's root.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,26 +20,26 @@ pub trait OpenRoot: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As `open`.
+    /// The errors of `open`.
     fn open_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
 
-    /// Opens a directory in which links are followed, and on the way to it too.
+    /// Opens a directory in which links are followed. Links in its path are followed too.
     ///
     /// # Errors
     ///
-    /// As `open`, or a [`LinkError`](super::following::LinkError).
+    /// The errors of `open`, or a [`LinkError`](super::following::LinkError).
     fn open_following(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
 
-    /// Makes a directory and those above it, and opens it. A new one has
-    /// [`FILLING_MODE`], until everything in it is done.
+    /// Creates a directory with its parents, and opens it. A new one has [`FILLING_MODE`] until its
+    /// content is complete.
     ///
     /// # Errors
     ///
-    /// As `mkdir`.
+    /// The errors of `mkdir`.
     fn make_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>>;
 }
 
-/// Any path of this host; links in it are followed, as everywhere.
+/// Opens any path of this host and follows links in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Anywhere;
 
@@ -58,8 +57,7 @@ impl OpenRoot for Anywhere {
     }
 
     fn make_root(&self, path: &Path) -> io::Result<Arc<dyn Directory>> {
-        // Whoever is told that something in it is durable relies on its name
-        // too, and on those above it.
+        // The names of the directory and of its parents must be durable before its content can be.
         let above = path.ancestors().skip(1);
         let missing: Vec<&Path> = above.take_while(|above| !above.exists()).collect();
         let kept = missing.last().map_or(path.parent(), |first| first.parent());
@@ -69,7 +67,7 @@ impl OpenRoot for Anywhere {
         let made = std::fs::DirBuilder::new().mode(FILLING_MODE).create(path);
         match made {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            // Another process may have made it; what is no directory cannot be opened as one.
+            // Another process may have created it. A file of another kind cannot be opened below.
             _ => {}
         }
         for changed in missing.into_iter().chain(kept) {
@@ -79,18 +77,18 @@ impl OpenRoot for Anywhere {
                 changed
             };
             let synced = std::fs::File::open(changed).and_then(|above| above.sync_all());
-            // What is made in it is refused the same, and that is told.
+            // A sync of the new directory is refused in the same way, which is reported then.
             or_without(synced)?;
         }
         PosixDirectory::open_root(path)
     }
 }
 
-/// Paths beneath a root; no link below it is followed.
+/// Opens paths beneath a root. Links below it are not followed.
 pub struct Confined(pub Arc<dyn Directory>);
 
 impl Confined {
-    /// The proved path; none for the root itself.
+    /// Returns the checked path; `None` for the root itself.
     fn prove(path: &Path) -> io::Result<Option<TreePath>> {
         let bytes = path.as_os_str().as_bytes();
         let start = bytes
@@ -137,7 +135,7 @@ impl OpenRoot for Confined {
     }
 }
 
-/// A path's directory (`.` where it names none) and its last name.
+/// Splits a path into its directory (`.` if it has no slash) and its last name.
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(0) => (b"/", &path[1..]),

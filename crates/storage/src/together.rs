@@ -1,15 +1,15 @@
 //! Makes many small files durable with few flushes of the disk's cache.
 //!
-//! `fsync` of each of a thousand new files flushes the cache a thousand times. `syncfs` flushes it
-//! once, with the same promise. But it also writes the dirty data of all other programs on that
-//! file system, and waits for them. So it is used only if little is dirty, on file systems where
-//! it was measured to be faster, and for enough files to pay off.
+//! `fsync` for each of a thousand new files flushes the cache a thousand times. `syncfs` flushes it
+//! once, with the same guarantee. But it also writes the dirty data of all other programs on that
+//! file system, and waits for them. Therefore it is only used if there is little dirty data, on
+//! file systems where measurements showed it to be faster, and for enough files.
 //!
-//! The kernel writes many small files at a lower price if it may choose when. So files of less than
-//! 16 KiB stay dirty until the sync, which writes them all.
+//! The kernel writes many small files more efficiently if it may choose the time. Files of less
+//! than 16 KiB therefore stay dirty until the sync, which writes them all.
 //!
-//! Errors of data are still found file by file: after the sync each open file reports its own.
-//! `syncfs` reports those of the whole file system only since Linux 5.8.
+//! Errors of data are still found for each file: after the sync, each open file reports its errors.
+//! `syncfs` itself reports errors of the whole file system only since Linux 5.8.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,33 +19,33 @@ use super::{Advice, StoredFile};
 use crate::looks::Pace;
 use longhaul_system::refusals::is_refusal;
 
-/// Fewer files than this are synced one by one: a `syncfs` costs as much as a few
-/// flushes, and disturbs other programs.
+/// Minimum number of files for a `syncfs`, which costs as much as a few flushes, and disturbs other
+/// programs. Fewer files are synced one by one.
 const FEWEST_TOGETHER: usize = 8;
 
-/// Dirty bytes of this host above which `syncfs` would wait too long for other
-/// programs: a slow disk of 100 MB/s writes them in a third of a second.
+/// Maximum number of dirty bytes of this host for a `syncfs`. With more, it would wait too long for
+/// other programs. A slow disk of 100 MB/s writes this many in a third of a second.
 const MOST_DIRTY_BYTES: u64 = 32 << 20;
 
-/// Files of at least this size are written as soon as they are complete. A batch of 1,024
+/// Minimum size in bytes of files that are written as soon as they are complete. A batch of 1,024
 /// smaller files has at most 16 MiB of dirty data, half of [`MOST_DIRTY_BYTES`].
 const LEAST_STARTED_BYTES: u64 = 16 << 10;
 
-/// Files that are synced at a time if each sync is slow. Syncs that wait at the same time share
-/// a flush of the disk's cache.
+/// Number of files that are synced in parallel if each sync is slow. Parallel syncs share a flush
+/// of the disk's cache.
 pub const SYNCS_AT_ONCE: usize = 64;
 
 /// Starts to write the data of a complete file, unless it is so small that the sync of its batch
-/// does that at a lower price. `length` is the file's size in bytes.
+/// writes it more efficiently. `length` is the file's size in bytes.
 pub fn start_writeback(file: &dyn StoredFile, length: u64) {
     if length >= LEAST_STARTED_BYTES {
         file.advise(Advice::StartWriteback, 0, length);
     }
 }
 
-/// Makes data and metadata of files durable, as [`StoredFile::sync_all`] of each
-/// would. Returns one result for each file, in their order. Call [`start_writeback`] for each
-/// file before. If each sync takes long, as over a network, many are done at once.
+/// Makes data and metadata of files durable, as [`StoredFile::sync_all`] of each would. Returns one
+/// result for each file, in their order. Call [`start_writeback`] for each file before. Slow syncs,
+/// as over a network, run in parallel.
 pub fn sync_together(files: &[Arc<dyn StoredFile>], pace: &Pace) -> Vec<io::Result<()>> {
     sync_with(files, pace, little_is_dirty)
 }
@@ -79,22 +79,22 @@ fn sync_with(
     results
 }
 
-/// Syncs the file system of a group. Returns false if each file is still to be synced by itself.
+/// Syncs the file system of a group. Returns false if each file must still be synced separately.
 fn sync_group(
     files: &[Arc<dyn StoredFile>],
     group: &[usize],
     results: &mut [io::Result<()>],
     may: impl Fn() -> bool,
 ) -> bool {
-    // First those whose writeback was started: else they would count as dirty.
+    // Waits for started writebacks first, because they would count as dirty data.
     if !wait_for_group(files, group, results) {
         return false;
     }
     may() && files[group[0]].sync_device().is_ok() && wait_for_group(files, group, results)
 }
 
-/// Waits for the data of each file that are being written, and keeps its first error. Returns
-/// false if the file system or a sandbox refuses the call.
+/// Waits for the writeback of each file, and records its first error. Returns false if the file
+/// system or a sandbox refuses the call.
 fn wait_for_group(
     files: &[Arc<dyn StoredFile>],
     group: &[usize],
@@ -110,8 +110,8 @@ fn wait_for_group(
     true
 }
 
-/// Whether little is dirty or being written on the whole host: of a single file
-/// system the kernel does not tell.
+/// True if there is little dirty data and writeback on the whole host. The kernel does not report
+/// it for a single file system.
 #[cfg(target_os = "linux")]
 fn little_is_dirty() -> bool {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -123,7 +123,7 @@ fn little_is_dirty() -> bool {
     false
 }
 
-/// What `/proc/meminfo` says.
+/// Parses the dirty bytes in `/proc/meminfo`.
 fn dirty_bytes(text: &str) -> Option<u64> {
     let value = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?;

@@ -1,16 +1,16 @@
-//! Reads and writes that leave the page cache as they found it, so that a
-//! large copy does not push out what a small host's other programs need.
+//! Reads and writes that leave the page cache unchanged, so that a large copy does not evict the
+//! data of other programs.
 //!
-//! For reads Linux has `RWF_DONTCACHE` since 6.14: pages that the read brought
-//! in are dropped, pages that were there stay. Elsewhere `RWF_NOWAIT` takes
-//! what is cached first, and only the rest is dropped afterwards. Where there
-//! is neither (overlayfs), all that was read is dropped: one file that another
-//! program uses may have to be read again, the rest of the cache is spared.
+//! For reads, Linux has `RWF_DONTCACHE` since 6.14: it drops the pages that the read loaded, and
+//! keeps those that were cached before. Without it, `RWF_NOWAIT` reads cached pages first, and only
+//! the other pages are dropped afterwards. If neither is supported (overlayfs), all pages that were
+//! read are dropped. Another program may then have to read that file again, but the rest of the
+//! cache is kept.
 //!
-//! Writes do not use `RWF_DONTCACHE`: the first kernels that had it could drop
-//! a page that was dirtied again while it was written back ("mm/filemap: gate
-//! dropbehind invalidate on folio !dirty && !writeback"). Their writeback is
-//! begun at once, and what a sync has made durable is dropped.
+//! Writes do not use `RWF_DONTCACHE`: the first kernels with it could drop a page that was dirtied
+//! again during its writeback ("mm/filemap: gate dropbehind invalidate on folio !dirty &&
+//! !writeback"). Instead, writeback starts at once, and pages are dropped after a sync has made
+//! them durable.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -19,19 +19,19 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{Advice, DataRange, buffered};
 
-/// What an uncached file remembers.
+/// State of an uncached file.
 pub(super) struct UncachedPath {
-    /// The file system does not know `RWF_DONTCACHE`.
+    /// True if the file system does not support `RWF_DONTCACHE`.
     unsupported: AtomicBool,
-    /// Smallest range that holds what was written since the last sync.
+    /// Smallest range that contains all data written since the last sync.
     written: Mutex<Option<DataRange>>,
 }
 
 impl UncachedPath {
-    /// For this file, which is not read ahead from now on. A page that one thread's read brought
-    /// in for the next thread's read stays, because both use it when it should be dropped (with
-    /// two readers a tenth of the file, with eight a third). If the kernel drops nothing, it would
-    /// look as if another process had cached it.
+    /// Creates it for a file and disables the file's readahead. With readahead, a page loaded for
+    /// another thread's next read would stay in the cache, because both use it when it should be
+    /// dropped (a tenth of the file with two readers, a third with eight). If the kernel does not
+    /// drop such pages, they look as if another process had cached them.
     pub(super) fn new(file: BorrowedFd<'_>) -> UncachedPath {
         linux::expect_no_readahead(file);
         UncachedPath {
@@ -40,7 +40,7 @@ impl UncachedPath {
         }
     }
 
-    /// As `StoredFile::read_at`.
+    /// Implements `StoredFile::read_at`.
     pub(super) fn read_at(
         &self,
         file: BorrowedFd<'_>,
@@ -56,7 +56,7 @@ impl UncachedPath {
         read_around_cache(file, buffer, offset)
     }
 
-    /// As `StoredFile::write_at`.
+    /// Implements `StoredFile::write_at`.
     pub(super) fn write_at(
         &self,
         file: BorrowedFd<'_>,
@@ -81,8 +81,8 @@ impl UncachedPath {
         Ok(())
     }
 
-    /// What the caller is about to sync; to be given to [`drop_written`] when
-    /// that succeeded.
+    /// Returns the range that the caller is about to sync. After a successful sync, pass it to
+    /// [`drop_written`].
     ///
     /// [`drop_written`]: UncachedPath::drop_written
     pub(super) fn take_written(&self) -> Option<DataRange> {
@@ -90,21 +90,20 @@ impl UncachedPath {
         written.take()
     }
 
-    /// Drops pages that are durable. The kernel keeps those that were dirtied
-    /// since.
+    /// Drops durable pages from the cache. The kernel keeps those that were dirtied since.
     pub(super) fn drop_written(&self, file: BorrowedFd<'_>, range: DataRange) {
         let length = range.end - range.start;
         buffered::advise(file, Advice::DropCache, range.start, length);
     }
 }
 
-/// Reads from the front what lies in the page cache; bytes read. 0 where what the
-/// kernel begins to read ahead meanwhile would stay there.
+/// Reads the cached pages at the front of the range. Returns the number of bytes; 0 if pages that
+/// the kernel begins to load would stay in the cache.
 pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
     linux::read_cached_and_drop(file, buffer, offset)
 }
 
-/// Reads what is cached, then the rest, and drops the rest.
+/// Reads the cached pages first, then the rest, and drops the rest from the cache.
 fn read_around_cache(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let cached = linux::read_cached(file, buffer, offset);
     let missing_at = offset + cached as u64;
@@ -163,11 +162,11 @@ mod linux {
 
     use crate::buffered::read_without_waiting;
 
-    /// `RWF_DONTCACHE` of Linux 6.14, which rustix has no name for yet.
+    /// `RWF_DONTCACHE` of Linux 6.14, which rustix does not define yet.
     const DROP_BEHIND: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-    /// Reads until the buffer is full or the file ends; `None` if the kernel or the file system
-    /// does not know the flag.
+    /// Reads until the buffer is full or the file ends. `None` if the kernel or the file system
+    /// does not support the flag.
     pub(super) fn read_and_drop(
         file: BorrowedFd<'_>,
         buffer: &mut [u8],
@@ -187,13 +186,13 @@ mod linux {
         Ok(Some(done))
     }
 
-    /// Bytes from the front of the range that were in the page cache, read.
-    /// Any error counts as nothing: the read proper will meet it again.
+    /// Reads the cached pages at the front of the range, and returns the number of bytes. Errors
+    /// count as 0, because the following read will report them.
     pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
         read_without_waiting(file, buffer, offset, ReadWriteFlags::empty()).unwrap_or(0)
     }
 
-    /// The same; what is missing and begun to be read for it is dropped.
+    /// Reads cached pages as [`read_cached`] does. Missing pages that begin to load are dropped.
     pub(super) fn read_cached_and_drop(
         file: BorrowedFd<'_>,
         buffer: &mut [u8],

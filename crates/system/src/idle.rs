@@ -1,5 +1,5 @@
-//! How many of the cores that this process may use idle, by the kernel's counts: those that it may
-//! run on, as far as the processor time of its control groups lets it.
+//! Computes the number of idle cores from the kernel's counts. Only the cores that this process may
+//! use count, within the processor limits of its control groups.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, OnceLock};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::allowance::{Quota, quotas};
 use crate::queue::lock;
 
-/// The cores between two looks.
+/// Measures idle cores between two calls.
 #[derive(Debug, Default)]
 pub struct IdleCores {
     seen: Mutex<Seen>,
@@ -19,11 +19,12 @@ pub struct IdleCores {
 struct Seen {
     last: Option<Ticks>,
     cores: Option<f64>,
-    /// When the quotas were looked at, and what each group had used by then, in seconds.
+    /// Time of the last query of the quotas, and the processor time used by each group until then,
+    /// in seconds.
     used: Option<(Instant, Vec<f64>)>,
 }
 
-/// Ticks of the allowed cores together, since the host started.
+/// Sum of the ticks of the permitted cores since the host started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
@@ -31,12 +32,13 @@ struct Ticks {
     cores: u64,
 }
 
-/// Ticks of all cores after which a look tells something: they have a hundredth of a second.
+/// Minimum number of ticks for a measurement. Each core has 100 ticks a second.
 const LEAST_TICKS: u64 = 20;
 
 impl IdleCores {
-    /// Cores that idled since the last look, or at the look before if that was just now; at the
-    /// first look those for which nothing is ready to run. None if the kernel does not report it.
+    /// Returns the number of cores that were idle since the last call. If that was just now,
+    /// returns its result again. The first call returns the number of cores without runnable tasks.
+    /// `None` if the kernel does not report the counts.
     pub fn look(&self) -> Option<f64> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         let now = ticks(&text, &allowed_cores())?;
@@ -59,7 +61,8 @@ impl IdleCores {
 }
 
 impl Seen {
-    /// Cores that the control groups had room for since the last look, infinite without a bound.
+    /// Returns the number of cores that the control groups left unused since the last call;
+    /// infinite without a limit.
     fn room(&mut self, quotas: &[Quota]) -> f64 {
         if quotas.is_empty() {
             return f64::INFINITY;
@@ -79,7 +82,7 @@ impl Seen {
     }
 }
 
-/// Cores for which nothing is ready to run besides this thread.
+/// Returns the number of cores without a runnable task, not counting this thread.
 fn free_of_running(text: &str, cores: u64) -> Option<f64> {
     let running = text
         .lines()
@@ -88,13 +91,14 @@ fn free_of_running(text: &str, cores: u64) -> Option<f64> {
     Some(cores.saturating_sub(others) as f64)
 }
 
-/// What quotas in cores leave, each with the seconds that were spent of it.
+/// Returns the smallest unused quota in cores. `spent` holds each quota, and the seconds used of it
+/// during `span`.
 fn least_room(spent: impl Iterator<Item = (f64, f64)>, span: f64) -> f64 {
     let rooms = spent.map(|(cores, spent)| (cores - spent.max(0.0) / span).max(0.0));
     rooms.fold(f64::INFINITY, f64::min)
 }
 
-/// The cores that this process may run on; empty if the kernel does not tell.
+/// Returns the cores that this process may run on; an empty list if unknown.
 fn allowed_cores() -> Vec<RangeInclusive<u64>> {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = text
@@ -103,7 +107,7 @@ fn allowed_cores() -> Vec<RangeInclusive<u64>> {
     ranges(list.unwrap_or_default())
 }
 
-/// A list of the kernel's, such as `0-3,8`.
+/// Parses a list in the kernel's format, such as `0-3,8`.
 fn ranges(list: &str) -> Vec<RangeInclusive<u64>> {
     let range = |one: &str| {
         let (from, to) = one.split_once('-').unwrap_or((one, one));
@@ -112,9 +116,9 @@ fn ranges(list: &str) -> Vec<RangeInclusive<u64>> {
     list.split(',').filter_map(range).collect()
 }
 
-/// The lines of `/proc/stat` for each core (proc_stat(5)): user, nice, system, idle, iowait, irq,
-/// softirq, steal; what follows is counted among these. Those count that are allowed, all if none
-/// is.
+/// Sums the lines of `/proc/stat` for the permitted cores, or for all if the list is empty
+/// (proc_stat(5)). Their fields are user, nice, system, idle, iowait, irq, softirq and steal. Later
+/// fields are already included in these.
 fn ticks(text: &str, allowed: &[RangeInclusive<u64>]) -> Option<Ticks> {
     let mut sum = Ticks {
         idle: 0,
@@ -125,7 +129,7 @@ fn ticks(text: &str, allowed: &[RangeInclusive<u64>]) -> Option<Ticks> {
     for line in lines {
         let (name, counts) = line.strip_prefix("cpu")?.split_once(' ')?;
         let Ok(core) = name.parse::<u64>() else {
-            // The sum of all.
+            // The first line is the sum of all cores.
             continue;
         };
         if !allowed.is_empty() && !allowed.iter().any(|range| range.contains(&core)) {

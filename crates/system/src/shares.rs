@@ -1,5 +1,5 @@
-//! What one session may have of what this process has: files that may be open, memory, threads.
-//! The principals that have sessions share it alike, and so do the sessions of each.
+//! Divides the resources of this process between its sessions: open files, memory and threads. The
+//! principals with sessions get equal shares, and so do the sessions of each principal.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::allowance::{memory_left, part_of_files};
 use crate::queue::lock;
 
-/// The role of an end, which decides what it needs.
+/// Role of an end, which determines its needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The end reads files and sends them.
@@ -16,7 +16,7 @@ pub enum Role {
     Receiving,
 }
 
-/// Sessions of this process.
+/// The sessions of this process.
 static SEATS: Seats = Seats(Mutex::new(State {
     sessions: BTreeMap::new(),
     parts: 0,
@@ -25,47 +25,48 @@ static SEATS: Seats = Seats(Mutex::new(State {
 struct Seats(Mutex<State>);
 
 struct State {
-    /// How many each principal has in each role; none is zero.
+    /// Number of sessions of each principal in each role. Zeros are not stored.
     sessions: BTreeMap<Role, BTreeMap<Arc<str>, usize>>,
-    /// Descriptors that were granted for files that are not whole.
+    /// Number of descriptors granted for incomplete files.
     parts: usize,
 }
 
-/// A session's seat among the others; given back when dropped.
+/// A session's registration. Dropping it ends the registration.
 pub struct Seat {
     role: Role,
     principal: Arc<str>,
-    /// Descriptors that it was granted for files that are not whole.
+    /// Number of descriptors granted to the session for incomplete files.
     parts: usize,
 }
 
-/// Descriptors of a file that is not whole: its data and its journal.
+/// Number of descriptors of an incomplete file: its data and its journal.
 const FILES_OF_PART: usize = 2;
 
-/// Of the files that may be open this part is granted for those that are not whole. Each session
-/// is granted half of what is left of it: few sessions have much, and a later one something.
+/// Divisor of the permitted open files for incomplete files. Each session is granted half of the
+/// remaining part, so a few sessions get many, and later ones still get some.
 const PARTS_PART: usize = 4;
 
-/// And it has at least one in this many of it, as if there were twice as many others.
+/// Divisor of that part for the minimum grant of a session.
 const LEAST_GRANT: usize = 128;
 
-/// A session's bytes for what it remembers of what is under way: a part of the host's memory,
-/// at least what our own sender's windows need.
+/// Divisor of the host's memory for the state of unfinished work of all sessions.
 const REMEMBERED_PART: usize = 16;
-/// Least number of bytes that a session may remember ([`Seat::remembered_bytes`]).
+/// Minimum number of bytes for a session's state ([`Seat::remembered_bytes`]), enough for the
+/// windows of longhaul's own sender.
 pub const LEAST_REMEMBERED: usize = 12 << 20;
 
-/// Threads of a layer that the other end may ask for.
+/// Threads per core that other ends may request in a layer, and their minimum and maximum for a
+/// session.
 const THREADS_OF_CORE: usize = 64;
 const LEAST_THREADS: usize = 8;
 const MOST_THREADS: usize = 64;
 
-/// The part of the files that may be open that are streams, and what a session has of them.
+/// Divisor of the permitted open files for streams, and the minimum number of streams of a session.
 const STREAMS_PART: usize = 4;
 const LEAST_STREAMS: usize = 8;
 
 impl Seat {
-    /// Takes a seat for a session of a principal.
+    /// Registers a session of a principal.
     pub fn take(role: Role, principal: &str) -> Seat {
         let mut state = lock(&SEATS.0);
         let principal: Arc<str> = principal.into();
@@ -87,7 +88,7 @@ impl Seat {
         }
     }
 
-    /// Its share of `whole` now, at least and at most so much.
+    /// Returns the session's current share of `whole`, at least `least` and at most `most`.
     pub fn share(&self, whole: usize, least: usize, most: usize) -> usize {
         let state = lock(&SEATS.0);
         let (mut principals, mut own) = (1, 1);
@@ -98,23 +99,23 @@ impl Seat {
         (whole / principals / own).clamp(least.min(most), most)
     }
 
-    /// Its share of one part in `parts` of the files that may be open.
+    /// Returns the session's share of one part in `parts` of the permitted open files.
     pub fn files(&self, parts: usize, least: usize, most: usize) -> usize {
         self.share(part_of_files(parts), least, most)
     }
 
-    /// Files that are not whole that it may have open.
+    /// Returns the maximum number of incomplete files that the session may have open.
     pub fn parts(&self) -> usize {
         self.parts / FILES_OF_PART
     }
 
-    /// Bytes of what is under way that it may remember.
+    /// Returns the maximum size in bytes of the session's state of unfinished work.
     pub fn remembered_bytes(&self, most: usize) -> usize {
         let memory = usize::try_from(memory()).unwrap_or(usize::MAX);
         self.share(memory / REMEMBERED_PART, LEAST_REMEMBERED, most)
     }
 
-    /// Threads that the other end may ask for in one layer.
+    /// Returns the maximum number of threads that the other end may request in one layer.
     pub fn threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.share(
@@ -124,7 +125,7 @@ impl Seat {
         )
     }
 
-    /// Streams that the other end may open.
+    /// Returns the maximum number of streams that the other end may open.
     pub fn streams(&self, most: usize) -> usize {
         self.files(STREAMS_PART, LEAST_STREAMS, most)
     }
@@ -146,23 +147,23 @@ impl Drop for Seat {
     }
 }
 
-/// Whether this process has other sessions, which may close files. The two ends of a copy within
-/// this host, one in each role, would wait for each other.
+/// True if this process has other sessions in the same role, which may close files. The two ends of
+/// a copy within this host, one in each role, would wait for each other.
 pub(crate) fn has_others() -> bool {
     let state = lock(&SEATS.0);
     let of_role = |sessions: &BTreeMap<Arc<str>, usize>| sessions.values().sum::<usize>();
     state.sessions.values().map(of_role).any(|count| count > 1)
 }
 
-/// What a new session is granted of `whole` descriptors for parts.
+/// Returns the number of descriptors that a new session is granted of `whole` for incomplete files.
 fn granted(whole: usize, taken: usize) -> usize {
     let half = whole.saturating_sub(taken) / 2;
     let least = (whole / LEAST_GRANT).max(FILES_OF_PART);
     half.max(least)
 }
 
-/// Bytes of memory that this host has, or what limits leave this process of them, as of the first
-/// call.
+/// Returns the host's memory in bytes, or the amount that limits leave to this process if that is
+/// less, as of the first call.
 fn memory() -> u64 {
     static MEMORY: OnceLock<u64> = OnceLock::new();
     *MEMORY.get_or_init(|| {
@@ -176,7 +177,7 @@ fn memory() -> u64 {
 mod tests {
     use super::*;
 
-    /// Others in this process take seats meanwhile, under no principal of these.
+    /// Other tests in this process register sessions at the same time, of other principals.
     #[test]
     fn sessions_of_one_principal_share_what_it_has() {
         let alone = Seat::take(Role::Sending, "shares: alice");

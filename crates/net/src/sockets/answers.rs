@@ -1,63 +1,64 @@
-//! What `sock_diag` answers: netlink messages with `struct inet_diag_msg` and
-//! `struct tcp_info` in them. Nothing here needs a kernel, so that it can be fuzzed.
+//! Parses the answers of `sock_diag`: netlink messages with `struct inet_diag_msg` and `struct
+//! tcp_info`. This module needs no kernel, so that it can be fuzzed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Attributes that are asked for, from `linux/inet_diag.h`.
+/// Attribute with `struct tcp_info`, from `linux/inet_diag.h`.
 pub const INET_DIAG_INFO: u16 = 2;
-/// The congestion control's name.
+/// Attribute with the name of the congestion control.
 pub const INET_DIAG_CONG: u16 = 4;
 
-/// From `linux/netlink.h` and `linux/socket.h`.
+/// Constants from `linux/netlink.h` and `linux/socket.h`.
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Bytes of `struct nlmsghdr`.
+/// Size in bytes of `struct nlmsghdr`.
 pub const HEADER: usize = 16;
 
-/// Bytes of `struct inet_diag_msg`.
+/// Size in bytes of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 
-/// `TCP_CA_NAME_MAX`: no congestion control's name is longer.
+/// Maximum length in bytes of a congestion control's name (`TCP_CA_NAME_MAX`).
 const LONGEST_NAME: usize = 16;
 
 /// A TCP socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Socket {
-    /// Unlike that of every other socket while the machine runs.
+    /// Unique number of the socket until the next boot.
     pub cookie: u64,
-    /// As processes that hold it name it.
+    /// Inode number, as in the descriptors of processes.
     pub inode: u32,
-    /// This end's port.
+    /// Port of this end.
     pub local_port: u16,
-    /// Where it leads.
+    /// Address and port of the other end.
     pub peer: (IpAddr, u16),
-    /// Its congestion control.
+    /// Name of the congestion control.
     pub congestion: String,
-    /// Bytes acknowledged.
+    /// Number of acknowledged bytes.
     pub acknowledged: u64,
-    /// Bytes that a process gave it and nobody acknowledged yet.
+    /// Number of bytes in the send queue that are not acknowledged yet.
     pub queued: u32,
-    /// Of those, what it has not sent once; `None` if the kernel does not tell (before 4.6).
+    /// Part of `queued` that was never sent; `None` if the kernel does not provide it (before 4.6).
     pub unsent: Option<u32>,
-    /// Segments sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
     /// Congestion window in bytes.
     pub window: u64,
     /// Smoothed round-trip time in microseconds.
     pub rtt_microseconds: u32,
-    /// The least one; `None` if there was none, or the kernel does not tell (before 4.6).
+    /// Minimum round-trip time in microseconds; `None` before the first sample, or if the kernel
+    /// does not provide it (before 4.6).
     pub minimum_rtt_microseconds: Option<u32>,
-    /// Bytes in a second that it is sent at most; `None` if nothing paces it.
+    /// Pacing rate in bytes per second; `None` without pacing.
     pub pace: Option<u64>,
 }
 
 impl Socket {
-    /// The least round trip that it has seen.
+    /// Returns the minimum round trip.
     pub fn least_rtt(&self) -> Option<Duration> {
         let least = self.minimum_rtt_microseconds?;
         Some(Duration::from_micros(least.into()))
@@ -72,11 +73,11 @@ fn aligned(length: usize) -> usize {
     length.div_ceil(4) * 4
 }
 
-/// Reads one piece of an answer; true where it is the last.
+/// Parses one part of an answer. Returns true if it is the last one.
 ///
 /// # Errors
 ///
-/// The kernel's refusal, or that this is no answer.
+/// The kernel refuses the request, or the answer is malformed.
 pub fn read_answer(mut bytes: &[u8], sockets: &mut Vec<Socket>) -> io::Result<bool> {
     let broken = || io::Error::other("sock_diag gave what is no answer");
     if bytes.is_empty() {
@@ -103,7 +104,7 @@ pub fn read_answer(mut bytes: &[u8], sockets: &mut Vec<Socket>) -> io::Result<bo
     Ok(false)
 }
 
-/// `struct inet_diag_msg` and its attributes; none without `struct tcp_info`.
+/// Parses `struct inet_diag_msg` and its attributes; `None` without `struct tcp_info`.
 fn read_socket(message: &[u8]) -> Option<Socket> {
     let mut socket = Socket {
         cookie: u64::from_ne_bytes(number(message, 44)?),
@@ -150,7 +151,7 @@ fn address(message: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Offsets of `struct tcp_info` in `linux/tcp.h`, which only ever grew.
+/// Parses `struct tcp_info` of `linux/tcp.h`, whose fields never move.
 fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
     let word = |at| number(info, at).map(u32::from_ne_bytes);
     let (segment, window) = (word(16)?, word(80)?);
@@ -161,7 +162,7 @@ fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
     socket.pace = Some(pace).filter(|pace| *pace != u64::MAX);
     socket.acknowledged = u64::from_ne_bytes(number(info, 120)?);
     socket.unsent = word(144);
-    // Before there was one it is the greatest number.
+    // All bits are set before the first sample.
     socket.minimum_rtt_microseconds = word(148).filter(|least| *least != u32::MAX);
     Some(())
 }
@@ -170,7 +171,7 @@ fn read_info(info: &[u8], socket: &mut Socket) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// A message of this kind with this content.
+    /// Creates a message of this kind with this content.
     fn message(kind: u16, content: &[u8]) -> Vec<u8> {
         let length = (HEADER + content.len()) as u32;
         let mut bytes = length.to_ne_bytes().to_vec();
@@ -188,7 +189,7 @@ mod tests {
         bytes
     }
 
-    /// A socket from port 20000 to 192.0.2.7:4960.
+    /// Creates a socket from port 20000 to 192.0.2.7:4960.
     fn socket() -> Vec<u8> {
         let mut content = vec![0; MESSAGE];
         content[0] = AF_INET;
@@ -246,7 +247,7 @@ mod tests {
         for end in 0..whole.len() {
             let mut sockets = Vec::new();
             assert!(read_answer(&whole[..end], &mut sockets).is_err(), "{end}");
-            // The same where the message says that it is as short.
+            // The same with a length field that matches the truncated message.
             let mut bytes = whole[..end].to_vec();
             if end >= HEADER {
                 bytes[..4].copy_from_slice(&(end as u32).to_ne_bytes());

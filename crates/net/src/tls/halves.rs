@@ -18,10 +18,10 @@ use crate::sleeper::Sleeper;
 use crate::stream::{Half, Socket, Stream, StreamHandle, StreamReader, StreamWriter, Wire};
 use crate::tls_errors::explained;
 
-/// A reader's first buffer: a full record with room for the next one's start.
+/// Initial size in bytes of a reader's buffer: a full record, and the beginning of the next one.
 const FIRST_INCOMING: usize = 2 * RECORD_PLAINTEXT;
 
-/// Makes a stream of a connection.
+/// Creates a stream from a connection after its handshake.
 pub(super) fn build(done: Done, socket: Socket, options: TlsOptions) -> Stream {
     let Parts {
         opener,
@@ -61,28 +61,27 @@ pub(super) fn build(done: Done, socket: Socket, options: TlsOptions) -> Stream {
     }
 }
 
-/// What the halves share. A thread that takes both locks takes `sealer` first.
+/// State shared by both halves. A thread that takes both locks takes `sealer` first.
 struct Shared {
-    /// Held while computing only.
+    /// Locked during computations only.
     renewal: Mutex<Box<dyn Renewal>>,
-    /// The right to send: records must reach the wire in the order in which
-    /// they were encrypted, so it is held from encrypting to having sent. The
-    /// reader never waits for it.
+    /// Locked from the encryption to the sending of records, because they must be sent in the order
+    /// in which they were encrypted. The reader never waits for this lock.
     sealer: Mutex<Sealer>,
-    /// The peer took a new key and wants us to take one; the writer says so
+    /// True if the peer changed its key and requested the same of this end. The writer answers
     /// before its next data.
     owes_update: AtomicBool,
 }
 
-/// A half that panicked while it held a lock has left keys in an unknown state; the other half
-/// must not continue with them.
+/// Locks shared state. Fails if the other half panicked while it held the lock, because the keys
+/// may then be inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> io::Result<MutexGuard<'_, T>> {
     mutex
         .lock()
         .map_err(|_| io::Error::other("the stream's other half failed: connect again"))
 }
 
-/// What a damaged stream says to everybody who comes later.
+/// Returns the error of later operations on a damaged stream.
 fn broken(error: &Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
@@ -93,11 +92,10 @@ fn broken(error: &Error) -> io::Error {
     )
 }
 
-/// Received bytes. Records are decrypted from here.
+/// Buffer of received records, which are decrypted from here.
 struct Incoming {
     buffer: Vec<u8>,
-    /// Data that was decrypted where it lies, before somebody had room for it:
-    /// begins before `start`.
+    /// Data that was decrypted in place, before a caller had room for it. It lies before `start`.
     plain: std::ops::Range<usize>,
     start: usize,
     end: usize,
@@ -118,7 +116,7 @@ impl Incoming {
         }
     }
 
-    /// Moves what was decrypted to the caller; bytes moved.
+    /// Moves decrypted data to the caller. Returns the number of bytes.
     fn take_plain(&mut self, room: &mut [u8]) -> usize {
         let count = self.plain.len().min(room.len());
         let from = self.plain.start;
@@ -127,7 +125,7 @@ impl Incoming {
         count
     }
 
-    /// Takes the next record, if it is whole.
+    /// Takes the next record, if it is complete.
     fn next_record(&mut self) -> Result<Option<&mut [u8]>, Damage> {
         let Some(length) = Opener::whole_record(&self.buffer[self.start..self.end])? else {
             return Ok(None);
@@ -137,26 +135,25 @@ impl Incoming {
         Ok(Some(&mut self.buffer[record]))
     }
 
-    /// The last record's data lies in it, this many bytes.
+    /// Records that the last record's data lies in the buffer, with its length in bytes.
     fn keep_plain(&mut self, record: usize, bytes: usize) {
         let start = self.start - record + RECORD_HEADER;
         self.plain = start..start + bytes;
     }
 
-    /// Blocks until something came; `Ok(0)` is the end. Nothing decrypted may be
-    /// left.
+    /// Blocks until data arrives. `Ok(0)` means the end. The buffer must hold no decrypted data.
     fn receive(&mut self, wire: &Wire, sleeper: &mut Sleeper) -> io::Result<usize> {
-        // Less than a record is left: moving it costs nothing worth saving.
+        // Less than one record is left, so that moving it is cheap.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         let room = self.buffer.len() - self.end;
-        // Encrypted, what is expected is more, never less.
+        // The encrypted form of the expected data is longer, never shorter.
         let held = self.end;
         let count = sleeper.receive(wire, &mut self.buffer[self.end..], held)?;
         self.end += count;
         if count == room && self.buffer.len() < self.limit {
-            // The kernel had more to give than there was room.
+            // The kernel probably has more data than the buffer had room for.
             let larger = (self.buffer.len() * 2).min(self.limit);
             self.buffer.resize(larger, 0);
         }
@@ -164,12 +161,12 @@ impl Incoming {
     }
 }
 
-/// How it is with what a reader receives.
+/// State of the receiving direction.
 enum State {
     Open,
-    /// The peer has said that no more will come.
+    /// The peer announced the end of its data.
     Closed,
-    /// Nothing more can be believed.
+    /// The stream is damaged.
     Broken(Error),
 }
 
@@ -179,14 +176,14 @@ struct TlsReader {
     shared: Arc<Shared>,
     opener: Opener,
     incoming: Incoming,
-    /// Data that came with the handshake.
+    /// Data that arrived with the handshake.
     early: Vec<u8>,
     state: State,
 }
 
 impl TlsReader {
-    /// Decrypts what was received into the caller's memory, until that is full
-    /// or no whole record is left; bytes of data.
+    /// Decrypts received records into the caller's memory, until that is full or no complete record
+    /// is left. Returns the number of bytes.
     fn open(&mut self, buffer: &mut [u8]) -> Result<usize, Damage> {
         let mut filled = self.incoming.take_plain(buffer);
         while filled < buffer.len() && matches!(self.state, State::Open) {
@@ -220,14 +217,14 @@ impl TlsReader {
         Ok(filled)
     }
 
-    /// Tells the peer why, where that goes without waiting, and ends the stream
-    /// in both directions.
+    /// Sends the peer an alert, if that is possible without waiting, and closes the stream in both
+    /// directions.
     fn break_off(&mut self, damage: Damage) -> io::Error {
         if let Some(alert) = damage.alert
             && let Ok(mut sealer) = self.shared.sealer.try_lock()
         {
             let mut outgoing = Outgoing::default();
-            // The error that is known counts, not one of telling it.
+            // The original error is reported, not a failure to send the alert.
             if sealer.give_up(alert, &mut outgoing).is_ok() {
                 let _ = self.half.send_now(outgoing.filled());
             }
@@ -238,7 +235,7 @@ impl TlsReader {
         error
     }
 
-    /// So much was given out.
+    /// Records that this many bytes were returned.
     fn count(&mut self, bytes: usize) {
         self.sleeper.note(bytes);
         self.half.count_read(bytes);
@@ -292,19 +289,19 @@ struct TlsWriter {
     half: Half,
     shared: Arc<Shared>,
     outgoing: Outgoing,
-    /// Small parts, gathered to a record.
+    /// Small parts, collected to fill a record.
     staged: Vec<u8>,
     limit: usize,
 }
 
 impl TlsWriter {
-    /// Plaintext that fits beside what is already encrypted, in whole records.
+    /// Returns the size of the plaintext that still fits into the buffer, in complete records.
     fn capacity(&self) -> usize {
         let room = self.limit.saturating_sub(self.outgoing.filled().len());
         room / (RECORD_PLAINTEXT + RECORD_OVERHEAD) * RECORD_PLAINTEXT
     }
 
-    /// Encrypts all parts and sends them, a buffer at a time.
+    /// Encrypts all parts and sends them, one buffer at a time.
     fn send_parts(&mut self, parts: &[&[u8]], sealer: &mut Sealer) -> io::Result<()> {
         self.staged.clear();
         for part in parts {
@@ -317,9 +314,8 @@ impl TlsWriter {
         self.send()
     }
 
-    /// Takes some of the front of a part and returns the rest: whole records
-    /// straight from the caller's memory; what is less than a record, or fills
-    /// one up that was begun, over `staged`.
+    /// Takes some of the front of a part and returns the rest. Full records are encrypted directly
+    /// from the caller's memory. Smaller pieces are collected in `staged`.
     fn put<'p>(&mut self, part: &'p [u8], sealer: &mut Sealer) -> io::Result<&'p [u8]> {
         if self.staged.is_empty() && part.len() >= RECORD_PLAINTEXT {
             if self.capacity() == 0 {
@@ -353,14 +349,13 @@ impl TlsWriter {
         result
     }
 
-    /// Encrypts, with new keys where the old ones are worn or the peer waits
-    /// for new ones.
+    /// Encrypts data. Changes the key first if its limit is reached or the peer requested a change.
     fn seal(&mut self, mut plaintext: &[u8], sealer: &mut Sealer) -> io::Result<()> {
         while !plaintext.is_empty() {
             let owes = self.shared.owes_update.swap(false, Ordering::Relaxed);
             if owes || sealer.is_worn() {
                 let mut renewal = lock(&self.shared.renewal)?;
-                // An answer asks for none.
+                // An answer to a key update must not request another one.
                 let renewed = sealer.renew(&mut **renewal, !owes, &mut self.outgoing);
                 renewed.map_err(|error| broken(&error))?;
             }
@@ -379,7 +374,7 @@ impl TlsWriter {
         result
     }
 
-    /// Runs `body` with the right to send.
+    /// Runs `body` with the lock that permits sending.
     fn while_sending(
         &mut self,
         body: impl FnOnce(&mut TlsWriter, &mut Sealer) -> io::Result<()>,
@@ -388,7 +383,7 @@ impl TlsWriter {
         let mut sealer = lock(&shared.sealer)?;
         let result = body(self, &mut sealer);
         if result.is_err() {
-            // Records may be missing from the middle: the stream is dead.
+            // Records may be missing in the middle, so the stream is unusable.
             self.outgoing.clear();
             let _ = self.half.shutdown(Shutdown::Both);
         }
@@ -416,7 +411,7 @@ impl StreamWriter for TlsWriter {
 
 impl Drop for TlsWriter {
     fn drop(&mut self) {
-        // Without the closing message the peer knows that this was no end.
+        // Without the closing message, the peer detects that the stream was truncated.
         let _ = self.half.shutdown(Shutdown::Write);
     }
 }

@@ -1,4 +1,4 @@
-//! From a connected socket to a TLS session, within a deadline and 32 KiB.
+//! Performs the TLS handshake on a connected socket, within a deadline and 32 KiB.
 
 use std::io;
 use std::net::Shutdown;
@@ -14,21 +14,21 @@ use crate::tcp::HostPort;
 use crate::tls_errors::alert_words;
 use crate::trust::TrustError;
 
-/// What a stranger may make us hold: a client's greeting has 2 KB, a server's
+/// Maximum size in bytes of the received handshake. A client's greeting has 2 KB, and a server's
 /// answer with a chain of three RSA certificates 6 KB.
 pub(super) const HANDSHAKE_BUFFER: usize = 32 << 10;
 
-/// A handshake that was done.
+/// Result of a successful handshake.
 pub(super) struct Done {
-    /// The connection.
+    /// The parts of the connection.
     pub(super) parts: Parts,
-    /// What was received with the handshake's last message.
+    /// Bytes received after the handshake's last message.
     pub(super) received: Vec<u8>,
-    /// The certificate whose key the peer proved to have.
+    /// Certificate whose key the peer proved to own.
     pub(super) peer: Option<KeyAndDates>,
 }
 
-/// Why it was not.
+/// Reasons why a handshake failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     Tls(Error),
@@ -52,7 +52,7 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// The failure with its remedy. `end` is which of both the peer is.
+    /// Returns the error with its remedy. `end` is the peer's role.
     pub(super) fn explain(self, (peer, end): (HostPort, End), timeout: Duration) -> TlsError {
         match self {
             Failure::Closed => TlsError::Closed { peer, end },
@@ -100,8 +100,8 @@ fn explain_tls(error: Error, peer: HostPort, end: End) -> TlsError {
     }
 }
 
-/// Shakes hands. On failure the peer learns why, if TLS has an alert for it, and the connection is
-/// closed.
+/// Performs the handshake. On failure, sends the peer an alert, if TLS has one for the cause, and
+/// closes the connection.
 pub(super) fn run<E: Endpoint>(
     endpoint: E,
     socket: &Socket,
@@ -116,7 +116,7 @@ pub(super) fn run<E: Endpoint>(
     };
     let result = shake.run();
     if result.is_err() {
-        // The error that is known counts, not one of telling it.
+        // The original error is reported, not a failure to send the alert.
         let _ = shake.flush();
         let _ = socket.shutdown(Shutdown::Both);
     }
@@ -161,8 +161,8 @@ impl<E: Endpoint> Handshake<'_, E> {
         }
     }
 
-    /// Every single wait gets what is left of the whole time, so a peer that
-    /// sends a byte now and then gains nothing.
+    /// Limits the next wait to the remaining time, so that a peer cannot extend the deadline by
+    /// sending single bytes.
     fn arm(&self) -> Result<(), Failure> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -1,8 +1,8 @@
-//! What a byte costs over loopback: our unbuffered streams, rustls's buffered
-//! interface, and the bare cipher as the floor. Run by hand, alone on the
-//! machine, pinned to one core for the cost and to two for the rate:
+//! Measures the cost of a byte over loopback for longhaul's streams, rustls's buffered interface,
+//! and the cipher alone as the lower limit. Run it by hand on an idle machine, pinned to one core
+//! to measure the cost and to two to measure the rate:
 //!
-//! `taskset -c 0 cargo test --release -p longhaul-engine throughput -- --ignored --nocapture`
+//! `taskset -c 0 cargo test --release -p longhaul-net throughput -- --ignored --nocapture`
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,12 +21,12 @@ const BLOCK: usize = 1 << 20;
 const HEADER: usize = 64;
 const BLOCKS: usize = 3_000;
 
-/// User and system time of this process, in seconds.
+/// Returns the user and system time of this process in seconds.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     let ticks: f64 = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-    // Linux has always shown 100 ticks a second to user space.
+    // Linux always reports 100 ticks a second to user space.
     ticks / 100.0
 }
 
@@ -99,7 +99,7 @@ fn buffered() {
     let name = ServerName::try_from("localhost").unwrap();
     let mut near = ClientConnection::new(config, name).unwrap();
     let mut far = ServerConnection::new(Arc::clone(&server.config)).unwrap();
-    // As much as one of our own buffers.
+    // The same size as longhaul's buffer.
     near.set_buffer_limit(Some(256 << 10));
     let (mut a, mut b) = sockets();
     measure(
@@ -127,8 +127,8 @@ fn buffered() {
     );
 }
 
-/// The cipher and the socket, and nothing else: records of 16 KiB encrypted in
-/// one buffer, decrypted straight into the reader's.
+/// Measures only the cipher and the socket: records of 16 KiB are encrypted in one buffer, and
+/// decrypted directly into the reader's.
 fn floor() {
     const RECORD: usize = 16 << 10;
     const TAG: usize = 16;

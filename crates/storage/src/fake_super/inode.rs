@@ -1,4 +1,4 @@
-//! An inode with the owner, the mode, the lists and the attributes that its attributes say.
+//! An inode whose extended attributes define owner, mode, access control lists and attributes.
 
 use std::io;
 
@@ -13,10 +13,10 @@ const PREFIX: &[u8] = b"user.rsync.";
 const ACCESS: &[u8] = b"user.rsync.%aacl";
 const DEFAULT: &[u8] = b"user.rsync.%dacl";
 
-/// An inode of such a directory.
+/// An inode in a directory with simulated superuser rights.
 pub(super) struct FakeInode<'a>(pub Box<dyn Inode + 'a>);
 
-/// The name under which an attribute is kept; `None` if there is none such.
+/// Returns the name under which an attribute is stored; `None` if it is reserved.
 fn kept_name(name: &[u8]) -> Option<Vec<u8>> {
     match name {
         ACCESS_LIST => Some(ACCESS.to_vec()),
@@ -27,7 +27,7 @@ fn kept_name(name: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What it is called where it was.
+/// Returns the original name of a stored attribute.
 fn faked_name(kept: &[u8]) -> Option<Vec<u8>> {
     match kept {
         ACCESS => Some(ACCESS_LIST.to_vec()),

@@ -1,21 +1,21 @@
-//! Access control lists as rsync keeps them: four numbers of 32 bits, for owner, group, mask and
+//! Access control lists in rsync's format: four numbers of 32 bits for owner, group, mask and
 //! others, and two for each further entry.
 
 use longhaul_proto::attributes::AclTag;
 
 use crate::attributes::KernelAclEntry;
 
-/// In a list as rsync keeps it: nothing is said, so that the mode counts.
+/// Value of an entry that is missing in the list, so that the mode applies.
 pub(super) const NO_ENTRY: u32 = 0x80;
 
-/// And what is about a user, not a group.
+/// Bit that marks the entry of a user, as opposed to a group.
 pub(super) const IS_USER: u32 = 1 << 31;
 
-/// Bytes of the four numbers for owner, group, mask and others, and of an entry after them.
+/// Size in bytes of the four numbers for owner, group, mask and others, and of an entry after them.
 const HEAD_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 8;
 
-/// As rsync keeps a list.
+/// Encodes a list in rsync's format.
 pub(super) fn kept_list(list: &[KernelAclEntry]) -> Vec<u8> {
     let of = |tag| list.iter().find(|entry| entry.tag == tag);
     let of = |tag| of(tag).map_or(NO_ENTRY, |entry| entry.permissions.into());
@@ -32,7 +32,7 @@ pub(super) fn kept_list(list: &[KernelAclEntry]) -> Vec<u8> {
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
-/// The list of a file with this mode; `None` if it is none.
+/// Decodes the list of a file with this mode; `None` if it is malformed.
 pub(super) fn list_of(value: &[u8], mode: u32) -> Option<Vec<KernelAclEntry>> {
     if value.len() < HEAD_BYTES || !value.len().is_multiple_of(ENTRY_BYTES) {
         return None;
@@ -60,7 +60,7 @@ pub(super) fn list_of(value: &[u8], mode: u32) -> Option<Vec<KernelAclEntry>> {
         entry(AclTag::OwningGroup, 0, by_mode(group, 3)?),
         entry(AclTag::Other, 0, by_mode(others, 0)?),
     ];
-    // A list with names has a mask.
+    // A list with named entries has a mask.
     if mask != NO_ENTRY || !named.is_empty() {
         list.push(entry(AclTag::Mask, 0, by_mode(mask, 3)?));
     }

@@ -1,4 +1,4 @@
-//! The disk: inodes, names in two states, faults, and what a crash leaves.
+//! The simulated disk: inodes, names in two states, faults, and the result of a crash.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,27 +12,27 @@ use super::pages::Pages;
 use super::{Down, power_lost, system_error};
 use crate::{FileKind, Status};
 
-/// Inode of the root directory, as in ext4.
+/// Inode number of the root directory, as in ext4.
 pub(super) const ROOT: u64 = 2;
 
-/// When the disk's clock starts; each mutating call takes a microsecond.
+/// Start of the disk's clock in seconds since 1970. Each mutating call takes a microsecond.
 const CLOCK_START_SECONDS: i64 = 1_700_000_000;
 
-/// Mode and time of the last change of the data.
+/// Mode and modification time.
 #[derive(Clone, Copy)]
 pub(super) struct Metadata {
     pub(super) mode: u32,
     pub(super) modified: Timestamp,
 }
 
-/// What an inode holds.
+/// Content of an inode.
 pub(super) enum Body {
     File(Pages),
     Directory(Names),
     Symlink(Box<[u8]>),
 }
 
-/// The names of a directory: what a running system sees, and the disk's.
+/// The names of a directory: as the running system sees them, and as they are on the disk.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) seen: NameMap,
@@ -44,11 +44,11 @@ pub(super) struct Node {
     pub(super) metadata: Metadata,
     durable_metadata: Metadata,
     changed: Timestamp,
-    /// Its inode is on the disk. Only links have this apart from their names.
+    /// True if the inode is on the disk. Only links can have a durable name without this.
     is_written: bool,
 }
 
-/// Faults to come.
+/// Faults that are still to happen.
 #[derive(Default)]
 pub(super) struct Faults {
     pub(super) power_lost_at: Option<u64>,
@@ -61,25 +61,25 @@ pub(super) struct Faults {
 pub(super) struct Disk {
     nodes: HashMap<u64, Node>,
     next_inode: u64,
-    /// Changes of names that no sync has made durable, oldest first; those in
-    /// one group happen together or not at all.
+    /// Changes of names that are not durable yet, oldest first. A crash keeps all changes of a
+    /// group, or discards them all.
     pending: Vec<Vec<NameChange>>,
     pub(super) steps: u64,
     pub(super) faults: Faults,
-    /// To be run, without this disk's lock, before a file's next `sync_all`.
+    /// Function to run, without this disk's lock, before a file's next `sync_all`.
     pub(super) interruption: Option<Box<dyn FnOnce() + Send>>,
-    /// A sync of data waits.
+    /// True if syncs of data must wait.
     pub(super) holds_syncs: bool,
     powered: bool,
-    /// The file system is down.
+    /// Set once the file system went down.
     pub(super) down: Option<Down>,
     pub(super) refuses_direct: bool,
     pub(super) folds_case: bool,
-    /// An inode may have several names.
+    /// True if an inode may have several names.
     pub(super) has_links: bool,
-    /// There is no journal: a sync of a directory does not write the inodes of links in it.
+    /// True if there is no journal: a sync of a directory does not write the inodes of its links.
     pub(super) lacks_journal: bool,
-    /// By inode: the open file that holds its lock.
+    /// The open file that holds the lock, by inode.
     pub(super) locks: HashMap<u64, u64>,
     pub(super) next_handle: u64,
 }
@@ -124,7 +124,7 @@ impl Disk {
         self.locks.clear();
     }
 
-    /// Every call asks this first.
+    /// Fails after the loss of power. Every call checks this first.
     pub(super) fn check_power(&self) -> io::Result<()> {
         if self.powered {
             Ok(())
@@ -133,9 +133,8 @@ impl Disk {
         }
     }
 
-    /// Counts a mutating call. A change is made before it is counted, so that
-    /// one that power interrupts may leave a trace; a sync after, so that its
-    /// promise is never kept by accident.
+    /// Counts a mutating call. Changes are made before they are counted, so that an interrupted one
+    /// may take effect. Syncs are made after, so that an interrupted one has no effect.
     pub(super) fn step(&mut self) -> io::Result<()> {
         self.steps += 1;
         if self.faults.power_lost_at == Some(self.steps) {
@@ -148,7 +147,7 @@ impl Disk {
         self.nodes.get(&inode).ok_or(system_error(Errno::NOENT))
     }
 
-    /// For a change.
+    /// Returns an inode to be changed.
     pub(super) fn node_mut(&mut self, inode: u64) -> io::Result<&mut Node> {
         match self.down {
             Some(Down::Journal) => return Err(system_error(Errno::ROFS)),
@@ -176,7 +175,7 @@ impl Disk {
         }
     }
 
-    /// For a change of a file's bytes: its times change too.
+    /// Returns a file's data to be changed, and updates its times.
     pub(super) fn pages_mut(&mut self, inode: u64) -> io::Result<&mut Pages> {
         let now = self.now();
         let node = self.node_mut(inode)?;
@@ -193,7 +192,7 @@ impl Disk {
         found.copied().ok_or(system_error(Errno::NOENT))
     }
 
-    /// How a name is spelled where it is there, else as it is.
+    /// Returns the spelling of an existing name, or else the given one.
     pub(super) fn spelled(&self, directory: u64, name: &[u8]) -> io::Result<Box<[u8]>> {
         let names = self.names(directory)?;
         let mut others = names.keys();
@@ -253,7 +252,7 @@ impl Disk {
         inode
     }
 
-    /// A new inode under a new name.
+    /// Creates an inode with a name.
     pub(super) fn create(
         &mut self,
         directory: u64,
@@ -275,7 +274,7 @@ impl Disk {
         Ok(inode)
     }
 
-    /// A name is removed; its inode stays while it is open.
+    /// Removes a name. The inode stays while it is open.
     pub(super) fn unlink(&mut self, directory: u64, name: &[u8]) -> io::Result<()> {
         let name = &*self.spelled(directory, name)?;
         let inode = self.find(directory, name)?;
@@ -299,7 +298,7 @@ impl Disk {
         ])
     }
 
-    /// Two names of a directory exchange what they have.
+    /// Exchanges the inodes of two names in a directory.
     pub(super) fn exchange(&mut self, directory: u64, one: &[u8], other: &[u8]) -> io::Result<()> {
         let (first, second) = (self.find(directory, one)?, self.find(directory, other)?);
         self.change(vec![
@@ -310,7 +309,7 @@ impl Disk {
         ])
     }
 
-    /// What has a name gets a further one.
+    /// Gives an inode a further name.
     pub(super) fn link(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
         if !self.has_links {
             return Err(system_error(Errno::OPNOTSUPP));
@@ -326,7 +325,7 @@ impl Disk {
         self.change(vec![NameChange::appears(to.0, to.1, inode)])
     }
 
-    /// Whether a rename fails that was to.
+    /// Returns an error if this rename is the one that must fail.
     pub(super) fn check_rename(&mut self) -> io::Result<()> {
         let Some(count) = self.faults.renames_until_failure else {
             return Ok(());
@@ -338,7 +337,7 @@ impl Disk {
         }
     }
 
-    /// A process with the file open sees by its time of change that a name is gone.
+    /// Updates the change time of an inode that loses a name.
     fn lose_name(&mut self, inode: u64) -> io::Result<()> {
         self.node_mut(inode).map(drop)
     }
@@ -354,7 +353,7 @@ impl Disk {
         }
     }
 
-    /// Makes changes seen, and notes them for a sync.
+    /// Applies changes to the visible names, and records them for a sync.
     fn change(&mut self, changes: Vec<NameChange>) -> io::Result<()> {
         let now = self.now();
         for change in &changes {
@@ -369,7 +368,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the file system goes down with this sync of a directory.
+    /// Returns the kind of failure if the file system goes down with this sync of a directory.
     fn goes_down(&mut self) -> Option<Down> {
         let (count, down) = self.faults.directory_syncs_until_down?;
         self.faults.directory_syncs_until_down = count.checked_sub(1).map(|left| (left, down));
@@ -389,7 +388,7 @@ impl Disk {
         let kept = self.sync_succeeds();
         let pending = std::mem::take(&mut self.pending);
         for mut group in pending {
-            // Once one half of a rename is durable, the other is on its own.
+            // Once one half of a rename is durable, the other half no longer depends on it.
             let of_it = group.extract_if(.., |change| change.directory == inode);
             let of_it: Vec<NameChange> = of_it.collect();
             if kept && let Body::Directory(names) = &mut self.node_mut(inode)?.body {
@@ -407,7 +406,7 @@ impl Disk {
         self.keep_metadata(inode)
     }
 
-    /// All names, data and metadata become durable. If that fails, the changes of names are lost.
+    /// Makes all names, data and metadata durable. If that fails, the changes of names are lost.
     pub(super) fn sync_all(&mut self) -> io::Result<()> {
         match self.down {
             Some(Down::Journal) => return Ok(()),
@@ -473,7 +472,7 @@ impl Disk {
         count > 0
     }
 
-    /// Takes room for a write of `bytes`, and tells how many of them fit.
+    /// Reserves space for a write of `bytes`, and returns the number of bytes that fit.
     pub(super) fn take_room(&mut self, bytes: u64) -> u64 {
         match &mut self.faults.room_bytes {
             None => bytes,
@@ -485,7 +484,7 @@ impl Disk {
         }
     }
 
-    /// The disk as the next boot finds it.
+    /// Returns the disk as the next boot finds it.
     pub(super) fn after_crash(&self, seed: u64) -> Disk {
         let mut chance = Random::new(seed);
         let mut after = Disk::new();
@@ -494,7 +493,7 @@ impl Disk {
         after.lacks_journal = self.lacks_journal;
         after.next_inode = self.next_inode;
         after.steps = self.steps;
-        // In the order of inodes, so that one seed gives one outcome.
+        // Processed in the order of inodes, so that the result depends on the seed only.
         let inodes: std::collections::BTreeSet<u64> = self.nodes.keys().copied().collect();
         for inode in inodes {
             if let Some(node) = self.nodes.get(&inode) {
@@ -517,7 +516,7 @@ impl Disk {
         after
     }
 
-    /// The check of a file system removes names of inodes that were not written.
+    /// Removes some names of links whose inodes were not written, like a file system check.
     fn lose_unwritten(&mut self, chance: &mut Random) {
         let inodes: std::collections::BTreeSet<u64> = self.nodes.keys().copied().collect();
         let lost = inodes.into_iter().filter(|inode| {

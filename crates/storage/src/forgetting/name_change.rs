@@ -1,17 +1,17 @@
-//! A change of a directory's names, of which a crash may leave any part.
+//! A change of a directory's names. A crash may discard any of these changes.
 
 use std::collections::BTreeMap;
 
-/// The inodes that a directory names.
+/// The inodes of a directory's names.
 pub(super) type NameMap = BTreeMap<Box<[u8]>, u64>;
 
-/// Half of a change of names: what happens to one name of one directory.
+/// Half of a change of names: the effect on one name of one directory.
 #[derive(Clone)]
 pub(super) struct NameChange {
     pub(super) directory: u64,
     name: Box<[u8]>,
     inode: u64,
-    /// The name comes to be, rather than to go.
+    /// True if the name is added, false if it is removed.
     appears: bool,
 }
 
@@ -36,7 +36,7 @@ impl NameChange {
         if self.appears {
             names.insert(self.name.clone(), self.inode);
         } else if names.get(&self.name) == Some(&self.inode) {
-            // Where an earlier change was lost, the name may be another's.
+            // If an earlier change was lost, the name may belong to another inode.
             names.remove(&self.name);
         }
     }

@@ -1,27 +1,27 @@
-//! Which step failed, when the storage did: for the claim of a partial file and
-//! for its owner.
+//! Errors that name the step at which the storage failed, for the claim of a partial file and for
+//! its owner.
 
 use std::io;
 
 use super::entry::UnfitError;
 use super::writer::AppendError;
 
-/// The storage failed at one step.
+/// Failure of the storage at one step.
 #[derive(Debug, thiserror::Error)]
 #[error("while {doing}: {source}")]
 pub struct StepError {
-    /// What was tried.
+    /// The step.
     pub doing: &'static str,
-    /// How it failed.
+    /// Error of the storage.
     pub source: io::Error,
 }
 
-/// Names what was tried.
+/// Adds the step to an error.
 pub(super) fn doing(doing: &'static str) -> impl FnOnce(io::Error) -> StepError {
     move |source| StepError { doing, source }
 }
 
-/// As [`doing`], for records that were appended.
+/// Adds the step to an error, as [`doing`] does, for appended records.
 pub(super) fn appending<E>(what: &'static str) -> impl FnOnce(AppendError) -> E
 where
     E: From<UnfitError> + From<StepError>,

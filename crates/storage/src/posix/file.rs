@@ -1,4 +1,4 @@
-//! An open file of the machine.
+//! An open file on this host.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,10 +17,10 @@ use crate::uncached::{self, UncachedPath};
 use crate::{Advice, DataMode, DataRange, Status, StoredFile, buffered};
 use longhaul_system::refusals::or_without;
 
-/// A file, and the way its data takes.
+/// A file, with the mode of its data transfers.
 pub(super) struct PosixFile {
-    /// Buffered; locks, times, syncs and everything but aligned direct data go
-    /// through it.
+    /// Buffered descriptor. It is used for locks, times, syncs, and all data except aligned direct
+    /// data.
     descriptor: OwnedFd,
     device: u64,
     path: DataPath,
@@ -34,8 +34,7 @@ enum DataPath {
 }
 
 impl PosixFile {
-    /// Takes a regular file and its device; `reopen` opens its name once more
-    /// with further flags.
+    /// Wraps a regular file on a device. `reopen` opens its name again with additional flags.
     pub(super) fn new(
         (descriptor, device): (OwnedFd, u64),
         mode: DataMode,
@@ -59,8 +58,7 @@ impl PosixFile {
         }
     }
 
-    /// Syncs, and drops what that made durable from the page cache where the
-    /// mode asks for it.
+    /// Syncs, and then drops the durable pages from the page cache if the mode is uncached.
     fn sync_with(&self, sync: fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
         let file = self.descriptor.as_fd();
         let DataPath::Uncached(path) = &self.path else {
@@ -74,7 +72,7 @@ impl PosixFile {
         Ok(())
     }
 
-    /// Where the file system does not tell: all of it is data.
+    /// Returns the rest of the file as data, for file systems that do not report holes.
     fn data_without_holes(&self, offset: u64) -> io::Result<Option<DataRange>> {
         let end = self.status()?.size;
         let range = DataRange { start: offset, end };
@@ -140,17 +138,17 @@ impl StoredFile for PosixFile {
             return Ok(());
         }
         if self.promise.get().is_some() {
-            // A second one of the same file is of the same bytes.
+            // A second promise for the same file would cover the same bytes.
             return Ok(());
         }
         if room_in_memory(self.descriptor.as_fd()).is_some() {
             let status = self.status()?;
             let file = (self.device, status.inode);
             let room = || room_in_memory(self.descriptor.as_fd()).unwrap_or_default();
-            // What a part has already is in no room that is left.
+            // Blocks that a part already has are not counted in the free space.
             let missing = length.saturating_sub(status.allocated);
             let promise = Promise::make(file, room, missing).ok_or(Errno::NOSPC)?;
-            // Nobody else prepares this file; it would be for the same bytes.
+            // If another thread has set it, that promise covers the same bytes.
             let _ = self.promise.set(promise);
             return Ok(());
         }
@@ -196,8 +194,8 @@ impl StoredFile for PosixFile {
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {
-        // Reads and writes name their offset, so moving the position of the
-        // descriptor disturbs nobody.
+        // Reads and writes specify their offset, so moving the position of the descriptor does not
+        // affect them.
         let seek = |to| retry_on_intr(|| rustix::fs::seek(&self.descriptor, to));
         let start = match seek(SeekFrom::Data(offset)) {
             Ok(start) => start,
@@ -207,14 +205,14 @@ impl StoredFile for PosixFile {
         };
         match seek(SeekFrom::Hole(start)) {
             Ok(end) if end > start => Ok(Some(DataRange { start, end })),
-            // It was cut short or punched in between.
+            // The file was truncated or punched in the meantime.
             Ok(_) | Err(Errno::NXIO) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     fn advise(&self, advice: Advice, start: u64, length: u64) {
-        // It would undo what keeps an uncached file out of the cache.
+        // Readahead would fill the cache, which an uncached file must avoid.
         let reads_ahead = matches!(advice, Advice::Sequential | Advice::Soon);
         if !(reads_ahead && matches!(self.path, DataPath::Uncached(_))) {
             buffered::advise(self.descriptor.as_fd(), advice, start, length);
@@ -245,7 +243,7 @@ fn reserve(file: BorrowedFd<'_>, length: u64) -> rustix::io::Result<()> {
     fallocate(file, FallocateFlags::KEEP_SIZE, 0, length)
 }
 
-/// The room of a file system in memory, in bytes; none of others.
+/// Returns the free space in bytes of a file system in memory; `None` for others.
 #[cfg(target_os = "linux")]
 fn room_in_memory(file: BorrowedFd<'_>) -> Option<u64> {
     const TMPFS: u32 = 0x0102_1994;
@@ -253,7 +251,7 @@ fn room_in_memory(file: BorrowedFd<'_>) -> Option<u64> {
     // The width of `f_type` depends on the architecture, the magic has 32 bits.
     let in_memory = status.f_type as u32 == TMPFS;
     in_memory.then(|| match status.f_blocks {
-        // It has no bound.
+        // The file system has no limit.
         0 => u64::MAX,
         _ => status.f_bavail.saturating_mul(status.f_bsize as u64),
     })
@@ -281,9 +279,8 @@ fn reserve(_: BorrowedFd<'_>, _: u64) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Whether the file system commits everything at once, so that `syncfs` costs
-/// about what the `fsync` of one file does. A network's or a stacked one may do
-/// anything.
+/// True if the file system commits all changes together, so that `syncfs` costs about as much as
+/// the `fsync` of one file. This is not known for network or stacked file systems.
 #[cfg(target_os = "linux")]
 fn commits_together(file: BorrowedFd<'_>) -> bool {
     const EXT: u32 = 0xef53;
@@ -297,7 +294,7 @@ fn commits_together(_: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// See [`StoredFile::has_other_names`].
+/// Implements [`StoredFile::has_other_names`].
 pub(super) fn has_other_names(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(retry_on_intr(|| rustix::fs::fstat(file))?.st_nlink > 1)
 }

@@ -1,9 +1,8 @@
-//! Owner and extended attributes of what is open, or has a name in a directory that is.
+//! Owner and extended attributes of an open file, or of an entry in an open directory.
 //!
-//! What has a name is opened as a place alone (`O_PATH`) when it is first asked about, so that all
-//! that is done is done to one inode. Its extended attributes and mode are reached through
-//! `/proc/self/fd`, which leads to that inode, a link included: no call before Linux 6.13 takes
-//! such a handle.
+//! An entry is opened with `O_PATH` at its first use, so that all calls act on the same inode. Its
+//! extended attributes and mode are accessed through `/proc/self/fd`, which leads to that inode,
+//! even for a link: before Linux 6.13, no system call accepts such a handle.
 
 use std::cell::OnceCell;
 use std::ffi::CString;
@@ -17,10 +16,10 @@ use super::status::{permission_bits, status_from};
 use crate::attributes::Inode;
 use crate::{FileKind, Status};
 
-/// Bytes of names or of a value at first; more are asked for where they do not fit.
+/// Initial size in bytes of the buffer for names or a value. It grows if they do not fit.
 const USUAL_BYTES: usize = 1024;
 
-/// What the kernel lets an inode have (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+/// Maximum size in bytes of an inode's names or of a value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
 const MOST_BYTES: usize = 64 << 10;
 
 pub(super) enum PosixInode<'a> {
@@ -28,7 +27,7 @@ pub(super) enum PosixInode<'a> {
     Named(Named<'a>),
 }
 
-/// What has a name in a directory, found once.
+/// An entry of a directory, looked up once.
 pub(super) struct Named<'a> {
     directory: BorrowedFd<'a>,
     name: Box<[u8]>,
@@ -46,26 +45,27 @@ impl<'a> PosixInode<'a> {
 }
 
 impl Named<'_> {
-    /// Opened to be named by its handle alone: a link is not followed, and a device not touched.
+    /// Returns a handle that identifies the inode. Opening it does not follow a link or access a
+    /// device.
     fn handle(&self) -> io::Result<BorrowedFd<'_>> {
         if self.found.get().is_none() {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let open = || rustix::fs::openat(self.directory, &*self.name, flags, Mode::empty());
-            // Nobody else can have set it.
+            // No other thread can have set it.
             let _ = self.found.set(retry_on_intr(open)?);
         }
         let found = self.found.get().ok_or(Errno::BADF)?;
         Ok(found.as_fd())
     }
 
-    /// A path that leads to it, whatever its name is given to.
+    /// Returns a path that leads to the inode, even if its name was given to another one.
     fn path(&self) -> io::Result<CString> {
         let path = format!("/proc/self/fd/{}", self.handle()?.as_raw_fd());
         Ok(CString::new(path)?)
     }
 }
 
-/// Asks for something of unknown length.
+/// Calls `ask` with a buffer that grows if the result does not fit.
 fn grown(
     mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
 ) -> rustix::io::Result<Vec<u8>> {

@@ -1,10 +1,10 @@
-//! Finds file systems without a journal. After a power cut they have what was synced by itself, and
-//! of the rest any part: a name that was synced may lead to an inode that was not written.
+//! Finds file systems without a journal. After a power failure, they have the explicitly synced
+//! data and any part of the rest. A synced name may lead to an inode that was not written.
 
 use std::os::fd::BorrowedFd;
 
-/// Whether a descriptor's file system is known to have no journal, or is of a kind that may have
-/// none and does not tell.
+/// True if the descriptor's file system has no journal, or is of a kind that may lack one without
+/// reporting it.
 #[cfg(target_os = "linux")]
 pub(super) fn is_missing(of: BorrowedFd<'_>) -> bool {
     // ext2, ext3 and ext4 share a number, and only the latter two can have a journal.
@@ -35,7 +35,7 @@ pub(super) fn is_missing(_: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Whether the kernel names a thread that writes the journal of a device.
+/// True if the kernel reports a thread that writes the journal of a device.
 #[cfg(target_os = "linux")]
 fn ext_has_journal(device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -48,7 +48,7 @@ fn ext_has_journal(device: u64) -> bool {
     let thread = std::fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task"));
     match thread {
         Ok(thread) => thread.trim().parse::<u32>().is_ok(),
-        // A kernel that does not tell lists the journals that lie on the device itself.
+        // Kernels without that file list the journals on the device itself.
         Err(_) => std::fs::exists(format!("/proc/fs/jbd2/{name}-8")).unwrap_or(false),
     }
 }

@@ -1,9 +1,9 @@
-//! Room in memory that was promised to files and is not written yet.
+//! Space in memory that was promised to files and is not written yet.
 //!
-//! A disk's file system reserves room by recording it. One in memory (tmpfs) zeroes every page
-//! before the first byte comes. That takes 1.1 s for 8 GiB, for which everything waits, and each
-//! page is written once more afterwards. There this process counts its reservations instead: of
-//! files that come together, only those begin for which there is room.
+//! A file system on a disk reserves space by recording it. One in memory (tmpfs) zeroes every page
+//! first, which takes 1.1 s for 8 GiB, delays the copy, and writes each page twice. For such file
+//! systems, this process counts its reservations instead. A file begins only if its space is
+//! available.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,21 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_system::queue::lock;
 
-/// What is promised, by device and inode: a file that two have open is promised its room
-/// once.
+/// All promises, by device and inode. A file that is open twice is promised its space once.
 static PROMISED: Mutex<BTreeMap<(u64, u64), Promised>> = Mutex::new(BTreeMap::new());
 
-/// Tells promises for one file apart.
+/// Source of unique numbers for promises.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 struct Promised {
-    /// The last promise for the file.
+    /// Number of the last promise for the file.
     number: u64,
-    /// Bytes of it that are not written.
+    /// Number of promised bytes that are not written.
     left: u64,
 }
 
-/// This many bytes of a device's room are a file's, until it is dropped.
+/// Promise of a device's space to a file, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Promise {
     /// Device and inode.
@@ -34,14 +33,14 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Of a device that has the `room` that is looked at; `None` if others were promised too much
-    /// of it. What the file was promised before does not hold any more.
+    /// Promises `bytes` of the space that `room` returns; `None` if too much of it is promised to
+    /// other files. Replaces an earlier promise for the same file.
     pub fn make(file: (u64, u64), room: impl FnOnce() -> u64, bytes: u64) -> Option<Promise> {
         let mut all = lock(&PROMISED);
         let of_device = (file.0, 0)..=(file.0, u64::MAX);
         let others = all.range(of_device).filter(|(other, _)| **other != file);
         let promised = others.fold(0_u64, |sum, (_, one)| sum.saturating_add(one.left));
-        // Looked at under the lock: what is kept meanwhile is not missed on both sides.
+        // Queried under the lock, so that bytes written in the meantime are not counted twice.
         if room().saturating_sub(promised) < bytes {
             return None;
         }
@@ -51,7 +50,7 @@ impl Promise {
         Some(Promise { file, number })
     }
 
-    /// This many bytes were written: they have their room.
+    /// Records that this many bytes were written and now occupy their space.
     pub fn keep(&self, bytes: u64) {
         let mut all = lock(&PROMISED);
         if let Some(promised) = all.get_mut(&self.file)
@@ -77,16 +76,16 @@ mod tests {
 
     #[test]
     fn what_one_file_was_promised_no_other_gets() {
-        // No device has this number.
+        // Number that no device has.
         const DEVICE: u64 = u64::MAX;
         let make = |inode, room, bytes| Promise::make((DEVICE, inode), || room, bytes);
         let first = make(1, 100, 60).unwrap();
         assert!(make(2, 100, 60).is_none());
         let second = make(2, 100, 40).unwrap();
-        // Fifty are written, and the room is as much smaller.
+        // Fifty bytes are written, and the free space is smaller by the same amount.
         first.keep(50);
         assert!(make(3, 50, 1).is_none());
-        // What is written again, or beyond, takes nothing from the others.
+        // Bytes that are written again, or beyond the promise, do not affect the others.
         first.keep(50);
         assert!(make(3, 40, 1).is_none());
         drop(second);
@@ -101,7 +100,7 @@ mod tests {
         let make = |inode, bytes| Promise::make((DEVICE, inode), || 100, bytes);
         let first = make(1, 80).unwrap();
         let second = make(1, 90).unwrap();
-        // Whoever has it no more takes nothing away.
+        // Dropping a replaced promise has no effect.
         drop(first);
         assert!(make(2, 11).is_none());
         assert!(make(2, 10).is_some());

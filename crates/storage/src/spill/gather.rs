@@ -1,24 +1,24 @@
-//! The records that are in memory.
+//! The records in memory.
 
 use super::{Record, SpillSettings};
 
-/// Records one after the other in one piece of memory, and their order.
+/// Records in one contiguous buffer, and their order.
 pub(super) struct Gathered {
-    /// Key length, value length, key, value of each record.
+    /// Key length, value length, key and value of each record.
     arena: Vec<u8>,
-    /// Where each record begins.
+    /// Offset of each record in bytes.
     starts: Vec<u32>,
-    /// The next one to read.
+    /// Index of the next record to read.
     next: usize,
     maximum_bytes: usize,
     maximum_records: usize,
 }
 
-/// Bytes of the two lengths before each record.
+/// Size in bytes of the two lengths before each record.
 const LENGTHS_BYTES: usize = 8;
 
-/// Largest arena: its positions have 32 bits, and the last record may begin
-/// just below.
+/// Maximum size of the arena in bytes. Offsets have 32 bits, and the last record may begin just
+/// below the maximum.
 const MAXIMUM_ARENA_BYTES: usize = 1 << 31;
 
 impl Gathered {
@@ -37,7 +37,7 @@ impl Gathered {
         self.starts.is_empty()
     }
 
-    /// Whether a record may be added: always to an empty one.
+    /// True if a record may be added. Always true if there are no records.
     pub(super) fn fits(&self, record: Record<'_>) -> bool {
         let bytes = self.arena.len() + encoded_bytes(record);
         let room = bytes <= self.maximum_bytes && self.starts.len() < self.maximum_records;
@@ -55,8 +55,8 @@ impl Gathered {
         self.arena.extend_from_slice(record.value);
     }
 
-    /// Doubles the memory, but not beyond the maximum: most directories are
-    /// small, and a vector on its own would overshoot.
+    /// Doubles the memory, but not beyond the maximum. Most directories are small, and a vector
+    /// alone would exceed the maximum.
     fn make_room(&mut self, bytes: usize) {
         let needed = self.arena.len() + bytes;
         if needed > self.arena.capacity() {
@@ -66,11 +66,11 @@ impl Gathered {
         }
     }
 
-    /// Sorts by key, equal keys by age, and goes back to the first.
+    /// Sorts by key, and equal keys by age. Reading restarts at the first record.
     pub(super) fn sort(&mut self) {
         let arena = &self.arena;
-        // Records lie in the order of their age, so that positions break ties
-        // and the sort need not be a stable one, which would take memory.
+        // Records are stored in the order of their age. Offsets therefore break ties, and no stable
+        // sort is needed, which would take more memory.
         self.starts.sort_unstable_by(|&one, &other| {
             let keys = record_at(arena, one).key.cmp(record_at(arena, other).key);
             keys.then(one.cmp(&other))
@@ -84,7 +84,7 @@ impl Gathered {
         Some(record_at(&self.arena, start))
     }
 
-    /// Forgets all records and keeps the memory.
+    /// Removes all records and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.arena.clear();
         self.starts.clear();
