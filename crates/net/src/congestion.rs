@@ -38,7 +38,7 @@ pub(super) fn begin(socket: &Socket) {
 }
 
 /// Returns the congestion control for a connection's minimum round trip. `None` if the connection
-/// did not begin with [`begin`]'s choice. An unknown round trip counts as a long one.
+/// did not begin with the choice of `begin`. An unknown round trip counts as a long one.
 pub fn by_distance(socket: &TcpStream, least_rtt: Option<Duration>) -> Option<&'static str> {
     let began = of(socket).is_ok_and(|name| name == BEGINS);
     // A route may select another control, and the host's default may be Reno.

@@ -1,28 +1,27 @@
-//! Byte streams between hosts: who is at the other end, what it may do, and
-//! how the bytes travel. No code here reads or writes the files of a copy.
+//! Byte streams between hosts: authentication and rights of the other end, and transport of the
+//! bytes. No code here reads or writes the files of a copy.
 //!
-//! A connection is made by [`tcp`], becomes a [`stream::Stream`] by [`tls`] (or, for block streams
-//! that were allowed to, by [`clear`]) and is then two halves for two threads and a handle for
-//! observers.
+//! [`tcp`] makes a connection. [`tls`] (or [`clear`], for block streams where this is permitted)
+//! turns it into a [`stream::Stream`], which consists of two halves for two threads and a handle
+//! for observers.
 //!
-//! - [`stream`]: the halves and the handle, whatever lies below
-//! - [`tcp`], [`tcp_info`]: connecting, socket options, what the kernel measures
-//! - [`sockets`]: the same of other processes' sockets
-//! - [`congestion`]: what governs a connection from the start
+//! - [`stream`]: the halves and the handle, for all kinds of streams
+//! - [`tcp`], [`tcp_info`]: connecting, socket options, the kernel's measurements
+//! - [`sockets`]: the same for other processes' sockets
+//! - [`congestion`]: the initial congestion control of a connection
 //! - [`multipath`]: streams that the kernels spread over several paths
 //! - [`tls`]: TLS 1.3 over TCP
 //! - [`clear`]: no encryption: trusted networks and copies within a host
-//! - [`candidates`]: addresses that may lead to an end, and which does
+//! - [`candidates`]: possible addresses of an end, and the choice between them
 //! - [`relay`]: pipes of another process as a socket
 //! - [`identity`]: keys, certificates, fingerprints
 //! - `provider`: the cryptography and its cipher suites
 //! - `tls_errors`: errors of rustls as sentences
 //! - [`validity`]: the dates of certificates
-//! - [`trust`], [`known_hosts`]: whether a server is the one that was meant
-//! - [`principals`], [`token`], [`client_tokens`]: who may do what, and how it
-//!   is proved
-//! - [`gate`]: how many strangers are let in at once
-//! - [`config_directory`]: where all of that is kept
+//! - [`trust`], [`known_hosts`]: trust in servers
+//! - [`principals`], [`token`], [`client_tokens`]: rights and their authentication
+//! - [`gate`]: the limit of unauthenticated connections
+//! - [`config_directory`]: location of the user's configuration
 
 pub mod candidates;
 pub mod clear;

@@ -9,14 +9,14 @@
 //! [[principal.root]]
 //! at = "/data"                        # in the URL
 //! path = "/srv/data"                  # on this host
-//! rights = ["read", "write"]          # also "measure": null:, zero:, and what host this is;
-//!                                     # "set-id": files put keep such bits,
+//! rights = ["read", "write"]          # also "measure": null:, zero:, identity of this host;
+//!                                     # "set-id": written files keep these bits,
 //!                                     # "owners", "devices", "delete"
-//! on-commit = ["ingest"]              # may run for files that are put there
-//! filter-cmd = ["unpack"]             # files may go through it, both ways
+//! on-commit = ["ingest"]              # may run for files written there
+//! filter-cmd = ["unpack"]             # may filter files in both directions
 //!
 //! [commands]
-//! ingest = "catalogue add \"$1\""      # what a shell runs
+//! ingest = "catalogue add \"$1\""      # shell command
 //! unpack = "zstd -dc"
 //! ```
 //!

@@ -15,7 +15,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::clone(&PROVIDER)
 }
 
-/// Returns the cipher suites, the fastest first. `aes` tells that the processor has AES
+/// Returns the cipher suites, the fastest first. `aes` is true if the processor has AES
 /// instructions.
 pub(crate) fn suites(aes: bool) -> Vec<SupportedCipherSuite> {
     use aws_lc_rs::cipher_suite::{

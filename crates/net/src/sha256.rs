@@ -1,8 +1,8 @@
-//! SHA-256 of bytes as they come, for other hosts' own tools.
+//! SHA-256 of a stream of bytes, for comparison with other tools.
 
 use aws_lc_rs::digest;
 
-/// A digest that is not finished.
+/// A digest in progress.
 pub struct Sha256(digest::Context);
 
 impl Default for Sha256 {
@@ -12,12 +12,12 @@ impl Default for Sha256 {
 }
 
 impl Sha256 {
-    /// More bytes.
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// In hexadecimal digits, as `sha256sum` prints it.
+    /// Returns the digest in hexadecimal digits, as printed by `sha256sum`.
     pub fn finish(self) -> String {
         let digest = self.0.finish();
         let bytes = digest.as_ref().iter();

@@ -107,7 +107,7 @@ impl Sleeper {
     /// Implements [`StreamReader::anticipate`].
     pub(super) fn anticipate(&mut self, wire: &Wire, bytes: usize) {
         self.expected = bytes;
-        // Smaller amounts are never waited for, whatever the buffer size.
+        // Smaller amounts are never waited for, for any buffer size.
         if bytes >= SHORTEST_SLEEP {
             self.longest = wire.longest_sleep();
         }

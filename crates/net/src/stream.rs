@@ -51,9 +51,8 @@ pub trait StreamReader: Send {
     /// the error of the socket.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Announces that at least this many more bytes will come before the sender waits for an
-    /// answer. Until then, [`StreamReader::read`] may wait for many bytes before it returns some.
-    /// Its thread then wakes less often.
+    /// Announces that at least this many more bytes will come. Until then, [`StreamReader::read`]
+    /// may wait for many bytes before it returns some, so that its thread wakes less often.
     fn anticipate(&mut self, bytes: usize);
 }
 

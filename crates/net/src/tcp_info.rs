@@ -101,9 +101,9 @@ impl TcpInfo {
         Ok(TcpInfo::parse(&RawTcpInfo::read(socket)?))
     }
 
-    /// Combines the samples of the paths of one stream. Counts and windows are summed, times are
-    /// the maximum, and timeouts the minimum, because the stream waits only if all paths do.
-    /// Without a path, the result shows a stalled stream.
+    /// Combines the samples of the paths of one stream. Counts and windows are summed, and
+    /// round trips are the maximum. Values that show waiting are the minimum, because the stream
+    /// waits only if all paths do. Without a path, the result shows a stalled stream.
     pub fn together(paths: impl IntoIterator<Item = TcpInfo>) -> TcpInfo {
         let sum = |one: Option<ByteCount>, two: Option<ByteCount>| Some(ByteCount(one?.0 + two?.0));
         let count = |one: Option<u32>, two: Option<u32>| Some(one?.saturating_add(two?));

@@ -1,4 +1,4 @@
-//! The dates between which a certificate is valid (RFC 5280, section 4.1.2.5).
+//! Validity period of a certificate (RFC 5280, section 4.1.2.5).
 
 use std::fmt;
 
@@ -8,27 +8,28 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 /// First and last second in which a certificate is valid, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// The first one.
+    /// The first second.
     pub not_before: i64,
-    /// The last one.
+    /// The last second.
     pub not_after: i64,
 }
 
-/// A certificate that is not valid now. The text continues the sentence "the certificate …".
+/// Error for a certificate that is not valid now. The text continues the sentence "the certificate
+/// …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotValid {
-    /// It was valid earlier.
+    /// The certificate has expired.
     Expired {
         /// Its last second.
         not_after: i64,
-        /// The time by this host's clock.
+        /// The time of this host's clock.
         now: i64,
     },
-    /// It will be valid later.
+    /// The certificate is not valid yet.
     NotYet {
         /// Its first second.
         not_before: i64,
-        /// The time by this host's clock.
+        /// The time of this host's clock.
         now: i64,
     },
 }
@@ -52,11 +53,11 @@ const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The optional version, which comes first.
+/// Tag of the optional version, the first field.
 const VERSION: u8 = 0xa0;
 
 impl Validity {
-    /// The dates in a certificate; `None` if it has none that can be read.
+    /// Reads the dates in a certificate; `None` if they are missing or malformed.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
         let mut bytes: &[u8] = certificate;
         let mut certificate = expect(&mut bytes, SEQUENCE)?;
@@ -64,7 +65,7 @@ impl Validity {
         if signed.first() == Some(&VERSION) {
             expect(&mut signed, VERSION)?;
         }
-        // Serial number, signature algorithm and issuer come before the dates.
+        // Serial number, signature algorithm and issuer precede the dates.
         for tag in [INTEGER, SEQUENCE, SEQUENCE] {
             expect(&mut signed, tag)?;
         }
@@ -103,13 +104,13 @@ impl Validity {
     }
 }
 
-/// The content of the next DER element, which must have this tag.
+/// Returns the content of the next DER element, which must have this tag.
 fn expect<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let (found, content) = element(bytes)?;
     (found == tag).then_some(content)
 }
 
-/// Tag and content of the next DER element.
+/// Returns tag and content of the next DER element.
 fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
@@ -130,7 +131,7 @@ fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((tag, content))
 }
 
-/// The next element as a time in seconds since 1970.
+/// Parses the next element as a time in seconds since 1970.
 fn time(bytes: &mut &[u8]) -> Option<i64> {
     let (tag, content) = element(bytes)?;
     let digits = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;

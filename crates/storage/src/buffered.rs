@@ -1,4 +1,4 @@
-//! Reads and writes of a whole range through the page cache, and the hints to the kernel.
+//! Reads and writes complete ranges through the page cache, and gives advice to the kernel.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -8,7 +8,7 @@ use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 
 use super::Advice;
 
-/// Reads until the buffer is full or the file ends; bytes read.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes.
 pub(super) fn read_fully(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -26,14 +26,14 @@ pub(super) fn read_fully(
     Ok(done)
 }
 
-/// Reads from the front what lies in the page cache; bytes read. The kernel may
-/// begin to read the rest ahead.
+/// Reads the cached pages at the front of the range, and returns the number of bytes. The kernel
+/// may begin to read ahead.
 #[cfg(target_os = "linux")]
 pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> usize {
     use rustix::io::ReadWriteFlags;
     match read_without_waiting(file, buffer, offset, ReadWriteFlags::empty()) {
         Ok(count) => count,
-        // All there is lies there.
+        // All data of such a file lies in the page cache.
         Err(Errno::OPNOTSUPP) if super::lives_in_page_cache(file) => {
             read_fully(file, buffer, offset).unwrap_or(0)
         }
@@ -41,14 +41,14 @@ pub(super) fn read_cached(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) 
     }
 }
 
-/// Nobody can tell.
+/// Returns 0, because other systems cannot report cached pages.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn read_cached(_: BorrowedFd<'_>, _: &mut [u8], _: u64) -> usize {
     0
 }
 
-/// Reads until it would have to wait for the disk, the buffer is full or the
-/// file ends; bytes read, or why there were none.
+/// Reads until a page is not cached, the buffer is full or the file ends. Returns the number of
+/// bytes; an error only if it is 0.
 #[cfg(target_os = "linux")]
 pub(super) fn read_without_waiting(
     file: BorrowedFd<'_>,
@@ -76,7 +76,7 @@ pub(super) fn read_without_waiting(
     Ok(done)
 }
 
-/// Writes everything.
+/// Writes all bytes.
 pub(super) fn write_fully(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < data.len() {
@@ -90,8 +90,7 @@ pub(super) fn write_fully(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> io:
     Ok(())
 }
 
-/// Tells the kernel; what it makes of it is its own affair. `length` 0 is to
-/// the end of the file.
+/// Gives advice to the kernel, which may ignore it. `length` 0 extends to the end of the file.
 pub(super) fn advise(file: BorrowedFd<'_>, advice: Advice, start: u64, length: u64) {
     use rustix::fs::Advice as Kernel;
     match advice {
@@ -104,11 +103,11 @@ pub(super) fn advise(file: BorrowedFd<'_>, advice: Advice, start: u64, length: u
 
 #[cfg(target_os = "linux")]
 pub(super) fn fadvise(file: BorrowedFd<'_>, start: u64, length: u64, advice: rustix::fs::Advice) {
-    // Only advice: a file system that has no use for it says so with an error.
+    // A file system that does not support the advice returns an error, which is ignored.
     let _ = retry_on_intr(|| rustix::fs::fadvise(file, start, NonZeroU64::new(length), advice));
 }
 
-/// Begins to write dirty pages of a range back and does not wait for them.
+/// Starts the writeback of dirty pages in a range, without waiting for it.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "rustix has no sync_file_range")]
 fn start_writeback(file: BorrowedFd<'_>, start: u64, length: u64) {
@@ -121,7 +120,7 @@ fn start_writeback(file: BorrowedFd<'_>, start: u64, length: u64) {
     };
 }
 
-/// Waits for the pages of a file that are being written. Pages that are only dirty stay so.
+/// Waits for the current writeback of a file's pages. Other dirty pages stay dirty.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "rustix has no sync_file_range")]
 pub(super) fn wait_written(file: BorrowedFd<'_>) -> io::Result<()> {

@@ -82,7 +82,7 @@ impl Devices {
         open: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<bool> {
         let is_odd = status.size == 0 || PAGES.contains(&status.size);
-        // File systems on disks have a device number with a major part, and report correct sizes.
+        // File systems on disks have a nonzero major device number, and report correct sizes.
         if status.kind != FileKind::File || !is_odd || rustix::fs::major(status.device) != 0 {
             return Ok(false);
         }

@@ -7,19 +7,17 @@
 //!
 //! - a file's data and length are durable after its `sync_data`, its mode and
 //!   times after its `sync_all`;
-//! - a name (also one gone, or changed) is durable after `sync` of its
-//!   directory; a rename between two directories after `sync` of both. Until
-//!   then a rename happened wholly or not at all; between the two syncs each
-//!   directory shows its own half, as POSIX allows;
-//! - nothing orders a name before or after the data of its file: a renamed file
-//!   whose data was not synced may be short, zero, or garbage;
-//! - all of it is durable after `sync_file_system`. Without a journal, so is a link's inode: after
-//!   the sync of its directory alone, its name may be gone;
-//! - a sync that failed has lost what it should have kept: a later success
-//!   does not bring it back (so does Linux);
-//! - a file system that went down keeps no further changes and rejects them, whatever results its
-//!   syncs return;
-//! - locks end with the last handle of the open file, all of them in a crash.
+//! - a name, or its removal or change, is durable after `sync` of its directory; a rename between
+//!   two directories after `sync` of both. Until then, a rename happens completely or not at all.
+//!   Between the two syncs, each directory shows its own half, as POSIX permits;
+//! - a name and the data of its file are independent: a renamed file whose data was not synced may
+//!   be short, zero, or garbage;
+//! - all changes are durable after `sync_file_system`. Without a journal, the same is true of a
+//!   link's inode: after the sync of its directory alone, its name may be lost;
+//! - a sync that failed has lost its data: a later success does not restore it (as in Linux);
+//! - a file system that went down keeps no further changes and rejects them, even if its syncs
+//!   succeed;
+//! - a lock ends with the last handle of the open file; a crash ends all locks.
 //!
 //! All results are deterministic, given the calls and the seeds. Put the seed and the step into the
 //! message of an assertion.

@@ -1,5 +1,5 @@
-//! A source and a sink without a disk, for measuring what lies between:
-//! `zero:SIZE` and `null:`.
+//! A source and a sink without a disk, `zero:SIZE` and `null:`, for measuring the parts between
+//! them.
 
 use std::any::Any;
 use std::io;
@@ -15,22 +15,22 @@ use super::{
 /// Name of the file of zeros.
 pub const ZERO_NAME: &[u8] = b"zero";
 
-/// A directory that holds one file of zeros, or nothing and takes nothing.
+/// A directory with one file of zeros, or an empty one. It rejects all changes.
 struct Nowhere {
     size: Option<u64>,
 }
 
-/// Zeros.
+/// A file of zeros.
 struct Zeros {
     size: u64,
 }
 
-/// A directory that holds one file, [`ZERO_NAME`], of this many zeros.
+/// Returns a directory with one file, [`ZERO_NAME`], of `size` zeros.
 pub fn zero_source(size: u64) -> Arc<dyn Directory> {
     Arc::new(Nowhere { size: Some(size) })
 }
 
-/// A directory in which nothing is.
+/// Returns an empty directory.
 pub fn sink() -> Arc<dyn Directory> {
     Arc::new(Nowhere { size: None })
 }
@@ -103,7 +103,7 @@ impl StoredFile for Zeros {
     }
 }
 
-/// Its only name, or none.
+/// A listing of at most one name.
 struct OneName(Option<ListedName>);
 
 impl NameList for OneName {

@@ -1,7 +1,7 @@
-//! What a directory does in which nothing can be changed.
+//! Implementations of methods for read-only directories and files.
 
-/// The methods of [`Directory`](crate::Directory) that change something, each
-/// failing with an error of one kind. To stand within its `impl`.
+/// Implements the methods of [`Directory`](crate::Directory) that change something. Each fails with
+/// the given kind of error. For use within an `impl`.
 #[macro_export]
 macro_rules! refuse_changes {
     ($kind:expr) => {
@@ -60,9 +60,8 @@ macro_rules! refuse_changes {
     };
 }
 
-/// The methods of [`StoredFile`](crate::StoredFile) that change something, each
-/// failing with an error of one kind, and those that make durable what was not
-/// changed. To stand within its `impl`.
+/// Implements the methods of [`StoredFile`](crate::StoredFile) that change something, each failing
+/// with the given kind of error, and the syncs, which succeed. For use within an `impl`.
 #[macro_export]
 macro_rules! refuse_writes {
     ($kind:expr) => {

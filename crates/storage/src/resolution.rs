@@ -1,7 +1,7 @@
-//! Opens one name so that it does not lead out of its directory.
+//! Opens a name or path that must not lead out of its directory.
 //!
-//! The kernel resolves a whole path in one call if it has `openat2` (Linux 5.6). If it has not, or
-//! a sandbox forbids it, each name is opened from its parent's handle with `O_NOFOLLOW`: a single
+//! The kernel resolves a whole path in one call if it has `openat2` (Linux 5.6). Otherwise, or if a
+//! sandbox forbids it, each name is opened from its parent's handle with `O_NOFOLLOW`: a single
 //! name that is neither `..` nor a link can only lead down.
 
 use std::io;
@@ -24,7 +24,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// Returns [`Resolution::Kernel`] if the kernel has `openat2` and allows it. Tried once.
+    /// Returns [`Resolution::Kernel`] if the kernel has `openat2` and permits it. Tests this once.
     #[cfg(target_os = "linux")]
     pub fn available() -> Resolution {
         static AVAILABLE: OnceLock<Resolution> = OnceLock::new();
@@ -33,23 +33,23 @@ impl Resolution {
             let resolve = rustix::fs::ResolveFlags::NO_SYMLINKS;
             let trial = rustix::fs::openat2(rustix::fs::CWD, c"/", flags, Mode::empty(), resolve);
             match trial {
-                // Old kernels do not have it; sandboxes that do not know it
-                // answer either of the two.
+                // Old kernels do not have the call. Sandboxes that do not know it return one of
+                // these errors.
                 Err(Errno::NOSYS | Errno::PERM) => Resolution::Walk,
                 _ => Resolution::Kernel,
             }
         })
     }
 
-    /// Only Linux has `openat2`.
+    /// Returns [`Resolution::Walk`], because only Linux has `openat2`.
     #[cfg(not(target_os = "linux"))]
     pub fn available() -> Resolution {
         Resolution::Walk
     }
 }
 
-/// Opens one name in a directory, or, where the kernel resolves, a path.
-/// `flags` have `NOFOLLOW`, and `name` was checked.
+/// Opens one name in a directory, or a path if the kernel resolves it. `flags` must have
+/// `NOFOLLOW`, and `name` must have been checked.
 #[cfg(target_os = "linux")]
 pub(crate) fn open(
     directory: BorrowedFd<'_>,
@@ -80,11 +80,11 @@ pub(crate) fn open(
     descriptors::patiently(|| rustix::io::retry_on_intr(open))
 }
 
-/// Proves that bytes are one name that leads neither up nor elsewhere.
+/// Checks that a name is a single one that leads neither up nor elsewhere.
 ///
 /// # Errors
 ///
-/// `InvalidInput` for the empty name, `.`, `..`, and what has a `/` or NUL.
+/// `InvalidInput` for the empty name, `.`, `..`, and names with a `/` or NUL.
 pub fn check_name(name: &[u8]) -> io::Result<()> {
     let dots = name == b"." || name == b"..";
     if name.is_empty() || dots || name.iter().any(|&byte| byte == b'/' || byte == 0) {

@@ -1,18 +1,18 @@
-//! A queue between two layers. Where what is in it has buffers, these bound it; else it has a bound
-//! of its own.
+//! A queue between two layers. If its items have buffers, the number of buffers limits its length;
+//! otherwise it has its own limit.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// First in, first out, for any number of threads at either end.
+/// A first-in, first-out queue for any number of threads at both ends.
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<State<T>>,
-    /// Something came, or threads that wait for it are to ask again whether they are wanted.
+    /// Signals a new item, or that waiting threads must check again if they are wanted.
     filled: Condvar,
-    /// There is room again.
+    /// Signals that there is room again.
     emptied: Condvar,
-    /// Items that may wait, where their number is bounded.
+    /// Maximum number of items, if limited.
     most: Option<usize>,
 }
 
@@ -22,8 +22,8 @@ struct State<T> {
     closed: bool,
 }
 
-/// Locks whatever happened: a thread that panicked elsewhere must not take
-/// the others with it, and every state here is valid at each step.
+/// Locks a mutex even if it is poisoned. A thread that panicked must not stop the others, and every
+/// state in these mutexes is valid at each step.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -44,7 +44,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// One in which at most this many items wait, or one if that is 0.
+    /// Creates a queue of at most `most` items, or one if `most` is 0.
     pub fn bounded(most: usize) -> Queue<T> {
         Queue {
             most: Some(most.max(1)),
@@ -52,7 +52,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds an item, after waiting while too many wait; dropped where the queue is closed.
+    /// Adds an item, after waiting for room. Drops it if the queue is closed.
     pub fn push(&self, item: T) {
         let full = |state: &mut State<T>| {
             let most = self.most.filter(|_| !state.closed);
@@ -66,8 +66,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The next item, waiting for one while `wanted` says so; none once the
-    /// queue is closed, or the caller is not wanted any more.
+    /// Takes the next item, and waits for one while `wanted` returns true. `None` once the queue is
+    /// closed, or `wanted` returns false.
     pub fn pop(&self, wanted: impl Fn() -> bool) -> Option<T> {
         let mut state = lock(&self.state);
         loop {
@@ -75,12 +75,12 @@ impl<T> Queue<T> {
                 return None;
             }
             if !wanted() {
-                // Perhaps it was this one that was woken for what is there.
+                // This thread may have been woken for an item that another thread must take now.
                 self.filled.notify_one();
                 return None;
             }
             if let Some(item) = state.items.pop_front() {
-                // A call to the kernel, even if nobody waits.
+                // Done only if needed: it is a system call even if no thread waits.
                 if self.most.is_some() {
                     self.emptied.notify_one();
                 }
@@ -93,18 +93,18 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether nothing is in it now.
+    /// True if the queue is empty now.
     pub fn is_empty(&self) -> bool {
         lock(&self.state).items.is_empty()
     }
 
-    /// Wakes all who wait for an item, so that they ask again whether they are wanted.
+    /// Wakes all threads that wait for an item, so that they call `wanted` again.
     pub fn wake(&self) {
         let _state = lock(&self.state);
         self.filled.notify_all();
     }
 
-    /// Drops what is in it and lets nobody wait any more.
+    /// Drops all items, and ends all waiting.
     pub fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -120,13 +120,13 @@ mod tests {
     use std::sync::Arc;
     use std::thread::JoinHandle;
 
-    /// A thread that adds the numbers below this one; it ends when all had room or were dropped.
+    /// Starts a thread that adds the numbers below `count`. It ends when all were added or dropped.
     fn adding(queue: &Arc<Queue<u32>>, count: u32) -> JoinHandle<()> {
         let queue = Arc::clone(queue);
         std::thread::spawn(move || (0..count).for_each(|number| queue.push(number)))
     }
 
-    /// Waits until that many are in it.
+    /// Waits until the queue has this many items.
     fn await_length(queue: &Queue<u32>, length: usize) {
         while lock(&queue.state).items.len() < length {
             std::thread::yield_now();
@@ -158,7 +158,7 @@ mod tests {
         assert!(queue.is_empty(), "nothing is kept in a closed one");
     }
 
-    /// Each thread that waits finds room in time, whichever takes.
+    /// Each waiting thread finds room in time, regardless of which threads take items.
     #[test]
     fn many_add_and_many_take() {
         let queue = Arc::new(Queue::bounded(2));

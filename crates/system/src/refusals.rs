@@ -1,5 +1,5 @@
-//! Errors that say that a file system does not support an operation, or not for this user. The
-//! operation is then left out.
+//! Errors of operations that a file system does not support, or not for this user. The operation is
+//! then left out.
 
 use std::io;
 
@@ -17,10 +17,10 @@ pub fn or_without(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Some file system drivers return the kernel's internal `ENOTSUPP` instead of `EOPNOTSUPP`.
+/// The kernel's internal `ENOTSUPP`, which some file system drivers return instead of `EOPNOTSUPP`.
 const KERNEL_NOT_SUPPORTED: Errno = Errno::from_raw_os_error(524);
 
-/// True if an error says that the file system does not support an operation, or not for this user.
+/// True if an error means that the file system does not support an operation, or not for this user.
 /// Every other error, such as `EIO`, `ENOSPC`, `EDQUOT` or `EROFS`, is a failure.
 pub fn is_refusal(error: &io::Error) -> bool {
     matches!(

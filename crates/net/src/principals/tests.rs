@@ -141,7 +141,7 @@ fn hostile_paths_are_refused() {
     }
     assert_eq!(bob.resolve(b""), Err(ResolveError::Relative));
     assert_eq!(bob.resolve(b"data"), Err(ResolveError::Relative));
-    // Names that are not UTF-8 are names.
+    // Names need not be valid UTF-8.
     assert!(bob.resolve(b"/data/\xff").is_ok());
 }
 
@@ -169,7 +169,8 @@ fn faults_are_named() {
     }
     assert_eq!(fault(&root("/", "x", "\"read\"")), Fault::Path("x".into()));
     assert_eq!(fault(&root("/", "/x", "")), Fault::NoRights("/".into()));
-    // Rights hold for what is within: fewer of them there would bind nobody.
+    // The rights of a root apply to all paths within it, so fewer rights there would have no
+    // effect.
     let within = |at: &str, path: &str, rights: &str| {
         root("/", "/srv", "\"read\", \"write\"")
             + &format!(
@@ -192,7 +193,7 @@ fn faults_are_named() {
     assert!(matches!(fault(plain), Fault::Credential(text) if !text.contains("secret")));
 }
 
-/// What may run once a file is there, and what files go through, are two lists.
+/// Commands after a commit and filters of contents have separate lists.
 #[test]
 fn commands_are_for_what_their_list_says() {
     let token = Token::generate().unwrap().hash().unwrap();
@@ -222,11 +223,11 @@ fn commands_are_for_what_their_list_says() {
         let text = file("\"write\"", &format!("{list} = [\"{name}\"]"), "");
         assert_eq!(fault(&text), Fault::Command("/".into(), name.into()));
     }
-    // Files that are fetched may go through one, too.
+    // Files that are read may be filtered too.
     let text = file("\"read\"", "on-commit = [\"ingest\"]", "");
     assert_eq!(fault(&text), Fault::Alone("/".into(), "on-commit"));
     assert!(parse(&file("\"read\"", "filter-cmd = [\"ingest\"]", "")).is_ok());
-    // A root within it without them would bind nobody.
+    // A root within it without these commands would have no effect.
     let inner = "[[principal.root]]\nat = \"/in\"\npath = \"/srv/in\"\nrights = [\"write\"]\n\
                  on-commit = [\"ingest\"]";
     let text = file("\"write\"", lists, inner);

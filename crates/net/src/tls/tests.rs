@@ -33,7 +33,7 @@ fn socket_pair() -> (TcpStream, TcpStream, HostPort) {
     (client, listener.accept().unwrap().0, host)
 }
 
-/// The client's result and the server's.
+/// Performs a handshake. Returns the client's result and the server's.
 fn meet(client: &TlsClient, server: &TlsServer) -> Outcome {
     let (client_socket, server_socket, host) = socket_pair();
     std::thread::scope(|scope| {
@@ -82,7 +82,7 @@ fn a_pinned_server_is_believed() {
     near.writer.write_all(&[b"head", b"", b"body"]).unwrap();
     assert_eq!(read_exactly(&mut *far.reader, 8), b"headbody");
     far.writer.write_all(&[b"answer"]).unwrap();
-    // A buffer smaller than the record takes it in pieces.
+    // A buffer smaller than the record receives it in pieces.
     assert_eq!(read_exactly(&mut *near.reader, 2), b"an");
     assert_eq!(read_exactly(&mut *near.reader, 4), b"swer");
     assert_eq!(near.handle.peer_fingerprint(), Some(server.fingerprint()));
@@ -94,8 +94,8 @@ fn a_pinned_server_is_believed() {
     assert!(near.handle.tcp_info().is_some());
 }
 
-/// Frames of any length, each after its length and in pieces of any length: no
-/// reader that expects a frame's bytes waits for more than come.
+/// Sends frames of any length, each after its length, in pieces of any length. A reader that
+/// expects a frame's bytes never waits for more bytes than come.
 #[test]
 fn what_is_expected_is_enough_to_go_on() {
     let lengths = [
@@ -292,7 +292,7 @@ fn an_end_is_told_from_a_truncation() {
     for _ in 0..2 {
         assert_eq!(far.reader.read(&mut [0; 8]).unwrap(), 0);
     }
-    // The other direction goes on after that.
+    // The other direction still works.
     far.writer.write_all(&[b"still"]).unwrap();
     assert_eq!(read_exactly(&mut *near.reader, 5), b"still");
     drop(far.writer);
@@ -313,7 +313,7 @@ fn shutdown_wakes_a_blocked_reader() {
     drop(far);
 }
 
-/// Small and large alike.
+/// Returns a random size. Small and large sizes are equally likely.
 fn size(random: &mut Random) -> usize {
     let scale = random.below(18);
     random.below((2 << scale) + 1) as usize
@@ -351,7 +351,7 @@ fn read_in_pieces(reader: &mut dyn StreamReader, seed: u64) -> Vec<u8> {
     }
 }
 
-/// Sends both ways at once in pieces of random sizes and compares.
+/// Sends both ways at the same time in pieces of random sizes, and compares.
 fn exchange(near: Stream, far: Stream, bytes: usize, seed: u64) {
     println!("seed {seed}");
     let (there, back) = (payload(bytes, seed), payload(bytes, seed + 1));
@@ -392,7 +392,7 @@ fn the_least_memory_is_enough() {
     exchange(near.unwrap(), far.unwrap(), 1_000_000, 77);
 }
 
-/// Counts the keys that are taken for sending and receiving.
+/// Counts the keys created for sending and receiving.
 struct CountingAead {
     inner: &'static dyn Tls13AeadAlgorithm,
     keys: AtomicUsize,
@@ -421,7 +421,7 @@ impl Tls13AeadAlgorithm for CountingAead {
     }
 }
 
-/// The fastest suite, but with keys that are used up after 64 records.
+/// Returns the fastest suite, with keys that expire after 64 records.
 fn short_lived_keys() -> (Arc<CryptoProvider>, &'static CountingAead) {
     let SupportedCipherSuite::Tls13(suite) = suites(true)[0];
     let counting: &'static CountingAead = Box::leak(Box::new(CountingAead {
@@ -456,7 +456,7 @@ fn keys_are_renewed_while_data_flow() {
     let bytes = 4_000_000;
     exchange(near.unwrap(), far.unwrap(), bytes, 5);
     let renewed = counting.keys.load(Ordering::Relaxed) - before;
-    // Each direction has at least that many full records, and two ends.
+    // Each direction has at least that many full records, and each key is created at both ends.
     let least = 2 * 2 * (bytes / (16 << 10) / 64);
     assert!(renewed >= least, "{renewed} of {least}");
 }
@@ -488,7 +488,7 @@ fn keys_are_renewed_towards_a_peer_that_never_writes() {
     assert_eq!(read_exactly(&mut *near.reader, 6), b"thanks");
 }
 
-/// What a server says to a peer that sends `bytes` and then waits.
+/// Returns a server's error, and its answer to a peer that sends `bytes` and then waits.
 fn server_hears(bytes: &[u8], options: TlsOptions) -> (TlsError, Vec<u8>) {
     let (mut client_socket, server_socket, _) = socket_pair();
     let server = TlsServer {
@@ -511,7 +511,7 @@ fn garbage_is_said_to_be_no_tls() {
     assert!(matches!(error, TlsError::NotTls { .. }), "{error}");
 }
 
-/// A greeting of TLS 1.2: no supported_versions, one suite, X25519 and ECDSA.
+/// Returns a greeting of TLS 1.2: no supported_versions, one suite, X25519 and ECDSA.
 fn old_greeting() -> Vec<u8> {
     let extensions = [
         &[0, 10, 0, 4, 0, 2, 0, 29][..],
@@ -538,7 +538,7 @@ fn old_greeting() -> Vec<u8> {
 fn an_older_tls_is_refused_by_its_name() {
     let (error, answer) = server_hears(&old_greeting(), TlsOptions::default());
     assert!(matches!(error, TlsError::Version { .. }), "{error}");
-    // The peer is told too: a fatal alert, protocol_version.
+    // The peer receives the reason: a fatal alert, protocol_version.
     assert_eq!(answer, [21, 3, 3, 0, 2, 2, 70]);
 }
 
@@ -589,7 +589,7 @@ fn a_server_of_something_else_is_said_to_be() {
 
 #[test]
 fn an_endless_greeting_is_cut_off() {
-    // A ClientHello of 65,000 bytes in full records, of which 3 come.
+    // A ClientHello of 65,000 bytes in full records, of which 3 are sent.
     let mut bytes = Vec::new();
     for index in 0..3 {
         bytes.extend([22, 3, 1, 0x40, 0]);
@@ -624,8 +624,7 @@ fn another_protocol_over_tls_is_refused() {
     }
 }
 
-/// A man in the middle who flips one bit of what goes to the server, `after`
-/// bytes into it.
+/// Forwards in both directions, and flips one bit, `after` bytes into the data to the server.
 fn flip_one_bit(client: TcpStream, server: TcpStream, after: usize) {
     let (mut client_back, mut server_back) =
         (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -652,14 +651,14 @@ fn a_flipped_bit_kills_the_stream() {
     static SERVER: LazyLock<TlsServer> = LazyLock::new(server);
     let (client_socket, middle_client, host) = socket_pair();
     let (middle_server, server_socket, _) = socket_pair();
-    // Far behind the handshake.
+    // Long after the handshake.
     flip_one_bit(middle_client, middle_server, 50_000);
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| SERVER.accept(server_socket));
         let mut near = pinned(&SERVER).handshake(client_socket, &host).unwrap();
         let mut far = accepted.join().unwrap().unwrap();
         scope.spawn(move || {
-            // Fails as soon as the other end has noticed.
+            // Fails as soon as the other end has detected the damage.
             let _ = near.writer.write_all(&[&[1; 1_000_000]]);
         });
         let mut buffer = [0; 20_000];
@@ -675,7 +674,7 @@ fn a_flipped_bit_kills_the_stream() {
     });
 }
 
-/// Carries between two sockets, and gives what went from the first to the second.
+/// Forwards between two sockets, and returns the data sent from the first to the second.
 fn carry_noting(near: UnixStream, far: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
     let (mut near_back, mut far_back) = (near.try_clone().unwrap(), far.try_clone().unwrap());
     let (mut near, mut far) = (near, far);

@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets.
+//! Tests with the corpora of the fuzz targets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -17,7 +17,7 @@ fn path(text: &str) -> TreePath {
     TreePath::new(text.as_bytes()).unwrap()
 }
 
-/// Runs a test by both ways, as far as the kernel has them.
+/// Runs a test with both methods, if the kernel supports them.
 fn by_both(test: impl Fn(Resolution)) {
     match Resolution::available() {
         Resolution::Kernel => test(Resolution::Kernel),
@@ -112,8 +112,8 @@ fn paths_longer_than_one_call_takes_are_walked() {
     });
 }
 
-/// A directory is swapped for a link that leads out, back and forth, while it
-/// is opened over and over: what opens is always the one inside.
+/// A directory is swapped for a link that leads out, and back, while it is opened repeatedly. The
+/// opened directory is always the one inside.
 #[test]
 fn a_directory_swapped_for_a_link_leads_nowhere() {
     by_both(|way| {
@@ -139,7 +139,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
     });
 }
 
-/// Ends the swapping also where the test fails.
+/// Ends the swapping, even if the test fails.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {

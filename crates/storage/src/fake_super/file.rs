@@ -1,4 +1,4 @@
-//! A file that is what its attributes say.
+//! A file whose attributes define its status.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,11 +11,11 @@ use super::stand::{set_mode, status_of};
 use crate::attributes::Inode;
 use crate::{Advice, DataMode, DataRange, FileKind, Status, StoredFile};
 
-/// A file of such a directory.
+/// A file in a directory with simulated superuser rights.
 pub(super) struct FakeFile(Arc<dyn StoredFile>);
 
 impl FakeFile {
-    /// Refused unless it stands for a regular file.
+    /// Wraps a file. Fails unless it represents a regular file.
     pub fn of(inner: Arc<dyn StoredFile>) -> io::Result<Arc<dyn StoredFile>> {
         let file = FakeFile(inner);
         match file.status()?.kind {

@@ -50,7 +50,7 @@ fn what_differs_is_in_the_attribute_and_nothing_else() {
         file.status().unwrap().owner,
         Ownership { user: 7, group: 8 }
     );
-    // As it is itself again.
+    // The represented file equals the real one again.
     inode.set_owner(Some(user), Some(group)).unwrap();
     inode.set_mode(0o600).unwrap();
     assert_eq!(kept(&*root, b"f"), None);
@@ -78,7 +78,7 @@ fn special_files_and_links_are_files() {
     assert_eq!(&*root.read_symlink(b"link").unwrap(), b"../where");
     assert!(kept(&*root, b"link").unwrap().starts_with("120777 0,0 "));
     assert!(root.inode_of(b"link").unwrap().set_mode(0o777).is_err());
-    // What is a link itself is one.
+    // A real link stays a link.
     inner_of(&*root).make_symlink(b"real", b"there").unwrap();
     assert_eq!(root.status_of(b"real").unwrap().kind, FileKind::Symlink);
     assert_eq!(&*root.read_symlink(b"real").unwrap(), b"there");
@@ -121,7 +121,7 @@ fn attributes_of_other_namespaces_have_names_of_their_own() {
         inode.remove(name).unwrap();
         assert_eq!(inode.get(name).unwrap(), None);
     }
-    // Nobody gives an entry what it stands for as an attribute of its own.
+    // The attribute that represents a file cannot be set as an ordinary attribute.
     assert!(inode.set(STAT, b"104755 0,0 0:0").is_err());
     inode.set_mode(0o2750).unwrap();
     assert_eq!(inode.get(STAT).unwrap(), None);
@@ -160,7 +160,7 @@ fn what_is_no_list_or_status_is_none() {
     let device = Faked::read(b"60660 8,1 0:6", &status).unwrap();
     assert_eq!(device.status(status).size, 0);
     assert_eq!(Faked::read(&device.write(), &status), Some(device));
-    // As rsync writes what the mode says already.
+    // rsync omits entries that the mode already defines.
     let stripped: Vec<u8> = [NO_ENTRY, NO_ENTRY, NO_ENTRY, NO_ENTRY, 7, 6 | IS_USER]
         .into_iter()
         .flat_map(u32::to_le_bytes)

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 
-/// `root/` with links of every kind, and a secret next to it.
+/// Creates `root/` with links of every kind, and a secret file next to it.
 fn tree() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let at = |path: &str| directory.path().join(path);
@@ -63,7 +63,7 @@ fn links_are_what_they_lead_to() {
         let b = a.open_directory(b"b").unwrap();
         assert_eq!(content(&*b, "through").unwrap(), b"inside");
         assert_eq!(b.status_of(b"up").unwrap().kind, FileKind::Directory);
-        // Links within what a link leads to are relative to where they lie.
+        // Links inside the target of a link are relative to their own directory.
         let up = b.open_directory(b"up").unwrap();
         assert_eq!(content(&*up, "file").unwrap(), b"inside");
         assert!(b.open_file(b"up", DataMode::Buffered).is_err());

@@ -16,7 +16,7 @@ use crate::{
     StoredFile,
 };
 
-/// Mode of a new file: `create_file` takes none.
+/// Mode of a new file, because `create_file` has no mode argument.
 const NEW_FILE_MODE: u32 = 0o600;
 
 pub(super) struct OpenDirectory {
@@ -30,7 +30,7 @@ struct OpenFile {
     handle: u64,
     writable: bool,
     mode: DataMode,
-    /// Direct I/O was refused.
+    /// True if direct I/O was refused.
     refused: AtomicBool,
 }
 
@@ -231,7 +231,7 @@ impl Directory for OpenDirectory {
                 kind: Some(disk.node(inode)?.kind()),
             });
         }
-        // No order that a caller could come to rely on.
+        // An arbitrary order, so that callers cannot depend on one.
         listed.sort_by_cached_key(|listed| twox_hash::XxHash3_64::oneshot(&listed.name));
         Ok(Box::new(Listing(listed)))
     }

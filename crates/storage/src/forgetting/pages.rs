@@ -1,4 +1,4 @@
-//! A file's bytes in two states: what a reader sees, and what the disk holds.
+//! A file's content in two states: as readers see it, and as it is on the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use longhaul_units::Random;
 
 use crate::DataRange;
 
-/// Bytes of a page: what the kernel writes back at once, if nothing fails.
+/// Size in bytes of a page, the unit of the kernel's writeback.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// Bytes of a sector: what a disk writes wholly or not at all.
+/// Size in bytes of a sector. A disk writes a sector completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
 type Page = [u8; PAGE_BYTES as usize];
 
-/// The bytes of a file in one state; pages that are absent are holes.
+/// The content of a file in one state. Absent pages are holes.
 #[derive(Clone, Default)]
 struct Content {
     pages: BTreeMap<u64, Arc<Page>>,
     length: u64,
 }
 
-/// The bytes of a file in both states.
+/// The content of a file in both states.
 #[derive(Clone, Default)]
 pub(super) struct Pages {
     seen: Content,
@@ -82,7 +82,7 @@ impl Pages {
         self.length_dirty = true;
     }
 
-    /// The first run of pages at or after `offset`.
+    /// Returns the first run of pages at or after `offset`.
     pub(super) fn next_data(&self, offset: u64) -> Option<DataRange> {
         let (first, _) = place(offset);
         let mut pages = self.seen.pages.range(first..).map(|(index, _)| *index);
@@ -99,7 +99,7 @@ impl Pages {
         (range.start < range.end).then_some(range)
     }
 
-    /// A sync that succeeded.
+    /// Applies a sync that succeeded.
     pub(super) fn keep(&mut self) {
         for index in std::mem::take(&mut self.dirty) {
             self.durable.put(index, self.seen.pages.get(&index));
@@ -110,13 +110,13 @@ impl Pages {
         }
     }
 
-    /// A sync that failed: readers see the data still, the disk never will.
+    /// Applies a sync that failed: readers still see the data, but it never reaches the disk.
     pub(super) fn lose(&mut self) {
         self.dirty.clear();
         self.length_dirty = false;
     }
 
-    /// What the disk holds when power is lost now.
+    /// Returns the content on the disk after a loss of power now.
     pub(super) fn after_crash(&self, chance: &mut Random) -> Pages {
         let mut content = self.durable.clone();
         for &index in &self.dirty {
@@ -157,7 +157,7 @@ impl Pages {
         for (number, sector) in sectors.enumerate() {
             let start = number * SECTOR_BYTES;
             match chance.below(8) {
-                // The room was given to the file, its data never came.
+                // The file got a new block, but its data was not written.
                 0 if old.is_none() => sector.fill_with(|| chance.bits() as u8),
                 0..4 => match new {
                     Some(new) => sector.copy_from_slice(&new[start..start + SECTOR_BYTES]),
@@ -178,7 +178,7 @@ impl Content {
         };
     }
 
-    /// Drops what lies past `length`, and tells which pages changed.
+    /// Drops the bytes past `length`, and returns the pages that changed.
     fn cut(&mut self, length: u64) -> Vec<u64> {
         let (index, start) = place(length);
         let mut changed: Vec<u64> = Vec::new();

@@ -1,4 +1,4 @@
-//! Each rule of the module's documentation, proved.
+//! Tests of each rule in the module's documentation.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ fn read(directory: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {
     Some(data)
 }
 
-/// Every outcome of a crash, over many seeds.
+/// Returns all outcomes of a crash, over many seeds.
 fn outcomes(
     storage: &ForgettingStorage,
     look: impl Fn(&Arc<dyn Directory>) -> Option<Vec<u8>>,
@@ -149,7 +149,7 @@ fn a_rename_between_directories_needs_both_synced() {
     assert_eq!(outcomes(&storage, look), [Some(vec![0, 1])].into());
 }
 
-/// A further name is made and lost as any, and ends with the others only as the last one.
+/// A further name is created and lost like any other. The inode ends with its last name.
 #[test]
 fn an_inode_has_several_names_where_that_is_allowed() {
     let storage = ForgettingStorage::new();
@@ -163,7 +163,7 @@ fn an_inode_has_several_names_where_that_is_allowed() {
     assert_eq!((a.inode, a.names, b.names), (b.inode, 2, 2));
     let expected = [None, Some(b"data".to_vec())].into();
     assert_eq!(outcomes(&storage, |root| read(root, b"b")), expected);
-    // Of two names of one inode none is renamed.
+    // Renaming a name to another name of the same inode has no effect.
     root.rename(b"a", &*root, b"b").unwrap();
     assert!(read(&root, b"a").is_some());
     root.sync().unwrap();

@@ -355,8 +355,8 @@ pub(super) fn parts_of(directory: &dyn Directory, key: Key) -> io::Result<Vec<Bo
     Ok(parts)
 }
 
-/// Removes the files that earlier sessions of a transfer left in a directory, whatever their age.
-/// The session that replaced them calls this: they can no longer rename a file. Removes the
+/// Removes the files that earlier sessions of a transfer left in a directory, at any age.
+/// Called by the session that replaced them, as they can no longer rename a file. Removes the
 /// temporaries and the journals, with their parts, of the sessions for whose number `is_former` is
 /// true. Also removes journals without a header, which a crash tore, and parts without a journal,
 /// which a crash restored. Files that cannot be removed are left for [`expire`].

@@ -1,47 +1,43 @@
-//! What is known of a large file that has partly arrived.
+//! The state of a partly received large file.
 //!
-//! Two files lie beside the destination until it is whole:
+//! Two files lie beside the destination until it is complete:
 //!
 //! ```text
 //! .longhaul-<32 hex>.journal           what of it is durable, and who owns it
 //! .longhaul-<32 hex>-<16 hex>.part     the data; the journal tells the last 16
 //! ```
 //!
-//! The 32 digits are the hash of the destination's name and the principal, so
-//! partial data is found whatever the other arguments are. The 16 are new with
-//! each journal, so that a journal and data that do not belong together can
-//! never meet, however a crash mixes old names with new ones: an old journal
-//! names an old part. That is why making and removing them needs no sync.
+//! The 32 digits are the hash of the destination's name and the principal, so partial data is found
+//! independently of the other arguments. The 16 digits are new with each journal: an old journal
+//! names an old part. A journal can therefore never be combined with the data of another one, even
+//! if a crash mixes old and new names. That is why creating and removing them needs no sync.
 //!
-//! Two locks (`flock`), which the kernel ends when a process dies:
+//! Two locks (`flock`), which the kernel releases when a process dies:
 //!
-//! - the journal's is the **gate**: held for the moment in which a journal or
-//!   the names are changed, and for nothing longer;
-//! - the part's is the **sign of life**: held while its owner keeps it open.
+//! - the journal's lock is the **gate**: held only while a journal or the names are being changed;
+//! - the part's lock is the **sign of life**: held while the owner has the part open.
 //!
-//! [`claim`] makes a caller the owner. A restart of the same copy takes over at
-//! once, also from an owner that seems alive: it appends a record with a higher
-//! epoch. That changes the journal's length, and the length is the **fence**:
-//! only owners append, so an owner that finds more than it wrote is none any
-//! more. It is fenced at its next [`Partial::ensure_owned`], and surely before
-//! it can append or commit. A write to the part that it had in flight does no
-//! harm: same source, same identity, same bytes. (If one lands after the new
-//! owner has set the times of the whole file, the time is wrong, and a later
-//! run sends the file again.)
+//! [`claim`] makes a caller the owner. A restart of the same copy takes over at once, even from an
+//! owner that seems alive: it appends a record with a higher epoch. This changes the journal's
+//! length, which is the **fence**: only owners append, so an owner that finds more than it wrote
+//! has lost the file. It is fenced at its next [`Partial::ensure_owned`], and always before it can
+//! append or commit. A write to the part that was in progress is harmless: same source, same
+//! identity, same bytes. (If it ends after the new owner has set the times of the complete file,
+//! the time is wrong, and a later run sends the file again.)
 //!
-//! The order that makes a block durable, of which the caller does the first
-//! step and [`Partial::append_durable`] the rest: sync the part; sync the names
-//! (once); append to the journal; sync the journal.
+//! The steps that make a block durable are: sync the part; sync the names (once); append to the
+//! journal; sync the journal. The caller does the first step, and [`Partial::append_durable`] the
+//! others.
 //!
 //! - [`entry`]: the records, their layout and limits
 //! - [`names`]: the names of staging files
 //! - [`gate`]: the lock under which journals change
-//! - [`reader`], [`writer`]: a journal's records, in and out
-//! - [`recovery`]: who becomes the owner, and of what
-//! - [`partial`]: what an owner can do
-//! - [`mod@doing`]: which step failed, when the storage did
+//! - [`reader`], [`writer`]: reads and appends a journal's records
+//! - [`recovery`]: determines the owner, and the data that can be reused
+//! - [`partial`]: operations of an owner
+//! - [`mod@doing`]: names the step at which the storage failed
 //! - [`digests`]: digests of finished files, while their copy is not complete
-//! - [`mod@leftovers`]: listing and removing what was left behind
+//! - [`mod@leftovers`]: lists and removes the files of interrupted runs
 
 pub mod digests;
 pub mod doing;

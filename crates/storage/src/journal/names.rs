@@ -1,29 +1,28 @@
-//! The names of staging files, all of which begin with
-//! [`RESERVED_PREFIX`].
+//! The names of staging files. All begin with [`RESERVED_PREFIX`].
 
 use longhaul_proto::manifest::RESERVED_PREFIX;
 
-/// Separates this hash from every other use of BLAKE3.
+/// Context that separates this hash from every other use of BLAKE3.
 const CONTEXT: &str = "longhaul 2025 journal name of destination and principal";
 
 const JOURNAL_SUFFIX: &[u8] = b".journal";
 const PART_SUFFIX: &[u8] = b".part";
 const TEMPORARY_SUFFIX: &[u8] = b".tmp";
 
-/// Hexadecimal digits of a destination's hash.
+/// Number of hexadecimal digits of a destination's hash.
 const KEY_DIGITS: usize = 32;
 
-/// Hexadecimal digits of a part's number, or of a session's.
+/// Number of hexadecimal digits of a part's number, or of a session's.
 const NUMBER_DIGITS: usize = 16;
 
-/// A destination's name and principal, hashed: 128 bits, so that two of them
-/// never meet in one directory by accident; the journal's header tells.
+/// Hash of a destination's name and principal, which the journal's header holds in full. It has 128
+/// bits, so that accidental collisions in a directory are negligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key([u8; 16]);
 
 impl Key {
-    /// The key of a name and a principal. The directory is not part of it: a
-    /// directory that moves takes its partial files with it.
+    /// Creates the key of a name and a principal. The directory is not included, so that partial
+    /// files stay valid when it is moved.
     pub fn new(name: &[u8], principal: &str) -> Key {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         for part in [name, principal.as_bytes()] {
@@ -35,7 +34,7 @@ impl Key {
         Key(key)
     }
 
-    /// Name of the journal.
+    /// Returns the name of the journal.
     pub fn journal(self) -> Box<[u8]> {
         let key = format!("{:032x}", u128::from_be_bytes(self.0));
         [RESERVED_PREFIX, key.as_bytes(), JOURNAL_SUFFIX]
@@ -43,7 +42,7 @@ impl Key {
             .into()
     }
 
-    /// Name of the data whose journal's header has this number.
+    /// Returns the name of the part with this number, which is in the journal's header.
     pub fn part(self, number: u64) -> Box<[u8]> {
         let middle = format!("{:032x}-{number:016x}", u128::from_be_bytes(self.0));
         [RESERVED_PREFIX, middle.as_bytes(), PART_SUFFIX]
@@ -52,8 +51,7 @@ impl Key {
     }
 }
 
-/// Name of the `number`-th temporary of a session, for a small file that comes
-/// whole.
+/// Returns the name of the `number`-th temporary of a session, for a small file.
 pub fn temporary(session: u64, number: u64) -> Box<[u8]> {
     let middle = format!("{session:016x}-{number}");
     [RESERVED_PREFIX, middle.as_bytes(), TEMPORARY_SUFFIX]
@@ -61,7 +59,7 @@ pub fn temporary(session: u64, number: u64) -> Box<[u8]> {
         .into()
 }
 
-/// What a name says that it is.
+/// Kind of a staging file, according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StagingName {
     /// A journal.
@@ -72,7 +70,8 @@ pub enum StagingName {
     Temporary(u64),
 }
 
-/// Understands a name; `None` if longhaul would not have made it, and must not touch it.
+/// Parses a name; `None` if it is not a name that longhaul creates. Such a file must not be
+/// touched.
 pub fn parse(name: &[u8]) -> Option<StagingName> {
     let rest = name.strip_prefix(RESERVED_PREFIX)?;
     if let Some(key) = rest.strip_suffix(JOURNAL_SUFFIX) {

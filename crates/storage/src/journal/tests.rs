@@ -1,4 +1,4 @@
-//! The journal on storage that forgets.
+//! Tests of the journal on storage that loses unsynced data.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -22,7 +22,7 @@ use super::doing::doing;
 use super::{Claim, ClaimError, Committed, JournalError, Owner, Partial};
 use crate::{DataMode, Directory, StoredFile};
 
-/// Neither aligned to a page nor to a sector.
+/// Size in bytes of a block, aligned neither to a page nor to a sector.
 const BLOCK_BYTES: u64 = 5_000;
 const BLOCKS: u64 = 3;
 const NAME: &[u8] = b"data.h5";
@@ -31,7 +31,7 @@ const MODIFIED: Timestamp = Timestamp {
     nanoseconds: 999_999_999,
 };
 
-/// A state of a source file; its bytes follow from it.
+/// A state of a source file, which determines its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Source {
     path: u8,

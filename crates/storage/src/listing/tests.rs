@@ -42,7 +42,7 @@ proptest! {
         };
         let listing = SortedListing::open(root(&directory).as_ref(), &settings).unwrap();
         let found = names(listing);
-        // The set has them in the order of their bytes.
+        // The set is sorted in byte order.
         prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
     }
 }
@@ -59,7 +59,7 @@ fn tells_what_names_are() {
     let kinds = [FileKind::File, FileKind::Directory, FileKind::Symlink];
     for ((listed, name), kind) in found.iter().zip([b"a", b"b", b"c"]).zip(kinds) {
         assert_eq!(&*listed.name, name);
-        // Some file systems do not tell.
+        // Some file systems do not report the kind.
         assert!(listed.kind.is_none_or(|found| found == kind));
     }
     assert_eq!(found.len(), 3);

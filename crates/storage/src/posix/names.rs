@@ -1,7 +1,7 @@
-//! The names of a directory as the kernel gives them.
+//! Lists the names of a directory with system calls.
 //!
-//! The kernel is asked directly: libraries take `ENOENT` for the end of a listing, although FUSE
-//! reports any failure of its server so, and names that were not listed count as absent.
+//! System calls are used directly. Libraries treat `ENOENT` as the end of a listing, although FUSE
+//! reports any failure of its server this way, and missing names would count as absent.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -24,7 +24,7 @@ mod listing {
     use crate::NameList;
     use crate::posix::status::kind_of;
 
-    /// Bytes that the kernel fills with names in one call.
+    /// Size in bytes of the buffer for one system call.
     const BUFFER_BYTES: usize = 8 << 10;
 
     /// Reads one buffer of names at a time.
@@ -32,12 +32,12 @@ mod listing {
         /// `None` after the end or an error.
         directory: Option<OwnedFd>,
         buffer: Box<[MaybeUninit<u8>]>,
-        /// Names of the last buffer that were not given out yet.
+        /// Names of the last buffer that were not returned yet.
         read: VecDeque<ListedName>,
     }
 
     impl PosixNames {
-        /// A listing with a position of its own, from the start.
+        /// Opens a listing with an independent position, at the start.
         pub(in crate::posix) fn open(directory: BorrowedFd<'_>) -> io::Result<PosixNames> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let open = || retry_on_intr(|| openat(directory, c".", flags, Mode::empty()));
@@ -98,14 +98,14 @@ mod listing {
     use crate::NameList;
     use crate::posix::status::kind_of;
 
-    /// Reads one buffer of names (some 8 KiB) at a time.
+    /// Reads one buffer of names (about 8 KiB) at a time.
     pub(in crate::posix) struct PosixNames {
         /// `None` after the end or an error.
         directory: Option<Dir>,
     }
 
     impl PosixNames {
-        /// A listing with a position of its own, from the start.
+        /// Opens a listing with an independent position, at the start.
         pub(in crate::posix) fn open(directory: BorrowedFd<'_>) -> io::Result<PosixNames> {
             let open = || rustix::io::retry_on_intr(|| Dir::read_from(directory));
             let directory = descriptors::patiently(open)?;

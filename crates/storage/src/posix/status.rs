@@ -1,4 +1,4 @@
-//! Between the kernel's structures and ours.
+//! Converts between the kernel's structures and longhaul's.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Mode, Stat, Timespec, Timestamps, UTIME_NOW};
 
 use crate::{FileKind, Special, Status};
 
-/// Bytes in a unit of `st_blocks`, whatever the file system's own block is.
+/// Size in bytes of a unit of `st_blocks`, independent of the file system's block size.
 const STATUS_BLOCK_BYTES: u64 = 512;
 
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
@@ -78,11 +78,11 @@ pub(super) fn file_type(kind: SpecialKind) -> FileType {
     }
 }
 
-/// Times for `utimensat`. The access time becomes now: FUSE file systems on version 2
-/// of its library set either both times or none.
+/// Returns times for `utimensat`. The access time becomes the current time, because FUSE file
+/// systems on version 2 of its library set either both times or none.
 ///
-/// Nanoseconds are checked because the kernel gives two larger values a
-/// meaning of their own (now, and leave alone), and they may come from a peer.
+/// Nanoseconds are checked because they may come from a peer, and the kernel interprets two larger
+/// values as commands (set to now, and leave unchanged).
 pub(super) fn times_of(modified: Timestamp) -> io::Result<Timestamps> {
     if modified.nanoseconds >= NANOSECONDS_PER_SECOND {
         return Err(io::Error::new(

@@ -54,7 +54,7 @@ fn creation_is_what_was_asked_for() {
     assert_eq!(file.status().unwrap().mode, 0o600);
 }
 
-/// The kernel reports `ENOENT` for a directory that was removed; so do servers of FUSE that failed.
+/// The kernel reports `ENOENT` for a removed directory, and so do failed FUSE servers.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_listing_that_ends_with_an_error_is_not_an_empty_one() {
@@ -170,8 +170,8 @@ fn times_have_nanoseconds_and_both_are_given() {
         let metadata = fs::symlink_metadata(path).unwrap();
         (metadata.atime(), metadata.atime_nsec())
     };
-    // FUSE file systems on version 2 of its library take both times or none: the other one
-    // becomes now.
+    // FUSE file systems on version 2 of its library set both times or none. The access time becomes
+    // the current time.
     let before = accessed("f");
     let long_ago = std::fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
     let path = place.directory.path().join("f");
@@ -297,7 +297,7 @@ fn data_of_a_file_without_holes_is_one_run() {
     assert_eq!(file.next_data(u64::MAX).unwrap(), None);
 }
 
-/// Whatever the file system of the tests makes of the mode, data is the same,
+/// Data is the same in all modes, even if the file system of the tests does not support a mode,
 /// with aligned and unaligned offsets, lengths and memory.
 #[test]
 fn every_mode_reads_what_every_mode_wrote() {
@@ -354,7 +354,7 @@ fn read_all(root: &dyn Directory, name: &[u8], mode: DataMode) -> Vec<u8> {
     }
 }
 
-/// Somebody may give a name to something else while its owner and mode are set.
+/// Another process may give a name to another file while its owner and mode are set.
 #[test]
 fn what_is_done_to_a_name_is_done_to_what_had_it_first() {
     let place = place();
@@ -378,7 +378,7 @@ fn what_is_done_to_a_name_is_done_to_what_had_it_first() {
     inode.set_owner(Some(user), Some(group)).unwrap();
     assert_eq!((mode("away"), mode("one")), (0o640, before));
     assert_eq!(inode.status().unwrap().inode, found.inode);
-    // A link is itself, and has no mode.
+    // A link is not followed, and has no mode.
     symlink("away", path("link")).unwrap();
     let link = place.root.inode_of(b"link").unwrap();
     assert_eq!(link.status().unwrap().kind, FileKind::Symlink);

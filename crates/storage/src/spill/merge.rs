@@ -1,4 +1,4 @@
-//! Merging sorted runs.
+//! Merges sorted runs.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,8 +8,8 @@ use std::io;
 use super::run::{OwnedRecord, Run, RunReader};
 use super::{Record, Spill, SpillSettings};
 
-/// Merges neighbours until few enough runs are left for one merge. Only
-/// neighbours, so that equal keys stay in the order of their age.
+/// Merges neighbouring runs until few enough are left for one merge. Only neighbours are merged, so
+/// that equal keys stay in the order of their age.
 pub(super) fn merge_until(mut runs: Vec<Run>, settings: &SpillSettings) -> io::Result<Vec<Run>> {
     let fan_in = settings.fan_in.max(2);
     while runs.len() > fan_in {
@@ -31,23 +31,23 @@ pub(super) fn merge_until(mut runs: Vec<Run>, settings: &SpillSettings) -> io::R
     Ok(runs)
 }
 
-/// Some runs as one.
+/// A merge of several runs into one.
 pub(super) struct Merge {
     heads: BinaryHeap<Reverse<Head>>,
-    /// The record at the top was given out.
+    /// True if the record at the top was returned.
     is_used: bool,
 }
 
-/// The first record of a run that was not given out yet.
+/// The next record of a run.
 struct Head {
     record: OwnedRecord,
-    /// Breaks ties: the older run comes first.
+    /// Age that breaks ties: the older run comes first.
     age: usize,
     run: RunReader,
 }
 
-/// Smallest and largest buffer of a run in bytes: below, a system call would
-/// be paid for every few names; above, nothing is gained.
+/// Minimum and maximum size in bytes of a run's buffer. A smaller one would need a system call for
+/// every few names, and a larger one gives no benefit.
 const READ_BYTES: (usize, usize) = (4 << 10, 64 << 10);
 
 impl Merge {
@@ -77,7 +77,7 @@ impl Merge {
         Ok(self.heads.peek().map(|Reverse(head)| head.record.borrow()))
     }
 
-    /// Continues in the run whose record was given out.
+    /// Replaces the returned record by the next one of its run.
     fn advance(&mut self) -> io::Result<()> {
         let Some(mut top) = self.heads.peek_mut() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Records that wait in the order in which they came, in a file of bounded length.
+//! A first-in, first-out queue of records, in a file of limited length.
 
 use std::fs::File;
 use std::io;
@@ -7,27 +7,27 @@ use std::path::PathBuf;
 
 use super::{TemporaryError, nameless_file};
 
-/// Bytes that are written to the file or read from it at once.
+/// Number of bytes that are written to the file or read from it at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Longest record, in bytes. It is far above an entry with all its attributes, and limits the
-/// memory that one damaged length in the file can cost.
+/// Maximum length of a record in bytes. It is far above an entry with all its attributes, and
+/// limits the memory that a damaged length in the file can cause.
 const MAXIMUM_RECORD_BYTES: usize = 16 << 20;
 
-/// First in, first out. The first and the last chunk of records are in memory, and those between
-/// them in the file, which is used again from its beginning as records are taken.
+/// A first-in, first-out queue. The first and the last chunk of records are in memory, and the
+/// others in the file, whose space is reused as records are taken.
 pub struct SpillQueue {
     directory: PathBuf,
     file: Option<File>,
-    /// True if the file could not be made or written. It is tried again with the next record after
-    /// the queue was empty.
+    /// True if the file could not be created or written. The next record after the queue was empty
+    /// tries again.
     refused: bool,
-    /// Most chunks in the file.
+    /// Maximum number of chunks in the file.
     slots: u64,
     /// Number of chunks that were written to the file, and that were read from it.
     written: u64,
     read: u64,
-    /// Bytes that were read back, and how many of them were taken.
+    /// Bytes that were read back, and the number of them that were taken.
     front: Vec<u8>,
     taken: usize,
     /// Bytes that are not in the file yet.
@@ -36,8 +36,8 @@ pub struct SpillQueue {
 }
 
 impl SpillQueue {
-    /// A queue with a file of at most this many bytes in a directory. It makes the file when
-    /// memory is full.
+    /// Creates a queue with a file of at most `file_bytes` in a directory. The file is created when
+    /// the memory is full.
     pub fn new(directory: PathBuf, file_bytes: u64) -> SpillQueue {
         SpillQueue {
             directory,
@@ -53,13 +53,13 @@ impl SpillQueue {
         }
     }
 
-    /// True if it has no records.
+    /// True if the queue has no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Whether [`SpillQueue::push`] may be called. If the file is full or cannot be written,
-    /// records have to be taken first.
+    /// True if [`SpillQueue::push`] may be called. If the file is full or cannot be written,
+    /// records must be taken first.
     pub fn has_room(&mut self) -> bool {
         while self.back.len() >= CHUNK_BYTES && self.write_chunk() {}
         self.back.len() < CHUNK_BYTES
@@ -80,7 +80,7 @@ impl SpillQueue {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read. The records in it are lost then.
+    /// The file cannot be read. The records in it are then lost.
     pub fn pop(&mut self) -> io::Result<Option<&[u8]>> {
         if self.is_empty() {
             return Ok(None);
@@ -131,7 +131,7 @@ impl SpillQueue {
         Ok(())
     }
 
-    /// Moves the oldest chunk of `back` to the file; false if it does not take it.
+    /// Moves the oldest chunk of `back` to the file. Returns false if that is not possible.
     fn write_chunk(&mut self) -> bool {
         if self.refused || self.written - self.read >= self.slots {
             return false;
@@ -174,7 +174,7 @@ fn damaged() -> io::Error {
 mod tests {
     use super::*;
 
-    /// A record whose length depends on its number.
+    /// Creates a record whose length depends on its number.
     fn record(number: u64) -> Vec<u8> {
         let length = 8 + (number * 7919 % 3000) as usize;
         let mut record = number.to_le_bytes().to_vec();

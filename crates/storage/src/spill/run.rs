@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{MAXIMUM_RECORD_BYTES, Record};
 
-/// Where a run lies. The file is shared by its runs and closed with the last.
+/// Location of a run. The runs share the file, which is closed with the last of them.
 pub(super) struct Run {
     file: Arc<File>,
     start: u64,
@@ -33,7 +33,7 @@ impl Run {
 /// Reads a run from front to back.
 pub(super) struct RunReader(BufReader<Cursor>);
 
-/// A record in memory of its own, which is used again for the next.
+/// A record in a separate buffer, which is reused for the next record.
 #[derive(Default)]
 pub(super) struct OwnedRecord {
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ impl OwnedRecord {
 }
 
 impl RunReader {
-    /// Replaces `record` by the next one; false at the end.
+    /// Replaces `record` by the next one. Returns false at the end.
     pub(super) fn read_into(&mut self, record: &mut OwnedRecord) -> io::Result<bool> {
         if self.0.buffer().is_empty() && self.0.get_ref().is_at_end() {
             return Ok(false);
@@ -88,11 +88,11 @@ impl Read for Cursor {
     }
 }
 
-/// Writes a record as [`RunReader`] reads it; the bytes it took.
+/// Writes a record in the format of [`RunReader`]. Returns its size in bytes.
 pub(super) fn write_record(writer: &mut impl Write, record: Record<'_>) -> io::Result<u64> {
     let mut written = 0;
     for length in [record.key.len(), record.value.len()] {
-        // `Sorter::push` bounds both.
+        // `Sorter::push` limits both lengths.
         writer.write_all(&(length as u32).to_le_bytes())?;
         written += 4;
     }

@@ -30,7 +30,7 @@ fn sorted(settings: SpillSettings, records: &[Pair]) -> (Vec<Pair>, bool) {
     (all, spilled)
 }
 
-/// Keys of few letters, so that many are equal or prefixes of others.
+/// Generates keys of few letters, so that many are equal or prefixes of others.
 fn any_record() -> impl Strategy<Value = Pair> {
     let letter = prop::sample::select(vec![0u8, b'/', b'a', 0xff]);
     let key = prop::collection::vec(letter, 0..5);
@@ -77,7 +77,7 @@ fn many_runs_are_merged_in_several_passes() {
         .collect();
     let mut expected = records.clone();
     expected.sort();
-    // 500 runs, merged by 64 to 8, and those at once.
+    // 500 runs are merged by 64 to 8, and these at once.
     assert_eq!(sorted(tiny(1 << 20, 10, 64), &records), (expected, true));
 }
 

@@ -1,6 +1,6 @@
-//! Valid files of credentials, and answers of a kernel.
+//! Valid credential files, and answers of a kernel.
 
-/// Target, name, text.
+/// Returns target, name and text of each sample.
 pub fn texts() -> Vec<(&'static str, &'static str, String)> {
     let secret = "A".repeat(43);
     let token = format!("lht_{secret}");
@@ -34,8 +34,8 @@ pub fn texts() -> Vec<(&'static str, &'static str, String)> {
     ]
 }
 
-/// As a little-endian kernel of Linux 6 gives them, made by hand: a socket of each
-/// family, the end, a refusal.
+/// Returns answers in the format of a little-endian kernel of Linux 6, made by hand: a socket of
+/// each family, the end, a refusal.
 pub fn kernel_answers() -> [(&'static str, Vec<u8>); 4] {
     let message = |kind: u8, content: &[u8]| {
         let length = u32::try_from(16 + content.len()).unwrap();

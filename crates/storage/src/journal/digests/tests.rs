@@ -85,7 +85,7 @@ fn another_state_of_a_file_is_not_found() {
         assert_eq!(kept.find(&FileState::new(b"data/1", &source, &other)), None);
     }
     assert_eq!(kept.find(&FileState::new(b"data/2", &source, &was)), None);
-    // Nor of one whose source has another state.
+    // The digest is not found either if the source has another state.
     for changed in [
         SourceIdentity { inode: 3, ..source },
         SourceIdentity { size: 8, ..source },
@@ -108,7 +108,7 @@ fn a_record_that_is_not_valid_costs_itself_only() {
     let kept = open(&file);
     kept.append(&[(state(0), digest(0)), (state(1), digest(1))]);
     kept.append(&[(state(2), digest(2))]);
-    // Of the second only a part reached the disk, and the last is torn.
+    // Only a part of the second append reached the disk, and the last record is torn.
     file.write_at(&[0; 40], RECORD_BYTES as u64).unwrap();
     file.set_length(3 * RECORD_BYTES as u64 - 1).unwrap();
     let kept = open(&file);
@@ -150,7 +150,7 @@ fn what_was_gathered_beyond_its_bound_is_forgotten() {
     kept.forget_beyond(2);
     assert_eq!(kept.find(&state(1)), None);
     assert_eq!(file.status().unwrap().size, 0);
-    // It goes on from there.
+    // Appending continues from there.
     kept.append(&[(state(3), digest(3))]);
     assert_eq!(open(&file).find(&state(3)), Some(digest(3)));
 }
@@ -189,7 +189,7 @@ fn the_last_word_says_whether_a_command_is_to_run() {
     assert_eq!(kept.find(&state(1)), Some(digest(1)));
 }
 
-/// However often a copy does not complete.
+/// The number of interrupted copies does not matter.
 #[test]
 fn files_that_await_their_command_are_not_forgotten() {
     let file = empty_file();
@@ -211,7 +211,7 @@ fn files_that_await_their_command_are_not_forgotten() {
         }
         assert_eq!(later.find(&state(round)), None);
     }
-    // What is appended then is where it belongs.
+    // Later records are appended at the right position.
     open(&file).end_command(command(10));
     assert!(!open(&file).awaits_command(&command(10)));
     assert!(open(&file).awaits_command(&command(20)));

@@ -1,4 +1,4 @@
-//! Who owns a name, and when no longer.
+//! Ownership of a name, and its loss.
 
 use super::*;
 use crate::Creation;
@@ -55,7 +55,7 @@ fn a_restart_takes_over_from_the_living() {
     );
 }
 
-/// As GlusterFS with shards did of a journal.
+/// GlusterFS with shards reported such lengths of a journal.
 #[test]
 fn storage_that_tells_of_more_than_was_written_takes_no_file_over() {
     let root = ForgettingStorage::new().root();
@@ -72,7 +72,7 @@ fn storage_that_tells_of_more_than_was_written_takes_no_file_over() {
         first.ensure_owned().unwrap();
     }
     FIRST.receive(&first, 0).unwrap();
-    // Whoever does take it over cuts that off.
+    // A new owner cuts off the additional bytes.
     let second = claim(&root, FIRST, 2);
     assert_eq!(second.recovered(), [FIRST.durable(0), FIRST.durable(1)]);
     assert_fenced(&first, FIRST);
@@ -129,7 +129,7 @@ fn another_source_waits_for_the_living_only() {
     };
     assert_eq!(holder, owner(1));
     first.ensure_owned().unwrap();
-    // Writers may outlive the session's handle: they are its life.
+    // Writers may outlive the session's handle, and show that the session is alive.
     let writing = first.file().clone();
     drop(first);
     assert!(crate::journal::claim(&OTHER.claim(&root, 2)).is_err());
@@ -138,8 +138,8 @@ fn another_source_waits_for_the_living_only() {
     assert!(second.recovered().is_empty() && second.epoch() == 2);
 }
 
-/// A copy that was killed at one end, whose other end does not know yet, run
-/// again after a file was replaced by another of that name.
+/// A copy was killed at one end, and the other end does not know yet. It is run again after a file
+/// was replaced by another one with that name.
 #[test]
 fn another_source_does_not_wait_for_a_session_that_was_taken_over() {
     let root = ForgettingStorage::new().root();
@@ -158,7 +158,7 @@ fn another_source_does_not_wait_for_a_session_that_was_taken_over() {
     assert_eq!(listing(&root).len(), 2);
 }
 
-/// A session that a host began, and another host of the same sources ends.
+/// A session is begun by one host, and ended by another host with the same sources.
 #[test]
 fn what_a_dead_session_of_another_source_left_is_inherited() {
     let root = ForgettingStorage::new().root();
@@ -173,7 +173,7 @@ fn what_a_dead_session_of_another_source_left_is_inherited() {
         processes.iter().map(number).collect()
     };
     let first = inheriting(FIRST, 1).unwrap();
-    // While it lives, that is no other source's.
+    // While the session is alive, another source cannot claim its files.
     assert!(matches!(
         inheriting(OTHER, 2),
         Err(ClaimError::InUse { .. })
@@ -182,7 +182,7 @@ fn what_a_dead_session_of_another_source_left_is_inherited() {
     let second = inheriting(OTHER, 2).unwrap();
     assert_eq!(second.former_sessions(), numbers(&[1]));
     second.append_durable(&[]).unwrap();
-    // Nor is it forgotten when the second one dies too.
+    // The first session is also remembered when the second one dies.
     drop(second);
     let third = inheriting(OTHER, 3).unwrap();
     assert_eq!(third.former_sessions(), numbers(&[1, 2]));

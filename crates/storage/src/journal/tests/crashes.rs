@@ -1,20 +1,19 @@
-//! Power lost and processes killed at every step, and at random.
+//! Loss of power and killed processes, at every step and at random.
 
 use super::*;
 use crate::forgetting::ForgettingStorage;
 
-/// What was promised, and so must be found.
+/// Promised results, which a later run must find.
 #[derive(Default, Clone)]
 struct Promised {
     durable: Vec<u64>,
-    /// The last run began to give the file its name: from then on it may have
-    /// that one, and its journal be gone.
+    /// True once the last run began to give the file its final name. The file may then have that
+    /// name, and its journal may be gone.
     committing: bool,
     committed: bool,
 }
 
-/// One run of a receiver, up to the end or its first error. What it finds must
-/// be right.
+/// Runs a receiver to its end or first error. Checks the recovered blocks.
 fn run(
     root: &Arc<dyn Directory>,
     source: Source,
@@ -40,7 +39,7 @@ fn run(
     Ok(())
 }
 
-/// The numbers of the blocks, whose bytes must be the source's.
+/// Returns the numbers of the recovered blocks, and checks that their bytes are the source's.
 fn check_recovered(partial: &Partial, source: Source) -> Vec<u64> {
     let data = read_file(&**partial.file());
     let recovered = partial.recovered().iter().map(|block| {
@@ -65,8 +64,7 @@ fn check_final(root: &Arc<dyn Directory>, promised: &Promised, possible: &[Sourc
     }
 }
 
-/// After a crash during the run of `promised`: what is there is right, and the
-/// next run ends well.
+/// Checks the state after a crash during the run of `promised`, and that the next run succeeds.
 fn check_after(storage: &ForgettingStorage, mut promised: Promised) {
     let root = storage.root();
     check_final(&root, &promised, &[FIRST]);
@@ -90,7 +88,7 @@ fn steps_of_a_run() -> u64 {
     storage.steps()
 }
 
-/// A disk on which the first run stopped at a step.
+/// Returns a disk on which the first run stopped at a step.
 fn stopped_at(step: u64) -> (ForgettingStorage, Promised) {
     let storage = ForgettingStorage::new();
     storage.fail_after(step);
@@ -127,8 +125,8 @@ fn killed_at_every_step() {
     }
 }
 
-/// Killed, then power lost in the recovery: what a killed run had written to
-/// the journal may not have been synced.
+/// A run is killed, and power is lost during the recovery. Records that the killed run wrote to the
+/// journal may not have been synced.
 #[test]
 fn killed_then_power_lost_at_every_step() {
     for step in 1..=steps_of_a_run() {
@@ -158,8 +156,7 @@ fn a_failed_sync_of_the_journal_promises_nothing_that_is_lost() {
     FIRST.receive(&first, 0).unwrap();
     first.file().set_length(BLOCKS * BLOCK_BYTES).unwrap();
     first.file().sync_data().unwrap();
-    // Enough for several pages, so that the next owner's record is not on
-    // those that were lost.
+    // Enough for several pages, so that the next owner's record is not on the lost pages.
     let many = (BLOCK_BYTES..BLOCK_BYTES + 500).map(|offset| DurableBlock {
         offset,
         length: 1,
@@ -181,8 +178,7 @@ fn a_failed_sync_of_the_journal_promises_nothing_that_is_lost() {
     }
 }
 
-/// A claim that discards, killed at every step, leaves nothing behind that the
-/// next one does not find.
+/// A claim that discards data is killed at every step. The next claim finds all files that it left.
 #[test]
 fn killed_while_discarding() {
     for step in 1.. {
@@ -199,7 +195,7 @@ fn killed_while_discarding() {
     }
 }
 
-/// Between a rename and its sync the journal is what keeps the data findable.
+/// Between a rename and its sync, only the journal lets a claim find the data.
 #[test]
 fn a_claim_after_an_unsynced_commit_keeps_it() {
     let storage = ForgettingStorage::new();
@@ -217,8 +213,8 @@ fn a_claim_after_an_unsynced_commit_keeps_it() {
     drop(committed);
 }
 
-/// Sources that take turns, are abandoned, killed and lose power, without a
-/// sync in between that would keep old names and new data apart.
+/// Sources alternate, and are abandoned, killed and lose power, without a sync that would separate
+/// old names from new data.
 #[test]
 fn sources_never_mix() {
     for seed in 0..1_000 {
@@ -234,7 +230,7 @@ struct History {
     storage: ForgettingStorage,
     seed: u64,
     count: u64,
-    /// The only run that was promised anything since the last claim.
+    /// Source of the only run with promised results since the last claim.
     last: Source,
     promised: Promised,
     run: Vec<Source>,
@@ -274,7 +270,7 @@ impl History {
     fn source(&mut self) -> Source {
         let source = [FIRST, CHANGED, OTHER][self.below(3) as usize];
         if source != self.last {
-            // Its claim discards what the last one had.
+            // The claim of this source discards the data of the last one.
             self.promised.durable.clear();
         }
         self.last = source;

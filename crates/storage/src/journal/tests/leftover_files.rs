@@ -1,4 +1,4 @@
-//! What is listed, and what expires.
+//! Listing and expiry of leftovers.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn only_what_is_old_and_dead_expires() {
     );
 }
 
-/// Where a removal of leftovers comes between a file's creation and its lock.
+/// A removal of leftovers comes between a file's creation and its lock.
 #[test]
 fn what_was_taken_for_a_leftover_is_made_anew_and_stays() {
     let storage = ForgettingStorage::new();
@@ -166,8 +166,8 @@ fn a_journal_of_another_version_spares_the_living() {
     assert_eq!(expired(&storage, HOUR).len(), 2);
 }
 
-/// A crash that takes the journal's records and leaves the names: the part is
-/// not forgotten when the next copy begins with a journal of its own.
+/// A crash loses the journal's records and keeps the names. The part is removed when the next copy
+/// begins with a new journal.
 #[test]
 fn the_part_of_a_torn_journal_goes_with_the_next_claim() {
     for torn in [&b""[..], b"never a record"] {

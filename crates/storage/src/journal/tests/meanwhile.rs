@@ -1,5 +1,5 @@
-//! What another session does in the worst moments: between a look and the
-//! gate, and between opening a journal and locking it.
+//! Another session acts at critical moments: between a check and the gate, and between opening a
+//! journal and locking it.
 
 use std::any::Any;
 use std::io;
@@ -17,7 +17,7 @@ enum Moment {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A directory in which something happens, once, when a journal is opened.
+/// A directory that runs a function, once, when a journal is opened.
 struct Interrupted {
     inner: Arc<dyn Directory>,
     act: Mutex<Option<(Moment, Act)>>,
@@ -84,7 +84,7 @@ impl Directory for Interrupted {
     }
 
     fn rename(&self, from: &[u8], _target: &dyn Directory, to: &[u8]) -> io::Result<()> {
-        // The journal renames within one directory only.
+        // The journal renames only within one directory.
         self.inner.rename(from, &*self.inner, to)
     }
 
@@ -129,7 +129,7 @@ impl Directory for Interrupted {
     }
 }
 
-/// An owner of the block in the middle, and the directory as it sees it.
+/// Returns an owner of the block in the middle, and the directory through which it works.
 fn owning() -> (Arc<dyn Directory>, Arc<Interrupted>, Partial) {
     let root = ForgettingStorage::new().root();
     let interrupted = Interrupted::new(&root);
@@ -145,8 +145,8 @@ fn is_fenced<T>(result: Result<T, JournalError>) -> bool {
     matches!(result, Err(JournalError::Fenced { .. }))
 }
 
-/// The owner does something, and meanwhile loses the file to `source`, whose session continues
-/// with it unharmed.
+/// Runs `act` as the owner, while `source` takes the file over. The session of `source` continues
+/// normally.
 fn lose_to(source: Source, moment: Moment, act: impl Fn(&Partial) -> bool) {
     let (root, interrupted, first) = owning();
     let won = Arc::new(Mutex::new(None));

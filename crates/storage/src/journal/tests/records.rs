@@ -1,4 +1,4 @@
-//! Records in and out, whole, torn and damaged.
+//! Encoding and decoding of complete, torn and damaged records.
 
 use proptest::prelude::*;
 
@@ -97,7 +97,7 @@ fn replayed(bytes: &[u8]) -> Found {
     replay(&*file).unwrap()
 }
 
-/// A header, an owner, and blocks, the second owner in their middle.
+/// Returns a header, an owner, and blocks, with a second owner between them.
 fn journal(blocks: u64) -> Vec<Entry> {
     let root = ForgettingStorage::new().root();
     let claim = FIRST.claim(&root, 1);
@@ -133,7 +133,7 @@ fn blocks_of(found: &Found) -> &[DurableBlock] {
     }
 }
 
-/// Never a wrong block: those before the damage, and no other.
+/// Checks that the blocks before the damage are found, and no others.
 fn assert_prefix(damaged: &[u8], whole: &Found) {
     let found = replayed(damaged);
     let (found, whole) = (blocks_of(&found), blocks_of(whole));
@@ -256,7 +256,7 @@ proptest! {
         replayed(&bytes);
     }
 
-    /// Any body under a checksum that fits: what the checksum cannot catch.
+    /// Any body with a valid checksum, which the checksum cannot reject.
     #[test]
     fn no_body_is_too_odd(
         kind in 0..5u8, mut body in prop::collection::vec(any::<u8>(), 0..120), version in 0..3u16,

@@ -7,7 +7,7 @@ use longhaul_storage::journal::digests::{self, FileState};
 use longhaul_storage::journal::entry::{self, Entry, Header, Owner};
 use longhaul_storage::{FileKind, Status};
 
-/// Types and bodies of the records of a journal.
+/// Returns types and bodies of the records of a journal.
 pub fn records() -> Vec<(u8, Vec<u8>)> {
     let header = Entry::Header(Header {
         part: 7,
@@ -50,7 +50,7 @@ pub fn records() -> Vec<(u8, Vec<u8>)> {
     .collect()
 }
 
-/// A position and a record.
+/// Returns a position and a record.
 pub fn kept_digest() -> Vec<u8> {
     let status = Status {
         kind: FileKind::File,
