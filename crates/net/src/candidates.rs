@@ -131,7 +131,7 @@ pub fn interface_addresses() -> io::Result<Vec<IpAddr>> {
 /// # Safety
 ///
 /// `address` points to a socket address whose length fits its family.
-#[allow(unsafe_code)] // What `getifaddrs` gives are pointers.
+#[allow(unsafe_code)] // `getifaddrs` returns pointers.
 unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
     // SAFETY: promised by the caller; read unaligned, as only the family's
     // own type is sure to be aligned.
