@@ -312,7 +312,7 @@ fn a_directory_of_samples_plots_one_run_of_each_kind() {
     fs::create_dir(&empty).unwrap();
     let refused = report("empty");
     assert_eq!(refused.status.code(), Some(6));
-    assert!(text(&refused.stderr).contains("empty: it holds no samples of a run in these records"));
+    assert!(text(&refused.stderr).contains("empty: it has no samples of a run in these records"));
 }
 
 #[test]

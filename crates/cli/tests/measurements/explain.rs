@@ -154,7 +154,7 @@ fn copies_are_remembered_and_forgotten() {
     };
     let (shown, said) = history(&[]);
     assert_eq!(shown.lines().count(), 2, "{shown}");
-    assert!(said.contains("line 2 of the history is none"), "{said}");
+    assert!(said.contains("line 2 of the history is damaged"), "{said}");
     assert_eq!(history(&["elsewhere"]).0, "");
     assert!(
         history(&["--json", "127.0.0.1"])
