@@ -21,7 +21,9 @@
 //! Deletion and backups need more: no directory in which names are deleted, or files are replaced
 //! by backups, may be a source's directory, lie in one or hold one. The receiver makes one probe in
 //! all of them and asks whether it is in any directory of the sources that is copied, or in one
-//! above them: [`crate::message::Message::AskSources`], [`crate::message::Message::Sources`].
+//! above them: [`crate::message::Message::AskSources`], [`crate::message::Message::Sources`]. If only
+//! names in the probe's own directory are replaced, the directories above the sources do not
+//! matter.
 //!
 //! One question at a time is under way. The sender cannot choose a probe's name, and the receiver
 //! only its numbers, so that neither can have the other look up a name of its choice.
@@ -44,6 +46,19 @@ pub struct Question {
     /// The sender's probe in the source's directory; absent if it could not be made.
     #[n(1)]
     pub probe: Option<Probe>,
+}
+
+/// The question whether a probe is in a directory of the sources.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SourcesQuestion {
+    /// The probe.
+    #[n(0)]
+    pub probe: Probe,
+    /// True if the parent directories of the sources are searched, too.
+    #[n(1)]
+    #[cbor(default)]
+    pub above: bool,
 }
 
 /// A file that one end made in its directory. The two numbers are those of a temporary name.

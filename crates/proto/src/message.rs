@@ -8,7 +8,7 @@ use crate::coding::CodecUse;
 use crate::criteria::Held;
 use crate::deletion::NamesOf;
 use crate::digest::Checksum;
-use crate::distinct::{Probe, Question};
+use crate::distinct::{Probe, Question, SourcesQuestion};
 use crate::filter::{LeftOut, Omitted};
 use crate::handshake::Secret;
 use crate::manifest::{AnchorState, Entry, EntryId, TreePath};
@@ -232,10 +232,9 @@ pub enum Message {
     /// Sender: no source remains to be removed.
     #[n(36)]
     MovesEnd,
-    /// Receiver: is this probe in a directory of the sources, or in one above them? One such
-    /// question at a time.
+    /// Receiver: is a probe in a directory of the sources? One such question at a time.
     #[n(37)]
-    AskSources(#[n(0)] Probe),
+    AskSources(#[n(0)] SourcesQuestion),
     /// Sender: why it is, or may be; `None` if it is not.
     #[n(38)]
     Sources(#[n(0)] Option<Failure>),

@@ -388,7 +388,7 @@ impl Sender {
             Message::Digests(_) => return Err(SenderError::WrongRole("digests")),
             Message::Probes(probes) => self.handle_probes(probes)?,
             Message::Distinct(results) => self.handle_distinct(results)?,
-            Message::AskSources(probe) => self.handle_ask_sources(probe)?,
+            Message::AskSources(question) => self.handle_ask_sources(question)?,
             _ => {}
         }
         Ok(())

@@ -300,6 +300,42 @@ fn an_empty_directory_that_a_killed_copy_left_is_removed() {
     assert!(!empty.exists() && full.join("precious").exists());
 }
 
+/// The destination holds the source, and no name of the source is replaced.
+#[test]
+fn a_directory_takes_the_place_of_a_link_next_to_its_source() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
+    for way in [Way::Push, Way::Pull] {
+        let top = place.path().join(format!("{way:?}"));
+        write(&top.join("a/run7/f/g"), b"data");
+        symlink("a/run7", top.join("run7")).unwrap();
+        let from = daemon.url(format!("{way:?}/a/run7"));
+        let mut command = daemon.command("cp");
+        command.args(["-r", "--delete"]);
+        if way == Way::Push {
+            command.arg(top.join("a/run7"));
+            command.arg(daemon.url(format!("{way:?}/")));
+        } else {
+            command.arg(from).arg(&top);
+        }
+        run(&mut command).expect(0);
+        assert!(!top.join("run7").is_symlink(), "{way:?}");
+        assert_eq!(fs::read(top.join("run7/f/g")).unwrap(), b"data", "{way:?}");
+        assert_eq!(
+            fs::read(top.join("a/run7/f/g")).unwrap(),
+            b"data",
+            "{way:?}"
+        );
+        // A file in the directory that the copy made before.
+        fs::remove_dir_all(top.join("run7/f")).unwrap();
+        write(&top.join("run7/f"), b"old");
+        let mut command = daemon.command("cp");
+        command.args(["-r", "--delete"]).arg(top.join("a/run7"));
+        run(command.arg(daemon.url(format!("{way:?}/")))).expect(0);
+        assert_eq!(fs::read(top.join("run7/f/g")).unwrap(), b"data", "{way:?}");
+    }
+}
+
 /// A source whose directory `x` has files of the names that directories have beside it.
 fn source_around_its_destination(top: &Path) {
     write(&top.join("n/inner"), b"inner");

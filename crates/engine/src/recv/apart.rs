@@ -20,7 +20,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use longhaul_proto::distinct::Probe;
+use longhaul_proto::distinct::{Probe, SourcesQuestion};
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_storage::Directory;
@@ -41,8 +41,10 @@ pub(super) const MOST_TOPS: usize = 512;
 pub(super) enum For {
     Deletion,
     Backups,
-    /// Names are replaced in a directory, and not in file systems mounted beneath it.
-    ReplacementHere,
+    /// Names are replaced in a directory itself.
+    ReplacementIn,
+    /// Names are replaced in a directory and beneath it, on its file system.
+    ReplacementOnMount,
     /// Names are replaced in a directory and beneath it.
     Replacement,
 }
@@ -53,7 +55,9 @@ impl For {
         match self {
             For::Deletion => "nothing was deleted at the destination",
             For::Backups => "the directory for backups cannot be used",
-            For::ReplacementHere | For::Replacement => "it is not replaced by another kind of file",
+            For::ReplacementIn | For::ReplacementOnMount | For::Replacement => {
+                "it is not replaced by another kind of file"
+            }
         }
     }
 
@@ -61,13 +65,21 @@ impl For {
         match self {
             For::Deletion => "in which names would be deleted",
             For::Backups => "for backups",
-            For::ReplacementHere | For::Replacement => "in which names would be replaced",
+            For::ReplacementIn | For::ReplacementOnMount | For::Replacement => {
+                "in which names would be replaced"
+            }
         }
     }
 
     /// True if the probe is also made in file systems that are mounted beneath a directory.
     fn includes_mounted(self) -> bool {
-        !matches!(self, For::ReplacementHere)
+        !matches!(self, For::ReplacementIn | For::ReplacementOnMount)
+    }
+
+    /// True if a directory may not hold a source. A source beneath it does not lose names that are
+    /// replaced in the directory itself.
+    fn excludes_sources_beneath(self) -> bool {
+        !matches!(self, For::ReplacementIn)
     }
 }
 
@@ -104,7 +116,10 @@ impl Transfer {
         let mut placed = Vec::new();
         let made = place_all((side, purpose), directories, &probe, &mut placed);
         let asked = match made {
-            Ok(()) => self.ask_sources(probe),
+            Ok(()) => self.ask_sources(SourcesQuestion {
+                probe,
+                above: purpose.excludes_sources_beneath(),
+            }),
             Err(error) => Some(Err(failed(error))),
         };
         let mut removed = Ok(());
@@ -129,8 +144,8 @@ impl Transfer {
     }
 
     /// Has the other end search its sources for a probe. `None` if the session is over.
-    fn ask_sources(&self, probe: Probe) -> Option<Result<(), Failure>> {
-        let asks = self.tell_receiver(|receiver| receiver.ask_sources(probe))?;
+    fn ask_sources(&self, question: SourcesQuestion) -> Option<Result<(), Failure>> {
+        let asks = self.tell_receiver(|receiver| receiver.ask_sources(question))?;
         if !asks {
             return None;
         }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use longhaul_net::token::fill_random;
-use longhaul_proto::distinct::{Probe, Question};
+use longhaul_proto::distinct::{Probe, Question, SourcesQuestion};
 use longhaul_proto::manifest::{Entry, EntryKind, Timestamp, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{Moved, Sender};
@@ -31,7 +31,7 @@ enum Step {
     /// Remove these sources.
     Remove(Vec<Moved>),
     /// Search the sources for a probe of the other end.
-    Search(Probe),
+    Search(SourcesQuestion),
 }
 
 /// A probe of this end.
@@ -76,8 +76,8 @@ impl Sending<'_> {
         while let Some(step) = self.next_step(flow, poll) {
             let batch = match step {
                 Step::Remove(batch) => batch,
-                Step::Search(probe) => {
-                    let result = flow.busy(|| self.search(&probe));
+                Step::Search(question) => {
+                    let result = flow.busy(|| self.search(&question));
                     self.transfer
                         .tell_sender(|sender| sender.handle_searched(result));
                     continue;

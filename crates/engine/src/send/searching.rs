@@ -1,12 +1,12 @@
 //! Searches for a probe of the other end in all directories of the sources, and in their parent
-//! directories: a directory in which the other end deletes, or overwrites with backups, must not be
-//! a source ([`longhaul_proto::distinct`]).
+//! directories if the question says so: a directory in which the other end deletes, or overwrites
+//! with backups, must not be a source ([`longhaul_proto::distinct`]).
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul_proto::distinct::Probe;
+use longhaul_proto::distinct::SourcesQuestion;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_storage::failure::failure_of;
@@ -38,6 +38,8 @@ struct Search<'a> {
     selected: &'a Selected,
     /// Name of the probe.
     name: Box<[u8]>,
+    /// True if the parent directories of the sources are searched, too.
+    above: bool,
 }
 
 impl Sending<'_> {
@@ -47,11 +49,12 @@ impl Sending<'_> {
     ///
     /// The source that is the other end's directory, is in it or contains it, or cannot be
     /// searched.
-    pub(super) fn search(&self, probe: &Probe) -> Result<(), Failure> {
+    pub(super) fn search(&self, question: &SourcesQuestion) -> Result<(), Failure> {
         let search = Search {
             transfer: self.transfer,
             selected: &self.side.selected,
-            name: temporary(probe.session, probe.number),
+            name: temporary(question.probe.session, question.probe.number),
+            above: question.above,
         };
         let mut before = None;
         for source in self.side.sources.list() {
@@ -76,9 +79,12 @@ impl Sending<'_> {
 }
 
 impl Search<'_> {
-    /// Searches a source's directory and its parent directories.
+    /// Searches a source's directory and, if the question says so, its parent directories.
     fn around(&self, source: &Source, directory: &dyn Directory) -> Result<(), Failure> {
         self.look(source, directory, None)?;
+        if !self.above {
+            return Ok(());
+        }
         let Some(location) = directory.location() else {
             return Ok(());
         };

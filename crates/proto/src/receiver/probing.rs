@@ -2,7 +2,7 @@
 //! time.
 
 use super::{Receiver, ReceiverError, StorageJob};
-use crate::distinct::{MAXIMUM_PROBES, Probe, Question};
+use crate::distinct::{MAXIMUM_PROBES, Probe, Question, SourcesQuestion};
 use crate::message::{Failure, Message};
 
 /// How far the answer to the sender's question is.
@@ -32,13 +32,13 @@ pub(super) enum AskingSources {
 }
 
 impl Receiver {
-    /// Asks whether a probe is in a directory of the sources, or in one above them. False if
-    /// another question is under way. [`Receiver::take_sources`] gives the answer.
-    pub fn ask_sources(&mut self, probe: Probe) -> bool {
+    /// Asks whether a probe is in a directory of the sources. False if another question is under
+    /// way. [`Receiver::take_sources`] gives the answer.
+    pub fn ask_sources(&mut self, question: SourcesQuestion) -> bool {
         let is_idle = matches!(self.asking_sources, AskingSources::Idle);
         if is_idle {
             self.asking_sources = AskingSources::Asked;
-            self.push_message(Message::AskSources(probe));
+            self.push_message(Message::AskSources(question));
         }
         is_idle
     }
@@ -119,6 +119,7 @@ mod tests {
     use longhaul_units::Moment;
 
     use super::*;
+    use crate::distinct::Probe;
     use crate::filter::LeftOut;
     use crate::receiver::ReceiverSettings;
 
@@ -192,23 +193,29 @@ mod tests {
 
     #[test]
     fn the_sender_answers_what_it_was_asked() {
-        let probe = || Probe {
-            session: 1,
-            number: 2,
-            landing: None,
-            shown: false,
+        let question = || SourcesQuestion {
+            probe: Probe {
+                session: 1,
+                number: 2,
+                landing: None,
+                shown: false,
+            },
+            above: true,
         };
         let mut receiver = Receiver::new(ReceiverSettings::default());
         assert!(receiver.handle_message(Message::Sources(None)).is_err());
-        assert!(receiver.ask_sources(probe()));
-        assert!(!receiver.ask_sources(probe()), "one at a time");
-        assert_eq!(receiver.poll_message(), Some(Message::AskSources(probe())));
+        assert!(receiver.ask_sources(question()));
+        assert!(!receiver.ask_sources(question()), "one at a time");
+        assert_eq!(
+            receiver.poll_message(),
+            Some(Message::AskSources(question()))
+        );
         assert_eq!(receiver.take_sources(), None);
         receiver.handle_message(Message::Sources(None)).unwrap();
         assert!(receiver.handle_message(Message::Sources(None)).is_err());
         assert!(receiver.has_sources());
         assert_eq!(receiver.take_sources(), Some(None));
-        assert!(receiver.ask_sources(probe()));
+        assert!(receiver.ask_sources(question()));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The receiver's question whether a probe is in a directory of the sources ([`crate::distinct`]).
 
 use super::{Sender, SenderError};
-use crate::distinct::Probe;
+use crate::distinct::SourcesQuestion;
 use crate::message::{Failure, Message};
 
 /// Maximum number of searches of one session. Deletion and backups need one each. Names that are
-/// replaced by another kind of file need one for the anchor and one for each directory in it, up to
-/// 513 (`recv/replacing/proof.rs` in the engine).
+/// replaced by another kind of file need two for the anchor and one for each directory in it, up to
+/// 514 (`recv/replacing/proof.rs` in the engine).
 const MOST_SEARCHES: u32 = 520;
 
 /// What the receiver asked for.
@@ -23,19 +23,22 @@ enum Step {
     /// The receiver has not asked.
     #[default]
     Idle,
-    /// It asks for this probe.
-    Asked(Probe),
+    /// It asks this.
+    Asked(SourcesQuestion),
     /// This end searches its sources.
     Busy,
 }
 
 impl Sender {
-    pub(super) fn handle_ask_sources(&mut self, probe: Probe) -> Result<(), SenderError> {
+    pub(super) fn handle_ask_sources(
+        &mut self,
+        question: SourcesQuestion,
+    ) -> Result<(), SenderError> {
         let searching = &mut self.searching;
         searching.count = searching.count.saturating_add(1);
         match searching.step {
             Step::Idle if self.settings.moves && searching.count <= MOST_SEARCHES => {
-                searching.step = Step::Asked(probe);
+                searching.step = Step::Asked(question);
                 Ok(())
             }
             _ => Err(SenderError::Probes),
@@ -49,11 +52,11 @@ impl Sender {
 
     /// The probe that the sources are to be searched for. [`Sender::handle_searched`] takes the
     /// result.
-    pub fn poll_search(&mut self) -> Option<Probe> {
+    pub fn poll_search(&mut self) -> Option<SourcesQuestion> {
         match std::mem::take(&mut self.searching.step) {
-            Step::Asked(probe) => {
+            Step::Asked(question) => {
                 self.searching.step = Step::Busy;
-                Some(probe)
+                Some(question)
             }
             other => {
                 self.searching.step = other;
@@ -76,23 +79,30 @@ mod tests {
     use longhaul_units::Moment;
 
     use super::*;
+    use crate::distinct::Probe;
     use crate::sender::SenderSettings;
+
+    fn question() -> SourcesQuestion {
+        SourcesQuestion {
+            probe: Probe {
+                session: 1,
+                number: 2,
+                landing: None,
+                shown: false,
+            },
+            above: true,
+        }
+    }
 
     #[test]
     fn one_search_at_a_time() {
-        let probe = || Probe {
-            session: 1,
-            number: 2,
-            landing: None,
-            shown: false,
-        };
         let ask =
-            |sender: &mut Sender| sender.handle_message(Message::AskSources(probe()), Moment(0));
+            |sender: &mut Sender| sender.handle_message(Message::AskSources(question()), Moment(0));
         let mut sender = Sender::new(SenderSettings::default());
         for _ in 0..2 {
             ask(&mut sender).unwrap();
             assert!(sender.has_search());
-            assert_eq!(sender.poll_search(), Some(probe()));
+            assert_eq!(sender.poll_search(), Some(question()));
             assert_eq!(sender.poll_search(), None);
             assert!(ask(&mut sender).is_err());
             sender.handle_searched(Ok(()));
@@ -106,13 +116,7 @@ mod tests {
             moves: false,
             ..SenderSettings::default()
         });
-        let probe = Probe {
-            session: 1,
-            number: 2,
-            landing: None,
-            shown: false,
-        };
-        let asked = sender.handle_message(Message::AskSources(probe), Moment(0));
+        let asked = sender.handle_message(Message::AskSources(question()), Moment(0));
         assert!(asked.is_err());
     }
 }

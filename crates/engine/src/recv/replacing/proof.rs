@@ -13,9 +13,37 @@ use super::super::apart::{For, MOST_TOPS};
 use super::super::folders::Folder;
 use crate::session::Transfer;
 
-/// What the other end answered for the anchor (`None`) and for directories directly in it.
+/// What the other end answered.
 #[derive(Default)]
-pub(super) struct Proofs(Mutex<BTreeMap<Option<TreePath>, Result<(), Failure>>>);
+pub(super) struct Proofs(Mutex<BTreeMap<Scope, Result<(), Failure>>>);
+
+/// Directories that are proved together.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    /// The anchor alone.
+    Anchor,
+    /// The anchor and all directories of its file system beneath it.
+    AnchorMount,
+    /// A directory directly in the anchor, and all directories beneath it.
+    Top(TreePath),
+}
+
+impl Scope {
+    fn purpose(&self) -> For {
+        match self {
+            Scope::Anchor => For::ReplacementIn,
+            Scope::AnchorMount => For::ReplacementOnMount,
+            Scope::Top(_) => For::Replacement,
+        }
+    }
+
+    fn path(&self) -> Option<&TreePath> {
+        match self {
+            Scope::Anchor | Scope::AnchorMount => None,
+            Scope::Top(top) => Some(top),
+        }
+    }
+}
 
 impl Transfer {
     /// Fails unless the directory that has the name `at` is no source's directory.
@@ -37,50 +65,49 @@ impl Transfer {
         let ensure = || {
             // Other threads that need a proof wait for this one.
             let mut proofs = lock(&side.replacements.proofs.0);
-            let anchor = self.proof_of(side, &mut proofs, None);
-            if at.parent().is_none() {
-                return anchor;
-            }
+            let top = at.names().next().filter(|_| at.parent().is_some());
+            let Some(top) = top.and_then(|name| TreePath::new(name).ok()) else {
+                return self.proof_of(side, &mut proofs, Scope::Anchor);
+            };
+            let anchor = self.proof_of(side, &mut proofs, Scope::AnchorMount);
             let mount = folder.directory().mount();
             let is_in_anchor =
                 mount.is_some() && mount == side.folders.anchor().directory().mount();
             if anchor.is_ok() && is_in_anchor {
                 return Ok(());
             }
-            let top = at.names().next().and_then(|name| TreePath::new(name).ok());
-            self.proof_of(side, &mut proofs, top)
+            self.proof_of(side, &mut proofs, Scope::Top(top))
         };
         ensure().map_err(|failure| Failure::new(failure.kind, format!("{at}: {}", failure.text)))
     }
 
-    /// Asks the other end at most once for each directory.
+    /// Asks the other end at most once for each scope.
     fn proof_of(
         &self,
         side: &ReceiveSide,
-        proofs: &mut BTreeMap<Option<TreePath>, Result<(), Failure>>,
-        top: Option<TreePath>,
+        proofs: &mut BTreeMap<Scope, Result<(), Failure>>,
+        scope: Scope,
     ) -> Result<(), Failure> {
-        if let Some(known) = proofs.get(&top) {
+        if let Some(known) = proofs.get(&scope) {
             return known.clone();
         }
-        if proofs.len() > MOST_TOPS {
+        if proofs.len() >= MOST_TOPS {
             let text = format!(
                 "entries are replaced by other kinds of files in at most {MOST_TOPS} directories \
                  of a copy: run it again"
             );
             return Err(Failure::new(FailureKind::Other, text));
         }
-        let purpose = match top {
-            None => For::ReplacementHere,
-            Some(_) => For::Replacement,
-        };
-        let found = match side.folders.find_in_copy(top.as_ref()) {
-            Ok(folder) => self.ensure_apart(side, &[Arc::clone(folder.directory())], purpose),
+        let path = scope.path();
+        let found = match side.folders.find_in_copy(path) {
+            Ok(folder) => {
+                self.ensure_apart(side, &[Arc::clone(folder.directory())], scope.purpose())
+            }
             Err(error) => {
-                let shown = top.as_ref().map_or(".".to_owned(), TreePath::to_string);
+                let shown = path.map_or(".".to_owned(), TreePath::to_string);
                 Err(failure_of("look into the directory", &shown, &error))
             }
         };
-        proofs.entry(top).or_insert(found).clone()
+        proofs.entry(scope).or_insert(found).clone()
     }
 }
