@@ -259,7 +259,8 @@ fn fork() -> io::Result<Option<Pid>> {
 fn die_with(alive: OwnedFd) {
     // If the signal is refused, the pipe below has the same effect.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    std::thread::spawn(move || {
+    // Without a thread, the signal alone ends this process.
+    let _ = std::thread::Builder::new().spawn(move || {
         // The read returns when the last writer has closed the pipe; no byte is ever
         // written.
         let _ = fs::File::from(alive).read(&mut [0]);

@@ -251,6 +251,9 @@ pub struct Link {
     ticks_a_byte: f64,
     /// Time at which the line has sent all accepted segments, in ticks.
     free_at: u128,
+    /// Rates of the past whose segments may still be in the queue, oldest first: `free_at` and
+    /// `ticks_a_byte` when the rate changed.
+    earlier_rates: Vec<(u128, f64)>,
     /// Segments that keep their order arrive no earlier than this.
     last_arrival: Moment,
     /// Time of the latest offer.
@@ -281,6 +284,7 @@ impl Link {
         Ok(Link {
             ticks_a_byte: ticks_a_byte(settings.rate),
             free_at: 0,
+            earlier_rates: Vec::new(),
             last_arrival: Moment(0),
             now: Moment(0),
             cut_until: Moment(0),
@@ -320,6 +324,12 @@ impl Link {
     /// Returns the error of [`LinkSettings::check`]; the settings are then unchanged.
     pub fn set(&mut self, settings: LinkSettings) -> Result<(), LinkError> {
         settings.check()?;
+        let now = to_ticks(self.now);
+        self.earlier_rates.retain(|&(until, _)| until > now);
+        let until_last = self.earlier_rates.last().map_or(now, |&(until, _)| until);
+        if self.free_at > until_last {
+            self.earlier_rates.push((self.free_at, self.ticks_a_byte));
+        }
         self.ticks_a_byte = ticks_a_byte(settings.rate);
         if settings.loss != self.settings.loss {
             self.loss.set(settings.loss);
@@ -338,11 +348,16 @@ impl Link {
 
     /// Returns the bytes on the wire that are in the queue or being sent.
     pub fn backlog(&self, now: Moment) -> ByteCount {
-        let ticks = self.free_at.saturating_sub(to_ticks(now));
-        if ticks == 0 {
-            return ByteCount(0);
+        let current = (self.free_at, self.ticks_a_byte);
+        let rates = self.earlier_rates.iter().copied().chain([current]);
+        let (mut from, mut bytes) = (to_ticks(now), 0.0);
+        for (until, ticks_a_byte) in rates {
+            if until > from {
+                bytes += (until - from) as f64 / ticks_a_byte;
+                from = until;
+            }
         }
-        ByteCount((ticks as f64 / self.ticks_a_byte).round() as u64)
+        ByteCount(bytes.round() as u64)
     }
 
     /// Decides the fate of a segment. `ip_bytes` is the length of its IP packet. If `now`

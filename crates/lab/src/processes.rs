@@ -3,7 +3,7 @@
 use std::io;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -94,9 +94,9 @@ impl Processes {
         Ok(Pid::from_child(&child))
     }
 
-    /// Returns the next event, or `None` after the time `within`. Events other than
-    /// SIGCHLD count; each SIGCHLD restarts the time.
+    /// Returns the next event other than SIGCHLD, or `None` after the time `within`.
     pub fn next(&mut self, within: Option<Duration>) -> Option<Event> {
+        let began = Instant::now();
         loop {
             self.reap();
             if let Some((pid, code)) = self.ended.pop() {
@@ -104,7 +104,10 @@ impl Processes {
             }
             let event = match within {
                 None => self.events.recv().ok(),
-                Some(within) => self.events.recv_timeout(within).ok(),
+                Some(within) => {
+                    let left = within.saturating_sub(began.elapsed());
+                    self.events.recv_timeout(left).ok()
+                }
             }?;
             if event != Event::Signal(SIGCHLD) {
                 return Some(event);
@@ -128,9 +131,9 @@ impl Processes {
         if kill_process_group(leader, Signal::TERM).is_err() {
             return;
         }
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         loop {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             match self.next(Some(left)) {
                 Some(Event::Ended(pid, _)) if pid == leader => return,
                 Some(_) => {}

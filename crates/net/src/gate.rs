@@ -42,6 +42,10 @@ impl Default for GateLimits {
     }
 }
 
+/// Pause after the system could not accept a connection, for example without a free file
+/// descriptor. Without it, the next attempts would fail at once.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Time after which an unauthenticated connection is idle and may be closed for a newer one. A
 /// handshake on the longest path takes less, unless packets are lost.
 const IDLE: Duration = Duration::from_secs(2);

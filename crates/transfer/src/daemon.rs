@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_net::Stream;
 use longhaul_net::clear;
-use longhaul_net::gate::{Gate, GateLimits, Ticket};
+use longhaul_net::gate::{ACCEPT_PAUSE, Gate, GateLimits, Ticket};
 use longhaul_net::principals::Principals;
 use longhaul_net::tcp::{self, HostPort, TcpOptions};
 use longhaul_net::tls::TlsServer;
@@ -78,10 +78,6 @@ const FIRST_FRAME: Duration = Duration::from_secs(10);
 
 /// Maximum time for a peer to read a refusal or a last answer.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-
-/// Pause after the system could not accept a connection. Without it, the next attempts would fail
-/// at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum time for ended sessions to write their log lines.
 const LAST_LINES: Duration = Duration::from_secs(1);

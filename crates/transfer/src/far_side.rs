@@ -120,7 +120,9 @@ fn allowed() -> Result<Allowed, Stop> {
         .map_err(local)?;
     match heard {
         Some(Order::Allow(allowed)) => Ok(allowed),
-        _ => Err(local("nobody said what the other host may ask for")),
+        _ => Err(local(
+            "the operations that the other host may request are missing",
+        )),
     }
 }
 
@@ -237,7 +239,7 @@ fn await_introduction(input: impl Read) -> Result<Greeting, Stop> {
     match heard {
         Ok(Line::Greeting(other)) => Ok(other),
         _ => Err(local(
-            "nobody greeted: this command is started by `longhaul cp` over ssh, not by people",
+            "no greeting arrived: `longhaul cp` starts this command over ssh; it is not for direct use",
         )),
     }
 }

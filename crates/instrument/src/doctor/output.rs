@@ -71,7 +71,8 @@ fn counts(findings: &[Finding]) -> String {
     });
     let counts: Vec<String> = counts.collect();
     let all = findings.len();
-    format!("{all} findings: {}\n", counts.join(", "))
+    let noun = if all == 1 { "finding" } else { "findings" };
+    format!("{all} {noun}: {}\n", counts.join(", "))
 }
 
 #[cfg(test)]

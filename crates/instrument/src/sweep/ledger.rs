@@ -63,7 +63,10 @@ impl Found {
             runs.push(record);
             Ok(())
         });
-        read.map_err(|fault| wrong(&fault))?;
+        read.map_err(|fault| {
+            let remedy = "decompress the file, fix or remove that line, and compress it again";
+            format!("{}: {fault}; {remedy}", path.display())
+        })?;
         runs.append(&mut self.runs);
         self.runs = runs;
         Ok(())

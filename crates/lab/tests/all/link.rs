@@ -426,3 +426,27 @@ fn invalid_link_settings_are_rejected() {
         assert!(Link::new(bad.clone(), 0).is_err(), "{bad:?}");
     }
 }
+
+#[test]
+fn a_queue_keeps_its_bytes_when_the_rate_changes() {
+    let settings = |bits| LinkSettings {
+        rate: bits,
+        queue: ByteCount(1 << 20),
+        ..LinkSettings::default()
+    };
+    let mut link = link(settings(rate(8e6)));
+    for _ in 0..100 {
+        arrival(link.offer(Moment(0), 962));
+    }
+    // A segment of 962 bytes takes 1000 bytes of the line: 1 ms at 8 Mbit/s.
+    assert_eq!(link.backlog(Moment(0)), ByteCount(100_000));
+    for changed in [rate(80e6), None, rate(8e5)] {
+        link.set(settings(changed)).unwrap();
+        assert_eq!(link.backlog(Moment(0)), ByteCount(100_000), "{changed:?}");
+    }
+    arrival(link.offer(Moment(0), 962));
+    assert_eq!(link.backlog(Moment(0)), ByteCount(101_000));
+    assert_eq!(link.backlog(Moment(60_000_000)), ByteCount(41_000));
+    assert_eq!(link.backlog(Moment(105_000_000)), ByteCount(500));
+    assert_eq!(link.backlog(Moment(200_000_000)), ByteCount(0));
+}

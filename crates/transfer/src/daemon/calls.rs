@@ -14,6 +14,7 @@ use longhaul_engine::session::{Calls, Transfer};
 use longhaul_net::Stream;
 use longhaul_net::candidates::{Attempt, first_to_answer};
 use longhaul_net::clear;
+use longhaul_net::gate::ACCEPT_PAUSE;
 use longhaul_net::identity::Fingerprint;
 use longhaul_net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_net::tls::TlsError;
@@ -62,7 +63,7 @@ enum CallError {
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("somebody else answered")]
+    #[error("the peer that answered has another key")]
     Stranger,
 }
 
@@ -331,7 +332,12 @@ impl Daemon {
         let daemon = Arc::clone(self);
         let thread = std::thread::Builder::new().name("channels".into());
         let accept = move || {
-            for channel in listener.incoming().flatten() {
+            for channel in listener.incoming() {
+                let Ok(channel) = channel else {
+                    // tidy: reason: the kernel reports no event when a file descriptor is free.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                };
                 let daemon = Arc::clone(&daemon);
                 // If no thread starts, the channel closes and the client notices.
                 let _ = std::thread::Builder::new()

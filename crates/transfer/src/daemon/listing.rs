@@ -100,7 +100,10 @@ impl Daemon {
         owner: bool,
     ) -> Result<Opened, Refused> {
         if !asked.is_valid() {
-            return Err(refused(Refusal::Malformed, "the path is none"));
+            return Err(refused(
+                Refusal::Malformed,
+                "the request for a listing is invalid",
+            ));
         }
         if self
             .client

@@ -131,7 +131,7 @@ pub fn run_own(rendering: &Rendering) -> Result<Exit, Stop> {
 fn begin_of(input: impl Read) -> Result<Begin, Stop> {
     match job_protocol::receive(input).map_err(local)? {
         Some(Order::Begin(begin)) => Ok(begin),
-        _ => Err(local("nobody said what is to be copied")),
+        _ => Err(local("the specification of the copy is missing")),
     }
 }
 
