@@ -1,23 +1,22 @@
 //! The receiving pipeline: wire -> open -> decompress -> write -> commit.
 //!
-//! - a stream's reader (`session/streams.rs`) decrypts what comes; `open` reads a
-//!   block into a buffer of the pool and hashes it, unless it is compressed; the state machine says
-//!   whether it is wanted: an [`verify::ArrivedBlock`];
-//! - [`verify`] decompresses it where needed and compares its checksum: a
-//!   [`verify::VerifiedBlock`];
-//! - [`mod@write`] writes it, not synced; `sparse` leaves zeros out;
-//! - `staging` gathers small files that were written;
-//! - [`commit`] alone makes things durable: data, then journal, then the
-//!   state machine's ledger, and gives files their names; `standing` asks
-//!   whether the file system is still up;
-//! - [`stream`] takes one stream of data instead of files;
-//! - `filter` puts a command between what comes and what gets a file's name;
-//! - `commands` runs a command for each file that is committed;
-//! - [`backup`] keeps what is replaced or deleted, where somebody asked for it;
-//! - `replacing` lets entries take the place of what is of another kind, in a copy that deletes;
-//! - `deletion` removes what the source does not have, once everything is copied;
-//! - [`compare`] says what is there already, `foreseeing` what a copy would change of that,
-//!   `contents` reads whether that is the same, and `mend` corrects its mode and attributes.
+//! - The reader of a stream (`session/streams.rs`) decrypts data. `open` reads a block into a
+//!   buffer of the pool and hashes it, unless it is compressed. The state machine decides if the
+//!   block is wanted, which gives an [`verify::ArrivedBlock`].
+//! - [`verify`] decompresses the block if needed and compares its checksum, which gives a
+//!   [`verify::VerifiedBlock`].
+//! - [`mod@write`] writes the block without a sync; `sparse` leaves zeros out.
+//! - `staging` gathers small files that were written.
+//! - [`commit`] alone makes data durable: data, then journal, then the state machine's ledger. It
+//!   also gives files their names. `standing` checks that the file system is still up.
+//! - [`stream`] receives one stream of data in place of files.
+//! - `filter` passes received data through a command before the file gets its name.
+//! - `commands` runs a command for each committed file.
+//! - [`backup`] keeps replaced and deleted files, if requested.
+//! - `replacing` lets entries replace entries of another kind, in a copy that deletes.
+//! - `deletion` removes names that the source lacks, after all data is copied.
+//! - [`compare`] compares entries with the destination, `foreseeing` predicts the changes of a
+//!   copy, `contents` compares file content, and `mending` corrects modes and attributes.
 
 mod announced;
 mod apart;
@@ -93,21 +92,21 @@ use replacing::Replacements;
 use staging::Staging;
 use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
 
-/// What a receiving end does with its disks and cores.
+/// State of a receiving end: its destination, its queues and its threads.
 pub struct ReceiveSide {
     pub(crate) destination: Destination,
-    /// What may come; `None` if the other end decides that.
+    /// Entries that may come; `None` if the other end decides.
     pub(crate) asked: Option<Asked>,
-    /// The paths of entries, which further names are tied to; `None` where there are none.
+    /// Paths of entries, which hard links refer to; `None` if hard links are not copied.
     announced: Option<Mutex<Announced>>,
-    /// Its seat among the sessions of this process.
+    /// Seat among the sessions of this process.
     pub(crate) seat: Arc<Seat>,
     pub(crate) folders: Folders,
     pub(crate) extras: Extras,
     pub(crate) deletions: Deletions,
     probes: Probes,
     pub(crate) replacements: Replacements,
-    /// Held while something makes way for a directory.
+    /// Held while an entry of another kind is moved out of the way of a directory.
     pub(crate) clearing: Mutex<()>,
     /// Held while the other end searches its sources for a probe.
     asking: Mutex<()>,
@@ -115,27 +114,27 @@ pub struct ReceiveSide {
     pub(crate) arrived: Queue<ArrivedBlock>,
     pub(crate) verified: Queue<VerifiedBlock>,
     pub(crate) listed: Queue<Listed>,
-    /// What is there and is to be read.
+    /// Existing data that must be read.
     pub(crate) to_read: Queue<ToRead>,
     pub(crate) staging: Staging,
     pub(crate) awaited: Mutex<Awaited>,
     pub(crate) temporaries: AtomicU64,
-    /// For streams' own threads, where these decode.
+    /// Decoders for the threads of streams, if these decode.
     pub(crate) decoders: Mutex<Vec<Decoder>>,
     pub(crate) uses: CodecUses,
-    /// Discards under way: a directory is not finished meanwhile.
+    /// Discards that are running: no directory is finished meanwhile.
     pub(crate) discarding: Discarding,
-    /// How long it takes to sync a small file, and to give one its name.
+    /// Measures how long it takes to sync a small file, and to rename one.
     pub(crate) syncs: Pace,
     pub(crate) renames: Pace,
-    /// Files whose command is still to run. One that comes to it once no command runs any more is
-    /// dropped: it is kept that this one did not.
+    /// Files whose command has not run yet. Files that are pushed after the commands ended are
+    /// dropped; their pending commands are recorded.
     commands: Queue<Committed>,
-    /// Files that wait for the command that they go through.
+    /// Files that wait for their filter command.
     filtering: Queue<Unfiltered>,
-    /// What is shown of what commands say.
+    /// Limits the output of commands that is shown.
     pub(crate) words: Words,
-    /// Directories that are done, and have something of an earlier session.
+    /// Finished directories that hold leftovers of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
     pub(crate) mending: Mutex<Mending>,
     direct: AtomicBool,
@@ -150,7 +149,7 @@ pub struct ReceiveSide {
 }
 
 impl ReceiveSide {
-    /// Into this destination.
+    /// Creates the receiving end of a destination.
     pub fn new(destination: Destination) -> ReceiveSide {
         let seat = Arc::new(Seat::take(Role::Receiving, &destination.principal));
         let links = destination.keeper.keeping().hard_links;
@@ -201,7 +200,7 @@ impl ReceiveSide {
         }
     }
 
-    /// Into this destination, and only what was asked for.
+    /// Creates a receiving end that accepts only the requested entries.
     pub fn only(destination: Destination, asked: Asked) -> ReceiveSide {
         ReceiveSide {
             asked: Some(asked),
@@ -209,7 +208,7 @@ impl ReceiveSide {
         }
     }
 
-    /// The other end announced entries.
+    /// Records entries that the other end announced.
     fn note_announced<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
         if let Some(announced) = &self.announced {
             let mut announced = lock(announced);
@@ -231,19 +230,19 @@ impl ReceiveSide {
         }
     }
 
-    /// The committer of small files, once there were any: where there are none, the others' time
-    /// says by itself how busy the layer is.
+    /// Returns the use of the committer of small files, if it did any work. Otherwise the other
+    /// committers alone measure the layer.
     fn committers_of_small_files(&self) -> Option<LayerUse> {
         let usage = self.small_committers.get().map(FlowGroup::usage);
         usage.filter(|usage| usage.busy > 0)
     }
 
-    /// Decodes and compares on a stream's own thread.
+    /// Measures decoding on a stream's thread.
     pub(crate) fn busy_decoding<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.decompressors, work)
     }
 
-    /// Writes on a stream's own thread.
+    /// Measures writing on a stream's thread.
     pub(crate) fn busy_writing<T>(&self, work: impl FnOnce() -> T) -> T {
         busy(&self.writers, work)
     }
@@ -254,7 +253,7 @@ impl ReceiveSide {
         }
     }
 
-    /// A block arrived whole; `found` is what it was hashed to, if it was.
+    /// Handles a complete block. `found` are its checksums, if it was already hashed.
     pub(crate) fn handle_block(
         &self,
         transfer: &Transfer,
@@ -272,8 +271,8 @@ impl ReceiveSide {
                 self.note_announced(packed.iter().map(|packed| &packed.entry));
             }
         }
-        // In clear, a twin must not make this block's checksums be forgotten
-        // between the verdict and the match.
+        // On a clear connection, a duplicate block must not remove this block's checksums between
+        // the verdict and the match.
         let mut awaited = transfer.is_clear().then(|| lock(&self.awaited));
         let keeps = transfer.tell_receiver(|receiver| {
             receiver.handle_arrival(stream);
@@ -344,15 +343,15 @@ impl Stages for ReceiveSide {
         });
         if let Some(jobs) = self.filters(transfer) {
             need(transfer, filters.set(jobs));
-            // It is set once, here.
+            // The group is set once, here.
             let _ = self.filters.set(filters);
         }
         if let Some(jobs) = self.jobs(transfer) {
             need(transfer, runners.set(jobs));
-            // It is set once, here.
+            // The group is set once, here.
             let _ = self.command_runners.set(runners);
         }
-        // They are set once, here; a second start has no effect.
+        // The groups are set once, here; a second start has no effect.
         let _ = self.decompressors.set(decompressors);
         let _ = self.writers.set(writers);
         let _ = self.committers.set(committers);
@@ -374,9 +373,9 @@ impl Stages for ReceiveSide {
             }
         };
         join(&[&self.decompressors, &self.writers, &self.filters]);
-        // Streams' own threads begin nothing any more.
+        // The threads of streams begin no more work.
         self.staging.wait_for_writers();
-        // What they wrote is still committed.
+        // Files that they wrote are still committed.
         self.staging.close();
         join(&[&self.small_committers, &self.committers]);
         join(&[&self.comparers, &self.content_comparers]);
@@ -389,14 +388,14 @@ impl Stages for ReceiveSide {
 
     fn set_flows(&self, flows: Flows) {
         if let (Some(count), Some(group)) = (flows.decompressors, self.decompressors.get()) {
-            // Where there are no threads for more, fewer go on.
+            // If the system has no more threads, the existing ones continue.
             let _ = group.set((count as usize).max(1));
         }
         if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
             let _ = group.set((count as usize).max(1));
         }
         if let (Some(count), Some(group)) = (flows.committers, self.committers.get()) {
-            // The one of small files is not changed, where it counts as one of them.
+            // The committer of small files stays, and counts as one of them.
             let small = self
                 .committers_of_small_files()
                 .map_or(0, |small| small.flows);
@@ -426,7 +425,7 @@ impl Stages for ReceiveSide {
         if let (Some(commit), Some(small)) =
             (layers.last_mut().filter(|_| commits.is_some()), small)
         {
-            // One layer; whichever kind of file keeps it busier is what counts.
+            // Both are one layer; the busier kind of file determines its utilization.
             commit.flows += small.flows;
             commit.busy += small.busy;
             commit.utilisation = commit.utilisation.max(small.utilisation);

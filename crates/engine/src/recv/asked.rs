@@ -1,5 +1,5 @@
-//! What a pulling end asked for. The other end says what it sends: without a check it could
-//! put files of any name into the destination.
+//! The entries that a pulling end requested. The other end chooses what it sends: without a check
+//! it could write files of any name into the destination.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,23 +14,23 @@ use crate::send::source::last_name;
 use crate::send::wildcards::{Names, pattern_of};
 use crate::session::NotAsked;
 
-/// The names that may come directly into the anchor.
+/// Names that may come directly into the anchor.
 #[derive(Debug, Default)]
 pub struct Asked {
     names: HashSet<Box<[u8]>>,
     patterns: Vec<Names>,
-    /// The contents of a directory: any name.
+    /// True if the content of a directory was requested: any name may come.
     contents: bool,
-    /// Directories too.
+    /// True if directories may come.
     recursive: bool,
-    /// The other end said that it sends one file.
+    /// True if the other end announced a single file.
     single: bool,
-    /// Something else came.
+    /// True if an entry came that was not requested.
     violated: AtomicBool,
 }
 
 impl Asked {
-    /// Nothing yet; directories too where `recursive`.
+    /// Creates an empty request; `recursive` allows directories.
     pub fn new(recursive: bool) -> Asked {
         Asked {
             recursive,
@@ -38,38 +38,37 @@ impl Asked {
         }
     }
 
-    /// The source at a path of the other end, which resolves wildcards where it `expands`
-    /// them.
+    /// Adds a source path of the other end, which resolves wildcards if it `expands` them.
     pub fn add_path(&mut self, path: &[u8], expands: bool) {
         let Some(name) = last_name(path) else {
             self.contents = true;
             return;
         };
-        // It may also be a name that has these characters.
+        // The characters may also be part of a literal name.
         self.names.insert(name.into());
         if expands && let Some(pattern) = pattern_of(name) {
             self.patterns.push(pattern);
         }
     }
 
-    /// A source with this name.
+    /// Adds a source with this name.
     pub fn add_name(&mut self, name: &[u8]) {
         self.names.insert(name.into());
     }
 
-    /// The other end said that it sends one file and no tree.
+    /// Records that the other end announced one file and no tree.
     #[must_use]
     pub fn single_file(self, single: bool) -> Asked {
         Asked { single, ..self }
     }
 
-    /// Whether the answer can only be a single file: without `-r` a path without wildcards is
-    /// one, or is refused.
+    /// True if the answer can only be a single file: without `-r`, a path without wildcards is a
+    /// file or is refused.
     pub fn is_one_file(&self) -> bool {
         !self.recursive && self.patterns.is_empty() && self.names.len() == 1 && !self.contents
     }
 
-    /// Whether something else came.
+    /// True if an entry came that was not requested.
     pub fn is_violated(&self) -> bool {
         self.violated.load(Ordering::Relaxed)
     }
@@ -79,7 +78,7 @@ impl Asked {
         match message {
             Message::Entries(entries) => self.check_all(entries),
             Message::DirectoryEnd { entry, .. } => self.check_all([entry]),
-            // Only a source that fills the destination gives it anything.
+            // Only a source that fills the destination may set its metadata.
             Message::WalkEnd {
                 anchor: Some(_), ..
             } if !self.contents => {
@@ -111,7 +110,7 @@ impl Asked {
         }
     }
 
-    /// Probes are made only in directories that hold something that was asked for.
+    /// Checks that probes are only made in directories that hold requested entries.
     fn check_directories(&self, questions: &[Question]) -> Result<(), NotAsked> {
         let mut within = questions.iter().filter_map(|some| some.directory.as_ref());
         match within.find(|path| self.single || !self.recursive || !self.has_top(path)) {
@@ -123,7 +122,7 @@ impl Asked {
         }
     }
 
-    /// Names are compared only within what was asked for.
+    /// Checks that names are only compared within the requested directories.
     fn check_names(&self, names: &[NamesOf]) -> Result<(), NotAsked> {
         let allows = |some: &&NamesOf| match &some.directory {
             _ if self.single => false,
@@ -143,7 +142,7 @@ impl Asked {
         }
     }
 
-    /// Whether this is the path of something that was asked for, or lies in it.
+    /// True if a path is that of a requested entry or lies within one.
     fn has_top(&self, path: &TreePath) -> bool {
         let top = path.names().next().unwrap_or_default();
         self.recursive && self.contents
@@ -153,7 +152,7 @@ impl Asked {
 
     fn allows(&self, entry: &Entry) -> bool {
         match &entry.kind {
-            // What it becomes a name of came too, or should have.
+            // The target of a hard link must have been requested, too.
             EntryKind::HardLink { target, .. } => {
                 self.allows_path(&entry.path, entry) && self.allows_path(target, entry)
             }
@@ -168,7 +167,7 @@ impl Asked {
         let kind = match (self.recursive, self.single) {
             (true, false) => true,
             (true, true) => is_top && entry.kind != EntryKind::Directory,
-            // What a link leads to is copied.
+            // Without recursion, links are followed, so only files come.
             (false, _) => {
                 let kind = &entry.kind;
                 is_top && matches!(kind, EntryKind::File { .. } | EntryKind::HardLink { .. })
@@ -267,7 +266,7 @@ mod tests {
         assert!(asked(true, &["/data/"]).check_message(&end).is_ok());
     }
 
-    /// A single file lands in a directory that is not the copy's: nothing of it is compared.
+    /// The directory of a single file does not belong to the copy, so its names are not compared.
     #[test]
     fn what_was_called_a_single_file_has_no_names() {
         let names = |directory: Option<&str>| {

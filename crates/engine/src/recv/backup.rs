@@ -1,15 +1,14 @@
-//! Keeps what is replaced or deleted, under another name: in its directory with a suffix, or by its
-//! path beneath a directory of its own.
+//! Keeps replaced and deleted files under another name: in the same directory with a suffix, or by
+//! their path beneath a separate directory.
 //!
-//! - What is replaced gets its other name first, as another name of the same inode, and that name
-//!   is durable before the new file takes the old one's. So at no moment is it gone, and no reader
-//!   of the name finds nothing. Where the file system or its rules allow no further names, it is
-//!   renamed just before instead.
-//! - What is deleted gets its other name in the same way, and loses the old one after that.
-//! - A killed copy may have renamed files, and not synced their new directory. The next session
-//!   syncs the file system before it changes anything in it.
-//! - A backup replaces an older one of the same name. It replaces nothing of this copy that was
-//!   listed before it is made.
+//! - A replaced file first gets its backup name as a further hard link, which is durable before the
+//!   new file takes the old name. Thus a reader of the old name always finds a file. If the file
+//!   system does not allow further links, the file is renamed just before the replacement.
+//! - A deleted file gets its backup name in the same way, and then loses the old one.
+//! - A killed copy may have renamed files without a sync of their new directory. The next session
+//!   syncs the file system before it changes any name.
+//! - A backup replaces an older backup of the same name. It does not replace files of this copy
+//!   that were listed before the backup is made.
 
 mod deleted;
 mod place;
@@ -43,47 +42,49 @@ use super::ReceiveSide;
 use super::folders::{Folder, Folders};
 use crate::session::Transfer;
 
-/// Names of the copy that have the suffix, at most: each is remembered, so that no backup takes it.
+/// Maximum number of remembered names of the copy that end with the suffix; backups must not take
+/// them.
 const MOST_BROUGHT: usize = 65_536;
 
-/// What to say of what would go where backups are.
+/// Message for an entry that would be placed in the directory of backups.
 pub(super) const BARRED: &str =
     "backups are kept there: name another --backup-dir, or leave it out of the copy";
 
-/// Times that a further name is made again, which somebody took for a leftover.
+/// Maximum number of attempts to create a hard link that another process may remove as a leftover.
 const LINK_TRIES: u32 = 8;
 
-/// How backups are kept.
+/// Names, directory and state of backups.
 pub struct Backups {
     suffix: Vec<u8>,
-    /// `None`: in the directory where the name was.
+    /// Directory of backups; `None`: each backup is in the directory of its original.
     place: Option<Place>,
     known: Mutex<Known>,
 }
 
-/// A directory of backups, made when the first one comes.
+/// A directory of backups, created with the first backup.
 struct Place {
     opening: Opening,
     folders: Mutex<Option<Arc<Folders>>>,
-    /// Its name, or one on the way to it, was not made durable: the error's number.
+    /// Error number of a failed sync of the directory's name or of one above it.
     unsynced: OnceLock<i32>,
-    /// Whether it is known to be no source's directory, or why it may be one.
+    /// Result of the proof that the directory is not a directory of the source.
     proof: Mutex<Option<Result<(), Failure>>>,
 }
 
-/// How it is opened.
+/// Location of the directory of backups.
 enum Opening {
-    /// As a user's path, beside the anchor.
+    /// A user's path outside the anchor.
     Apart(Box<dyn OpenRoot>, PathBuf),
-    /// From the anchor downwards; no link on the way is followed, since the copy may bring links.
+    /// A path below the anchor. Symbolic links in it are not followed, since the copy may bring
+    /// links.
     Beneath(TreePath),
 }
 
-/// Names, as far as there is memory for them.
+/// A bounded set of names.
 #[derive(Default)]
 struct Names {
     known: HashSet<TreePath>,
-    /// There are more than are remembered.
+    /// True if the set is full and names are missing from it.
     overflowed: bool,
 }
 
@@ -101,45 +102,46 @@ impl Names {
     }
 }
 
-/// Names that matter to further backups.
+/// Names that restrict further backups.
 #[derive(Default)]
 struct Known {
-    /// Those of the copy that have the suffix, as far as they were listed, and backups of them: no
-    /// backup takes them.
+    /// Listed names of the copy that end with the suffix, and backups of them. No backup takes
+    /// these names.
     brought: Names,
-    /// Backups of what was deleted, which took the place of others.
+    /// Names of backups of deleted files that replaced another file.
     renewed: Names,
-    /// Names that backups took. An entry of the copy that has one of them is not compared with the
+    /// Names that backups took. An entry of the copy with such a name is not compared with the
     /// backup.
     taken: Names,
 }
 
-/// A backup that was made, or is to be, and is not durable yet.
+/// A backup that is not durable yet, or that is about to be made.
 pub(super) struct Kept {
     pub folder: Arc<Folder>,
     name: Box<[u8]>,
-    /// The whole name, if that was no name of the copy.
+    /// The full path of the backup, if the copy does not have it.
     target: Option<TreePath>,
-    /// There are no further names: what has the old one is renamed just before the new file comes.
+    /// True if hard links are not available: the old file is renamed just before the new one takes
+    /// its name.
     moves: bool,
 }
 
-/// Where a directory of backups cannot be.
+/// Reasons to reject a directory of backups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// Backups would have the names of what they are backups of, or of other files of the copy.
+    /// Backups would take the names of their originals or of other files of the copy.
     #[error(
         "the directory for backups is the destination itself, or holds it: name one next to it or \
          beneath it"
     )]
     HoldsDestination,
-    /// What leads from the destination to it cannot be a path.
+    /// The path from the destination to the directory is not valid.
     #[error("the directory for backups has a name that longhaul keeps for itself, or is too long")]
     Path,
 }
 
 impl Backups {
-    /// As somebody asked for it, next to what is replaced.
+    /// Keeps backups in the directories of their originals.
     pub fn beside(asked: &Backup) -> Backups {
         Backups {
             suffix: asked.suffix.to_vec(),
@@ -148,9 +150,9 @@ impl Backups {
         }
     }
 
-    /// In a directory, which `open` makes at `path` once it is needed, unless that lies beneath the
-    /// anchor. It lies at `place` in this host's file systems, and the anchor at `anchor`; neither
-    /// need be there.
+    /// Keeps backups in a directory. If it is not beneath the anchor, `open` creates it at `path`
+    /// when it is needed. `place` is its path in this host's file systems, and `anchor` that of the
+    /// anchor; neither has to exist.
     ///
     /// # Errors
     ///
@@ -162,7 +164,7 @@ impl Backups {
     ) -> Result<Backups, PlaceError> {
         let said = asked.directory.as_ref().map(|path| &***path);
         let opening = match said.and_then(downwards) {
-            // What is there by that name may be a link that an earlier copy brought.
+            // This path may contain a link that an earlier copy brought, so it is not resolved.
             Some(names) => Opening::Beneath(tree_path(&names.join(&b'/'))?),
             None => {
                 let (anchor, followed) = (real(anchor), real(place));
@@ -188,8 +190,8 @@ impl Backups {
         })
     }
 
-    /// Where the directory of backups lies beneath the anchor, if it does: nothing of the copy
-    /// goes there, and nothing is deleted there.
+    /// Returns the path of the directory of backups beneath the anchor, if it is there. The copy
+    /// neither writes nor deletes entries in it.
     pub(super) fn beneath(&self) -> Option<&TreePath> {
         match &self.place.as_ref()?.opening {
             Opening::Beneath(path) => Some(path),
@@ -197,8 +199,8 @@ impl Backups {
         }
     }
 
-    /// Why an entry cannot come: something that is no directory would be in the way of backups, or
-    /// lead them elsewhere.
+    /// Returns the reason to refuse an entry that is not a directory and would block or redirect
+    /// the directory of backups.
     pub(super) fn refuses(&self, entry: &Entry, path: &TreePath) -> Option<Failure> {
         let beneath = self.beneath()?;
         let is_in_the_way = path == beneath || path.is_above(beneath);
@@ -209,23 +211,24 @@ impl Backups {
         Some(Failure::new(FailureKind::Conflict, text))
     }
 
-    /// Whether a backup stays in the directory of what it is a backup of.
+    /// True if backups are in the directories of their originals.
     pub(super) fn stay_beside(&self) -> bool {
         self.place.is_none()
     }
 
-    /// Whether a name is that of a backup itself, of which none is made when it is deleted.
+    /// True if a name is a backup's name. Deleting a backup makes no further backup.
     pub(super) fn is_backup(&self, name: &[u8]) -> bool {
         self.stay_beside() && name.len() > self.suffix.len() && name.ends_with(&self.suffix)
     }
 
-    /// Whether a name that was to be deleted is by now the backup of one that was deleted before.
+    /// True if a name that was to be deleted now holds the backup of a file deleted earlier.
     pub(super) fn is_renewed(&self, path: &TreePath) -> bool {
         lock(&self.known).renewed.contains(path)
     }
 
-    /// The copy has this name: no backup takes it from here on. True if one did before: what is
-    /// there is then no earlier version of it. To be called before it is looked at.
+    /// Records a name of the copy, which no backup may take from now on. Returns true if a backup
+    /// already took it: the existing file is then not an earlier version of the entry. Call it
+    /// before the entry is compared.
     pub(super) fn note(&self, path: &TreePath) -> bool {
         if !self.is_backup(path.name()) {
             return false;
@@ -235,8 +238,8 @@ impl Backups {
         known.taken.overflowed || known.taken.contains(path)
     }
 
-    /// The directory of a backup of what has a name; `None` if there is nothing to keep. It is
-    /// opened before the session's gate is held, since it may have to be made.
+    /// Returns the directory for the backup of a name; `None` if no backup is needed. Call it
+    /// before the session's gate is held, since it may create the directory.
     fn folder(
         &self,
         (transfer, side): (&Transfer, &ReceiveSide),
@@ -246,7 +249,7 @@ impl Backups {
         match from.directory().status_of(path.name()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
-            // No file replaces one.
+            // Files do not replace directories.
             Ok(status) if status.kind == FileKind::Directory => return Ok(None),
             Ok(_) => {}
         }
@@ -260,21 +263,21 @@ impl Backups {
         }
     }
 
-    /// Gives what has a name in a directory its backup's name, too. To be called while the session
-    /// owns the anchor.
+    /// Gives a file its backup name in addition to its name. Call it while the session owns the
+    /// anchor.
     fn keep(
         &self,
         side: &ReceiveSide,
         (from, path): (&Folder, &TreePath),
         folder: Arc<Folder>,
     ) -> io::Result<Kept> {
-        // Whoever notes a name meanwhile finds what is there afterwards.
+        // Holding the lock lets other threads that note a name see the final state.
         let mut known = lock(&self.known);
         let target = self.target(&known, &folder, path)?;
         let name: Box<[u8]> = target.name().into();
         let moves = !link(side, (from, path.name()), (&folder, &name))?;
         self.remember(&mut known, target.clone());
-        // Of what is brought by now nobody can tell whether the copy has it.
+        // A listed name may belong to the copy, so the backup must not be treated as final.
         let is_free = !known.brought.contains(&target);
         drop(known);
         Ok(Kept {
@@ -285,27 +288,29 @@ impl Backups {
         })
     }
 
-    /// Makes durable what a killed copy renamed into the directory of backups. To be called before
-    /// this session changes a name: its syncs may make the old names' end durable alone.
+    /// Makes renames of a killed copy into the directory of backups durable. Call it before this
+    /// session changes a name: a sync of this session could make only the removal of the old names
+    /// durable.
     ///
     /// # Errors
     ///
-    /// As `syncfs`, if that is not refused.
+    /// Returns the error of `syncfs`, unless the file system does not support it.
     pub(super) fn settle(&self, anchor: &Arc<dyn Directory>) -> io::Result<()> {
         let opened = match self.place.as_ref().map(|place| &place.opening) {
-            // A file that is renamed within its directory has one of both names.
+            // A rename within one directory leaves one of the two names.
             None => return Ok(()),
             Some(Opening::Apart(open, path)) => open.open_root(path),
             Some(Opening::Beneath(path)) => open_beneath(&**anchor, path),
         };
         match opened {
             Ok(directory) => or_without(directory.sync_file_system()),
-            // Nothing is in it, or this session cannot make a backup in it either.
+            // The directory is empty, or this session cannot make backups in it either.
             Err(_) => Ok(()),
         }
     }
 
-    /// What is a backup of the copy's own name, or took the place of that, is no less dear.
+    /// Protects the new backup's name: a backup of a name of the copy, or of its backup, must not
+    /// be overwritten.
     fn remember(&self, known: &mut Known, target: TreePath) {
         if self.stay_beside() {
             known.taken.add(target.clone());
@@ -316,7 +321,7 @@ impl Backups {
         }
     }
 
-    /// The name of a backup. One that the copy has gets the suffix once more.
+    /// Returns the name of a backup. It gets the suffix again as often as the copy has the name.
     fn target(&self, known: &Known, folder: &Folder, path: &TreePath) -> io::Result<TreePath> {
         let too_long = |_| io::Error::from(Errno::NAMETOOLONG);
         let mut name = [path.name(), &self.suffix].concat();
@@ -373,7 +378,8 @@ impl Place {
         Ok(made)
     }
 
-    /// The directory for what was in one of the destination, with the mode of that where it is new.
+    /// Returns the backup directory for a directory of the destination. A new one gets the mode of
+    /// that directory.
     fn folder(&self, side: &ReceiveSide, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
         let folders = self.folders(side)?;
         let folder = folders.make(path)?;
@@ -385,7 +391,7 @@ impl Place {
             let of = side.folders.find(Some(&path));
             let mode = of.and_then(|of| Ok(of.directory().status()?.mode));
             if let (Ok(mode), Ok(made)) = (mode, folders.find(Some(&path))) {
-                // What it cannot have, only its owner misses.
+                // A failure leaves the directory readable for its owner only, which is safe.
                 let _ = made.directory().set_mode(mode & 0o777 | 0o700);
             }
             above = path.parent();
@@ -394,9 +400,9 @@ impl Place {
     }
 }
 
-/// Gives an inode a further name, which replaces what has that; false where the system has or
-/// allows none. Until then the name is one in the directory that it comes from: what a killed copy
-/// leaves lies beneath the anchor.
+/// Gives an inode a further name and replaces an existing file of that name. Returns false if hard
+/// links are not supported or not allowed. The link is first created in the original's directory,
+/// so that a killed copy leaves it beneath the anchor.
 fn link(
     side: &ReceiveSide,
     (from, old): (&Folder, &[u8]),
@@ -416,8 +422,8 @@ fn link(
             },
         }
         let renamed = from.rename(&between, &**to, new);
-        // Of two names of one inode the kernel renames none. And it is as old as what it is a
-        // name of: what removes leftovers may have been faster.
+        // `rename` does not act if both names are the same inode, so the temporary name is removed.
+        // The rename fails if a cleaner removed the temporary name, whose inode may look old.
         let _ = from.remove_file(&between);
         match renamed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -427,8 +433,8 @@ fn link(
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Gives a new directory of backups the mode that a new directory has there, but no rights that the
-/// destination does not give.
+/// Gives a new directory of backups the default mode of its parent, but not more rights than the
+/// destination has.
 fn open_as_anchor(side: &ReceiveSide, root: &dyn Directory) -> io::Result<()> {
     let mode = root.status()?.mode;
     if !is_filling(mode) {
@@ -437,7 +443,7 @@ fn open_as_anchor(side: &ReceiveSide, root: &dyn Directory) -> io::Result<()> {
     let destination = &side.destination;
     let anchor = destination.anchor.status()?.mode;
     let mode = destination.keeper.opened_mode(root, anchor, mode);
-    // What it cannot have, only its owner misses.
+    // A failure leaves the directory readable for its owner only, which is safe.
     let _ = root.set_mode(mode);
     Ok(())
 }
@@ -463,8 +469,8 @@ fn tree_path(bytes: &[u8]) -> Result<TreePath, PlaceError> {
 }
 
 impl ReceiveSide {
-    /// No backup takes the name of a directory that is still to come; other names are noted when
-    /// they are looked at.
+    /// Records directories that are still to come, so that backups do not take their names. Other
+    /// names are recorded when they are compared.
     pub(super) fn note_directories(&self, entries: &[Entry]) {
         let Some(backups) = &self.destination.backups else {
             return;

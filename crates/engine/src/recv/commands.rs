@@ -1,6 +1,6 @@
-//! Runs a command for each file that is committed. A file counts as done when its command
-//! succeeded. Before it gets its name, it is kept durably that its command is to run: a later
-//! session of the same transfer runs what this one does not come to, or what failed.
+//! Runs a command for each committed file. A file counts as done when its command succeeded. The
+//! pending command is recorded durably before the file gets its name: a later session of the same
+//! transfer runs commands that this one did not start or that failed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,31 +24,31 @@ use crate::flows::Flow;
 use crate::session::Transfer;
 use crate::shell;
 
-/// The layer's name.
+/// Name of the layer.
 pub(super) const LAYER: &str = "on-commit";
 
-/// Files that may wait for their command; with more, what commits them waits.
+/// Maximum number of files that wait for their command; with more, committing waits.
 pub(super) const MOST_WAITING: usize = 1024;
 
-/// A file that has its name, and whose command is to run.
+/// A file that has its name and whose command has not run.
 pub(crate) struct Committed {
     entry: Entry,
     digest: Option<Checksum>,
     came: Came,
 }
 
-/// How it came: the state machine hears of its end accordingly.
+/// Origin of a file, which determines the report to the state machine.
 enum Came {
-    /// In pieces.
+    /// The file came in pieces.
     Large { generation: u32 },
-    /// In a pack.
+    /// The file came in a pack.
     Small,
-    /// In an earlier session: what was found of it.
+    /// An earlier session committed the file; holds the result of its comparison.
     Before(Compared),
 }
 
 impl Committed {
-    /// One that came in pieces.
+    /// Creates an item for a file that came in pieces.
     pub fn large(entry: Entry, generation: u32, digest: Option<Checksum>) -> Committed {
         let came = Came::Large { generation };
         Committed {
@@ -58,7 +58,7 @@ impl Committed {
         }
     }
 
-    /// One that came in a pack.
+    /// Creates an item for a file that came in a pack.
     pub fn small(entry: Entry, digest: Option<Checksum>) -> Committed {
         let came = Came::Small;
         Committed {
@@ -70,7 +70,7 @@ impl Committed {
 }
 
 impl ReceiveSide {
-    /// Commands at a time, where any run.
+    /// Returns the number of commands that run at a time; `None` if no commands run.
     pub(super) fn jobs(&self, transfer: &Transfer) -> Option<usize> {
         let jobs = self.destination.on_commit.as_ref()?.jobs;
         let runs = transfer.runs_commands(self);
@@ -79,7 +79,7 @@ impl ReceiveSide {
 }
 
 impl Transfer {
-    /// Whether a command runs for each file.
+    /// True if a command runs for each file.
     pub(super) fn runs_commands(&self, side: &ReceiveSide) -> bool {
         let destination = &side.destination;
         destination.on_commit.is_some()
@@ -87,13 +87,12 @@ impl Transfer {
             && self.settings.operation == Operation::Copy
     }
 
-    /// Whether one runs for this entry: none does for directories, links and the like.
+    /// True if a command runs for this entry: only files have commands.
     pub(super) fn runs_command_for(&self, side: &ReceiveSide, entry: &Entry) -> bool {
         matches!(entry.kind, EntryKind::File { .. }) && self.runs_commands(side)
     }
 
-    /// Keeps that a command is to run for those of these that are files, before they get their
-    /// names.
+    /// Records the pending commands of the files among these entries before they get their names.
     pub(super) fn await_commands(
         &self,
         side: &ReceiveSide,
@@ -108,8 +107,8 @@ impl Transfer {
         side.destination.await_commands(&states)
     }
 
-    /// What was compared, and the files among it for which a command has to run first: an earlier
-    /// session gave these their names, and their command did not succeed.
+    /// Splits compared entries: the second list holds files whose command must run first, because
+    /// an earlier session committed them and their command did not succeed.
     pub(super) fn awaiting_commands(
         &self,
         side: &ReceiveSide,
@@ -124,7 +123,7 @@ impl Transfer {
             let state = || state_of(side, &path, entry);
             let digest = match found {
                 Compared::Same(digest) | Compared::Mended(digest) => *digest,
-                // It is not looked at, and that it came is what counts.
+                // An earlier session committed the file, even though this one does not compare it.
                 Compared::Left(Held::Exists | Held::Newer) => None,
                 _ => continue,
             };
@@ -140,7 +139,7 @@ impl Transfer {
         (compared, awaited)
     }
 
-    /// A thread that runs commands.
+    /// Runs the thread of a command runner.
     pub(crate) fn run_commands(&self, side: &ReceiveSide, flow: &Flow) {
         while let Some(file) = side.commands.pop(|| flow.is_wanted()) {
             let result = flow.busy(|| self.run_command(side, &file));
@@ -148,7 +147,7 @@ impl Transfer {
                 return;
             }
             if result.is_err() {
-                // A later session finds it by this one's claim.
+                // A later session finds the pending command by this session's claim.
                 side.parts.note_left_behind();
             }
             self.tell_command(file, result);
@@ -216,27 +215,27 @@ impl Transfer {
     }
 }
 
-/// What a file is kept by whose command is to run.
+/// Returns the state that identifies a file with a pending command.
 fn state_of(side: &ReceiveSide, path: &TreePath, entry: &Entry) -> Option<FileState> {
     let EntryKind::File { identity, .. } = &entry.kind else {
         return None;
     };
     let mut identity = *identity;
     if side.destination.filtered {
-        // Nobody knows it before the file comes.
+        // The size of filtered output is unknown until the file arrives.
         identity.size = 0;
     }
     Some(FileState::of_command(path.as_bytes(), &identity))
 }
 
-/// The digest of a file that an earlier session brought, if that is known.
+/// Returns the digest of a file that an earlier session committed, if it is known.
 fn known_digest(side: &ReceiveSide, file: &Committed, path: &TreePath) -> Option<Checksum> {
     let folder = side.folders.find_in_copy(path.parent().as_ref()).ok()?;
     let status = folder.directory().status_of(path.name()).ok()?;
     side.destination.kept_digest(path, &file.entry, &status)
 }
 
-/// The command for a file, with its path on this host; `None` if nobody knows that.
+/// Returns the command for a file, with its path on this host; `None` if the path is unknown.
 fn command_for(
     side: &ReceiveSide,
     asked: &FileCommand,
@@ -254,7 +253,7 @@ fn command_for(
     Some(command)
 }
 
-/// A command that hears of a file: its path on this host, and its size at the source.
+/// Adds the path on this host and the size at the source to the environment of a command.
 pub(super) fn with_variables(
     mut command: std::process::Command,
     (directory, path): (&Path, &TreePath),

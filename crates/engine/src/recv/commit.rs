@@ -1,6 +1,6 @@
-//! The one place that may call anything durable: data synced, then journal,
-//! then the state machine's ledger. And the one place that gives files their
-//! final names, after their data is durable.
+//! The only module that may call data durable: data is synced, then the journal, then the state
+//! machine's ledger is updated. It is also the only module that gives files their final names,
+//! after their data is durable.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,7 +37,7 @@ use crate::session::{Machine, Transfer};
 
 // tidy: long file because it is the only place that may call data durable.
 
-/// Times that a link is made again, which somebody took for a leftover.
+/// Maximum number of attempts to create a link that another process may remove as a leftover.
 const LINK_TRIES: u32 = 8;
 
 /// A small entry that was written under a temporary name.
@@ -47,28 +47,28 @@ pub(super) struct Staged {
     pub digest: Option<Checksum>,
 }
 
-/// Where it was written, and what it should be called.
+/// Temporary file of a small entry, and its final name.
 pub(super) struct StagedFile {
     pub folder: Arc<Folder>,
     pub temporary: Box<[u8]>,
     pub name: TreePath,
-    /// None for a link, and in a sink.
+    /// `None` for a link, and in a sink.
     pub file: Option<Arc<dyn StoredFile>>,
 }
 
-/// How a directory ended.
+/// Result of finishing a directory.
 pub(super) enum Folded {
-    /// This copy made it, or the other end does not hear of the difference.
+    /// This copy created the directory, or the other end does not need the difference.
     Done,
-    /// It was there.
+    /// The directory existed.
     There,
-    /// It was there, and its owner, mode, time or attributes were corrected.
+    /// The directory existed, and its owner, mode, time or attributes were corrected.
     Mended,
-    /// Something else has its name, and stays on purpose.
+    /// Another entry has the name and stays on purpose.
     Left(Held),
 }
 
-/// The failure of comparing what is at `shown` with the source's directory.
+/// Returns the failure of comparing the entry `shown` with the source's directory.
 fn not_compared(shown: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(FailureKind::Differs, missing(shown)),
@@ -76,13 +76,13 @@ fn not_compared(shown: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// What to say of an entry that only the source has.
+/// Returns the message for an entry that only the source has.
 pub(super) fn missing(shown: &str) -> String {
     format!("{shown}: is missing at the destination")
 }
 
-/// Counts the discards under way. They change their directory, whose time is
-/// set by a job that comes after them in the queue and runs on another thread.
+/// Counts the discards that are running. They change their directory, whose time is set by a later
+/// job on another thread.
 #[derive(Default)]
 pub(crate) struct Discarding {
     count: Mutex<usize>,
@@ -107,16 +107,15 @@ impl Discarding {
 }
 
 impl Transfer {
-    /// A committer's thread.
+    /// Runs the thread of a committer.
     pub(crate) fn run_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(job) = self.next_storage_job(side, flow) {
             flow.busy(|| self.do_storage_job(side, job));
         }
     }
 
-    /// The thread that commits small files: one, since a batch costs the disk
-    /// about the same whatever its size, and grows while the one before is
-    /// under way.
+    /// Runs the thread that commits small files. One thread suffices: a batch costs the disk about
+    /// the same at any size, and grows while the previous one is running.
     pub(crate) fn run_small_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(staged) = side.staging.take(|| !side.verified.is_empty()) {
             let count = staged.len();
@@ -132,7 +131,7 @@ impl Transfer {
                 return None;
             }
             if !flow.is_wanted() {
-                // Whatever it was woken for is another's.
+                // Another thread must do the work for which this one was woken.
                 self.storing.notify_one();
                 return None;
             }
@@ -164,7 +163,7 @@ impl Transfer {
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner),
             };
-            // Others may still wait in time: one that is woken for nothing is no harm.
+            // Other threads may still wait with a timeout; an extra wake-up does no harm.
             shared.storing_in_time = false;
         }
     }
@@ -239,15 +238,15 @@ impl Transfer {
         let result = self.commit_file(side, &entry, generation, digest);
         let (id, failed) = (entry.id, result.is_err());
         if matches!(&result, Err(failure) if failure.kind == FailureKind::Corrupt) {
-            // What its journal calls durable is not: no later copy may go on with it.
+            // The journal records data as durable that is corrupt, so later copies must not
+            // continue it.
             side.parts.discard(id, generation);
         } else if failed {
             if self.end_if_lost(side) {
                 return;
             }
         } else {
-            // Before it is known to be done: what is open when all is
-            // done counts as left behind.
+            // The part is closed first: parts that are open at the end count as left behind.
             drop(side.parts.take(id, generation));
             if self.runs_commands(side) {
                 let large = Committed::large(entry, generation, digest);
@@ -319,8 +318,8 @@ impl Transfer {
         }
         let path = side.destination.path_of(&entry.path);
         let failed = |error| journal_failure(&shown, &error);
-        // Data takes long to be durable: nobody is kept from taking over
-        // meanwhile, as he is from there until the file has its name.
+        // Syncing data takes long, so a later session may take over meanwhile. From this check
+        // until the file has its name, it may not.
         side.destination.ensure_owned().map_err(failed)?;
         let directory = &**part.folder.directory();
         let finish = |file: &dyn StoredFile| side.destination.finish_file(directory, file, entry);
@@ -329,7 +328,7 @@ impl Transfer {
         let mut kept = side.keep_replaced(self, &[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
         let kept = kept.as_ref();
-        // It takes the place of a directory later.
+        // The file replaces a directory later.
         let waits = side.replacements.awaits(&path);
         let number = waits.then(|| side.temporaries.fetch_add(1, Ordering::Relaxed));
         let session = side.destination.owner.session_number();
@@ -351,7 +350,7 @@ impl Transfer {
         if let Err(JournalError::Io(error)) = &committed
             && OtherSpelling::within(&error.source).is_some()
         {
-            // It has no place there: no later copy may go on with it.
+            // The name is not available, so later copies must not continue this part.
             side.parts.discard(entry.id, generation);
         }
         let committed = committed.map_err(failed)?;
@@ -376,7 +375,7 @@ impl Transfer {
         let failed = !side.destination.is_sink && results.iter().any(Result::is_err);
         let lost = failed && self.end_if_lost(side);
         let told = staged.into_iter().zip(results);
-        // What the loss is the reason of is no failure of a file.
+        // Files do not fail on their own if the destination was lost.
         let told = told.filter(|(_, result)| !lost || result.is_ok());
         let runs = |staged: &Staged, result: &Result<(), Failure>| {
             result.is_ok() && self.runs_command_for(side, &staged.entry)
@@ -400,7 +399,7 @@ impl Transfer {
         }
     }
 
-    /// The same, and tells nobody.
+    /// Commits a batch like `commit_staged`, without a report to the state machine.
     pub(super) fn commit_batch(
         &self,
         side: &ReceiveSide,
@@ -440,7 +439,7 @@ impl Transfer {
         results.collect()
     }
 
-    /// Renames, with no later session able to take over in between.
+    /// Renames files while no later session can take over.
     fn name_staged(
         &self,
         side: &ReceiveSide,
@@ -467,7 +466,8 @@ impl Transfer {
         }
     }
 
-    /// Whether a directory is missing at the destination, where only what exists is updated.
+    /// True if a directory is missing at the destination and the copy only updates existing
+    /// entries.
     fn is_not_made(&self, side: &ReceiveSide, entry: &Entry) -> bool {
         if !self.settings.criteria.existing || !self.copies() || side.destination.is_sink {
             return false;
@@ -493,7 +493,8 @@ impl Transfer {
         }
         let path = side.destination.path_of(&entry.path);
         if !self.copies() && self.settings.deletion.is_some() {
-            // What is here alone is found later, by the names that the source has.
+            // Names that only the destination has are found later, with the list of the source's
+            // names.
             let found = side.folders.find(Some(&path));
             return found
                 .map(|_| Folded::Done)
@@ -517,11 +518,11 @@ impl Transfer {
         let folder = made.map_err(failed)?;
         let directory = folder.directory();
         if side.destination.sweep(&**directory, true) {
-            // Another source may have a directory of this name too, and need what is there.
+            // Another source may have a directory of this name and need these files.
             lock(&side.unswept).push(path.clone());
         }
         if self.settings.asks {
-            // Else it was made by this copy, and nothing in it is old.
+            // Otherwise this copy created the directory, and it has no old files.
             self.expire_leftovers(&**directory);
         }
         let made = side.folders.take_made(&path);
@@ -542,8 +543,8 @@ impl Transfer {
         })
     }
 
-    /// Removes what killed copies left long ago in a directory. What is held, or
-    /// cannot be removed, stays, and is found by `longhaul clean`.
+    /// Removes old leftovers of killed copies from a directory. Files that are locked or cannot be
+    /// removed stay for `longhaul clean`.
     fn expire_leftovers(&self, directory: &dyn Directory) {
         let Some(age) = self.settings.expiry else {
             return;
@@ -559,7 +560,7 @@ impl Transfer {
         }
     }
 
-    /// Whether an entry failed so far.
+    /// True if an entry failed so far.
     fn have_failed(&self) -> bool {
         let failed = self.tell_receiver(|receiver| receiver.has_failed());
         failed.unwrap_or_default()
@@ -587,8 +588,8 @@ impl Transfer {
         }
         self.expire_leftovers(&**anchor);
         if !side.folders.have_failed() && !side.parts.have_left_behind() {
-            // Else there is something left, or what was removed may come back:
-            // the next session finds by this one whose it is.
+            // Otherwise leftovers stay or may reappear after a crash, and the next session needs
+            // the claim to identify their owner.
             side.destination.give_up();
         } else {
             let done = [
@@ -600,14 +601,15 @@ impl Transfer {
             side.destination.bound_kept_digests(done.sum());
         }
         self.finish_anchor(side)?;
-        // If entries failed, they say how the copy ended, and the anchor stays closed.
+        // If entries failed, their failures are the result of the copy, and the anchor stays
+        // private.
         self.open_anchor(side)
             .or_else(|error| if failed { Ok(()) } else { Err(error) })?;
         side.sync_mended()?;
         side.folders.anchor().sync()
     }
 
-    /// The destination gets its own mode and time once nothing more is done in it.
+    /// Sets the mode and time of the destination itself, after all changes in it.
     fn finish_anchor(&self, side: &ReceiveSide) -> io::Result<()> {
         let destination = &side.destination;
         if !destination.keeper.keeping().anchor || destination.rename.is_some() {
@@ -619,23 +621,23 @@ impl Transfer {
         };
         let anchor = side.folders.anchor().directory();
         let set = destination.while_owned(|| destination.finish_anchor(&**anchor, &state));
-        // One that a later session fenced changes nothing.
+        // A fenced session makes no changes.
         set.unwrap_or(Ok(()))
     }
 
-    /// The destination, if this copy made it, gets the mode that a new directory has there.
+    /// Gives an anchor that this copy created the default mode of a new directory.
     fn open_anchor(&self, side: &ReceiveSide) -> io::Result<()> {
         let destination = &side.destination;
         let state = self.tell_receiver(|receiver| receiver.anchor().cloned());
         let filling = state.flatten().map(|state| state.mode);
         let anchor = side.folders.anchor().directory();
         let set = destination.while_owned(|| destination.open_anchor(&**anchor, filling));
-        // One that a later session fenced changes nothing.
+        // A fenced session makes no changes.
         set.unwrap_or(Ok(()))
     }
 }
 
-/// Nobody has use any more for what earlier sessions left in a directory, which is done.
+/// Removes leftovers of earlier sessions from a finished directory, and restores its mode and time.
 fn sweep_late(side: &ReceiveSide, path: &TreePath) -> io::Result<()> {
     let folder = side.folders.find_in_copy(Some(path))?;
     let directory = folder.directory();
@@ -652,20 +654,20 @@ fn sweep_late(side: &ReceiveSide, path: &TreePath) -> io::Result<()> {
         let set = directory.set_modified(before.modified);
         notices.wish(NoticeKind::TimeRefused, path, set).map(drop)
     });
-    // One that a later session fenced changes nothing.
+    // A fenced session makes no changes.
     restored.unwrap_or(Ok(()))?;
     folder.sync()
 }
 
-/// A file is made before it is locked, and a link never is: what is younger may be a living
-/// session's, however young leftovers may be.
+/// Minimum age of expired leftovers. A file is created before it is locked, and links have no
+/// locks, so younger ones may belong to a live session.
 const LEAST_EXPIRY: Duration = Duration::from_secs(1);
 
-/// Names looked at for expired leftovers in one directory, so that a single
-/// file is not held up by a directory of millions.
+/// Maximum number of names that are examined for expired leftovers in one directory, so that a
+/// directory of millions does not delay a single file.
 const EXPIRY_NAMES: u64 = 100_000;
 
-/// Data, then journal; what comes back without a failure is durable.
+/// Syncs the data, then the journal. The blocks are durable if no failure is returned.
 fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failure>) {
     let Some(part) = side.parts.get(file.file, file.generation) else {
         return (file, None);
@@ -676,7 +678,7 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
     let synced = partial.file().sync_data();
     let failure = match synced {
         Err(error) => Some(failure_of("make durable", "a part of a file", &error)),
-        // Directories that were just made may be lost with what is in them.
+        // A crash may lose new directories together with their content.
         Ok(()) => match part.folder.sync_name() {
             Err(error) => Some(failure_of("make durable", "its directory", &error)),
             Ok(()) => {
@@ -693,7 +695,8 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
     (file, failure)
 }
 
-/// Keeps what those replace that have not failed before; whose it is.
+/// Makes backups of the files that a batch replaces, unless the new file failed. Returns them by
+/// position in the batch.
 fn keep_replaced(
     (transfer, side): (&Transfer, &ReceiveSide),
     staged: &[Staged],
@@ -717,8 +720,8 @@ fn keep_replaced(
     all
 }
 
-/// Gives each its name that has not failed before. Where that takes long, as over a network,
-/// directories are done at once; in one the kernel gives names one after the other.
+/// Gives each file that has not failed its name. If renames are slow, as over a network,
+/// directories run in parallel; within one directory the kernel serializes renames.
 fn rename_all(
     side: &ReceiveSide,
     (staged, kept): (&[Staged], &BTreeMap<usize, Kept>),
@@ -741,7 +744,7 @@ fn rename_all(
     }
 }
 
-/// Gives one its name, for which what is there may have to make way.
+/// Gives a file its name, after moving an existing file out of the way if needed.
 fn rename_over(side: &ReceiveSide, staged: &Staged, kept: Option<&Kept>) -> Result<(), Failure> {
     if side.replacements.awaits(&staged.file.name) {
         let StagedFile {
@@ -781,7 +784,7 @@ fn rename_staged(side: &ReceiveSide, staged: &Staged) -> Result<(), Failure> {
             if !renamed.as_ref().is_err_and(is_gone) {
                 break;
             }
-            // A link has no lock: whoever removes leftovers at once may have taken it for one.
+            // A link cannot be locked, so a cleaner may have removed it as a leftover.
             renamed = side
                 .destination
                 .make_link(&**directory, temporary, (target, &staged.entry))
@@ -793,11 +796,11 @@ fn rename_staged(side: &ReceiveSide, staged: &Staged) -> Result<(), Failure> {
             if !renamed.as_ref().is_err_and(is_gone) {
                 break;
             }
-            // It looks as old as what it is a name of.
+            // A hard link looks as old as its inode, so a cleaner may have removed it.
             renamed =
                 super::links::make(side, target, (&**directory, temporary)).and_then(|()| rename());
         }
-        // Where the name was that of the same inode meanwhile, nothing was renamed.
+        // If the name already was the same inode, the rename did nothing.
         let _ = directory.remove_file(temporary);
     }
     renamed.map_err(|error| failure_of("write", &staged.entry.path.to_string(), &error))
@@ -807,7 +810,7 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// For a later session of this copy that is asked for a manifest.
+/// Stores digests for a later session of this copy that writes a manifest.
 fn keep_digests(side: &ReceiveSide, staged: &[Staged], results: &[Result<(), Failure>]) {
     let named = staged.iter().zip(results).filter(|(_, r)| r.is_ok());
     let files: Vec<(FileState, [u8; 32])> = named
@@ -821,7 +824,7 @@ fn keep_digests(side: &ReceiveSide, staged: &[Staged], results: &[Result<(), Fai
     side.destination.keep_digests(&files);
 }
 
-/// Removes the temporaries of what failed. What remains is found by `clean`.
+/// Removes the temporary files of failed entries. `longhaul clean` finds any that stay.
 fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
     for (staged, _) in staged.iter().zip(results).filter(|(_, r)| r.is_err()) {
         let StagedFile {
@@ -831,9 +834,9 @@ fn remove_failed(staged: &[Staged], results: &[Result<(), Failure>]) {
     }
 }
 
-/// Makes the names of a batch durable, each directory once: one after the other on a disk, where
-/// the first sync does the others' work too; at once where names are `far` away.
-/// Gives one entry of each that failed.
+/// Makes the names of a batch durable, with one sync for each directory. On a disk the syncs run in
+/// sequence, because the first one does the work of the others. If names are `far` away, they run
+/// in parallel. Returns one entry of each directory that failed.
 fn sync_folders(
     far: bool,
     staged: &[Staged],
@@ -855,9 +858,9 @@ fn sync_folders(
     failed
 }
 
-/// Makes links, special files and further names of a batch durable: without a journal the sync of
-/// their directory leaves out their inodes. Each file system is synced once. Gives one entry of
-/// each that failed.
+/// Makes links and special files of a batch durable: without a journal, the sync of a directory
+/// does not include their inodes. Each file system is synced once. Returns one entry of each that
+/// failed.
 fn sync_inodes(staged: &[Staged], results: &mut [Result<(), Failure>]) -> Vec<(usize, io::Error)> {
     let mut synced: Vec<(Option<u64>, io::Result<()>)> = Vec::new();
     let mut failed = Vec::new();
@@ -889,7 +892,7 @@ fn sync_inodes(staged: &[Staged], results: &mut [Result<(), Failure>]) -> Vec<(u
     failed
 }
 
-/// Some of a batch by the directory that they are in, in the order met.
+/// Groups positions of a batch by directory, in the order of the batch.
 pub(super) fn by_folder(staged: &[Staged], places: impl Iterator<Item = usize>) -> Vec<Vec<usize>> {
     let mut known: BTreeMap<*const Folder, usize> = BTreeMap::new();
     let mut folders: Vec<Vec<usize>> = Vec::new();
@@ -904,8 +907,7 @@ pub(super) fn by_folder(staged: &[Staged], places: impl Iterator<Item = usize>) 
     folders
 }
 
-/// Reads a file back, past the cache where the system allows, and compares
-/// its digest.
+/// Reads a file back, past the page cache if possible, and compares its digest.
 fn read_back(
     transfer: &Transfer,
     file: &Arc<dyn StoredFile>,
@@ -925,7 +927,7 @@ fn read_back(
     file.sync_data()
         .map_err(|error| failure_of("make durable", &shown, &error))?;
     file.advise(Advice::DropCache, 0, entry.size());
-    // A file that ends early is as wrong as one that reads otherwise.
+    // A file that ends early is as wrong as one with other content.
     let found = match digest_of(&|| transfer.is_over(), &**file, entry.size()) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
         found => Some(found.map_err(failed)?),

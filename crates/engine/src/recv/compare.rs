@@ -1,5 +1,5 @@
-//! What of the sender's entries is at the destination already. A file of the same size and time is
-//! the same, as in rsync; one that an earlier attempt began continues where that ended.
+//! Compares the sender's entries with the destination. A file of the same size and time counts as
+//! equal, as in rsync. A partial file of an earlier attempt is continued.
 
 use std::io;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ use super::write::differs;
 use crate::flows::Flow;
 use crate::session::Transfer;
 
-/// What the sender listed, in its order.
+/// A part of the sender's listing, in its order.
 pub(crate) enum Listed {
-    /// Entries to be compared.
+    /// Entries to compare.
     Entries(Vec<Entry>),
-    /// The end of a directory, where nothing is written.
+    /// The end of a directory, in a comparison or a dry run.
     End(Entry),
-    /// Something to do for deletion.
+    /// A deletion job.
     Deletion(StorageJob),
 }
 
 impl ReceiveSide {
-    /// Keeps for the comparer what has to be done in the order of the listing;
-    /// gives back any other job.
+    /// Queues jobs that must run in the order of the listing for the comparer. Returns any other
+    /// job.
     pub(super) fn pass_to_comparer(&self, copies: bool, job: StorageJob) -> Option<StorageJob> {
         match job {
             StorageJob::Compare(entries) => self.listed.push(Listed::Entries(entries)),
@@ -61,8 +61,8 @@ impl ReceiveSide {
 }
 
 impl Transfer {
-    /// The comparer's thread: one, so that answers come in the order of the
-    /// questions.
+    /// Runs the comparer's thread. There is one such thread, so that answers come in the order of
+    /// the requests.
     pub(crate) fn run_comparer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         let pace = Pace::default();
         while let Some(listed) = side.listed.pop(|| flow.is_wanted()) {
@@ -92,13 +92,13 @@ impl Transfer {
                     }
                 }
             }
-            // A directory is not asked for: it gets what it needs when
-            // everything in it is done.
+            // Directories are not compared here: they get their metadata when their content is
+            // complete.
             let asked = entries.into_iter();
             let asked = asked.filter(|entry| entry.kind != EntryKind::Directory);
             let asked: Vec<Entry> = asked.collect();
             let found = flow.busy(|| self.compare_each(side, &asked, &pace));
-            // Where one was not looked at, nobody is left who would hear of the others.
+            // If a comparison was skipped, the session is over, and later results are not needed.
             let told = asked.into_iter().zip(found);
             let told: Vec<(Entry, Compared)> = told
                 .map_while(|(entry, compared)| Some((entry, compared?)))
@@ -111,7 +111,7 @@ impl Transfer {
         }
     }
 
-    /// None of what is not looked at any more.
+    /// Compares entries; `None` for those skipped because the session ended.
     fn compare_each(
         &self,
         side: &ReceiveSide,
@@ -151,7 +151,7 @@ impl Transfer {
                 return Compared::Refused(failure_of("look into its directory", &shown(), &error));
             }
         };
-        // What a copy replaces need not be read for its size.
+        // A copy needs only the old file's metadata, not its content.
         let directory = folder.directory();
         let status = match self.settings.operation {
             Operation::Verify => directory.content_status_of(path.name()),
@@ -177,7 +177,7 @@ impl Transfer {
             {
                 refused
             }
-            // What is there was another name's until a moment ago.
+            // The file is a backup of another name, so it is not an earlier version of the entry.
             Some(_) if is_backup && self.copies() => self.compare_part(side, entry, &folder),
             Some(status) => self.compare_with(side, entry, &folder, &status),
             None if !self.copies() || self.settings.criteria.existing => self.absent(entry),
@@ -185,8 +185,8 @@ impl Transfer {
         }
     }
 
-    /// Returns the reason why an entry does not replace a device, socket or FIFO that has its
-    /// name; `None` if it may.
+    /// Returns the reason why an entry must not replace a device, socket or FIFO of the same name;
+    /// `None` if it may.
     fn refuse_special(
         &self,
         side: &ReceiveSide,
@@ -208,8 +208,8 @@ impl Transfer {
         ensured?.err().map(Compared::Refused)
     }
 
-    /// What is there under another spelling only is missing to a comparison, and in the way of
-    /// a copy.
+    /// True if the name counts as missing. A name with another spelling only is missing for a
+    /// comparison, but blocks a copy.
     fn is_absent(&self, error: &io::Error) -> bool {
         let verifies = self.settings.operation == Operation::Verify;
         error.kind() == io::ErrorKind::NotFound
@@ -256,7 +256,7 @@ impl Transfer {
                     }
                     Verdict::Contents => {
                         side.clear_part(self, folder, entry);
-                        // Its mode and time follow once its contents agreed.
+                        // The file gets its mode and time after its content was found equal.
                         return Compared::Contents;
                     }
                     Verdict::Same => {
@@ -280,7 +280,7 @@ impl Transfer {
                         device,
                     })
                 {
-                    // Who may make no device changes none.
+                    // A user who may not create devices does not change them either.
                     let keeper = &side.destination.keeper;
                     return if kind.is_device() && keeper.may_make_devices().is_err() {
                         Compared::Same(None)
@@ -289,7 +289,8 @@ impl Transfer {
                     };
                 }
             }
-            // A copy sees once it comes: what it is another name of may change before.
+            // A copy compares a hard link when it creates it, because the target may change until
+            // then.
             EntryKind::HardLink { .. } if self.copies() => return Compared::Send,
             EntryKind::HardLink { target, .. }
                 if super::links::are_one(side, &entry.path, target).unwrap_or(false) =>
@@ -307,9 +308,9 @@ impl Transfer {
         }
     }
 
-    /// What the criteria of the copy say of a file that is at both ends.
+    /// Applies the criteria of the copy to a file that exists at both ends.
     fn judge(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> Verdict {
-        // Nothing tells what size the output of a filter has.
+        // The output size of a filter is unknown in advance.
         let there = if side.destination.has_filter() {
             entry.size()
         } else {
@@ -324,17 +325,18 @@ impl Transfer {
         let verdict = criteria.judge(&Both {
             sizes,
             modified: (entry.modified, status.modified),
-            // Only where it matters: a time may have to be tried on a file.
+            // Evaluated only if needed: it may have to set a time on a file.
             same_time: (sizes.0 == sizes.1 || criteria.update) && keeps_as(),
         });
         match verdict {
-            // Who learns the result could try contents.
+            // A client without this right could test guesses of the content by the result.
             Verdict::Contents if !side.destination.keeper.may_compare() => Verdict::Copy,
             verdict => verdict,
         }
     }
 
-    /// It is there: its mode may have to follow, and its contents may have to be compared.
+    /// Handles an equal file: its metadata may have to change, and its content may have to be
+    /// compared.
     fn same(
         &self,
         side: &ReceiveSide,
@@ -347,19 +349,19 @@ impl Transfer {
         let kept = || side.destination.kept_digest(&path, entry, status);
         let digest = wanted.then(kept).flatten();
         let destination = &side.destination;
-        // A digest that is kept says what was compared once, not what is on the disk now.
+        // A stored digest proves an earlier comparison, not the present content of the disk.
         let settings = &self.settings;
         let compares = digest.is_none() || settings.verify_written || settings.moves_away;
         if settings.compares_contents() && compares {
-            // One that is kept also says that this principal's own copy brought the file.
+            // A stored digest also proves that a copy of this principal wrote the file.
             if !destination.keeper.may_compare() && digest.is_none() {
                 return self.unlike();
             }
-            // Its mode follows once its contents agreed.
+            // The file gets its mode after its content was found equal.
             side.note_inode(entry, status);
             return Compared::Contents;
         }
-        // What is mended notes again what it does not keep.
+        // Mending reports these notices again, so they are merged only without it.
         let looked = look(side, folder, entry, status);
         let (notices, mode) = (looked.notices, looked.mode);
         let dresses = looked.dresses.unwrap_or_else(|error| {
@@ -377,7 +379,7 @@ impl Transfer {
         let file = folder
             .directory()
             .open_file(path.name(), DataMode::Buffered);
-        // Somebody else may have given the name to another file meanwhile.
+        // Another process may have replaced the file meanwhile.
         let is_that = |file: &dyn StoredFile| {
             let now = file.status().ok();
             now.is_some_and(|now| {
@@ -392,7 +394,7 @@ impl Transfer {
             return Compared::Send;
         };
         if let (Some(digest), Ok(status)) = (digest, file.status()) {
-            // The mode's change made a new state of it.
+            // The change of mode gave the file a new state.
             side.destination.keep_digest(&path, entry, status, digest);
         }
         if mended {
@@ -402,7 +404,7 @@ impl Transfer {
         }
     }
 
-    /// Whether an earlier attempt left a part of it.
+    /// Looks for a partial file of an earlier attempt.
     pub(super) fn compare_part(
         &self,
         side: &ReceiveSide,
@@ -420,8 +422,8 @@ impl Transfer {
     }
 }
 
-/// Notes which directories among these differ in owner, mode, time or attributes. Nothing in them
-/// has changed yet: what they hold is compared later, in the order of the listing.
+/// Notes the directories that differ in owner, mode, time or attributes. This happens before any
+/// change in them: their content is compared later, in the order of the listing.
 fn look_at_directories(side: &ReceiveSide, entries: &[Entry], pace: &Pace) {
     let directories = entries.iter();
     let directories = directories.filter(|entry| entry.kind == EntryKind::Directory);
@@ -429,7 +431,7 @@ fn look_at_directories(side: &ReceiveSide, entries: &[Entry], pace: &Pace) {
     pace.look(&directories, |entry| side.note_directory(entry));
 }
 
-/// A special file, or another name of one, takes the place of one.
+/// True if the entry may replace a special file: it is one, or may be a hard link to one.
 fn may_replace_special(side: &ReceiveSide, entry: &Entry) -> bool {
     let keeping = side.destination.keeper.keeping();
     match &entry.kind {

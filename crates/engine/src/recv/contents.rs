@@ -1,7 +1,7 @@
-//! Reads what is there already. The contents of files are compared with the digests that the
-//! sender reports about its own: what a manifest says of them, or `--verify`, is true of the
-//! source. What an earlier session left of a file is compared with its checksums, before the file
-//! gets its name: somebody may have changed it since.
+//! Reads existing files. Their content is compared with the digests that the sender reports: the
+//! content of a manifest and the result of `--verify` then hold for the source. Partial data of an
+//! earlier session is compared with its checksums before the file gets its name, because it may
+//! have been changed since.
 
 use std::io;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use super::sparse::punch_zeros;
 use crate::flows::Flow;
 use crate::session::{Counters, Transfer};
 
-/// What is there and is to be read.
+/// Existing data that must be read.
 pub(crate) enum ToRead {
-    /// A file, to be compared with the digest of the sender's.
+    /// A file to compare with the sender's digest.
     Contents(Entry, Checksum),
-    /// What an earlier session left of a file, and its generation.
+    /// Partial data of an earlier session, and its generation.
     Part(Entry, u32, Vec<DurableBlock>),
 }
 
 impl Transfer {
-    /// A thread that reads what is there.
+    /// Runs the thread that reads existing data.
     pub(crate) fn run_content_comparer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(what) = side.to_read.pop(|| flow.is_wanted()) {
             flow.busy(|| match what {
@@ -61,7 +61,7 @@ impl Transfer {
         let id = entry.id;
         let part = side.parts.get(id, generation);
         let result = match part.as_deref().map(|part| &part.kind) {
-            // The whole file is read back in the end.
+            // With this setting, the whole file is read back at the end.
             Some(PartKind::Partial(partial)) if !self.settings.verify_written => {
                 let each = |block: &DurableBlock| {
                     self.check_block(side, (entry, generation), &**partial.file(), block)
@@ -74,8 +74,8 @@ impl Transfer {
         self.tell_receiver(|receiver| receiver.handle_read_back(id, generation, result));
     }
 
-    /// Whether a block is what its checksum says. Nobody asks any more where the file is not
-    /// under way.
+    /// Compares a block with its checksum. The result is not needed if the file is no longer
+    /// copied.
     fn check_block(
         &self,
         side: &ReceiveSide,
@@ -108,7 +108,7 @@ impl Transfer {
             }
             hasher.update(&room[..read]);
             if side.makes_holes() {
-                // An earlier run may have been without it.
+                // An earlier run may have written the file without this setting.
                 let punched = punch_zeros(file, offset, &room[..read]);
                 punched.map_err(|error| failure_of("make a hole in it", &shown, &error))?;
             }
@@ -121,7 +121,7 @@ impl Transfer {
         }
     }
 
-    /// What cannot be read there, or is not what it should be, is to come.
+    /// Compares a file with a digest. If it differs or cannot be read, it must be sent.
     fn compare_contents(&self, side: &ReceiveSide, entry: &Entry, digest: Checksum) -> Compared {
         let path = side.destination.path_of(&entry.path);
         let above = path.parent();
@@ -157,7 +157,7 @@ impl Transfer {
         let Ok(status) = file.status() else {
             return Compared::Send;
         };
-        // Its source is removed for it.
+        // The source will be removed, so the destination must be durable.
         let durable = || file.sync_all().and_then(|()| folder.sync());
         let durable = || durable().and_then(|()| side.ensure_up(&folder));
         if self.settings.moves_away && durable().is_err() {
@@ -174,7 +174,7 @@ impl Transfer {
         }
     }
 
-    /// What has to come, or would.
+    /// Returns the result for a file that must be sent, or would be.
     pub(super) fn unlike(&self) -> Compared {
         if self.copies() {
             Compared::Send
@@ -183,7 +183,7 @@ impl Transfer {
         }
     }
 
-    /// The digest of a file, and the state that it is of.
+    /// Returns the digest of a file, and the state that it describes.
     fn digest_and_state_of(
         &self,
         file: &dyn StoredFile,

@@ -1,6 +1,5 @@
-//! The directories of the destination: opened beneath the anchor name by name,
-//! made where they are missing, kept open while they are in use, and durable
-//! before anything in them is called durable.
+//! Directories of the destination. They are opened beneath the anchor one name at a time, created
+//! if missing, kept open while in use, and made durable before any entry in them counts as durable.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,47 +15,49 @@ use longhaul_system::descriptors;
 use longhaul_system::queue::lock;
 use longhaul_system::shares::Seat;
 
-/// Most directories kept open, and their part of the files that may be.
+/// Maximum number of directories kept open, and the divisor of the descriptor limit for them.
 const OPEN_FOLDERS: usize = 256;
 const FOLDERS_PART: usize = 8;
 
-/// Of one session at least.
+/// Minimum number of directories that a session keeps open.
 const LEAST_FOLDERS: usize = 4;
 
-/// Most directories within each other that are open together, and their part. Those further
-/// down stand apart: their names are durable before the directories above are closed.
+/// Maximum number of nested directories that are open together, and the divisor of the descriptor
+/// limit for them. Deeper directories do not hold their parents open: their names are made durable
+/// first.
 const MOST_DEPTH: usize = 4096;
 const DEPTH_PART: usize = 8;
 const LEAST_DEPTH: usize = 2;
 
-/// Directories of which names are kept while they are closed, at most.
+/// Maximum number of closed directories whose spellings are kept.
 const MOST_SPELLINGS: usize = 65_536;
 
-/// Most directories that a copy remembers to have made.
+/// Maximum number of created directories that a copy remembers.
 const MOST_MADE: usize = 65_536;
 
-/// Mode of a directory until everything in it is done.
+/// Mode of a directory until all entries in it are complete.
 const TEMPORARY_MODE: u32 = 0o700;
 
 /// An open directory of the destination.
 pub struct Folder {
     directory: Arc<dyn Directory>,
-    /// The same.
+    /// The same handle, with its concrete type.
     shared: Arc<DestinationDirectory>,
     above: Above,
     device: OnceLock<u64>,
-    /// The directory above was not synced since this one was opened: it may
-    /// have been made here, or by a run that was killed before it synced.
+    /// True if the parent was not synced since this directory was opened. This run, or one that was
+    /// killed before its sync, may have created the name.
     name_unsynced: AtomicBool,
 }
 
-/// What a folder has of the one above it.
+/// Relation of a folder to its parent.
 enum Above {
-    /// It is the anchor.
+    /// The folder is the anchor.
     None,
-    /// It keeps that open.
+    /// The parent is kept open.
     Folder(Arc<Folder>),
-    /// That is not kept open; whether its own name, and those above it, were made durable.
+    /// The parent is not kept open. `durable` is true if the names of this folder and its parents
+    /// were synced; `refused` if the file system does not sync directories.
     Apart { durable: bool, refused: bool },
 }
 
@@ -72,16 +73,16 @@ impl Folder {
         }
     }
 
-    /// The handle.
+    /// Returns the handle of the directory.
     pub fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
     }
 
-    /// The file system that it lies on.
+    /// Returns the device number of its file system.
     ///
     /// # Errors
     ///
-    /// As `fstat`.
+    /// Returns the error of `fstat`.
     pub fn device(&self) -> io::Result<u64> {
         match self.device.get() {
             Some(device) => Ok(*device),
@@ -92,32 +93,32 @@ impl Folder {
         }
     }
 
-    /// A name in it that is there is used: whether it was not, under another spelling.
+    /// Checks that an existing name has this exact spelling, on a file system that folds case.
     ///
     /// # Errors
     ///
-    /// As [`DestinationDirectory::ensure_spelled`].
+    /// Returns the error of [`DestinationDirectory::ensure_spelled`].
     pub fn ensure_spelled(&self, name: &[u8]) -> io::Result<()> {
         self.shared.ensure_spelled(name)
     }
 
-    /// Does something while no other thread of the session syncs this directory.
+    /// Runs an action while no other thread of the session syncs this directory.
     pub fn while_unsynced<T>(&self, what: impl FnOnce() -> T) -> T {
         self.shared.while_unsynced(what)
     }
 
-    /// Makes the names in it durable, and its own name, and so on upwards.
+    /// Makes the names in this directory, its own name and the names of its parents durable.
     ///
     /// # Errors
     ///
-    /// As `fsync`: then nothing in it may be called durable.
+    /// Returns the error of `fsync`; entries in the directory then do not count as durable.
     pub fn sync(&self) -> io::Result<()> {
         self.directory.sync()?;
         self.sync_name()
     }
 
-    /// Whether names in it survive a power cut once they were synced. Some file systems do not
-    /// sync directories.
+    /// True if synced names in it survive a power failure. Some file systems do not sync
+    /// directories.
     pub fn has_durable_names(&self) -> bool {
         !self.shared.refuses_sync()
             && match &self.above {
@@ -127,12 +128,12 @@ impl Folder {
             }
     }
 
-    /// As [`Folder::sync`], and makes the links and special files in it durable: without a journal
-    /// their names may lead nowhere after a power cut.
+    /// Syncs like [`Folder::sync`], and makes links and special files in the directory durable.
+    /// Without a journal, their names could otherwise be dangling after a power failure.
     ///
     /// # Errors
     ///
-    /// As [`Folder::sync`].
+    /// Returns the errors of [`Folder::sync`].
     pub fn sync_with_inodes(&self) -> io::Result<()> {
         self.sync()?;
         if self.directory.syncs_inodes() {
@@ -142,25 +143,24 @@ impl Folder {
         }
     }
 
-    /// For a copy, which gives it its mode when everything in it is done: a
-    /// directory that lacks its owner's rights gets them where they are needed.
-    /// The anchor's mode is nobody's to change.
+    /// Lets a copy add missing owner rights to the directory when it needs them. The copy sets the
+    /// final mode at the end. The mode of the anchor does not change.
     fn allow_permitting(&self) {
         if !matches!(self.above, Above::None) {
             self.shared.allow_permitting();
         }
     }
 
-    /// Whether it serves what is wanted: for a copy its name is durable, or can be made so.
+    /// True if the folder is suitable: a copy needs a name that is durable or can be made durable.
     fn serves(&self, want: Want) -> bool {
         want == Want::Look || !matches!(self.above, Above::Apart { durable: false, .. })
     }
 
-    /// Makes its own name durable, and those above it.
+    /// Makes the name of this directory and the names of its parents durable.
     ///
     /// # Errors
     ///
-    /// As [`Folder::sync`].
+    /// Returns the errors of [`Folder::sync`].
     pub fn sync_name(&self) -> io::Result<()> {
         if let Above::Folder(above) = &self.above {
             if self.name_unsynced.load(Ordering::Acquire) {
@@ -173,37 +173,37 @@ impl Folder {
     }
 }
 
-/// What a directory is wanted for.
+/// Purpose for which a directory is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Want {
-    /// To be looked into; nothing is changed.
+    /// Reads only.
     Look,
-    /// The same by a copy, which gives it its mode in the end.
+    /// Reads only, in a copy that sets the directory's mode at the end.
     LookInCopy,
-    /// To be there, and things in it made.
+    /// Creates entries, and the directory itself if missing.
     Make,
 }
 
 /// All directories beneath the anchor, by path.
 pub struct Folders {
     anchor: Arc<Folder>,
-    /// The session's, which has a share of the directories that may be open; `None` if there is no
-    /// other.
+    /// Seat of the session, which gives it a share of the open directories; `None` without other
+    /// sessions.
     seat: Option<Arc<Seat>>,
     open: Mutex<HashMap<TreePath, Arc<Folder>>>,
     notices: Arc<Notices>,
-    /// What is known of the names of those that were closed, where case is folded.
+    /// Known spellings of names in closed directories, on file systems that fold case.
     spellings: Mutex<HashMap<TreePath, KeptSpelling>>,
-    /// Directories that this copy made and has not finished, if that is remembered.
+    /// Unfinished directories that this copy created; `None` if they are not remembered.
     made: Option<Mutex<HashSet<TreePath>>>,
-    /// Where nothing of the copy goes: its backups lie there.
+    /// Directory of backups, which entries of the copy must not enter.
     barred: Option<TreePath>,
-    /// Directories keep the modes that they have, also where these close them.
+    /// If true, directories keep their modes, even those that deny access.
     leaves_modes: bool,
 }
 
 impl Folders {
-    /// Beneath this anchor; `notices` hears what its file system does not do.
+    /// Creates the set for an anchor. `notices` collects what its file system does not support.
     pub fn new(anchor: Arc<dyn Directory>, notices: Arc<Notices>) -> Folders {
         let anchor = DestinationDirectory::new(anchor, Arc::clone(&notices), None);
         let anchor = Folder::new(anchor, Above::None);
@@ -219,7 +219,7 @@ impl Folders {
         }
     }
 
-    /// The same, of a session that has this seat.
+    /// Creates the set for a session with a seat.
     pub(crate) fn seated(
         (anchor, seat): (Arc<dyn Directory>, Arc<Seat>),
         notices: Arc<Notices>,
@@ -230,7 +230,7 @@ impl Folders {
         }
     }
 
-    /// The same, of a copy that keeps this.
+    /// Prepares the set for a copy that keeps this metadata.
     #[must_use]
     pub(crate) fn keeping(self, keeping: &Keeping) -> Folders {
         if keeping.anchor {
@@ -242,7 +242,8 @@ impl Folders {
         }
     }
 
-    /// The same for backups: what was made is remembered, and what was there keeps its mode.
+    /// Prepares the set for backups: created directories are remembered, and existing ones keep
+    /// their modes.
     pub(crate) fn of_backups(self) -> Folders {
         Folders {
             made: Some(Mutex::default()),
@@ -251,20 +252,20 @@ impl Folders {
         }
     }
 
-    /// The same, where nothing of the copy goes to this place or beneath it.
+    /// Excludes a directory and its content from the copy.
     #[must_use]
     pub(crate) fn barring(self, barred: Option<TreePath>) -> Folders {
         Folders { barred, ..self }
     }
 
-    /// Whether this copy made a directory, where that is remembered; it is forgotten then.
+    /// Returns true if this copy created the directory, and forgets it.
     pub(crate) fn take_made(&self, path: &TreePath) -> bool {
         let made = self.made.as_ref();
         made.is_some_and(|made| lock(made).remove(path))
     }
 
-    /// One that is not remembered counts as one that was there. Where modes are left alone it
-    /// keeps the mode that it has, which lets nobody else in.
+    /// Remembers a created directory. If the set is full, the directory counts as existing before;
+    /// where modes are left alone it then keeps its private mode.
     pub(super) fn note_made(&self, path: &TreePath) {
         if let Some(made) = &self.made {
             let mut made = lock(made);
@@ -274,7 +275,7 @@ impl Folders {
         }
     }
 
-    /// Directories within each other that may be kept open together now.
+    /// Returns the number of nested directories that may be kept open now.
     fn most_depth(&self) -> usize {
         match &self.seat {
             Some(seat) => seat.files(DEPTH_PART, LEAST_DEPTH, MOST_DEPTH),
@@ -282,7 +283,7 @@ impl Folders {
         }
     }
 
-    /// Directories that may be kept open now.
+    /// Returns the number of directories that may be kept open now.
     fn most_open(&self) -> usize {
         match &self.seat {
             Some(seat) => seat.files(FOLDERS_PART, LEAST_FOLDERS, OPEN_FOLDERS),
@@ -290,16 +291,16 @@ impl Folders {
         }
     }
 
-    /// The anchor itself.
+    /// Returns the anchor.
     pub fn anchor(&self) -> &Arc<Folder> {
         &self.anchor
     }
 
-    /// The directory at a path, made if it is missing; none is the anchor.
+    /// Returns the directory at a path and creates it if it is missing; `None` is the anchor.
     ///
     /// # Errors
     ///
-    /// As `openat` and `mkdirat`; a link in the way is not followed.
+    /// Returns the errors of `openat` and `mkdirat`. Symbolic links are not followed.
     pub fn make(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
         if let (Some(barred), Some(path)) = (&self.barred, path)
             && (barred == path || barred.is_above(path))
@@ -309,33 +310,33 @@ impl Folders {
         self.get(path, Want::Make)
     }
 
-    /// The directory at a path, if it is there.
+    /// Returns an existing directory.
     ///
     /// # Errors
     ///
-    /// As `openat`; `NotFound` where it is missing.
+    /// Returns the errors of `openat`; `NotFound` if the directory is missing.
     pub fn find(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
         self.get(path, Want::Look)
     }
 
-    /// The same for a copy: what its owner's missing rights keep from being looked
-    /// into gets them.
+    /// Returns an existing directory for a copy, which adds owner rights that are missing for
+    /// reading.
     ///
     /// # Errors
     ///
-    /// As [`Folders::find`].
+    /// Returns the errors of [`Folders::find`].
     pub fn find_in_copy(&self, path: Option<&TreePath>) -> io::Result<Arc<Folder>> {
         self.get(path, Want::LookInCopy)
     }
 
-    /// Whether a sync of any of them failed.
+    /// True if a sync of any directory failed.
     pub fn have_failed(&self) -> bool {
         let open = lock(&self.open);
         let mut all = open.values().chain([&self.anchor]);
         all.any(|folder| folder.shared.has_failed())
     }
 
-    /// Closes what is open.
+    /// Closes all directories.
     pub fn clear(&self) {
         lock(&self.open).clear();
     }
@@ -362,12 +363,12 @@ impl Folders {
         Ok(folder)
     }
 
-    /// Closes what nobody uses, where many are open: before another one is, which may fail.
+    /// Closes unused directories if many are open, before another one is opened.
     fn trim(&self) {
         let mut open = lock(&self.open);
         if open.len() >= self.most_open() {
-            // What is opened again is synced again, unless that would hide
-            // that it failed.
+            // A directory that is opened again is synced again. One whose sync failed stays open,
+            // so that the failure is not hidden.
             open.retain(|path, folder| {
                 let stays = Arc::strong_count(folder) > 1 || folder.shared.has_failed();
                 if !stays && let Some(kept) = folder.shared.kept_spelling() {
@@ -381,7 +382,7 @@ impl Folders {
         }
     }
 
-    /// One that is open.
+    /// Returns an open directory that serves the purpose.
     fn known(&self, path: &TreePath, want: Want) -> Option<Arc<Folder>> {
         let folder = lock(&self.open).get(path).cloned()?;
         if !folder.serves(want) {
@@ -416,7 +417,7 @@ impl Folders {
         if made {
             self.note_made(path);
         } else {
-            // Without this check a directory with another spelling would be merged into.
+            // Without this check, entries could be merged into a directory with another spelling.
             above.ensure_spelled(name)?;
         }
         let parent = above;
@@ -431,7 +432,7 @@ impl Folders {
             Above::Folder(Arc::clone(above))
         };
         let mut open = lock(&self.open);
-        // Somebody else may have been faster.
+        // Another thread may have opened the directory meanwhile.
         let known = open.get(path).cloned();
         let folder = match known.clone().filter(|known| known.serves(want)) {
             Some(folder) => folder,
@@ -485,13 +486,13 @@ mod tests {
         assert!(found.directory().open_directory(b"in").is_ok());
     }
 
-    /// Names far down are as durable as others when their directory was synced.
+    /// Names in a deep directory are durable after its sync.
     #[test]
     fn names_far_down_survive_a_crash() {
         let storage = ForgettingStorage::new();
         let folders = Folders::new(storage.root(), Arc::default());
         let depth = folders.most_depth() + 3;
-        // First it is only looked for, as by the comparison.
+        // A lookup comes first, as in a comparison.
         assert!(folders.find(Some(&deep(depth))).is_err());
         folders.make(Some(&deep(depth))).unwrap().sync().unwrap();
         let after = Folders::new(storage.crash(1).root(), Arc::default());

@@ -1,5 +1,5 @@
-//! What a destination gives an entry beyond data, mode and time: its owner, access control lists
-//! and extended attributes, as far as somebody asked for it and this user may.
+//! Sets the owner, access control lists and extended attributes of entries at a destination, as far
+//! as they were requested and this user may set them.
 
 use std::io;
 
@@ -16,28 +16,28 @@ use longhaul_storage::notices::Notices;
 use longhaul_storage::owners::{OwnerKind, Owners};
 use rustix::io::Errno;
 
-/// Attributes that say what an entry is at a destination that has that in attributes.
+/// Prefix of the extended attributes that describe an entry at a destination with `as_attribute`.
 const FAKED_PREFIX: &[u8] = b"user.rsync.";
 
-/// What the owner of an inode needs to write to it.
+/// Permission bit that lets the owner of an inode write to it.
 const OWNER_WRITES: u32 = 0o200;
 
-/// What a client may have done, as far as this process's user may do it.
+/// Rights of a client, within the rights of this process's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct May {
-    /// Files get other owners, and attributes that only a superuser sets.
+    /// May set other owners, and attributes that only a superuser sets.
     pub owners: bool,
-    /// Devices are made.
+    /// May create devices.
     pub devices: bool,
-    /// Entries become further names of what is there: they can be read under such a name.
+    /// May create hard links to existing files, which makes them readable under the new name.
     pub links: bool,
-    /// What is there is compared with the contents and attributes of what comes. Who learns the
-    /// result can try which contents a file has.
+    /// May compare existing files with the content and attributes of the copy. A client that sees
+    /// the results can test guesses of a file's content.
     pub compares: bool,
 }
 
 impl May {
-    /// Whatever this process's user may do.
+    /// All rights of this process's user.
     pub const ANYTHING: May = May {
         owners: true,
         devices: true,
@@ -45,7 +45,7 @@ impl May {
         compares: true,
     };
 
-    /// What costs no other user anything.
+    /// Rights that do not affect other users.
     pub const LITTLE: May = May {
         owners: false,
         devices: false,
@@ -54,13 +54,13 @@ impl May {
     };
 }
 
-/// What is kept, and how it is done here.
+/// Requested metadata, and the means to set it on this host.
 #[derive(Debug)]
 pub struct Keeper {
     kept: Kept,
     may: May,
     is_root: bool,
-    /// The groups that this process's user is in.
+    /// Groups that this process's user belongs to.
     own_groups: Vec<u32>,
     umask: u32,
     users: Owners,
@@ -73,56 +73,57 @@ impl Default for Keeper {
     }
 }
 
-/// What became of an inode's owner, lists and attributes.
+/// Result of setting the owner, lists and attributes of an inode.
 pub(super) struct Dressed {
     pub owner: Ownership,
-    /// Something changed, or would.
+    /// True if an inode changed, or would change.
     pub changed: bool,
 }
 
-/// What a mode depends on besides the source's, if modes are left alone.
+/// State that determines the mode of an entry besides the source's mode, if modes are left alone.
 #[derive(Clone, Copy)]
 pub(super) enum Before {
-    /// Something has the name already, with these permission bits.
+    /// The name exists, with these permission bits.
     There(u32),
-    /// Nothing has the name yet.
+    /// The name does not exist yet.
     New {
-        /// Bits of the source that the entry may have.
+        /// Maximum permission bits that the entry may take from the source.
         allowed: u32,
-        /// Bits that it has from its directory.
+        /// Bits that the entry inherits from its directory.
         inherited: u32,
     },
 }
 
-/// Whether an inode is changed, or only looked at.
+/// Selects whether an inode is changed or only inspected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     Set,
     Look,
 }
 
-/// An inode of an entry, and where it is reported what it does not keep.
+/// An inode, its entry, and the collector of notices about metadata that is not kept.
 pub(super) struct Dressing<'a> {
     pub inode: &'a dyn Inode,
     pub entry: &'a Entry,
     pub notices: &'a Notices,
     pub doing: Doing,
-    /// Programs may get more rights than their user has.
+    /// True if capabilities may be set, which give programs more rights than their user has.
     pub capabilities: bool,
 }
 
 impl Keeper {
-    /// For what was asked for, as far as the client's rights go.
+    /// Creates a keeper for the requested metadata, limited by the client's rights.
     ///
     /// # Errors
     ///
-    /// [`KeepingError`]: it makes no sense.
+    /// Returns [`KeepingError`] if the request is not valid.
     pub fn new(keeping: Keeping, may: May) -> Result<Keeper, KeepingError> {
         Ok(Keeper::of(keeping.read()?, may))
     }
 
     fn of(kept: Kept, may: May) -> Keeper {
-        // What is kept in attributes that any user may set takes no right but to write.
+        // Emulated metadata is in attributes that any user may set, and needs only the right to
+        // write.
         let fakes = kept.keeping.as_attribute;
         let may = May {
             owners: may.owners || fakes,
@@ -143,7 +144,7 @@ impl Keeper {
         }
     }
 
-    /// The same for somebody who may have no more than this.
+    /// Returns a keeper with only the rights that both this keeper and `may` have.
     pub fn within(&self, may: May) -> Keeper {
         let both = May {
             owners: self.may.owners && may.owners,
@@ -154,17 +155,17 @@ impl Keeper {
         Keeper::of(self.kept.clone(), both)
     }
 
-    /// What was asked for.
+    /// Returns the requested metadata.
     pub fn keeping(&self) -> &Keeping {
         &self.kept.keeping
     }
 
-    /// Whether the destination has in attributes what only a superuser may give.
+    /// True if the destination stores privileged metadata in extended attributes.
     pub fn fakes(&self) -> bool {
         self.kept.keeping.as_attribute
     }
 
-    /// Whether devices can be made.
+    /// Returns a reason if devices cannot be created.
     pub(super) fn may_make_devices(&self) -> Result<(), &'static str> {
         match (self.may.devices, self.is_root) {
             (false, _) => Err("the principal has no right \"devices\""),
@@ -173,18 +174,18 @@ impl Keeper {
         }
     }
 
-    /// Whether contents and attributes of what is there are compared with those of what comes.
+    /// True if existing files may be compared with the content and attributes of the copy.
     pub(super) fn may_compare(&self) -> bool {
         self.may.compares
     }
 
-    /// Whether an entry may become another name of what is there.
+    /// True if an entry may become a hard link to an existing file.
     pub(super) fn may_link(&self) -> bool {
         self.may.links
     }
 
-    /// Permission bits as the copy changes them, before it is seen whose the entry is. What is
-    /// there keeps its own where modes are left alone.
+    /// Returns the permission bits that the copy gives an entry, before its owner is known.
+    /// Existing entries keep their bits if modes are left alone.
     pub(super) fn mode_of(&self, entry: &Entry, before: Before) -> u32 {
         let is_directory = entry.kind == EntryKind::Directory;
         let mode = self.kept.modes.apply(entry.mode, is_directory);
@@ -201,15 +202,16 @@ impl Keeper {
         }
     }
 
-    /// Set-ID bits that the copy's changes of modes give an entry, whatever it has at the source.
+    /// Returns the set-ID bits that the requested mode changes give an entry, independent of its
+    /// bits at the source.
     pub(super) fn named_set_ids(&self, entry: &Entry) -> u32 {
         let is_directory = entry.kind == EntryKind::Directory;
         let without = entry.mode & !SET_ID_BITS;
         self.kept.modes.apply(without, is_directory) & SET_ID_BITS
     }
 
-    /// Permission bits that something new in a directory may have: those of its default list, or
-    /// else all but the umask's.
+    /// Returns the permission bits that a new entry in a directory may have: those of the
+    /// directory's default list, or all bits that the umask permits.
     pub(super) fn allowed_in(&self, directory: &dyn Directory) -> u32 {
         let inode = directory.inode();
         let list = inode.and_then(|inode| inode.get(DEFAULT_LIST).ok().flatten());
@@ -220,15 +222,15 @@ impl Keeper {
         }
     }
 
-    /// The mode of a directory that was made for the copy, and is done: no source that fills it is
-    /// more closed to group and others.
+    /// Returns the final mode of a directory that was created for the copy. It is at most as open
+    /// to the group and others as the source directory.
     pub(super) fn opened_mode(&self, directory: &dyn Directory, filling: u32, mode: u32) -> u32 {
         let filling = self.kept.modes.apply(filling, true);
         let allowed = self.allowed_in(directory) & filling & 0o777;
         allowed | 0o700 | mode & 0o2000
     }
 
-    /// Who is to own an entry; `None`: the owner that it has.
+    /// Returns the user and group that an entry must get; `None` keeps the existing one.
     pub(super) fn owner_of(&self, attributes: &Attributes) -> (Option<u32>, Option<u32>) {
         let keeping = &self.kept.keeping;
         let user = || {
@@ -248,7 +250,8 @@ impl Keeper {
         (keeping.users.then(user), keeping.groups.then(group))
     }
 
-    /// The number here of an owner there. A name that nobody has is no owner: the number stays.
+    /// Returns the local number of an owner. If the name does not exist on this host, the number
+    /// stays.
     fn here(&self, owners: &Owners, map: &OwnerMap, named: (u32, Option<&[u8]>)) -> u32 {
         let (number, name) = named;
         match map.find(number, name) {
@@ -258,14 +261,14 @@ impl Keeper {
             }
             None => {}
         }
-        // The superuser is one by number, whatever it is called.
+        // Number 0 is the superuser under every name.
         let by_name = name.filter(|_| number != 0 && !self.kept.keeping.numeric_ids);
         by_name
             .and_then(|name| owners.number_of(name))
             .unwrap_or(number)
     }
 
-    /// The first name that an owner was to become and nobody has here.
+    /// Returns the first mapped owner name that does not exist on this host.
     pub fn unknown_owner(&self) -> Option<String> {
         let unknown = |owners: &Owners, map: &OwnerMap| {
             map.targets().find_map(|target| match target {
@@ -281,13 +284,13 @@ impl Keeper {
         })
     }
 
-    /// Whether entries get anything beyond mode and time.
+    /// True if entries get metadata beyond mode and time.
     pub(super) fn dresses(&self) -> bool {
         self.kept.keeping.has_attributes()
     }
 
-    /// Gives an inode owner, attributes and lists, in this order: a change of the owner clears
-    /// special bits and capabilities.
+    /// Sets the owner, attributes and lists of an inode. The owner is first, because its change
+    /// clears special bits and capabilities.
     pub(super) fn dress(&self, of: &Dressing<'_>, here: Ownership) -> io::Result<Dressed> {
         let mut dressed = Dressed {
             owner: here,
@@ -373,7 +376,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether an attribute is one of those that are kept equal.
+    /// True if an attribute is kept equal to the source's.
     fn keeps(&self, of: &Dressing<'_>, name: &[u8]) -> bool {
         let superuser = self.is_root && self.may.owners;
         match extended_kind(name) {
@@ -384,9 +387,9 @@ impl Keeper {
         }
     }
 
-    /// Sets the attributes of an entry, and removes others. Old and new ones together may need more
-    /// room than an inode has: those that found none are set again once the others are as they
-    /// should be. Those that find none then are reported, and the data stay.
+    /// Sets the attributes of an entry and removes other ones. Old and new ones together may not
+    /// fit into the inode. Attributes that do not fit are set again after the others are final.
+    /// Those that still do not fit are reported, and their data stay at the source.
     fn set_extended(&self, of: &Dressing<'_>, attributes: &Attributes) -> io::Result<bool> {
         let (path, kind) = (&of.entry.path, NoticeKind::AttributeNotKept);
         let listed = of.notices.wish(kind, path, of.inode.names())?;
@@ -394,7 +397,7 @@ impl Keeper {
         let wanted = attributes.extended.as_deref().unwrap_or_default();
         let missing = self.missing_extended(of, wanted, &there)?;
         let is_wanted = |name: &[u8]| wanted.iter().any(|extended| extended.name[..] == *name);
-        // A source that did not see them cannot tell that they are not there.
+        // A source that cannot see an attribute cannot prove its absence.
         let sees_all = attributes.superuser == Some(true);
         let is_seen = |name: &[u8]| sees_all || extended_kind(name) == Some(ExtendedKind::User);
         let surplus = there
@@ -416,7 +419,7 @@ impl Keeper {
             let removed = self.while_writable(of.inode, || of.inode.remove(name));
             changed |= of.notices.wish(kind, path, removed)?.is_some();
         }
-        // Their old values take room, too.
+        // The old values of these attributes use space, too.
         for extended in &without_room {
             let removed = self.while_writable(of.inode, || of.inode.remove(&extended.name));
             of.notices.wish(kind, path, removed)?;
@@ -435,7 +438,7 @@ impl Keeper {
         Ok(changed)
     }
 
-    /// Attributes that an inode is to have, and has not, or with another value.
+    /// Returns the attributes that an inode lacks or has with another value.
     fn missing_extended<'a>(
         &self,
         of: &Dressing<'_>,
@@ -444,7 +447,7 @@ impl Keeper {
     ) -> io::Result<Vec<&'a Extended>> {
         let mut missing = Vec::new();
         for extended in wanted {
-            // They say what a file of the source stands for at another destination.
+            // These attributes describe a file of the source at another emulating destination.
             if self.fakes() && extended.name.starts_with(FAKED_PREFIX) {
                 continue;
             }
@@ -471,7 +474,8 @@ impl Keeper {
         self.while_writable(of.inode, set)
     }
 
-    /// Does something that its owner may do only with what has a mode to write it.
+    /// Runs an action that requires write permission. If it is refused, the owner's write bit is
+    /// set for a second attempt.
     fn while_writable(
         &self,
         inode: &dyn Inode,
@@ -517,8 +521,8 @@ impl Keeper {
         Ok(of.notices.wish(kind, path, set)?.is_some())
     }
 
-    /// A list with the numbers that users and groups have here. Of two that become one, the first
-    /// counts.
+    /// Converts a list to local user and group numbers. If two entries become equal, the first one
+    /// is used.
     fn list_here(&self, list: &Acl) -> Vec<KernelAclEntry> {
         let entries = list.0.iter().map(|entry| {
             let named = (entry.id, entry.name.as_ref().map(|name| &name[..]));
@@ -540,13 +544,13 @@ impl Keeper {
     }
 }
 
-/// Whether an attribute has no room in the inode, or in the block that it has for attributes.
+/// True if an attribute does not fit into the inode or its attribute block.
 fn lacks_room(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(number, Some(Errno::NOSPC | Errno::TOOBIG))
 }
 
-/// The permission bits that a default list gives to the owner, the group and others.
+/// Returns the permission bits that a default list gives to the owner, the group and others.
 fn bits_of(list: &[KernelAclEntry]) -> u32 {
     let of = |tag| list.iter().find(|entry| entry.tag == tag);
     let bits = |tag| of(tag).map_or(0, |entry| u32::from(entry.permissions & 7));
@@ -557,7 +561,8 @@ fn bits_of(list: &[KernelAclEntry]) -> u32 {
     bits(AclTag::Owner) << 6 | group << 3 | bits(AclTag::Other)
 }
 
-/// Permission bits of a file that can be executed where another one can, by those who may read it.
+/// Returns permission bits that are executable if the source is, for everyone who may read the
+/// file.
 fn executable_as(existing: u32, source: u32) -> u32 {
     match (source & 0o111, existing & 0o111) {
         (0, _) => existing & !0o111,
@@ -566,7 +571,7 @@ fn executable_as(existing: u32, source: u32) -> u32 {
     }
 }
 
-/// This process's umask, which nobody can read without changing it, except here.
+/// Returns the umask of this process; `/proc` is the only source that does not change it.
 pub fn umask() -> Option<u32> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Umask:"))?;
@@ -673,8 +678,8 @@ mod tests {
         }
     }
 
-    /// Gives an inode that has some attributes others, twice: what it has then, whether the second
-    /// time changed anything, and how many were reported.
+    /// Sets attributes on an inode twice. Returns its attributes, whether the second call changed
+    /// any, and the number of notices of the first call.
     fn given(
         keeper: &Keeper,
         there: &[(&str, usize)],

@@ -1,6 +1,5 @@
-//! What an entry gets beside its data: mode and time. Both are wishes: where a file system
-//! refuses one, or keeps something else, that is noted and the data stay. What was kept is
-//! looked at after it was set.
+//! Sets the mode and time of entries. If a file system refuses a value, or stores another one, a
+//! notice is recorded and the data stay. Stored values are read after they were set.
 
 use std::fmt::Display;
 use std::io;
@@ -21,24 +20,24 @@ use super::keeper::{Before, Doing, Dressed, Dressing};
 use super::landing::Destination;
 use super::times::is_rounded;
 
-/// When a file keeps a set-user-ID or set-group-ID bit.
+/// Conditions under which a file keeps its set-user-ID and set-group-ID bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetIds {
-    /// Always: somebody asked for it who may.
+    /// The bits are always kept: an authorized user requested it.
     Keep,
-    /// Where the file belongs to the user, or group, that it belongs to at the source.
+    /// A bit is kept if the file has the same user, or group, as at the source.
     #[default]
     SameOwner,
-    /// Never: who owns the source is the word of somebody else.
+    /// The bits are dropped: the source's owner is only a claim of another party.
     Drop,
 }
 
-/// Seconds between a time and that of a file's last change up to which it is taken for "now".
+/// Maximum distance in seconds from the change time at which a time counts as the present.
 const ABOUT_NOW_SECONDS: u64 = 2;
 
 impl Destination {
-    /// Why an entry of a kind that nobody asked for does not come here. The other end says what it
-    /// sends, and could make devices of a user's disks.
+    /// Returns the reason to refuse an entry of a kind that was not requested. The other end
+    /// chooses what it sends and could otherwise create devices of a user's disks.
     pub(super) fn refuses(&self, entry: &Entry) -> Option<Failure> {
         let backups = self.backups.as_ref();
         let barred = backups.and_then(|backups| backups.refuses(entry, &self.path_of(&entry.path)));
@@ -58,18 +57,19 @@ impl Destination {
         (!asked).then(|| Failure::new(FailureKind::Other, text()))
     }
 
-    /// Whether a dry run must not say which attributes and lists an entry has here.
+    /// True if a dry run must not reveal the attributes and lists of existing entries.
     pub(super) fn hides_attributes(&self) -> bool {
         let keeping = self.keeper.keeping();
         !self.keeper.may_compare() && (keeping.extended || keeping.acls)
     }
 
-    /// The mode that an entry of this owner gets here, where something may have one already.
+    /// Returns the mode of an entry with this owner, if the name may already exist.
     pub(super) fn mode_for(&self, entry: &Entry, here: Ownership, before: Before) -> u32 {
         self.mode_noting(entry, here, (before, &self.notices))
     }
 
-    /// The same, with what is dropped noted there.
+    /// Returns the mode like [`Destination::mode_for`], with notices about dropped bits in
+    /// `notices`.
     pub(super) fn mode_noting(
         &self,
         entry: &Entry,
@@ -102,7 +102,7 @@ impl Destination {
         mode & !dropped
     }
 
-    /// Who owns an entry at the source, by the numbers that count here.
+    /// Returns the source's owner of an entry in local numbers.
     fn wanted_owner(&self, entry: &Entry) -> Option<Ownership> {
         let attributes = entry.owner.as_deref()?;
         let (user, group) = self.keeper.owner_of(attributes);
@@ -112,7 +112,7 @@ impl Destination {
         })
     }
 
-    /// What a file of a directory gets its mode by, where modes are left alone.
+    /// Returns the state that determines the mode of a file, if modes are left alone.
     fn before(&self, directory: &dyn Directory, entry: &Entry) -> Before {
         if !self.keeper.keeping().leaves_modes {
             return Before::There(0);
@@ -123,7 +123,8 @@ impl Destination {
         }
     }
 
-    /// The same of what is new in a directory, and has these bits from it.
+    /// Returns the state that determines the mode of a new entry, which inherits these bits from
+    /// its directory.
     fn before_new(&self, directory: &dyn Directory, inherited: u32) -> Before {
         if self.keeper.keeping().leaves_modes {
             Before::New {
@@ -135,7 +136,7 @@ impl Destination {
         }
     }
 
-    /// Gives an inode its owner, lists and attributes, or sees whether it has them.
+    /// Sets, or compares, the owner, lists and attributes of an inode.
     pub(super) fn dress(
         &self,
         inode: Option<&dyn Inode>,
@@ -145,7 +146,7 @@ impl Destination {
         self.dress_noting(inode, entry, (here, doing, &self.notices))
     }
 
-    /// The same, with what is not kept noted there.
+    /// Works like [`Destination::dress`], with notices in `notices`.
     pub(super) fn dress_noting(
         &self,
         inode: Option<&dyn Inode>,
@@ -189,7 +190,7 @@ impl Destination {
         }
     }
 
-    /// Gives a new file its mode and time, and looks at what it has then.
+    /// Sets the mode and time of a new file, and compares the stored values.
     pub(super) fn finish_file(
         &self,
         directory: &dyn Directory,
@@ -221,7 +222,7 @@ impl Destination {
         Ok(())
     }
 
-    /// The mode of the file that a stream becomes. It has no owner at the source.
+    /// Returns the mode of the file that a stream becomes. A stream has no owner at the source.
     pub(super) fn stream_mode(&self, mode: u32) -> u32 {
         match self.set_ids {
             SetIds::Keep => mode,
@@ -229,8 +230,8 @@ impl Destination {
         }
     }
 
-    /// The same of a directory, where it has others. Where modes are left alone, only one that this
-    /// copy `made` gets one.
+    /// Sets the mode and time of a directory if they differ, and returns true if any changed. If
+    /// modes are left alone, only a directory that this copy `made` gets its mode.
     pub(super) fn finish_folder(
         &self,
         directory: &dyn Directory,
@@ -240,7 +241,7 @@ impl Destination {
         let status = directory.status()?;
         let path = &entry.path;
         let keeping = self.keeper.keeping();
-        // It has the default list of the directory that it is in until it gets its own.
+        // Until it gets its list, the directory has the default list of its parent.
         let before = self.before_new(directory, status.mode & 0o2000);
         let dressed = self.dress(
             directory.inode().as_deref(),
@@ -248,7 +249,7 @@ impl Destination {
             (status.owner, Doing::Set),
         )?;
         let mode = self.mode_for(entry, dressed.owner, before);
-        // A change of the owner or of a list may have changed it.
+        // A change of the owner or of a list may have changed the mode.
         let sets_mode = made || !keeping.leaves_modes;
         let changes_mode = sets_mode && (dressed.changed || status.mode != mode);
         let changes_time =
@@ -276,7 +277,7 @@ impl Destination {
         Ok(dressed.changed || mode_set.is_some() || time_set.is_some())
     }
 
-    /// Gives the destination what the source that fills it has.
+    /// Gives the destination the metadata of the source that fills it.
     pub(super) fn finish_anchor(
         &self,
         directory: &dyn Directory,
@@ -297,8 +298,9 @@ impl Destination {
         self.finish_folder(directory, &entry, false).map(drop)
     }
 
-    /// Opens the destination to others once everything in it is done, if the copy made it.
-    /// `filling` are the permission bits that all sources have that fill it; `None` if none does.
+    /// Gives a destination that the copy created its final mode, after all entries are complete.
+    /// `filling` are the permission bits that all sources which fill it share; `None` if no source
+    /// does.
     pub(super) fn open_anchor(
         &self,
         directory: &dyn Directory,
@@ -317,7 +319,7 @@ impl Destination {
             .map(drop)
     }
 
-    /// Makes a device, socket or FIFO under its temporary name.
+    /// Creates a device, socket or FIFO with its temporary name.
     pub(super) fn make_special(
         &self,
         directory: &dyn Directory,
@@ -337,8 +339,8 @@ impl Destination {
         self.date_link(directory, temporary, entry).map(drop)
     }
 
-    /// Makes a link under its temporary name. One that was taken for a leftover meanwhile is
-    /// made again when it gets its own.
+    /// Creates a link with its temporary name. If a cleaner removes it as a leftover, it is created
+    /// again when it gets its final name.
     pub(super) fn make_link(
         &self,
         directory: &dyn Directory,
@@ -357,7 +359,7 @@ impl Destination {
         dated.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Gives a link its time.
+    /// Sets the time of a link.
     pub(super) fn date_link(
         &self,
         directory: &dyn Directory,
@@ -391,9 +393,9 @@ impl Destination {
     }
 }
 
-/// What was just made under a temporary name, by its handle where there is one: somebody who may
-/// write into the directory may have given the name to something else, which is not theirs to have
-/// given away.
+/// Returns the status of an entry that was just created with a temporary name, by its handle if
+/// there is one. Another user with access to the directory may have given the name to a file that
+/// must not change its owner.
 fn made(
     directory: &dyn Directory,
     temporary: &[u8],
@@ -403,7 +405,7 @@ fn made(
         Some(inode) => inode.status()?,
         None => directory.status_of(temporary)?,
     };
-    // Some file systems count none.
+    // Some file systems report 0 names.
     if is_made(&status) && status.names <= 1 {
         Ok(status)
     } else {
@@ -413,7 +415,7 @@ fn made(
     }
 }
 
-/// Notes where a mode that was set is another one.
+/// Records a notice if the stored mode differs from the mode that was set.
 pub(super) fn note_mode(notices: &Notices, example: &dyn Display, set: u32, kept: u32) {
     if kept == set {
         return;

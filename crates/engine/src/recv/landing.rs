@@ -1,6 +1,6 @@
-//! Where things land: the anchor directory beneath which every entry's path
-//! is resolved, and the name of a single file. It depends on the command line
-//! alone, and on whether the destination of a single file is a directory.
+//! Opens the destination: the anchor directory, beneath which the path of every entry is resolved,
+//! and the name of a single file. The result depends only on the command line and on whether the
+//! destination of a single file is a directory.
 
 use std::ffi::OsStr;
 use std::io;
@@ -40,102 +40,102 @@ use super::times::{self, KeptTimes};
 
 // tidy: long file because every way to resolve a name below the destination is in one place.
 
-/// The beginning of the name under which a session claims its anchor; the hash of its source
-/// follows, and the name that a single source gets. No file can have this name.
+/// Prefix of the name under which a session claims its anchor. The hash of the source and the new
+/// name of a single source follow it. The leading slash keeps it apart from all file names.
 pub const SESSION_NAME: &[u8] = b"/session/";
 
-/// A destination.
+/// An open destination of a session.
 pub struct Destination {
-    /// Where entries' paths begin.
+    /// Directory beneath which the paths of entries begin.
     pub anchor: Arc<dyn Directory>,
-    /// The name that a single source gets instead of its own.
+    /// Replaces the name of a single source; `None`: it keeps its name.
     pub rename: Option<TreePath>,
-    /// Nothing is kept, but what a stream takes.
+    /// True if the destination discards files: only a `stream` keeps data.
     pub is_sink: bool,
-    /// The anchor was made for this copy.
+    /// True if the anchor was created for this copy.
     is_new: bool,
-    /// How messages name it.
+    /// Name of the destination in messages.
     shown: String,
-    /// Takes the data instead of files.
+    /// Receives the data in place of files.
     pub(super) stream: Option<Arc<dyn DataStream>>,
-    /// Who copies.
+    /// Name of the user or principal on whose behalf the copy runs.
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Hash of the sources, the same on every host that sees them; that of `source` if no other
-    /// host does.
+    /// Hash of the sources that is the same on every host that sees them; equal to `source` if no
+    /// other host does.
     pub anywhere: [u8; 32],
-    /// This process, for a process that finds what it left.
+    /// Identifies this process to a later process that finds its leftovers.
     pub owner: Owner,
-    /// Ownership of the anchor for this source: a later session of the same
-    /// transfer fences this one.
+    /// Claim of the anchor for this source: a later session of the same transfer fences this one.
     session: Mutex<Option<Arc<Partial>>>,
-    /// For what needs the session's gate: threads that wait for each other
-    /// here need not wait there.
+    /// Serializes the threads that need the session's gate, so that they wait here and not at the
+    /// gate.
     turn: Mutex<()>,
-    /// Where the anchor had its place when it was taken.
+    /// Mount that held the anchor when it was claimed.
     place: OnceLock<Place>,
-    /// A file of this session's own, and its device.
+    /// A file that belongs to this session, and its device number.
     witness: OnceLock<(u64, Arc<dyn StoredFile>)>,
-    /// Digests of files that this session and those before it finished.
+    /// Digests of files that this session and earlier ones finished.
     digests: OnceLock<KeptDigests>,
-    /// What times its file system keeps.
+    /// Resolution and range of the times that the file system keeps, as far as known.
     times: Mutex<KeptTimes>,
-    /// When set-user-ID and set-group-ID bits are kept.
+    /// Cases in which set-user-ID and set-group-ID bits are kept.
     pub(super) set_ids: SetIds,
-    /// What entries get beyond data, mode and time.
+    /// Sets owners, access control lists and extended attributes of entries.
     pub(super) keeper: Arc<Keeper>,
-    /// How what is replaced or deleted is kept; `None`: it is not.
+    /// Keeps replaced and deleted files; `None`: they are not kept.
     pub(super) backups: Option<Backups>,
-    /// A command that a shell runs for each file that is committed.
+    /// A shell command that runs for each committed file.
     pub(super) on_commit: Option<Box<FileCommand>>,
-    /// A command whose output becomes the file.
+    /// A command whose output becomes the content of the file.
     pub(super) filter: Option<Box<FileCommand>>,
-    /// Files go through a command at the source: they have another size than is listed.
+    /// True if files go through a command at the source, so that their sizes differ from the listed
+    /// sizes.
     pub(super) filtered: bool,
-    /// What it did not keep or refused.
+    /// Collects notices about metadata that the destination did not keep or refused.
     pub notices: Arc<Notices>,
 }
 
-/// Why a destination cannot be used.
+/// Reasons to reject a destination.
 #[derive(Debug, thiserror::Error)]
 pub enum LandingError {
-    /// It cannot be opened or made.
+    /// The destination cannot be opened or created.
     #[error("{0}")]
     Open(String),
-    /// It is a file, and a directory is needed.
+    /// The destination is a file, but a directory is needed.
     #[error("{0} is not a directory: name one, or copy a single file to that name")]
     NotDirectory(String),
-    /// The name for a single file cannot be used.
+    /// The name for a single file is not valid.
     #[error("{0} cannot be a file's name")]
     Name(String),
-    /// A stream brings no name.
+    /// The destination of a stream is a directory, and a stream has no name.
     #[error(
         "{0} is a directory: what comes from standard input has no name of its own, so name the \
          file that it becomes"
     )]
     Nameless(String),
-    /// It cannot be taken for this session.
+    /// This session cannot claim the destination.
     #[error("{0}")]
     Session(String),
-    /// A later session of the same transfer took it meanwhile.
+    /// A later session of the same transfer claimed the destination.
     #[error("a newer run of the same transfer took over; this one ends")]
     Superseded,
 }
 
-/// What becomes of a destination that is missing and is to be a directory.
+/// Handling of a missing destination that must be a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It is made, with those above it.
+    /// Creates the directory and its parents.
     Make,
-    /// It is imagined: a dry run finds nothing in it.
+    /// Treats the directory as empty, for a dry run.
     Imagine,
-    /// That is an error.
+    /// Returns an error.
     Refuse,
 }
 
 impl Missing {
-    /// What a session does.
+    /// Returns the handling that fits an operation.
     pub fn for_operation(operation: Operation) -> Missing {
         match operation {
             Operation::Copy => Missing::Make,
@@ -145,36 +145,36 @@ impl Missing {
     }
 }
 
-/// Who lands what.
+/// Identity and settings of the copy that opens a destination.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// Who copies.
+    /// Name of the user or principal on whose behalf the copy runs.
     pub principal: String,
     /// Hash of the sending host and its sources.
     pub source: [u8; 32],
-    /// Hash of the sources, the same on every host that sees them; that of `source` if no other
-    /// host does.
+    /// Hash of the sources that is the same on every host that sees them; equal to `source` if no
+    /// other host does.
     pub anywhere: [u8; 32],
-    /// This process.
+    /// Identifies this process.
     pub owner: Owner,
-    /// When set-user-ID and set-group-ID bits are kept.
+    /// Cases in which set-user-ID and set-group-ID bits are kept.
     pub set_ids: SetIds,
-    /// What entries get beyond data, mode and time.
+    /// Sets owners, access control lists and extended attributes of entries.
     pub keeper: Arc<Keeper>,
-    /// What is replaced or deleted is to be kept: what opens the destination sees to it
-    /// ([`Destination::keeping_backups`]).
+    /// Request to keep replaced and deleted files. The code that opens the destination applies it
+    /// with [`Destination::keeping_backups`].
     pub backup: Option<Box<Backup>>,
-    /// A command that a shell runs for each file that is committed.
+    /// A shell command that runs for each committed file.
     pub on_commit: Option<Box<FileCommand>>,
-    /// A command whose output becomes the file.
+    /// A command whose output becomes the content of the file.
     pub filter: Option<Box<FileCommand>>,
-    /// Files go through a command at the source.
+    /// True if files go through a command at the source.
     pub filtered: bool,
 }
 
 #[cfg(test)]
 impl Arrival {
-    /// By the tests of this crate, the same each time.
+    /// Returns the fixed arrival that the tests of this crate use.
     pub(crate) fn of_tests() -> Arrival {
         Arrival {
             set_ids: Default::default(),
@@ -196,7 +196,7 @@ impl Arrival {
     }
 }
 
-/// What to say where the directory that things go into cannot be had.
+/// Returns the message for a destination directory that cannot be opened or created.
 fn not_opened(what: &str, shown: &str, missing: Missing, error: &io::Error) -> String {
     match (error.kind(), missing) {
         (io::ErrorKind::NotFound, Missing::Refuse) => {
@@ -206,8 +206,8 @@ fn not_opened(what: &str, shown: &str, missing: Missing, error: &io::Error) -> S
     }
 }
 
-/// What to say where the directory for a single file's new name cannot be had:
-/// it is made for what is copied into it, never for a name.
+/// Returns the message for a missing parent directory of a single file's new name. A parent is
+/// created only for entries that are copied into it, not for a new name.
 fn no_place(parent: &[u8], shown: &str, landing: Landing, error: &io::Error) -> String {
     match (error.kind(), landing) {
         (io::ErrorKind::NotFound, Landing::WithinOrAs) => format!(
@@ -219,8 +219,8 @@ fn no_place(parent: &[u8], shown: &str, landing: Landing, error: &io::Error) -> 
     }
 }
 
-/// The directory that holds a name, and the name, which a comparison needs to be
-/// there: else each entry below it would be told of.
+/// Opens the parent directory of a path and returns it with the last name. A comparison requires
+/// that the name exists: otherwise it would report each entry below it.
 fn directory_above(
     root: &dyn OpenRoot,
     path: &[u8],
@@ -242,14 +242,14 @@ fn directory_above(
     Ok((above, name))
 }
 
-/// What to say where the directory that holds a name is missing.
+/// Returns the message for a missing parent directory.
 pub(super) fn no_directory(parent: &[u8], shown: &str) -> String {
     let parent = String::from_utf8_lossy(parent);
     format!("there is no directory {parent} for {shown}")
 }
 
 impl Destination {
-    /// A sink.
+    /// Returns a destination that discards all data.
     pub fn sink(anchor: Arc<dyn Directory>, arrival: Arrival) -> Destination {
         let Arrival {
             principal,
@@ -290,7 +290,7 @@ impl Destination {
         }
     }
 
-    /// One stream of data, of which nothing is resumed.
+    /// Returns a destination that writes one stream of data, which cannot be resumed.
     pub fn stream(stream: Arc<dyn DataStream>, arrival: Arrival) -> Destination {
         Destination {
             stream: Some(stream),
@@ -298,8 +298,8 @@ impl Destination {
         }
     }
 
-    /// Opens the destination at a path; `missing` says what to do if things go
-    /// into it and it is not there.
+    /// Opens the destination at a path. `missing` gives the handling of a directory that does not
+    /// exist.
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ impl Destination {
         })
     }
 
-    /// The same, which keeps what is replaced or deleted.
+    /// Returns this destination with backups of replaced and deleted files.
     #[must_use]
     pub fn keeping_backups(self, backups: Backups) -> Destination {
         Destination {
@@ -373,41 +373,42 @@ impl Destination {
         }
     }
 
-    /// Whether this session, or one before it of the same transfer, may have made the anchor.
+    /// True if this session or an earlier one of the same transfer may have created the anchor.
     pub(super) fn is_made(&self) -> bool {
         self.is_new || !self.former_sessions().is_empty()
     }
 
-    /// A directory of which attributes say what is in it, if the destination's do.
+    /// Wraps a directory so that extended attributes hold the metadata of its entries, if the
+    /// destination works in this way.
     pub(super) fn faking(&self, directory: Arc<dyn Directory>) -> Arc<dyn Directory> {
         FakeDirectory::around_if(self.keeper.fakes(), directory)
     }
 
-    /// Where nothing of the copy goes, and nothing is deleted: backups lie there.
+    /// Returns the directory of backups beneath the anchor, if any. The copy neither writes nor
+    /// deletes anything there.
     pub(super) fn barred(&self) -> Option<&TreePath> {
         self.backups.as_ref()?.beneath()
     }
 
-    /// Where an entry goes beneath the anchor.
+    /// Returns the path of an entry beneath the anchor.
     pub fn path_of(&self, path: &TreePath) -> TreePath {
         let Some(rename) = &self.rename else {
             return path.clone();
         };
         let below = path.names().skip(1);
         below.fold(rename.clone(), |above, name| {
-            // It was within the bound under the other name, and is a few bytes
-            // longer at most; where that is too much, the path stays.
+            // The new name can make a valid path a few bytes too long; such a path keeps the part
+            // before it.
             above.join(name).unwrap_or(above)
         })
     }
 
-    /// Whether nothing of what comes can be there: no such names, and nothing
-    /// that an earlier attempt left. `names` are those directly in the anchor;
-    /// none stands for any.
+    /// True if the destination holds none of the names that the copy brings and no leftovers of an
+    /// earlier attempt. `names` are the names directly in the anchor; `None` means any name.
     ///
     /// # Errors
     ///
-    /// As `getdents`.
+    /// Returns the error of `getdents`.
     pub fn is_empty(&self, names: Option<&[Vec<u8>]>) -> io::Result<bool> {
         if self.is_sink {
             return Ok(true);
@@ -445,7 +446,8 @@ impl Destination {
         matches!(status, Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// What the anchor is claimed under for a source: copies of one to several names are several.
+    /// Returns the name under which the anchor is claimed for a source. It includes the new name of
+    /// a single source, so that copies of one source to several names are separate sessions.
     fn session_name(&self, source: &[u8; 32]) -> Vec<u8> {
         let name = self.rename.as_ref().map_or(&[][..], TreePath::as_bytes);
         let whole = [SESSION_NAME, source, name].concat();
@@ -457,8 +459,8 @@ impl Destination {
         [SESSION_NAME, source, hasher.finalize().as_bytes()].concat()
     }
 
-    /// Takes the anchor for this source: an older session of the same transfer
-    /// is fenced from here on. Gives the epoch.
+    /// Claims the anchor for this source and returns the epoch. An older session of the same
+    /// transfer is fenced from here on.
     ///
     /// # Errors
     ///
@@ -472,7 +474,7 @@ impl Destination {
             ClaimError::Io(step) => self.not_writable(&step.source),
             other => self.not_taken(other),
         })?;
-        // Durable before anything else is: the next session finds here whose
+        // The claim must be durable before any other change: it tells the next session which
         // leftovers it may remove.
         let durable = partial.append_durable(&[]);
         durable.map_err(|error| match &error {
@@ -485,11 +487,11 @@ impl Destination {
             let cause = || error.to_string();
             self.notices.note(NoticeKind::NotLocked, &self.shown, cause);
         }
-        // A session is taken once.
+        // `take` runs once per session.
         let _ = self.place.set(Place::of(&*self.anchor));
         lock(&self.times).learn_unit(&**partial.file());
         if let Ok(status) = partial.file().status() {
-            // A session is taken once.
+            // `take` runs once per session.
             let _ = self.witness.set((status.device, partial.file().clone()));
         }
         let kept = KeptDigests::open(partial.file().clone(), &std::env::temp_dir());
@@ -501,11 +503,11 @@ impl Destination {
         });
         match kept {
             Ok(kept) => {
-                // A session is taken once.
+                // `take` runs once per session.
                 let _ = self.digests.set(kept);
             }
             Err(error) if self.on_commit.is_some() => return Err(self.not_taken(&error)),
-            // Without them files are read again, no more.
+            // Without kept digests, a later copy reads files again; no other harm is done.
             Err(_) => {}
         }
         if let Some(backups) = &self.backups {
@@ -516,8 +518,9 @@ impl Destination {
         Ok(epoch)
     }
 
-    /// Claims the anchor by the name that sessions of every host have, so that what a dead one
-    /// left is found. While one of another host lives, this host's have a name of their own.
+    /// Claims the anchor by the name that the sessions of all hosts share, so that the leftovers of
+    /// a dead session are found. While a session of another host is alive, the sessions of this
+    /// host use a separate name.
     fn claim_session(&self) -> Result<Partial, ClaimError> {
         let own = self.session_name(&self.source);
         let is_begun = self.source != self.anywhere && {
@@ -534,11 +537,11 @@ impl Destination {
     }
 
     fn claim_as(&self, name: &[u8]) -> Result<Partial, ClaimError> {
-        // What this one does not do is told when the copy does the same.
+        // The journal's directory reports no notices: the copy reports the same ones.
         let anchor = Arc::clone(&self.anchor);
         let anchor = DestinationDirectory::new(anchor, Arc::default(), None);
         if self.keeper.keeping().anchor {
-            // The copy gives it its mode in the end.
+            // The copy sets the mode of the anchor when it ends.
             anchor.allow_permitting();
         }
         claim(&Claim {
@@ -555,15 +558,15 @@ impl Destination {
         })
     }
 
-    /// A file in the anchor that is this session's to change, and the device that it lies on;
-    /// `None` if nothing is written.
+    /// Returns a file in the anchor that belongs to this session, and its device number; `None` if
+    /// the session writes no files.
     pub(super) fn witness(&self) -> Option<(u64, &Arc<dyn StoredFile>)> {
         self.witness.get().map(|(device, file)| (*device, file))
     }
 
-    /// Whether a file's time is what its file system makes of a source's. A dry run must not
-    /// try how exactly that keeps times, and which: the time of the file's last change, which
-    /// nobody sets, tells the former, and the latter is guessed.
+    /// True if the time of a file equals the source's time as the file system stores it. A dry run
+    /// must not write files to learn the resolution and range of stored times. It takes the
+    /// resolution from the file's change time, which programs cannot set, and guesses the range.
     pub(super) fn keeps_as(&self, wanted: Timestamp, there: &Status, operation: Operation) -> bool {
         if there.modified == wanted {
             return true;
@@ -576,12 +579,13 @@ impl Destination {
         lock(&self.times).keeps_as(wanted, there.modified, probe)
     }
 
-    /// The same, without trying times: what was just made has another one all but always.
+    /// Compares times like [`Destination::keeps_as`], but writes no file to learn the resolution:
+    /// the time of a new file almost always differs anyway.
     pub(super) fn is_known_to_keep(&self, wanted: Timestamp, there: &Status) -> bool {
         lock(&self.times).keeps_as(wanted, there.modified, None)
     }
 
-    /// What to say where no file can be had in the anchor.
+    /// Returns the error for an anchor in which no file can be created.
     fn not_writable(&self, error: &io::Error) -> LandingError {
         let shown = &self.shown;
         LandingError::Session(match error.kind() {
@@ -598,14 +602,14 @@ impl Destination {
         LandingError::Session(format!("cannot write into {shown}: {error}"))
     }
 
-    /// Does something short that only the owner may, so that no later session
-    /// can take over before it is done: gives names, claims, sets a directory's
-    /// time. What an older session has in hand must neither replace what a later
-    /// one wrote nor take a part from it.
+    /// Runs a short action while no later session can take over: it gives names, claims, or sets
+    /// the time of a directory. Without this, an unfinished action of an older session could
+    /// replace a file of a later one or take its partial file.
     ///
     /// # Errors
     ///
-    /// [`JournalError::Fenced`] where one has. Nothing in it waits for a descriptor.
+    /// [`JournalError::Fenced`] if a later session took over. The action must not wait for a
+    /// descriptor.
     pub(super) fn while_owned<T>(&self, what: impl FnOnce() -> T) -> Result<T, JournalError> {
         let session = lock(&self.session).clone();
         match session {
@@ -617,15 +621,15 @@ impl Destination {
         }
     }
 
-    /// Keeps the digests of files that have their names, each with the state that it is of
-    /// ([`state_of`]). To be called within [`Destination::while_owned`].
+    /// Stores the digests of committed files, each with the file state from [`state_of`]. Call it
+    /// within [`Destination::while_owned`].
     pub(super) fn keep_digests(&self, files: &[(FileState, [u8; 32])]) {
         if let Some(kept) = self.digests.get() {
             kept.append(files);
         }
     }
 
-    /// Keeps one, of a file that is there.
+    /// Stores the digest of a file that already exists.
     pub(super) fn keep_digest(
         &self,
         path: &TreePath,
@@ -634,22 +638,22 @@ impl Destination {
         digest: Checksum,
     ) {
         if let (Some(state), Some(digest)) = (state_of(path, entry, &status), digest.digest()) {
-            // One that a later session fenced has nothing to keep.
+            // A session that a later one fenced does not need its digests.
             let _ = self.while_owned(|| self.keep_digests(&[(state, digest)]));
         }
     }
 
-    /// Whether files go through a command at either end.
+    /// True if files go through a command at either end.
     pub(super) fn has_filter(&self) -> bool {
         self.filter.is_some() || self.filtered
     }
 
-    /// A command is to run for these files, which get their names now, even if this session does
-    /// not live to see it.
+    /// Records that a command must run for these files, which get their names now. The record
+    /// survives the end of this session.
     ///
     /// # Errors
     ///
-    /// If that could not be made durable, or a later session took over.
+    /// Returns an error if the record could not be made durable, or if a later session took over.
     pub(super) fn await_commands(&self, files: &[FileState]) -> Result<(), JournalError> {
         let Some(kept) = self.digests.get().filter(|_| !files.is_empty()) else {
             return Ok(());
@@ -663,36 +667,36 @@ impl Destination {
         kept.sync().map_err(failed)
     }
 
-    /// The command of a file succeeded.
+    /// Records that the command of a file succeeded.
     pub(super) fn end_command(&self, file: FileState) {
         if let Some(kept) = self.digests.get() {
-            // One that a later session fenced tells nothing: the command runs again.
+            // A fenced session records no success: the command runs again.
             let _ = self.while_owned(|| kept.end_command(file));
         }
     }
 
-    /// Whether an earlier session left a file whose command did not succeed.
+    /// True if an earlier session committed a file whose command did not succeed.
     pub(super) fn awaits_command(&self, file: &FileState) -> bool {
         let kept = self.digests.get();
         kept.is_some_and(|kept| kept.awaits_command(file))
     }
 
-    /// The copy, of this many entries, came to its end and stays incomplete. Of digests that are
-    /// kept no more than half may be of earlier states. Of a file whose command runs two more are
-    /// kept.
+    /// Limits the number of stored digests when a copy of `entries` entries ends incomplete. At
+    /// most half of the digests may describe earlier states. A file with a command needs two more
+    /// records.
     pub(super) fn bound_kept_digests(&self, entries: u64) {
         let each = match self.on_commit {
             Some(_) => 4,
             None => 2,
         };
         if let Some(kept) = self.digests.get() {
-            // One that a later session fenced has nothing to forget.
+            // A fenced session has no records to remove.
             let _ = self.while_owned(|| kept.forget_beyond(entries.saturating_mul(each)));
         }
     }
 
-    /// The digest of a file that an earlier session finished, or compared, if it is as that
-    /// left it, and so is the source.
+    /// Returns the digest of a file that an earlier session finished or compared, if neither the
+    /// file nor its source changed since then.
     pub(super) fn kept_digest(
         &self,
         path: &TreePath,
@@ -703,19 +707,20 @@ impl Destination {
         self.digests.get()?.find(&state).map(Checksum::Blake3)
     }
 
-    /// Whether no later session took over.
+    /// Returns an error if a later session took over.
     pub(super) fn ensure_owned(&self) -> Result<(), JournalError> {
         let session = lock(&self.session).clone();
         session.map_or(Ok(()), |session| session.ensure_owned())
     }
 
-    /// As [`Destination::ensure_owned`], and that the anchor can still be used; some calls more.
+    /// Checks like [`Destination::ensure_owned`], and that the anchor can still be used. It makes a
+    /// few more system calls.
     pub(super) fn ensure_there(&self) -> Result<(), JournalError> {
         let session = lock(&self.session).clone();
         session.map_or(Ok(()), |session| session.ensure_there())
     }
 
-    /// What to say where [`Destination::ensure_there`] finds that the anchor cannot be used.
+    /// Returns the message for an anchor that [`Destination::ensure_there`] found unusable.
     pub(super) fn lost(&self, error: &JournalError) -> String {
         let shown = &self.shown;
         let again = "run the same command again";
@@ -736,7 +741,7 @@ impl Destination {
         }
     }
 
-    /// Whether the anchor's file system was taken from under its name meanwhile (`umount --lazy`).
+    /// True if the file system of the anchor was unmounted during the copy (`umount --lazy`).
     pub(super) fn is_detached(&self) -> bool {
         let of_stream = self
             .stream
@@ -745,7 +750,7 @@ impl Destination {
         of_stream || self.place.get().is_some_and(Place::is_gone)
     }
 
-    /// What to say then.
+    /// Returns the message for an unmounted destination.
     pub(super) fn detached(&self) -> String {
         let stream = self.stream.as_ref();
         let shown = stream.map_or(self.shown.as_str(), |stream| stream.shown());
@@ -756,53 +761,52 @@ impl Destination {
         )
     }
 
-    /// What to say where the anchor's sync failed.
+    /// Returns the message for a failed sync of the anchor.
     pub(super) fn not_synced(&self, error: &io::Error) -> String {
         failure_of("sync the destination", &self.shown, error).text
     }
 
-    /// Removes what earlier sessions of the same transfer left in a directory; where entries
-    /// `failed`, not what may be theirs: true where some of that stayed.
+    /// Removes the leftovers of earlier sessions of the same transfer from a directory. If entries
+    /// `failed`, it keeps files that may belong to them. Returns true if some leftovers stay.
     pub(super) fn sweep(&self, directory: &dyn Directory, failed: bool) -> bool {
         !self.former_sessions().is_empty() && self.sweep_always(directory, failed)
     }
 
-    /// As [`Destination::sweep`], also where no earlier session is known: one
-    /// that a crash ended before it was durable left a part of its own, in the
-    /// anchor and nowhere else.
+    /// Removes leftovers like [`Destination::sweep`], even if no earlier session is known. A
+    /// session that crashed before its claim was durable left a partial file in the anchor only.
     pub(super) fn sweep_always(&self, directory: &dyn Directory, failed: bool) -> bool {
         let Some(session) = lock(&self.session).clone() else {
             return false;
         };
         let former = session.former_sessions();
-        // What cannot be removed is found by `longhaul clean`.
+        // `longhaul clean` finds the files that cannot be removed here.
         sweep(directory, &|session| former.contains(&session), failed).unwrap_or(failed)
     }
 
-    /// Session numbers of those that had the anchor before.
+    /// Returns the session numbers of earlier owners of the anchor.
     pub(super) fn former_sessions(&self) -> Vec<u64> {
         let session = lock(&self.session);
         let former = session.as_ref().map(|session| session.former_sessions());
         former.unwrap_or_default().to_vec()
     }
 
-    /// Gives the anchor up: all is done.
+    /// Releases the anchor at the end of the copy.
     pub(super) fn give_up(&self) {
         if let Some(session) = lock(&self.session).take() {
-            // Another session may have it by now; then nothing is to be removed.
+            // If another session took over, its claim must stay.
             let _ = session.abandon();
         }
     }
 }
 
-/// Whether a directory has no name any more: the kernel lists none of that kind.
+/// True if a directory was removed: the kernel then refuses to list it.
 fn is_removed(directory: &dyn Directory) -> bool {
     let listed = directory.list().and_then(|mut names| names.next_name());
     matches!(listed, Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// What a digest that is kept is of: the file at this path, and the source that it was compared
-/// with or written from. None of what is no file.
+/// Returns the state that a stored digest describes: the file at this path, and the source that it
+/// was compared with or written from. Returns `None` for entries that are not files.
 pub(super) fn state_of(path: &TreePath, entry: &Entry, status: &Status) -> Option<FileState> {
     match &entry.kind {
         EntryKind::File { identity, .. } => Some(FileState::new(path.as_bytes(), identity, status)),
@@ -810,7 +814,7 @@ pub(super) fn state_of(path: &TreePath, entry: &Entry, status: &Status) -> Optio
     }
 }
 
-/// A time on the clock of files: now.
+/// Returns the current time as a file timestamp.
 pub fn file_time_now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let since = since.unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Gives what is there already its owner, attributes, mode and time, without its data.
+//! Corrects the owner, attributes, mode and time of existing entries without sending their data.
 //!
 //! An inode may have several names that are different entries of the copy. The first entry that is
-//! compared decides what the inode gets. An entry that needs something else is sent, and so gets
-//! an inode of its own.
+//! compared decides the metadata of the inode. An entry that needs other metadata is sent, and so
+//! gets a separate inode.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -24,25 +24,25 @@ use super::keeper::{Before, Doing};
 use super::keeping::note_mode;
 use crate::session::Transfer;
 
-/// Most inodes with several names that are remembered. Others count as changed by another entry.
+/// Maximum number of remembered inodes with several names. Others count as changed by another
+/// entry.
 const MOST_SHARED: usize = 65_536;
 
-/// What the entries that are there already have of inodes.
+/// Inodes and directories that existing entries use.
 #[derive(Default)]
 pub(crate) struct Mending {
-    /// Inodes with several names, by device and number, and the entry that decided what they get.
+    /// Entry that decides the metadata of each inode with several names, by device and inode
+    /// number.
     shared: HashMap<(u64, u64), EntryId>,
-    /// By file system: the directory of a link or special file that was changed, and is not
-    /// durable yet.
+    /// For each device, a directory with a changed link or special file that is not durable yet.
     unsynced: BTreeMap<u64, Arc<Folder>>,
-    /// Directories that are not finished yet, and differed from the source's in owner, mode, time
-    /// or attributes before the copy changed anything in them. The sender bounds the number of
-    /// directories that are not finished.
+    /// Unfinished directories that differed from the source in owner, mode, time or attributes
+    /// before the copy changed them. The sender bounds the number of unfinished directories.
     differing_directories: HashSet<EntryId>,
 }
 
 impl Mending {
-    /// Whether an entry decides what its inode gets.
+    /// True if an entry decides the metadata of its inode.
     fn decides(&mut self, entry: &Entry, status: &Status) -> bool {
         if status.names <= 1 {
             return true;
@@ -60,8 +60,8 @@ impl Mending {
 }
 
 impl ReceiveSide {
-    /// Notes that a directory differs from the source's in more than its contents. Call it before
-    /// anything in the directory changes, because each change sets the directory's time.
+    /// Notes that a directory differs from the source's in more than its content. Call it before
+    /// the directory changes, because each change sets the directory's time.
     pub(super) fn note_directory(&self, entry: &Entry) {
         let path = self.destination.path_of(&entry.path);
         let above = path.parent();
@@ -79,13 +79,13 @@ impl ReceiveSide {
         }
     }
 
-    /// True if [`ReceiveSide::note_directory`] noted this directory. It is forgotten then.
+    /// Returns true if [`ReceiveSide::note_directory`] noted this directory, and forgets it.
     pub(super) fn take_differing_directory(&self, entry: &Entry) -> bool {
         lock(&self.mending).differing_directories.remove(&entry.id)
     }
 
-    /// True if a directory that is there has the owner, mode, time and attributes that it should
-    /// have, so far as a look shows it.
+    /// True if an existing directory has the correct owner, mode, time and attributes, as far as
+    /// this can be seen without a change.
     pub(super) fn is_directory_right(
         &self,
         entry: &Entry,
@@ -101,12 +101,13 @@ impl ReceiveSide {
         same_mode && same_time && looked.dresses.is_ok_and(|dresses| !dresses)
     }
 
-    /// An entry has an inode as it needs it: no other entry changes that.
+    /// Records that an entry needs its inode unchanged: other entries must not change it.
     pub(super) fn note_inode(&self, entry: &Entry, status: &Status) {
         lock(&self.mending).decides(entry, status);
     }
 
-    /// Makes changes of links and special files durable. Only a sync of their file system does.
+    /// Makes changes of links and special files durable, which requires a sync of their file
+    /// system.
     pub(super) fn sync_mended(&self) -> io::Result<()> {
         let unsynced = std::mem::take(&mut lock(&self.mending).unsynced);
         let mut folders = unsynced.into_values();
@@ -115,7 +116,7 @@ impl ReceiveSide {
 }
 
 impl Transfer {
-    /// A link or special file is there: owner, mode and time may have to follow.
+    /// Corrects the owner, mode and time of an existing link or special file.
     pub(super) fn same_name(
         &self,
         side: &ReceiveSide,
@@ -127,7 +128,7 @@ impl Transfer {
             return self.planned(side, folder, entry, status);
         }
         let same = self.mend_name(side, folder, entry, status);
-        // Its source is removed for it.
+        // The source will be removed, so the destination must be durable.
         let durable = || folder.sync_with_inodes().and_then(|()| side.sync_mended());
         if self.settings.moves_away && durable().is_err() {
             Compared::Send
@@ -159,10 +160,11 @@ impl Transfer {
         let now = inode.as_ref().map(|inode| inode.status());
         let place = |status: &Status| (status.device, status.inode);
         if now.is_some_and(|now| now.is_ok_and(|now| place(&now) != place(status))) {
-            // It is something else by now.
+            // The name now belongs to another inode.
             return Compared::Send;
         }
-        // One that a later session fenced changes nothing. None of it is worth a failure.
+        // A fenced session changes no metadata. A failure to correct metadata does not fail the
+        // entry.
         let mended = destination.while_owned(|| -> io::Result<bool> {
             let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
             let mut changed = dressed.changed;
@@ -193,7 +195,7 @@ impl Transfer {
         }
     }
 
-    /// Whether its time should follow: one within the window is right.
+    /// True if the time must be corrected: it is outside the accepted window.
     pub(super) fn is_late(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> bool {
         let criteria = &self.settings.criteria;
         let (wanted, there) = (entry.modified, status.modified);
@@ -204,9 +206,9 @@ impl Transfer {
                 .keeps_as(wanted, status, self.settings.operation)
     }
 
-    /// Gives a file that is there its owner, attributes, mode and time. Returns true if any of
-    /// these changed, and `None` if that failed, or if another entry of the copy is the same inode
-    /// and needs it as it is.
+    /// Corrects the owner, attributes, mode and time of an existing file. Returns true if any of
+    /// these changed. Returns `None` on failure, or if another entry of the copy uses the same
+    /// inode and needs it unchanged.
     pub(super) fn mend(
         &self,
         side: &ReceiveSide,
@@ -229,13 +231,13 @@ impl Transfer {
     }
 }
 
-/// What a look at something that is there found.
+/// Result of inspecting an existing entry.
 pub(super) struct Looked {
-    /// What it does not keep.
+    /// Notices about metadata that is not kept.
     pub notices: Notices,
-    /// Whether its owner, lists or attributes would change.
+    /// True if its owner, lists or attributes would change.
     pub dresses: io::Result<bool>,
-    /// The mode that it should have.
+    /// The correct mode.
     pub mode: u32,
 }
 
@@ -247,14 +249,14 @@ impl Looked {
     }
 }
 
-/// Looks at what is there, and changes nothing.
+/// Inspects an existing entry without a change.
 pub(super) fn look(side: &ReceiveSide, folder: &Folder, entry: &Entry, status: &Status) -> Looked {
     let path = side.destination.path_of(&entry.path);
     let inode = folder.directory().inode_of(path.name());
     look_at(side, inode.as_deref(), entry, status)
 }
 
-/// The same, with the inode already open.
+/// Inspects an existing entry whose inode is already open.
 pub(super) fn look_at(
     side: &ReceiveSide,
     inode: Option<&dyn Inode>,
@@ -274,12 +276,12 @@ pub(super) fn look_at(
     }
 }
 
-/// Gives a file that is there its owner, attributes and mode; whether anything changed, `None`
-/// where that failed. Another user's, who alone can set it, keeps the mode that it has.
+/// Corrects the owner, attributes and mode of an existing file. Returns true if any changed, and
+/// `None` on failure. A file of another user keeps its mode, which only its owner can set.
 fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Status) -> Option<bool> {
     let destination = &side.destination;
     let owner = status.owner;
-    // One that a later session fenced changes nothing.
+    // A fenced session changes no metadata.
     let set = destination.while_owned(|| -> io::Result<Option<u32>> {
         let dressed = destination.dress(file.inode().as_deref(), entry, (owner, Doing::Set))?;
         let before = Before::There(status.mode);
@@ -303,8 +305,8 @@ fn mend(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry, status: &Statu
     (!changed || file.sync_all().is_ok()).then_some(changed)
 }
 
-/// Gives a file that is there its time. Returns false if the file belongs to another user and keeps
-/// its time, and `None` if this failed.
+/// Corrects the time of an existing file. Returns false if the file belongs to another user and
+/// keeps its time, and `None` on failure.
 fn mend_time(side: &ReceiveSide, file: &dyn StoredFile, entry: &Entry) -> Option<bool> {
     let destination = &side.destination;
     let set = destination

@@ -1,5 +1,5 @@
-//! Large files that are not whole: each claimed by name in the directory of its destination, with
-//! its journal next to it.
+//! Partial files: large files that are not complete. Each is claimed by name in the directory of
+//! its destination, with its journal next to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,46 +22,46 @@ use super::folders::Folder;
 use super::landing::Destination;
 use crate::session::{Transfer, TransferSettings};
 
-/// A file that is not whole.
+/// A file that is not complete.
 pub struct Part {
     pub(super) folder: Arc<Folder>,
     pub(super) kind: PartKind,
 }
 
-/// What a part is made of.
+/// Storage of a part.
 pub(super) enum PartKind {
-    /// Data and journal.
+    /// A data file and its journal.
     Partial(Partial),
-    /// A file that is only compared with.
+    /// An existing file, opened only for a comparison.
     Compared(Arc<dyn StoredFile>),
-    /// Nothing: the sink.
+    /// No storage: the sink discards data.
     Sink,
 }
 
-/// Descriptors that a process needs whatever it copies: its standard streams,
-/// sockets, roots and the claim to the destination.
+/// Descriptors that a process needs for any copy: its standard streams, sockets, roots and the
+/// claim to the destination.
 const OTHER_FILES: usize = 24;
 
-/// The part of the remaining ones that a session's parts may have; each has
-/// two.
+/// Divisor of the remaining descriptors for a session's parts; each part has two.
 const PARTS_PART: usize = 16;
 
-/// Parts beyond what the sender was told: those of an earlier run are opened when they are found.
+/// Parts beyond the limit given to the sender: parts of an earlier run are opened when they are
+/// found.
 const SPARE_PARTS: usize = 64;
 
-/// Large files that a receiving end of this process can have open, at least one: what the sender
-/// should not exceed.
+/// Returns the number of large files that a receiving end of this process can have open, at least
+/// one. The sender should not exceed it.
 pub fn most_open_parts() -> usize {
     descriptors::share_after(OTHER_FILES, PARTS_PART, MOST_LARGE_FILES)
 }
 
-/// The parts of a session.
+/// The open parts of a session.
 #[derive(Default)]
 pub(crate) struct Parts {
     open: Mutex<BTreeMap<(EntryId, u32), Arc<Part>>>,
-    /// Why files under way could not be opened. Changed within `open`'s lock.
+    /// Failures to open files of this session. Changed while `open` is locked.
     refused: Mutex<BTreeMap<(EntryId, u32), Failure>>,
-    /// What is durable of a file that failed stays for the next attempt.
+    /// True if durable data of a failed file stays for the next attempt.
     left_behind: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl Parts {
         lock(&self.open).get(&(file, generation)).cloned()
     }
 
-    /// The file failed: it is closed, for the next attempt to continue with.
+    /// Closes a failed file, so that the next attempt can continue it.
     pub fn leave_behind(&self, file: EntryId, generation: u32) {
         let mut open = lock(&self.open);
         if open.remove(&(file, generation)).is_some() {
@@ -82,14 +82,15 @@ impl Parts {
         }
     }
 
-    /// Data that this session did not claim, or could not continue with, stay for the next one.
+    /// Records that data stays for the next session, because this one did not claim it or could not
+    /// continue it.
     pub fn note_left_behind(&self) {
         self.left_behind.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything is left for a next attempt, asked when all is done.
-    /// What is still open then is of a file that failed just now: the thread
-    /// that told the state machine has not yet come to close it.
+    /// True if data is left for a next attempt; call it at the end. A part that is still open
+    /// belongs to a file that failed just now: the thread that reported the failure has not closed
+    /// it yet.
     pub fn have_left_behind(&self) -> bool {
         let open = lock(&self.open);
         !open.is_empty() || self.left_behind.load(Ordering::Relaxed)
@@ -99,8 +100,8 @@ impl Parts {
         lock(&self.open).remove(&(file, generation))
     }
 
-    /// Removes what was written of a file that will not be finished. Nobody
-    /// claims it meanwhile: it is closed and gone at once.
+    /// Removes the data of a file that will not be finished. Holding the lock prevents a claim
+    /// until the data is gone.
     pub fn discard(&self, file: EntryId, generation: u32) {
         let mut open = lock(&self.open);
         if let Some(part) = open.remove(&(file, generation)) {
@@ -110,7 +111,7 @@ impl Parts {
 }
 
 impl Part {
-    /// What cannot be removed is found by `longhaul clean`.
+    /// Removes the part. `longhaul clean` finds files that cannot be removed.
     fn abandon(&self) {
         if let PartKind::Partial(partial) = &self.kind {
             let _ = partial.abandon();
@@ -119,7 +120,7 @@ impl Part {
 }
 
 impl ReceiveSide {
-    /// The part of a file, claimed if it is not open yet.
+    /// Returns the part of a file and claims it if it is not open yet.
     pub(super) fn part(
         &self,
         transfer: &Transfer,
@@ -131,7 +132,8 @@ impl ReceiveSide {
         })
     }
 
-    /// The same, without waiting for a descriptor: a thread that closes a part needs the same lock.
+    /// Does the same without waiting for a descriptor: a thread that closes a part needs the same
+    /// lock.
     fn part_at_once(
         &self,
         transfer: &Transfer,
@@ -142,19 +144,19 @@ impl ReceiveSide {
         if let Some(part) = open.get(&(entry.id, generation)) {
             return Ok(Arc::clone(part));
         }
-        // Asked within the lock: what is discarded from here on is taken out
-        // after it was put in, and what was discarded is not made again.
+        // The check is within the lock, so that a discard finds each part that is inserted, and a
+        // discarded part is not created again.
         if !transfer.is_under_way(entry.id, generation) {
             let text = format!("{}: another state of it is copied", entry.path);
             return Err(Failure::new(FailureKind::Changing, text));
         }
-        // An older generation's data is void. It may be of another inode, which
-        // would look like another source that is in use.
+        // The data of an older generation is void. It may be of another inode, which would look
+        // like another source in use.
         let older = (entry.id, 0)..(entry.id, generation);
         for (_, part) in open.extract_if(older, |_, _| true) {
             part.abandon();
         }
-        // Our own sender has no more under way than it was told.
+        // A correct sender keeps to the limit that it received.
         let most = 2 * transfer.most_open_parts() + SPARE_PARTS;
         if open.len() >= most {
             let text = format!(
@@ -169,9 +171,9 @@ impl ReceiveSide {
         Ok(part)
     }
 
-    /// Opens the part of a file unless that failed before. Until the state machine knows of the
-    /// failure, pieces of the file still come, and trying again would change a directory that
-    /// may be finished meanwhile. For want of a descriptor it has failed with the last try only.
+    /// Opens the part of a file, unless that failed before. Pieces of a failed file still arrive
+    /// until the state machine knows of the failure. Trying again could change a directory that is
+    /// finished meanwhile. A lack of descriptors counts as a failure only at the last attempt.
     fn open_once(
         &self,
         transfer: &Transfer,
@@ -187,7 +189,7 @@ impl ReceiveSide {
         if let Err(failure) = &opened
             && !goes_on
         {
-            // Of the others nobody asks any more.
+            // Failures of files that are no longer copied are not needed.
             refused.retain(|(file, generation), _| transfer.is_under_way(*file, *generation));
             refused.insert((entry.id, generation), failure.clone());
         }
@@ -220,7 +222,7 @@ impl ReceiveSide {
         let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
         let mut partial = self.claim(&transfer.settings, &folder, entry)?;
         if !partial.take_recovered().is_empty() {
-            // Nobody said to the sender that it is here, so it comes again.
+            // The sender does not know of this data, so it sends it again.
             partial
                 .abandon()
                 .map_err(|error| journal_failure(&shown, &error))?;
@@ -228,8 +230,8 @@ impl ReceiveSide {
             partial = self.claim(&transfer.settings, &folder, entry)?;
         }
         if let Err(failure) = self.prepare(&partial, entry, false) {
-            // There is nothing in it, and it may hold room that others need.
-            // What cannot be removed is found by `longhaul clean`.
+            // The part is empty and may hold reserved space. `longhaul clean` finds it if it cannot
+            // be removed.
             let _ = partial.abandon();
             return Err(failure);
         }
@@ -239,14 +241,15 @@ impl ReceiveSide {
         })
     }
 
-    /// Length and room of a new part.
+    /// Sets the length of a part and reserves its space.
     fn prepare(&self, partial: &Partial, entry: &Entry, resumed: bool) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         let file = partial.file();
         if !entry.is_sparse() && !self.makes_holes() {
             match file.preallocate(entry.size()) {
-                // File systems that reserve nothing (ZFS) compare the whole length with what is
-                // free, whatever the file has already: writing will tell.
+                // File systems that reserve no space (ZFS) compare the whole length with the free
+                // space, even if the file already has data. A lack of space then shows when data is
+                // written.
                 Err(error) if resumed && error.kind() == std::io::ErrorKind::StorageFull => (),
                 reserved => {
                     reserved.map_err(|error| failure_of("reserve room for it", &shown, &error))?;
@@ -258,7 +261,7 @@ impl ReceiveSide {
         Ok(())
     }
 
-    /// Whether each run of zeros becomes a hole.
+    /// True if each run of zeros becomes a hole.
     pub(super) fn makes_holes(&self) -> bool {
         self.destination.keeper.keeping().sparse
     }
@@ -290,8 +293,7 @@ impl ReceiveSide {
             data_mode: write_mode_for(settings.direct, entry.size(), *sparse || self.makes_holes()),
         };
         let shown = entry.path.to_string();
-        // A claim takes a part from whoever has it: it must not be a later
-        // session of this transfer.
+        // A claim takes a part from its owner, which must not be a later session of this transfer.
         descriptors::patiently_around(|_| {
             let claimed = self.destination.while_owned(|| claim(&wanted));
             let claimed = claimed.map_err(|error| journal_failure(&shown, &error))?;
@@ -299,8 +301,8 @@ impl ReceiveSide {
         })
     }
 
-    /// Removes what an earlier attempt left of a file that is there, whole: a
-    /// crash may undo that a journal was removed.
+    /// Removes the partial data of an earlier attempt for a file that is complete. A crash may undo
+    /// the removal of a journal.
     pub(super) fn clear_part(&self, transfer: &Transfer, folder: &Arc<Folder>, entry: &Entry) {
         if !is_large(entry, transfer.settings.block_bytes as u64) {
             return;
@@ -310,13 +312,12 @@ impl ReceiveSide {
         if folder.directory().status_of(&journal).is_ok()
             && let Ok(partial) = self.claim(&transfer.settings, folder, entry)
         {
-            // What cannot be removed is found by `longhaul clean`.
+            // `longhaul clean` finds files that cannot be removed here.
             let _ = partial.abandon();
         }
     }
 
-    /// What an earlier attempt left of a file, if anything: then the file is
-    /// claimed, and its durable blocks are given.
+    /// Claims the partial data of an earlier attempt, if any, and returns its durable blocks.
     pub(super) fn resume_part(
         &self,
         transfer: &Transfer,
@@ -331,8 +332,8 @@ impl ReceiveSide {
         let mut partial = self.claim(&transfer.settings, folder, entry)?;
         let blocks = partial.take_recovered();
         if blocks.is_empty() || self.destination.filtered {
-            // Nothing to go on from, or of another run of a command; and it may come in a pack
-            // this time.
+            // There are no blocks to continue from, or they are from another run of a command; the
+            // file may also come in a pack this time.
             let abandoned = partial.abandon();
             abandoned.map_err(|error| journal_failure(&entry.path.to_string(), &error))?;
             return Ok(None);
@@ -342,7 +343,7 @@ impl ReceiveSide {
             prepared = free_room(&**partial.file(), entry, &blocks);
         }
         if let Err(failure) = prepared {
-            // It is this session's now.
+            // The claim now belongs to this session.
             self.parts.note_left_behind();
             return Err(failure);
         }
@@ -355,8 +356,8 @@ impl ReceiveSide {
     }
 }
 
-/// Frees the room of a part that was reserved before `--sparse` was given: all but its durable
-/// blocks, which are in the order of their offsets.
+/// Frees the space of a part that was reserved before `--sparse` was given, except its durable
+/// blocks, which are sorted by offset.
 fn free_room(file: &dyn StoredFile, entry: &Entry, blocks: &[DurableBlock]) -> Result<(), Failure> {
     let end = DurableBlock {
         offset: entry.size(),
@@ -384,7 +385,7 @@ fn source_of(number: u64) -> [u8; 32] {
     source
 }
 
-/// What a journal's error means for its file.
+/// Converts an error of a journal to a failure of its file.
 pub(super) fn journal_failure(shown: &str, error: &JournalError) -> Failure {
     match error {
         JournalError::Io(error) => step_failure(shown, error),

@@ -1,6 +1,6 @@
-//! Probes in directories of the destination: the sender removes a source only if it does not see
-//! the probe in the source's directory ([`longhaul_proto::distinct`]). A directory has the same
-//! mode and time after its probe was removed.
+//! Probes in directories of the destination. The sender removes a source only if the probe does not
+//! appear in the source's directory ([`longhaul_proto::distinct`]). A directory has its old mode
+//! and time after its probe was removed.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -21,21 +21,21 @@ use super::ReceiveSide;
 use super::folders::Folder;
 use crate::session::Transfer;
 
-/// The probes that are there now, or why there are none.
+/// Existing probes, or the failures to create them.
 #[derive(Default)]
 pub(crate) struct Probes(Mutex<Vec<Result<Made, Failure>>>);
 
-/// A probe.
+/// A probe file.
 struct Made {
     path: Option<TreePath>,
-    /// Device and inode of its directory.
+    /// Device and inode number of its directory.
     place: (u64, u64),
     name: Box<[u8]>,
     before: Kept,
     after: Kept,
 }
 
-/// What a directory has before and after its probe was made, and gets again.
+/// Mode and time of a directory before and after its probe was created; they are restored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kept {
     mode: u32,
@@ -52,7 +52,7 @@ impl Kept {
 }
 
 impl Transfer {
-    /// A step of probing, on a committer's thread.
+    /// Runs a step of probing on a committer's thread.
     pub(super) fn probe(&self, side: &ReceiveSide, job: StorageJob) {
         match job {
             StorageJob::MakeProbes(questions) => {
@@ -79,17 +79,17 @@ impl Transfer {
 }
 
 impl Probes {
-    /// The session ends: no probe is left behind.
+    /// Removes all probes at the end of the session.
     pub(super) fn clear(side: &ReceiveSide) {
         let made = std::mem::take(&mut *lock(&side.probes.0));
         for made in made.into_iter().flatten() {
-            // What remains is found as any other leftover.
+            // A probe that stays is a leftover like any other.
             let _ = remove(side, &made);
         }
     }
 }
 
-/// Makes a probe in the directory in which entries of this directory of the source land.
+/// Creates a probe in the destination directory of a directory of the source.
 fn make(side: &ReceiveSide, question: &Question) -> Result<(Probe, Made), Failure> {
     let destination = &side.destination;
     if destination.is_sink {
@@ -114,7 +114,7 @@ fn make(side: &ReceiveSide, question: &Question) -> Result<(Probe, Made), Failur
     };
     let theirs = question.probe.as_ref();
     let is_shown = theirs.map_or(Ok(false), shows).map_err(failed)?;
-    // Only the anchor takes another name for what it gets.
+    // Only entries directly in the anchor get another name.
     let landing = destination.rename.as_ref().filter(|_| path.is_none());
     let probe = Probe {
         session,
@@ -130,7 +130,7 @@ fn make(side: &ReceiveSide, question: &Question) -> Result<(Probe, Made), Failur
     Ok((probe, made))
 }
 
-/// Removes a probe. An error says why the directory may be the source's, or what is in it is not
+/// Removes a probe. Returns an error if the directory may be the source's, or if its content is not
 /// durable.
 fn conclude(side: &ReceiveSide, made: Result<Made, Failure>, seen: bool) -> Result<(), Failure> {
     let made = made?;
@@ -159,33 +159,33 @@ fn is_source(shown: &str) -> Failure {
     Failure::new(FailureKind::Conflict, text)
 }
 
-/// Whether what was synced in a directory survives a power cut. One that was closed meanwhile does
-/// not know that it could not be synced.
+/// True if synced names in a directory survive a power failure. A directory that was reopened has
+/// lost its record of a refused sync, so it is synced again.
 fn has_durable_names(side: &ReceiveSide, folder: &Folder) -> bool {
     let notices = &side.destination.notices;
     let was_refused = notices.has(NoticeKind::NamesNotSynced);
     !was_refused || folder.sync().is_ok() && folder.has_durable_names()
 }
 
-/// A number that a name gets which was never looked up.
+/// Returns a random number for a name that was never looked up before.
 pub(super) fn random_number() -> io::Result<u64> {
     let mut random = [0; 8];
     fill_random(&mut random).map_err(io::Error::other)?;
     Ok(u64::from_be_bytes(random))
 }
 
-/// A probe in a directory that is kept open.
+/// A probe in a directory that stays open.
 pub(super) struct Placed {
     directory: Arc<dyn Directory>,
     made: Made,
 }
 
 impl Placed {
-    /// Makes it.
+    /// Creates the probe.
     ///
     /// # Errors
     ///
-    /// As `openat`; and if a later session of the same copy took over.
+    /// Returns the error of `openat`, or an error if a later session of the same copy took over.
     pub fn make(
         side: &ReceiveSide,
         directory: Arc<dyn Directory>,
@@ -208,17 +208,17 @@ impl Placed {
         Ok(Placed { directory, made })
     }
 
-    /// Removes it.
+    /// Removes the probe.
     ///
     /// # Errors
     ///
-    /// As `unlinkat`: if somebody else removed it, it proves nothing.
+    /// Returns the error of `unlinkat`: a probe that another process removed proves no difference.
     pub fn remove(self, side: &ReceiveSide) -> io::Result<()> {
         remove_from(side, &*self.directory, &self.made)
     }
 }
 
-/// Removes a probe from the directory in which it was made.
+/// Removes a probe from the directory in which it was created.
 fn remove(side: &ReceiveSide, made: &Made) -> io::Result<Arc<Folder>> {
     let folder = side.folders.find_in_copy(made.path.as_ref())?;
     let directory = folder.directory();
@@ -239,7 +239,7 @@ fn remove_from(side: &ReceiveSide, directory: &dyn Directory, made: &Made) -> io
     removed.map_err(io::Error::other)?
 }
 
-/// Gives a directory the mode and time that it had, unless it got others since the probe was made.
+/// Restores the mode and time of a directory, unless they changed since the probe was created.
 fn restore(directory: &dyn Directory, made: &Made, now: Kept) {
     let mode = if now.mode == made.after.mode {
         made.before.mode
@@ -251,7 +251,7 @@ fn restore(directory: &dyn Directory, made: &Made, now: Kept) {
     } else {
         now.modified
     };
-    // What a file system refuses here it refused before, which was noted.
+    // A value that is refused here was refused before, which was recorded.
     if directory.status().is_ok_and(|status| status.mode != mode) {
         let _ = directory.set_mode(mode);
     }

@@ -1,12 +1,12 @@
-//! What of the copy takes the place of something of another kind, in a copy that deletes.
+//! Replaces entries by entries of another kind, in a copy that deletes.
 //!
-//! - A directory takes the place of a file, link or special file at once.
-//! - Anything else takes the place of a directory when deletion is due. Until then the new entry
-//!   has a temporary name next to the directory. What the directory holds is deleted or kept as a
-//!   backup first, as what the source does not have. Then the empty directory and the new entry
-//!   exchange their names.
-//! - If anything in the directory stays, the directory stays, and the entry fails.
-//! - No name is replaced that may be the source's (`proof`).
+//! - A directory replaces a file, link or special file at once.
+//! - Any other entry replaces a directory during deletion. Until then the new entry has a temporary
+//!   name next to the directory. The content of the directory is first deleted or kept as a backup,
+//!   like names that the source lacks. Then the empty directory and the new entry exchange their
+//!   names.
+//! - If an entry in the directory stays, the directory stays, and the new entry fails.
+//! - A name that may belong to the source is not replaced (`proof`).
 
 mod proof;
 
@@ -34,69 +34,68 @@ use super::parts::journal_failure;
 use crate::session::Transfer;
 use proof::Proofs;
 
-/// Directories that entries are to take the place of, at most: their paths are kept in memory.
+/// Maximum number of directories that entries will replace: their paths are kept in memory.
 const MOST_AWAITED: usize = 16_384;
 
-/// New entries that are kept open, at most. An open file is locked, which tells others that it is
-/// no leftover. Others are only younger than leftovers that expire.
+/// Maximum number of new entries that are kept open. An open file is locked, which marks it as no
+/// leftover. Other entries are only protected by being younger than leftovers that expire.
 const MOST_OPEN: usize = 64;
 
-/// Failures in one message, at most: each has a path.
+/// Maximum number of failures in one message: each has a path.
 const TOLD_TOGETHER: usize = 8;
 
-/// Mode of a directory until everything in it is done.
+/// Mode of a directory until all entries in it are complete.
 const TEMPORARY_MODE: u32 = 0o700;
 
-/// What takes the place of something of another kind.
+/// Entries that replace entries of another kind.
 #[derive(Default)]
 pub(crate) struct Replacements {
     state: Mutex<State>,
-    /// Directories that took the place of something else.
+    /// Number of directories that replaced an entry of another kind.
     made: AtomicU64,
     proofs: Proofs,
 }
 
 #[derive(Default)]
 struct State {
-    /// Directories that entries of the copy are to take the place of; with the new entry once it is
-    /// complete.
+    /// Directories that entries of the copy will replace, with the new entry once it is complete.
     awaited: BTreeMap<TreePath, Awaited>,
-    /// New entries that are kept open.
+    /// Number of new entries that are kept open.
     open: usize,
-    /// In a dry run: names that directories would take.
+    /// Names that directories would take, in a dry run.
     foreseen: HashSet<TreePath>,
 }
 
 #[derive(Clone, Default)]
 struct Awaited {
     waiting: Option<Arc<Waiting>>,
-    /// Why it stays, where that is known.
+    /// Reason to keep the directory, if known.
     failure: Option<Failure>,
 }
 
-/// A complete entry under its temporary name.
+/// A complete entry with a temporary name.
 struct Waiting {
     entry: Entry,
     folder: Arc<Folder>,
     temporary: Box<[u8]>,
-    /// Holds its lock.
+    /// Open file, which holds its lock.
     _file: Option<Arc<dyn StoredFile>>,
 }
 
 impl Replacements {
-    /// Whether an entry is to take the place of a directory that has this path.
+    /// True if an entry will replace the directory at this path.
     pub(super) fn awaits(&self, path: &TreePath) -> bool {
         lock(&self.state).awaited.contains_key(path)
     }
 
-    /// Directories directly in the anchor that entries are to take the place of.
+    /// Returns the directories directly in the anchor that entries will replace.
     pub(super) fn in_anchor(&self) -> Vec<TreePath> {
         let state = lock(&self.state);
         let paths = state.awaited.keys().filter(|path| path.parent().is_none());
         paths.cloned().collect()
     }
 
-    /// Directories that took, or would take, the place of something else.
+    /// Returns the number of directories that replaced, or would replace, an entry of another kind.
     pub(super) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
@@ -110,7 +109,7 @@ impl Replacements {
         has_room
     }
 
-    /// An entry is complete and waits under its temporary name.
+    /// Records a complete entry that waits with a temporary name.
     pub(super) fn wait(
         &self,
         path: &TreePath,
@@ -131,7 +130,7 @@ impl Replacements {
         }
     }
 
-    /// The name that the entry of this path has now.
+    /// Returns the present name of the entry of this path.
     pub(super) fn name_now(&self, path: &TreePath) -> Box<[u8]> {
         let waiting = self.waiting(path);
         waiting.map_or(path.name().into(), |waiting| waiting.temporary.clone())
@@ -141,34 +140,34 @@ impl Replacements {
         lock(&self.state).awaited.get(path)?.waiting.clone()
     }
 
-    /// It took the place, or would.
+    /// Records that the entry replaced the directory, or would.
     pub(super) fn end(&self, path: &TreePath) {
         lock(&self.state).awaited.remove(path);
     }
 
-    /// It cannot take the place.
+    /// Records that the entry cannot replace the directory.
     pub(super) fn fail(&self, path: &TreePath, failure: Failure) {
         if let Some(awaited) = lock(&self.state).awaited.get_mut(path) {
             awaited.failure.get_or_insert(failure);
         }
     }
 
-    /// True the first time.
+    /// Returns true the first time that a path is given.
     fn foresee(&self, path: &TreePath) -> bool {
         let mut state = lock(&self.state);
         state.foreseen.len() >= MOST_AWAITED || state.foreseen.insert(path.clone())
     }
 }
 
-/// What became of something in the place of a directory.
+/// Result of clearing the way for a directory.
 pub(super) enum Way {
-    /// Nothing of another kind is in the way any more, or would be.
+    /// No entry of another kind is in the way, or would be.
     Free,
-    /// It stays on purpose.
+    /// The entry in the way stays on purpose.
     Left(Held),
 }
 
-/// Whether an error says that a path leads through something that is no directory.
+/// True if an error means that a path leads through an entry that is not a directory.
 pub(super) fn is_obstructed(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(number, Some(Errno::NOTDIR | Errno::LOOP))
@@ -176,12 +175,12 @@ pub(super) fn is_obstructed(error: &io::Error) -> bool {
 }
 
 impl Transfer {
-    /// Whether an entry may take the place of something of another kind.
+    /// True if entries may replace entries of another kind.
     pub(super) fn replaces_kinds(&self) -> bool {
         self.settings.deletion.is_some() && self.settings.operation != Operation::Verify
     }
 
-    /// A directory has the name of an entry that is none.
+    /// Compares an entry that is not a directory with a directory of the same name.
     pub(super) fn compare_with_directory(
         &self,
         side: &ReceiveSide,
@@ -211,8 +210,7 @@ impl Transfer {
         }
     }
 
-    /// Something that is no directory has a name on the way to a directory of the copy. It makes
-    /// way for a directory.
+    /// Moves an entry that is not a directory out of the way of a directory of the copy.
     pub(super) fn clear_way(&self, side: &ReceiveSide, path: &TreePath) -> Result<Way, Failure> {
         let look = || {
             let found = obstacle(side, path);
@@ -227,7 +225,7 @@ impl Transfer {
         if self.copies() {
             self.ensure_replaceable(side, &folder, &proved)?;
         }
-        // Several threads may come to the same one.
+        // Several threads may find the same entry.
         let _one = lock(&side.clearing);
         let Some((folder, at, status)) = look()? else {
             return Ok(Way::Free);
@@ -264,7 +262,7 @@ impl Transfer {
         Ok(Way::Free)
     }
 
-    /// Deletion is over: entries that did not take the place of a directory fail.
+    /// Reports entries that did not replace a directory as failed, at the end of deletion.
     pub(super) fn give_up_replacements(&self, side: &ReceiveSide) {
         let left = std::mem::take(&mut lock(&side.replacements.state).awaited);
         let mut failed = Vec::new();
@@ -296,7 +294,8 @@ impl Transfer {
     }
 }
 
-/// The first name on the way to a directory that has something else; `None` if there is none.
+/// Returns the first name on the way to a directory that is not a directory; `None` if there is no
+/// such name.
 fn obstacle(
     side: &ReceiveSide,
     path: &TreePath,
@@ -320,7 +319,7 @@ fn obstacle(
     Ok(None)
 }
 
-/// Makes a directory in the place of something else, of which a backup is kept first.
+/// Creates a directory in place of another entry, after a backup of that entry.
 fn make_way_for_directory(
     (transfer, side): (&Transfer, &ReceiveSide),
     folder: &Arc<Folder>,
@@ -358,7 +357,7 @@ fn make_way_for_directory(
     Ok(())
 }
 
-/// Gives a complete entry the name of a directory, which is empty. Both are durable afterwards.
+/// Gives a complete entry the name of an empty directory. The change is durable afterwards.
 pub(super) fn take_place(side: &ReceiveSide, folder: &Folder, path: &TreePath) -> io::Result<()> {
     let directory = &**folder.directory();
     let Some(waiting) = side.replacements.waiting(path) else {
@@ -383,7 +382,7 @@ pub(super) fn take_place(side: &ReceiveSide, folder: &Folder, path: &TreePath) -
     side.ensure_up(folder)
 }
 
-/// A link or further name has no lock, and may have been taken for a leftover meanwhile.
+/// Creates a link again if a cleaner removed it as a leftover, since links have no locks.
 fn make_again(side: &ReceiveSide, directory: &dyn Directory, waiting: &Waiting) -> io::Result<()> {
     let temporary = &*waiting.temporary;
     match directory.status_of(temporary) {
@@ -405,13 +404,13 @@ fn make_again(side: &ReceiveSide, directory: &dyn Directory, waiting: &Waiting) 
     }
 }
 
-/// Removes a new entry that gets no name. Its directory, which is done, keeps its mode and time.
+/// Removes a new entry that gets no final name. Its finished directory keeps its mode and time.
 fn remove_waiting(side: &ReceiveSide, waiting: &Waiting) {
     let directory = &**waiting.folder.directory();
     let Ok(before) = directory.status() else {
         return;
     };
-    // What cannot be removed is found by `longhaul clean`.
+    // `longhaul clean` finds an entry that cannot be removed.
     let removed = side
         .destination
         .while_owned(|| directory.remove_file(&waiting.temporary));
@@ -429,7 +428,7 @@ fn restore(side: &ReceiveSide, folder: &Folder, (path, modified): (&TreePath, Ti
         let notices = &side.destination.notices;
         notices.wish(NoticeKind::TimeRefused, path, set).map(drop)
     });
-    // A later session may own it; a sync that fails is told at the end.
+    // A later session may own the directory; a failed sync is reported at the end.
     let _: Result<io::Result<()>, _> = set;
     let _ = folder.sync();
 }

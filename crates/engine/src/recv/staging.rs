@@ -1,5 +1,5 @@
-//! Small files that were written and wait for their sync: gathered over many
-//! packs, because a disk commits a thousand at the price of a few.
+//! Small files that were written and wait for their sync. They are gathered over many packs,
+//! because a disk syncs a thousand files at the cost of a few.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,54 +9,53 @@ use longhaul_system::shares::Seat;
 
 use super::commit::Staged;
 
-/// Files that wait at most, whatever the system allows: a quarter is at stake
-/// when a copy is killed, beside what is on its way (SEMANTICS: 5,000 in all).
+/// Maximum number of waiting files, independent of the system's limits. A killed copy loses at most
+/// a quarter of these, beside data in transit (SEMANTICS: 5,000 in all).
 const MOST_STAGED: usize = 1024;
 
-/// The part of the files that this process may have open that its sessions may have staged, all
-/// together: they share the others with sockets and directories. Those that are written
-/// directly have two each.
+/// Divisor of this process's descriptor limit for staged files of all its sessions: sockets and
+/// directories share the rest. Files that are written directly use two descriptors each.
 const PART_OF_OPEN_FILES: usize = 8;
 
-/// Of one session at least: one is written while the other is committed.
+/// Minimum number of staged files of a session: one is written while the other is committed.
 const LEAST_STAGED: usize = 2;
 
-/// How long a file waits for others while there is more to write.
+/// Longest time that a file waits for others while more data is written.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// Files between writing and sync.
 pub(crate) struct Staging {
     state: Mutex<State>,
-    /// There may be something to commit.
+    /// Signals that there may be files to commit.
     filled: Condvar,
-    /// There may be room again.
+    /// Signals that there may be room for files.
     emptied: Condvar,
-    /// Open files, and the session's share of them.
+    /// Maximum number of open files, limited by the session's share.
     most: usize,
     seat: Arc<Seat>,
-    /// How long a file waits for others while there is more to write.
+    /// Longest time that a file waits for others while more data is written.
     longest: Duration,
 }
 
 #[derive(Default)]
 struct State {
     staged: Vec<Staged>,
-    /// Since when the first of them waits.
+    /// Time since which the first staged file waits.
     since: Option<Instant>,
-    /// Taken and not done.
+    /// Number of files taken and not done.
     committing: usize,
-    /// Writers that have a block in hand, and may stage more.
+    /// Number of writers that hold a block and may stage more files.
     writing: usize,
-    /// Of these, those that wait until nothing is staged.
+    /// Number of writers that wait until no file is staged.
     draining: usize,
     closed: bool,
 }
 
-/// A writer has a block in hand.
+/// Counts a writer that holds a block.
 pub(crate) struct Writing<'a>(&'a Staging);
 
 impl Staging {
-    /// Of a session that has this seat.
+    /// Creates the staging of a session with this seat.
     pub fn of(seat: Arc<Seat>) -> Staging {
         Staging {
             state: Mutex::default(),
@@ -70,24 +69,24 @@ impl Staging {
 }
 
 impl Staging {
-    /// Files that may be open now: fewer when other sessions have begun.
+    /// Returns the number of files that may be open now: fewer if other sessions have begun.
     fn most(&self) -> usize {
         self.seat.files(PART_OF_OPEN_FILES, LEAST_STAGED, self.most)
     }
 
-    /// To be held while a block is written.
+    /// Counts a writer until the returned guard is dropped; hold it while a block is written.
     pub fn write(&self) -> Writing<'_> {
         lock(&self.state).writing += 1;
         Writing(self)
     }
 
-    /// Files to be committed together at best: there is room for as many more
-    /// while they are.
+    /// Returns the preferred number of files to commit together. The other half of the room serves
+    /// writers meanwhile.
     fn batch(&self) -> usize {
         self.most() / 2
     }
 
-    /// A file was written. Waits while too many wait for their sync.
+    /// Stages a written file. Waits while too many files are staged or being committed.
     pub(super) fn push(&self, staged: Staged) {
         let state = lock(&self.state);
         let full = |state: &mut State| state.staged.len() + state.committing >= self.most();
@@ -96,16 +95,15 @@ impl Staging {
         let first = state.since.is_none();
         state.since.get_or_insert_with(Instant::now);
         state.staged.push(staged);
-        // The first one starts the clock.
+        // The first file starts the timer.
         if first || state.staged.len() >= self.batch() {
             self.filled.notify_one();
         }
     }
 
-    /// Waits for files to commit: enough of them, or all there are when nobody
-    /// writes more, or the first has waited long; none once it is closed and
-    /// empty. To be followed by [`Staging::done`]. `more` says whether writers
-    /// will find more to write.
+    /// Waits for files to commit: a full batch, all files if no writer is active, or all files when
+    /// the first one has waited long. Returns `None` once it is closed and empty. Call
+    /// [`Staging::done`] afterwards. `more` is true if writers will find more data.
     pub(super) fn take(&self, more: impl Fn() -> bool) -> Option<Vec<Staged>> {
         let mut state = lock(&self.state);
         loop {
@@ -141,7 +139,7 @@ impl Staging {
         }
     }
 
-    /// Waits until nothing is staged: too many files are open.
+    /// Waits until no file is staged, because too many files are open.
     pub(super) fn drain(&self) {
         let mut state = lock(&self.state);
         state.draining += 1;
@@ -152,20 +150,20 @@ impl Staging {
         state.draining -= 1;
     }
 
-    /// This many are committed, or failed.
+    /// Releases `count` files that were committed or failed.
     pub fn done(&self, count: usize) {
         lock(&self.state).committing -= count;
         self.emptied.notify_all();
     }
 
-    /// Waits until nobody has a block in hand.
+    /// Waits until no writer holds a block.
     pub fn wait_for_writers(&self) {
         let writing = |state: &mut State| state.writing > 0;
         let waited = self.emptied.wait_while(lock(&self.state), writing);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Nobody writes any more: what is there is still given out.
+    /// Ends staging after the last writer; staged files are still returned.
     pub fn close(&self) {
         lock(&self.state).closed = true;
         self.filled.notify_all();
@@ -198,7 +196,7 @@ mod tests {
     use super::super::folders::Folders;
     use super::*;
 
-    /// In which nothing is committed for its age.
+    /// Returns a staging that does not commit files because of their age.
     fn patient() -> Arc<Staging> {
         Arc::new(Staging {
             longest: Duration::from_secs(3600),
@@ -229,8 +227,8 @@ mod tests {
         }
     }
 
-    /// A writer that may open no more files, while others continue to write: what is staged is
-    /// committed at once, and the writer waits until it is.
+    /// If a writer cannot open more files, staged files are committed at once, and the writer waits
+    /// for that, while other writers continue.
     #[test]
     fn draining_commits_what_is_staged_and_waits_for_it() {
         let folders = Folders::new(ForgettingStorage::new().root(), Arc::default());
@@ -245,7 +243,7 @@ mod tests {
             draining.drain();
             drained.send(()).unwrap();
         });
-        // Neither a batch, nor old, nor the last: only the drain gives it out.
+        // The batch is neither full nor old, and a writer is active: only the drain releases it.
         assert_eq!(staging.take(|| true).unwrap().len(), 2);
         assert!(is_drained.try_recv().is_err(), "they are not closed yet");
         staging.done(2);

@@ -1,11 +1,11 @@
-//! Whether the destination's file systems still take changes, asked before anything in them is
-//! called durable.
+//! Checks that the destination's file systems still accept changes, before data on them counts as
+//! durable.
 //!
-//! One that went down may call a sync a success that kept nothing. When ext4's journal fails, it
-//! tells the waiting thread for that transaction; a sync that comes later finds the transaction
-//! gone, and nothing left to do. XFS, shut down, finds nothing to write for a directory. But
-//! neither takes a change any more. So something is changed after the syncs, in memory: that costs
-//! no flush of the disk, and succeeds only where all that was synced before it is on the disk.
+//! A file system that went down may report success for a sync that stored no data. When ext4's
+//! journal fails, it reports the error to the thread that waits for that transaction. A later sync
+//! finds the transaction gone and has no work left. XFS, after a shutdown, has no writes for a
+//! directory. But neither accepts further changes. Therefore a change is made in memory after the
+//! syncs. It costs no flush of the disk, and it succeeds only if the synced data is on the disk.
 
 use std::io;
 
@@ -19,19 +19,19 @@ use super::folders::Folder;
 use super::landing::file_time_now;
 
 impl ReceiveSide {
-    /// Whether a directory's file system is up. Only to be asked after syncs succeeded.
+    /// Returns an error if a directory's file system is down. Call it only after successful syncs.
     ///
     /// # Errors
     ///
-    /// What it says to a change, where that means that it is down.
+    /// Returns the error of the attempted change, if it means that the file system is down.
     pub(super) fn ensure_up(&self, folder: &Folder) -> io::Result<()> {
         let device = folder.device();
         let changed = match self.destination.witness().filter(|_| device.is_ok()) {
             Some((at, witness)) if device.is_ok_and(|device| device == at) => {
                 witness.set_modified(file_time_now())
             }
-            // Another file system is mounted there. A directory's time is not final before
-            // everything in it is done, and stays what it is here.
+            // Another file system is mounted there. The directory gets the time that it already
+            // has.
             _ => {
                 let directory = folder.directory();
                 let status = directory.status();
@@ -43,13 +43,13 @@ impl ReceiveSide {
                 "its file system takes no changes any more ({error}): look for errors in the \
                  kernel's log, then run the same command again"
             ))),
-            // Whoever may not change it learns nothing.
+            // A refused change for lack of rights gives no information.
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// The same for each file system of a batch whose names were synced: where one is down, or
-    /// the sync of one of its directories `failed`, none of its entries is durable.
+    /// Checks each file system of a batch whose names were synced. If one is down, or the sync of
+    /// one of its directories `failed`, none of its entries counts as durable.
     pub(super) fn fail_what_is_down(
         &self,
         staged: &[Staged],
@@ -84,8 +84,8 @@ impl ReceiveSide {
     }
 }
 
-/// Whether an error says that a file system, or its device, is gone; others are about one file,
-/// or about who asks.
+/// True if an error means that a file system or its device is gone; other errors concern one file
+/// or the user's rights.
 fn is_down(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),

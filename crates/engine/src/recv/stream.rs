@@ -1,5 +1,5 @@
-//! One stream of data instead of a tree: into a file that gets its name when all
-//! of it is there, or out of this process in order.
+//! Receives one stream of data in place of a tree: into a file that gets its name when it is
+//! complete, or to an output of this process in order.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,45 +28,46 @@ use longhaul_system::refusals::or_without;
 use super::keeping::note_mode;
 use super::landing::{LandingError, no_directory};
 
-/// Where the data of a stream go, in any order.
+/// A sink that accepts the data of a stream in any order.
 pub trait DataStream: Send + Sync {
-    /// Takes data at an offset; what came before may come again, alike.
+    /// Accepts data at an offset; the same data may come again.
     ///
     /// # Errors
     ///
-    /// As the file or descriptor reports; the pipe is then lost.
+    /// Returns the error of the file or descriptor; the data may then be lost.
     fn put(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// It has this many bytes in all.
+    /// Sets the total length in bytes.
     fn handle_end(&self, total: u64);
 
-    /// All that there is was put: makes it durable under its name, with this mode.
+    /// Makes the complete data durable under its name, with this mode.
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` where something is missing, else as in the file.
+    /// Returns `UnexpectedEof` if data is missing, or an error of the file.
     fn finish(&self, mode: u32, notices: &Notices) -> io::Result<()>;
 
-    /// The session is over: what has no name yet gets none.
+    /// Ends the session and discards data without a final name.
     fn give_up(&self);
 
-    /// How messages name it.
+    /// Returns the name in messages.
     fn shown(&self) -> &str;
 
-    /// Whether its file system was taken from under its name meanwhile.
+    /// True if the file system of the destination was unmounted meanwhile.
     fn is_detached(&self) -> bool {
         false
     }
 }
 
-/// What of a stream an entry is; none of a file that is copied into one.
+/// Returns the part of a stream that an entry carries; `None` for a file that is copied into a
+/// stream.
 pub(super) fn part_of(entry: &Entry) -> Option<StreamPart> {
     let parent = entry.path.parent()?;
     let part = StreamPart::parse(entry.path.name());
     part.filter(|_| parent.as_bytes() == STREAM_NAME)
 }
 
-/// Puts what an entry of a stream holds where it belongs.
+/// Writes the content of an entry at its place in the stream.
 pub(super) fn put_entry(
     stream: &dyn DataStream,
     entry: &Entry,
@@ -78,13 +79,13 @@ pub(super) fn put_entry(
             Ok(())
         }
         Some(StreamPart::Data(offset)) => stream.put(offset, data),
-        // One file that has a length, and came whole.
+        // A complete file of known length.
         _ => stream.put(0, data),
     };
     put.map_err(|error| failure_of("write", stream.shown(), &error))
 }
 
-/// Everything of a stream is there.
+/// Completes a stream.
 pub(super) fn finish(stream: &dyn DataStream, mode: u32, notices: &Notices) -> Result<(), Failure> {
     stream.finish(mode, notices).map_err(|error| {
         let shown = stream.shown();
@@ -99,7 +100,7 @@ pub(super) fn finish(stream: &dyn DataStream, mode: u32, notices: &Notices) -> R
     })
 }
 
-/// A stream into a file, under a temporary name until it is whole.
+/// Writes a stream into a file that has a temporary name until it is complete.
 pub struct FileStream {
     directory: Arc<dyn Directory>,
     temporary: Box<[u8]>,
@@ -110,7 +111,7 @@ pub struct FileStream {
     state: Mutex<Whole>,
 }
 
-/// What of a stream is there.
+/// Parts of a stream that have arrived.
 #[derive(Default)]
 struct Whole {
     there: RangeSet,
@@ -118,8 +119,8 @@ struct Whole {
     named: bool,
 }
 
-/// Pieces that may wait for what is between them, at most: an honest end has as many under way
-/// as fit into its memory.
+/// Maximum number of separate pieces that wait for the data between them. A correct sender has no
+/// more pieces in its memory.
 const MOST_FRAGMENTS: usize = 65_536;
 
 fn scattered() -> io::Error {
@@ -127,8 +128,8 @@ fn scattered() -> io::Error {
 }
 
 impl FileStream {
-    /// Into the file at a path, whose directory must exist; `session` identifies the owner of what
-    /// is left.
+    /// Opens the file at a path whose directory exists. `session` identifies the owner of
+    /// leftovers.
     ///
     /// # Errors
     ///
@@ -166,8 +167,8 @@ impl FileStream {
             _ => (),
         }
         let temporary = temporary(session, 0);
-        // The lock tells `longhaul clean` that somebody is at work; without, it
-        // may be removed, and that is then an error when it gets its name.
+        // The lock shows `longhaul clean` that the file is in use. Without it the file may be
+        // removed; naming it then fails.
         let file = create_held(&*directory, &temporary, DataMode::Buffered)
             .or_else(|_| directory.create_file(&temporary, Creation::New, DataMode::Buffered))
             .map_err(|error| failed("write into its directory", &error))?;
@@ -216,8 +217,8 @@ impl DataStream for FileStream {
             return Ok(());
         }
         if !whole {
-            // Before the other end hears of it. What cannot be removed is found
-            // by `longhaul clean`.
+            // The file is removed before the other end receives the error. `longhaul clean` finds
+            // it if this fails.
             let _ = self.directory.remove_file(&self.temporary);
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -238,13 +239,13 @@ impl DataStream for FileStream {
         state.named = true;
         let synced = self.directory.sync();
         notices.wish(NoticeKind::NamesNotSynced, &self.shown, synced)?;
-        // A file system that went down may call that a success, but takes no change any more.
+        // A file system that is down may report a successful sync, but it refuses changes.
         or_without(self.file.set_mode(mode))
     }
 
     fn give_up(&self) {
         if !lock(&self.state).named {
-            // What cannot be removed is found by `longhaul clean`.
+            // `longhaul clean` finds a file that cannot be removed here.
             let _ = self.directory.remove_file(&self.temporary);
         }
     }
@@ -264,15 +265,14 @@ impl Drop for FileStream {
     }
 }
 
-/// Bytes that wait in memory for what comes before them; more wait in a file
-/// without a name. Waiting for room instead could wait for ever: what comes
-/// next may itself wait for a buffer.
+/// Maximum number of bytes that wait in memory for earlier data; further ones wait in an unnamed
+/// file. Waiting for free memory could deadlock: the next data may itself wait for a buffer.
 const HELD_IN_MEMORY: usize = 16 << 20;
 
-/// Bytes of that file that are passed on at once.
+/// Bytes of the unnamed file that are written to the output at a time.
 const PASS_BYTES: usize = 256 << 10;
 
-/// A stream that leaves this process, each byte once and in order.
+/// Writes a stream to an output, each byte once and in order.
 pub struct OrderedStream<W> {
     shown: String,
     state: Mutex<Ordered<W>>,
@@ -280,14 +280,14 @@ pub struct OrderedStream<W> {
 
 struct Ordered<W> {
     output: W,
-    /// This many bytes have left.
+    /// Number of bytes written to the output.
     next: u64,
-    /// What waits, by offset: in memory, or this many bytes in the file at that offset.
+    /// Waiting data by offset: in memory, or a number of bytes in the file at that offset.
     held: BTreeMap<u64, Held>,
     in_memory: usize,
     most_in_memory: usize,
     file: Option<File>,
-    /// Where that file is made.
+    /// Directory of the unnamed file.
     temporary: PathBuf,
     total: Option<u64>,
 }
@@ -298,7 +298,7 @@ enum Held {
 }
 
 impl<W: Write + Send> OrderedStream<W> {
-    /// To this output.
+    /// Creates a stream to this output.
     pub fn new(output: W, shown: &str) -> OrderedStream<W> {
         OrderedStream::holding(output, shown, HELD_IN_MEMORY, std::env::temp_dir())
     }
@@ -327,7 +327,7 @@ impl<W: Write + Send> OrderedStream<W> {
 
 impl<W: Write> Ordered<W> {
     fn put(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
-        // What left comes again where its stream was lost: it is the same.
+        // Data of a lost stream of the session comes again, with equal bytes.
         let gone = self.next.saturating_sub(offset).min(data.len() as u64);
         data = &data[gone as usize..];
         offset += gone;
@@ -366,7 +366,7 @@ impl<W: Write> Ordered<W> {
         Ok(())
     }
 
-    /// Passes on what waited for what has just left.
+    /// Writes waiting data that has become next in order.
     fn pass_held(&mut self) -> io::Result<()> {
         while let Some(first) = self.held.first_entry() {
             let offset = *first.key();
@@ -398,7 +398,7 @@ impl<W: Write> Ordered<W> {
             self.output.write_all(&buffer[..left])?;
             self.next += left as u64;
         }
-        // A file system that cannot gives the room back at the end.
+        // A file system without holes frees the space at the end.
         let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
         let _ = rustix::fs::fallocate(file, hole, offset, length);
         Ok(())
@@ -453,7 +453,7 @@ mod tests {
         );
     }
 
-    /// What it writes into can be looked at.
+    /// An output whose content tests can inspect.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -475,7 +475,7 @@ mod tests {
             let output = Shared::default();
             let stream = holding(output.clone(), most_in_memory, std::env::temp_dir());
             let pieces: Vec<&[u8]> = data.chunks(997).collect();
-            // A step that has no divisor in common with their number visits all.
+            // A step that is coprime to the number of pieces visits all of them.
             assert_eq!(pieces.len(), 201);
             let order = (0..201).map(|number| (number * step + 5) % 201);
             let order: Vec<usize> = match step {
@@ -484,7 +484,7 @@ mod tests {
             };
             for &at in &order {
                 stream.put(at as u64 * 997, pieces[at]).unwrap();
-                // A lost stream's block comes again.
+                // The block of a lost stream of the session comes again.
                 stream.put(at as u64 * 997, pieces[at]).unwrap();
             }
             assert!(*lock(&output.0) == data, "{most_in_memory}");
@@ -534,7 +534,7 @@ mod tests {
         assert!(!names(&storage).contains(&"y.tar".to_owned()));
         stream.finish(0o640, &Notices::default()).unwrap();
         stream.finish(0o640, &Notices::default()).unwrap();
-        // A crash forgets nothing of it.
+        // A crash preserves the file.
         let after = storage.crash(1);
         let file = after
             .root()
@@ -554,7 +554,7 @@ mod tests {
         assert_eq!(names(&storage).len(), 1);
         drop(dropped);
         assert_eq!(names(&storage), Vec::<String>::new());
-        // Nor what ends without an end, from the moment that this is told.
+        // A stream without an end is removed before the error is returned.
         let short = stream(&storage);
         short.put(0, b"abc").unwrap();
         let error = short.finish(0o640, &Notices::default()).unwrap_err();

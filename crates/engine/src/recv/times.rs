@@ -1,5 +1,5 @@
-//! Which times the destination's file system keeps: how exactly, and from when to when. A file
-//! is unchanged where its time is what the file system makes of the source's.
+//! Resolution and range of the times that the destination's file system stores. A file is unchanged
+//! if its time equals the source's time as the file system would store it.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use longhaul_storage::{Status, StoredFile};
 
 use super::landing::file_time_now;
 
-/// Units in which file systems keep times, in nanoseconds: those of Windows, of databases, of
-/// exFAT, of old ones and of FAT.
+/// Units of stored times in nanoseconds: those of Windows, databases, exFAT, old file systems and
+/// FAT.
 const TIME_UNITS: [u32; 6] = [
     100,
     1000,
@@ -19,8 +19,8 @@ const TIME_UNITS: [u32; 6] = [
     2_000_000_000,
 ];
 
-/// The last second that file systems of Linux can keep: 32 bits with and without a sign, ext4's
-/// large inodes, XFS's large times, FAT's and exFAT's (in UTC).
+/// Last seconds that file systems of Linux can store: 32 bits with and without a sign, ext4's large
+/// inodes, XFS's large times, FAT's and exFAT's (in UTC).
 const LAST_SECONDS: [i64; 5] = [
     i32::MAX as i64,
     u32::MAX as i64,
@@ -29,26 +29,27 @@ const LAST_SECONDS: [i64; 5] = [
     4_354_819_199,
 ];
 
-/// The first one: 32 bits with a sign, without, FAT's and exFAT's.
+/// First seconds: 32 bits with a sign, without a sign, FAT's and exFAT's.
 const FIRST_SECONDS: [i64; 3] = [i32::MIN as i64, 0, 315_532_800];
 
-/// What was found out of a file system.
+/// Known properties of a file system's times.
 #[derive(Debug, Default)]
 pub(super) struct KeptTimes {
-    /// Nanoseconds to which it keeps times, where that is known and not 1.
+    /// Resolution in nanoseconds, if it is known and not 1.
     unit: Option<u32>,
-    /// It keeps times between these.
+    /// Range of times that are known to be stored.
     within: Option<(Timestamp, Timestamp)>,
-    /// Later than, or earlier than, the first of these it keeps the second instead.
+    /// The file system replaces times from the first one upwards (`above`) or downwards (`below`)
+    /// by the second one.
     above: Option<(Timestamp, Timestamp)>,
     below: Option<(Timestamp, Timestamp)>,
 }
 
 impl KeptTimes {
-    /// Tries on a new file how exactly times are kept. Its time is within two seconds of now
-    /// after that.
+    /// Learns the resolution by setting a time on a new file. Afterwards the file's time is within
+    /// two seconds of the present.
     pub(super) fn learn_unit(&mut self, file: &dyn StoredFile) {
-        // Odd, to tell two seconds from one.
+        // The second is odd, to tell a resolution of two seconds from one of one second.
         let wanted = Timestamp {
             seconds: file_time_now().seconds | 1,
             nanoseconds: 999_999_999,
@@ -64,8 +65,8 @@ impl KeptTimes {
         }
     }
 
-    /// Whether the file system makes `kept` of a time. One that is outside of what it is known
-    /// to keep is tried on a file of this session.
+    /// True if the file system stores the time `wanted` as `kept`. A time outside the known ranges
+    /// is set on `file`, a file of this session, to find out.
     pub(super) fn keeps_as(
         &mut self,
         wanted: Timestamp,
@@ -90,11 +91,12 @@ impl KeptTimes {
         file.is_some_and(|file| self.learn_range(wanted, &**file) == Some(kept))
     }
 
-    /// Tries a time on a file, whose time is about now after that. What is between two times
-    /// that are kept is kept too.
+    /// Sets a time on a file and then resets it to the present. All times between two stored times
+    /// count as stored, too.
     fn learn_range(&mut self, wanted: Timestamp, file: &dyn StoredFile) -> Option<Timestamp> {
         let kept = set_and_look(file, wanted);
-        // The file is this session's; its time says that somebody is at work.
+        // The file belongs to this session, and a recent time shows other processes that the
+        // session is alive.
         let _ = file.set_modified(file_time_now());
         let kept = kept?;
         if kept == self.rounded(wanted) {
@@ -118,15 +120,15 @@ fn set_and_look(file: &dyn StoredFile, wanted: Timestamp) -> Option<Timestamp> {
     Some(file.status().ok()?.modified)
 }
 
-/// Whether one time is the other one, kept less exactly.
+/// True if one time is the other one at a lower resolution.
 pub(super) fn is_rounded(wanted: Timestamp, kept: Timestamp) -> bool {
     TIME_UNITS
         .iter()
         .any(|unit| kept == truncated(wanted, *unit))
 }
 
-/// Whether a file's time may be what its file system makes of another one, where nothing may be
-/// tried: the time of its last change, which nobody sets, tells how exactly times are kept.
+/// True if a file's time may be the stored form of another time, in a run that must not set times.
+/// The change time, which programs cannot set, shows the resolution.
 pub(super) fn seems_kept(wanted: Timestamp, there: &Status) -> bool {
     let (kept, changed) = (there.modified, there.changed);
     let is_kept =
@@ -140,13 +142,13 @@ pub(super) fn seems_kept(wanted: Timestamp, there: &Status) -> bool {
     kept == wanted || is_limit || TIME_UNITS.iter().any(is_kept)
 }
 
-/// A time without what is less than a unit of this many nanoseconds, up to two seconds.
+/// Rounds a time down to a multiple of `unit` nanoseconds, which is at most two seconds.
 fn truncated(time: Timestamp, unit: u32) -> Timestamp {
     let unit = i128::from(unit.max(1));
     let whole = i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
     let kept = whole.div_euclid(unit) * unit;
     Timestamp {
-        // No further from zero than it was, but for two seconds.
+        // Rounding down cannot overflow, except for units of two seconds near the minimum.
         seconds: i64::try_from(kept.div_euclid(1_000_000_000)).unwrap_or(time.seconds),
         nanoseconds: kept.rem_euclid(1_000_000_000) as u32,
     }
@@ -175,7 +177,7 @@ mod tests {
         ] {
             assert_eq!(truncated(time, unit), kept, "{unit}");
         }
-        // Before 1970 too: to the past, as kernels do.
+        // Times before 1970 are rounded to the past as well, as kernels do.
         assert_eq!(truncated(at(-1, 5), 1_000_000_000), at(-1, 0));
         assert_eq!(truncated(at(i64::MIN, 0), 2_000_000_000).nanoseconds, 0);
     }
@@ -201,9 +203,9 @@ mod tests {
         };
         let late = at(2_208_988_800);
         let mut times = KeptTimes::default();
-        // Nothing is known without a file to try it on, ...
+        // Without a file to set the time on, the limit is unknown.
         assert!(!times.keeps_as(late, LAST, None));
-        // ... and a file system that keeps the time has no reason to have another.
+        // A file system that stores the time has no reason to store another one.
         assert!(!times.keeps_as(late, LAST, Some(&a_file())));
         assert!(times.within.is_some());
         let mut times = KeptTimes {
@@ -222,7 +224,7 @@ mod tests {
         assert_eq!(times.learn_range(at(1_000), &*file), Some(at(1_000)));
         assert_eq!(times.learn_range(at(9_000), &*file), Some(at(9_000)));
         assert_eq!(times.within, Some((at(1_000), at(9_000))));
-        // Where a try would say otherwise, it is not made.
+        // Within the known range, no time is set.
         assert!(!times.keeps_as(at(5_000), at(6_000), None));
         assert!(times.keeps_as(at(5_000), at(5_000), None));
     }

@@ -1,9 +1,8 @@
-//! Decompresses blocks and compares their checksums. Only what agreed can be
-//! written: a [`VerifiedBlock`] is made nowhere else.
+//! Decompresses blocks and compares their checksums. Only verified blocks can be written: a
+//! [`VerifiedBlock`] is created only here.
 //!
-//! What is not compressed is hashed by the stream's reader while it is hot in
-//! the cache (`ArrivingHasher`); only what is compressed has to be taken to
-//! another thread and back into a core's cache.
+//! Uncompressed blocks are hashed by the stream's reader while they are in the cache
+//! (`ArrivingHasher`). Only compressed blocks move to another thread.
 
 #[cfg(test)]
 mod tests;
@@ -30,17 +29,18 @@ use crate::pool::Buffer;
 use crate::session::observe::thread_cpu_time;
 use crate::session::{Counters, Event, Transfer};
 
-/// A block as it came, wanted at least in part.
+/// A received block that is wanted at least in part.
 pub struct ArrivedBlock {
     pub(super) header: BlockHeader,
     pub(super) keeps: Vec<Verdict>,
     pub(super) buffer: Buffer,
-    /// What its content was hashed to as it came; `None` if that is still to be done.
+    /// Checksums of the content as it arrived; `None` if it must still be hashed.
     pub(super) found: Option<Found>,
 }
 
 impl ArrivedBlock {
-    /// Whether its end said that it is void: what was read is not what was to be.
+    /// True if the trailer declares the block void, because the source could not read it as
+    /// planned.
     fn is_void(&self) -> bool {
         let lacks = |piece: &Piece| piece.checksum.is_none();
         self.header.trailer.is_some()
@@ -51,33 +51,33 @@ impl ArrivedBlock {
 /// Checksums of a block's content, in the order of its entries.
 pub(crate) struct Found(Vec<Option<Checksum>>);
 
-/// A block whose bytes are what the source read.
+/// A block with the bytes that the source read.
 pub struct VerifiedBlock {
     pub(super) content: Content,
-    /// For a pack, which entries are wanted.
+    /// Verdicts on the entries of a pack.
     pub(super) keeps: Vec<Verdict>,
     pub(super) buffer: Buffer,
-    /// It brings checksums alone.
+    /// True if the block carries checksums only.
     pub(super) omitted: bool,
 }
 
-/// With streams in clear: blocks whose checksums have not come yet, and
-/// checksums whose block has not.
+/// On clear connections: blocks whose checksums have not arrived, and checksums whose block has not
+/// arrived.
 #[derive(Default)]
 pub(crate) struct Awaited {
     blocks: HashMap<ContentName, ArrivedBlock>,
-    /// As many lists of a content as blocks of it are still to come: what takes the first
-    /// may be damaged, and its twin waits for its own where the rest is cut otherwise.
+    /// One list for each block of a content that is still to come. The first block may be damaged,
+    /// and a duplicate that is split otherwise needs its separate list.
     checksums: HashMap<ContentName, VecDeque<Vec<Option<Checksum>>>>,
-    /// Of all those, this many checksums.
+    /// Number of checksums in all lists.
     count: usize,
-    /// With how many to look next whether any are of no use.
+    /// Number of checksums at which to look for useless ones next.
     look_at: usize,
 }
 
 impl Awaited {
-    /// A block that nobody needs came: nor are its checksums needed, unless an
-    /// earlier one of that content still waits for them.
+    /// Removes the checksums of a block that is not needed, unless an earlier block of that content
+    /// still waits for them.
     pub(super) fn forget(&mut self, name: &ContentName) {
         if !self.blocks.contains_key(name) {
             self.remove(name);
@@ -99,7 +99,7 @@ impl Awaited {
         checksums
     }
 
-    /// Forgets checksums whose block was lost and came another way.
+    /// Removes checksums whose block was lost and came another way.
     fn retain(&mut self, of_use: impl Fn(&ContentName) -> bool) {
         self.checksums.retain(|name, _| of_use(name));
         let lists = self.checksums.values().flatten();
@@ -109,14 +109,14 @@ impl Awaited {
     }
 }
 
-/// Checksums that may wait for their blocks; a sender sends each just before
-/// its block, so more means that it lost count.
+/// Maximum number of checksums that wait for their blocks. A sender sends each list just before its
+/// block, so more means a faulty sender.
 const MAXIMUM_AWAITED: usize = 65_536;
 
-/// With how many of them to look first whether all are of use.
+/// Number of checksums at which to look for useless ones first.
 const FIRST_LOOK: usize = 8192;
 
-/// A block from a stream in clear: given back if its checksums are there.
+/// Returns a block of a clear connection with its checksums, or keeps it until they arrive.
 pub(super) fn match_checksums(
     awaited: &mut Awaited,
     mut block: ArrivedBlock,
@@ -131,9 +131,8 @@ pub(super) fn match_checksums(
 }
 
 impl ReceiveSide {
-    /// A block with its checksums: to the writers where it was hashed as it
-    /// came, else to the verifiers; where streams' own threads do all of that, it
-    /// is done at once.
+    /// Passes a block with its checksums on: to the writers if it was hashed on arrival, else to
+    /// the verifiers. If the threads of streams do all work, it is finished at once.
     pub(super) fn pass_on(&self, transfer: &Transfer, block: ArrivedBlock) {
         if transfer.is_paired() {
             transfer.hold_stream(|| transfer.finish_here(self, block));
@@ -144,8 +143,7 @@ impl ReceiveSide {
         }
     }
 
-    /// Checksums of a block on a stream in clear. False where there are more
-    /// than can be.
+    /// Accepts the checksums of a block on a clear connection. Returns false if there are too many.
     pub(super) fn take_checksums(
         &self,
         transfer: &Transfer,
@@ -179,8 +177,8 @@ fn put_checksums(header: &mut BlockHeader, checksums: Vec<Option<Checksum>>) {
 }
 
 impl Transfer {
-    /// A block that was hashed as it came; none, and reported, where it is not
-    /// what the source read.
+    /// Compares a block that was hashed on arrival. Reports it and returns `None` if it differs
+    /// from the source.
     fn compare_found(&self, mut block: ArrivedBlock) -> Option<VerifiedBlock> {
         let found = block.found.take()?;
         if block.is_void() {
@@ -207,8 +205,7 @@ impl Transfer {
         })
     }
 
-    /// Everything that is to be done with a block before it is durable, on the
-    /// thread that received it.
+    /// Does all work on a block before it is durable, on the thread that received it.
     fn finish_here(&self, side: &ReceiveSide, block: ArrivedBlock) {
         let verified = match block.found {
             Some(_) => self.compare_found(block),
@@ -227,7 +224,7 @@ impl Transfer {
         };
         let damaged = Damaged::new(&block);
         let verified = side.busy_decoding(|| self.verify(side, &mut decoder, block));
-        // No more are kept than streams decode at once.
+        // The number of kept decoders is at most the number of streams that decode at once.
         lock(&side.decoders).push(decoder);
         verified.unwrap_or_else(|reason| {
             self.report_corrupt(damaged, reason);
@@ -235,7 +232,7 @@ impl Transfer {
         })
     }
 
-    /// A verifier's thread.
+    /// Runs the thread of a verifier.
     pub(crate) fn run_verifier(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         let Ok(mut decoder) = Decoder::new() else {
             self.fail_here("there is no memory for the decompressor");
@@ -259,7 +256,7 @@ impl Transfer {
         }
     }
 
-    /// `None` if the session is over.
+    /// Verifies a block; `None` if the session is over.
     fn verify(
         &self,
         side: &ReceiveSide,
@@ -312,8 +309,8 @@ impl Transfer {
         }
     }
 
-    /// Decodes into a buffer of its own pool, so that blocks that wait to be
-    /// decoded cannot take the room for it.
+    /// Decodes into a buffer of a separate pool, so that blocks that wait for decoding cannot
+    /// exhaust the memory for it.
     fn decode(
         &self,
         (side, decoder): (&ReceiveSide, &mut Decoder),
@@ -344,8 +341,7 @@ impl Transfer {
     }
 }
 
-/// What of a block is to come again if it is wrong, and what to say then: of a
-/// pack what was wanted of it.
+/// Name and event of a damaged block; for a pack, of its wanted entries.
 struct Damaged {
     name: ContentName,
     event: Option<Event>,
@@ -381,7 +377,7 @@ impl Damaged {
     }
 }
 
-/// Where a piece's payload lies in it.
+/// Returns the extents of a piece's payload.
 pub(super) fn runs_of(piece: &Piece) -> Vec<Extent> {
     match &piece.extents {
         Some(extents) => extents.clone(),
@@ -409,7 +405,7 @@ fn pack_checksums(integrity: Integrity, entries: &[PackedEntry], mut data: &[u8]
         let EntryKind::File { identity, .. } = &packed.entry.kind else {
             return None;
         };
-        // A header's lengths were proved to agree with its payload's.
+        // The header was checked: its lengths match its payload's.
         let (file, rest) = data.split_at_checked(identity.size as usize)?;
         data = rest;
         Some(whole_file(integrity, file))
@@ -434,19 +430,18 @@ impl Found {
     }
 }
 
-/// Hashes a piece, given its payload a part at a time; its holes count as
-/// zeros.
+/// Hashes a piece whose payload is given in parts; holes count as zeros.
 pub(crate) struct PieceHasher {
     hasher: BlockHasher,
     runs: std::vec::IntoIter<Extent>,
-    /// Bytes of the run at hand that are still to come.
+    /// Remaining bytes of the current run.
     left: usize,
     hashed: u64,
     length: u64,
 }
 
 impl PieceHasher {
-    /// `None` if that is no piece of its file.
+    /// Creates the hasher; `None` if the piece is outside its file.
     fn new(integrity: Integrity, piece: &Piece) -> Option<PieceHasher> {
         let size = piece.entry.size();
         Some(PieceHasher {
@@ -458,7 +453,7 @@ impl PieceHasher {
         })
     }
 
-    /// Adds what comes next; what is more than the piece has is left out.
+    /// Adds the next part; bytes beyond the piece are ignored.
     fn update(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             if self.left == 0 {
@@ -483,18 +478,18 @@ impl PieceHasher {
     }
 }
 
-/// Hashes a block while its payload arrives, where it needs no decoding.
+/// Hashes a block while its payload arrives, if it needs no decoding.
 pub(crate) enum ArrivingHasher {
-    /// A piece, part by part.
+    /// A piece, hashed in parts.
     Piece(Box<PieceHasher>),
-    /// A pack, once it is whole.
+    /// A pack, hashed when it is complete.
     Pack(Integrity),
-    /// Not here.
+    /// The block is hashed later.
     Later,
 }
 
 impl ArrivingHasher {
-    /// For a valid header.
+    /// Creates the hasher for a valid header.
     pub fn new(integrity: Integrity, header: &BlockHeader) -> ArrivingHasher {
         match &header.content {
             _ if header.codec != Codec::Plain => ArrivingHasher::Later,
@@ -506,14 +501,14 @@ impl ArrivingHasher {
         }
     }
 
-    /// The next part of the payload came.
+    /// Adds the next part of the payload.
     pub fn update(&mut self, part: &[u8]) {
         if let ArrivingHasher::Piece(hasher) = self {
             hasher.update(part);
         }
     }
 
-    /// All of the payload is there.
+    /// Returns the checksums of the complete payload.
     pub fn finish(self, header: &BlockHeader, payload: &[u8]) -> Option<Found> {
         match (self, &header.content) {
             (ArrivingHasher::Piece(hasher), _) => Some(Found(vec![Some(hasher.finish())])),

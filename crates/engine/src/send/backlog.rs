@@ -1,6 +1,6 @@
-//! Entries that the walk found and the state machine does not take yet. They wait in a file
-//! without a name, so that the walk does not wait: each name is looked at once, and the totals are
-//! known early. If the file is full or cannot be written, the walk waits.
+//! Entries that the walk found and the state machine cannot accept yet. They wait in an unnamed
+//! file, so that the walk does not wait: each name is looked up once, and the totals are known
+//! early. If the file is full or cannot be written, the walk waits.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -14,37 +14,36 @@ use minicbor::{Decode, Encode};
 
 use crate::session::{Machine, Transfer};
 
-/// Most bytes of the file: some four million entries.
+/// Maximum size of the file in bytes: about four million entries.
 const FILE_BYTES: u64 = 512 << 20;
 
-/// The backlog reports steps in batches: when this many of them are in memory, or this many bytes
-/// of their names and attributes, or with the first step that comes this long after the last batch.
-/// Reporting each step by itself wakes several threads and sends a message for it, which takes
-/// longer than the look at a name in a cache.
+/// The backlog reports steps in batches: when this many steps are in memory, when their names and
+/// attributes have this many bytes, or with the first step this long after the last batch. A report
+/// wakes several threads and sends a message, which takes longer than the lookup of a cached name.
 const MOST_NEXT: usize = 128;
 const MOST_NEXT_BYTES: usize = 64 << 10;
 const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
-/// After this many steps that went to the file, the state machine is asked whether it takes some.
+/// Number of steps written to the file before the state machine is asked for credit again.
 const ASK_EVERY: u32 = 64;
 
-/// The walk waits until the state machine takes this many entries, so that it is not woken for
-/// each one, and questions travel in batches.
+/// The walk waits until the state machine accepts this many entries, so that it is not woken for
+/// each one, and requests travel in batches.
 const MOST_AT_ONCE: usize = 64;
 
-/// The session is over.
+/// Error: the session is over.
 pub(super) struct Over;
 
 /// One step of the walk.
 #[derive(Encode, Decode)]
 pub(super) enum Step {
-    /// It met an entry.
+    /// The walk found an entry.
     #[n(0)]
     Entry(#[n(0)] Entry),
-    /// It met a name that cannot be copied.
+    /// The walk found a name that cannot be copied.
     #[n(1)]
     Unreadable(#[n(0)] Entry, #[n(1)] Failure),
-    /// It left a directory with this many entries.
+    /// The walk left a directory with this many entries.
     #[n(2)]
     DirectoryEnd(#[n(0)] Entry, #[n(1)] u64),
 }
@@ -71,7 +70,7 @@ impl Step {
     }
 }
 
-/// Tells the state machine the steps of one walk in their order.
+/// Reports the steps of a walk to the state machine in order.
 pub(super) struct Backlog<'a> {
     transfer: &'a Transfer,
     /// The oldest steps.
@@ -80,7 +79,7 @@ pub(super) struct Backlog<'a> {
     next_bytes: usize,
     /// The steps after them.
     queue: SpillQueue,
-    /// Number of steps that went to the queue since the state machine was last asked.
+    /// Number of steps queued since the state machine was last asked for credit.
     unasked: u32,
     /// Time of the last batch.
     told: Option<Instant>,
@@ -98,7 +97,7 @@ impl<'a> Backlog<'a> {
         }
     }
 
-    /// Reports a step, or keeps it until its batch is full and the state machine takes it.
+    /// Reports a step, or keeps it until its batch is full and the state machine accepts it.
     pub(super) fn add(&mut self, step: Step) -> Result<(), Over> {
         if self.queue.is_empty() && self.has_room_next() {
             self.next_bytes += step.bytes();
@@ -127,7 +126,7 @@ impl<'a> Backlog<'a> {
         self.report_some()
     }
 
-    /// Waits until the state machine has taken all steps.
+    /// Waits until the state machine has accepted all steps.
     pub(super) fn finish(&mut self) -> Result<(), Over> {
         loop {
             self.report_some()?;
@@ -138,7 +137,7 @@ impl<'a> Backlog<'a> {
         }
     }
 
-    /// Reports as many steps as the state machine takes now.
+    /// Reports as many steps as the state machine accepts now.
     pub(super) fn report_some(&mut self) -> Result<(), Over> {
         self.unasked = 0;
         loop {
@@ -163,7 +162,7 @@ impl<'a> Backlog<'a> {
         self.next.len() < MOST_NEXT && self.next_bytes < MOST_NEXT_BYTES
     }
 
-    /// Reads the oldest steps of the queue. If that fails they are lost, and the session ends.
+    /// Reads the oldest steps of the queue. A failure loses them, and the session ends.
     fn refill(&mut self) -> Result<(), Over> {
         while !self.queue.is_empty() && self.has_room_next() {
             let step = match self.queue.pop() {
@@ -188,7 +187,7 @@ impl<'a> Backlog<'a> {
     }
 }
 
-/// Tells steps until the state machine takes no more. Returns the bytes of their names and
+/// Reports steps until the state machine accepts no more. Returns the bytes of their names and
 /// attributes.
 fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) -> usize {
     let mut bytes = 0;
@@ -203,13 +202,12 @@ fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) -> usize {
     bytes
 }
 
-/// Waits until the state machine takes some entries.
+/// Waits until the state machine accepts some entries.
 fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
     wait_while(transfer, |sender| sender.entry_credit() < MOST_AT_ONCE)
 }
 
-/// Waits as long as the condition holds for the state machine, which asks about all entries that it
-/// has meanwhile.
+/// Waits while the condition holds. The state machine sends requests for all its entries meanwhile.
 pub(super) fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -> Result<(), Over> {
     let mut shared = transfer.lock();
     loop {

@@ -1,5 +1,5 @@
-//! The walk: lists the sources depth first, each directory in byte order, and tells the state
-//! machine. What the state machine does not take yet waits in the `Backlog`.
+//! The walk: lists the sources depth first, each directory in byte order, and passes the entries to
+//! the state machine. Entries that the state machine cannot accept yet wait in the `Backlog`.
 
 use std::io;
 use std::sync::Arc;
@@ -34,73 +34,73 @@ use crate::session::{Counters, Reporting, Transfer};
 
 // tidy: long file because one walk lists, orders and selects names.
 
-/// A directory being walked.
+/// A directory that is being walked.
 struct Level {
     names: Ahead,
-    /// The entry it is; none for contents that go directly into the anchor.
+    /// Entry of this directory; `None` if its contents go directly into the anchor.
     entry: Option<Entry>,
     path: Option<TreePath>,
-    /// Why nothing in it is copied, and each name is a failure.
+    /// Reason to copy no part of the directory and to report each name in it as a failure.
     left_out: Option<Leaving>,
     children: u64,
-    /// What of it is copied.
+    /// Filters that apply in this directory.
     place: Place,
 }
 
-/// One walk.
+/// The walk of one source.
 struct Walk<'a, 'b> {
     transfer: &'a Transfer,
     backlog: &'a mut Backlog<'b>,
     origins: &'a Origins,
     source: &'a Source,
-    /// The sources before it, and what was told of them.
+    /// The earlier sources, and the names that they reported.
     before: &'a [Source],
     earlier: &'a mut Earlier,
     next: &'a mut u64,
-    /// How long it takes to look at a name.
+    /// Measures how long a lookup takes.
     pace: Pace,
-    /// What of the sources is copied.
+    /// Filters of the transfer.
     selected: &'a Selected,
-    /// What was left out on purpose, counted; and what of it is to be told.
+    /// Counts of names that were left out on purpose, and the names to be reported.
     left_out: &'a mut LeftOut,
     omitted: Vec<Omitted>,
-    /// The source's device, where that matters.
+    /// Device of the source, if the walk must stay on one file system.
     device: Option<u64>,
-    /// What of an entry goes beside its data.
+    /// Collects the metadata of entries.
     gathering: &'a Gathering,
     mounted: &'a Mounted,
     /// Inodes with several names.
     links: &'a mut LinkTable,
 }
 
-/// Why something is left out.
+/// Reason to leave a name out: an earlier source has it.
 #[derive(Clone)]
 struct Leaving {
-    /// What an earlier source has.
+    /// Path that the earlier source has.
     path: TreePath,
-    /// That source.
+    /// Name of the earlier source.
     first: Arc<str>,
 }
 
-/// A directory that is left out: its path, and why.
+/// Path of a directory that is left out, and the reason.
 type Outside = (TreePath, Leaving);
 
-/// What became of a name.
+/// Result of meeting a name.
 enum Met {
-    /// It was told.
+    /// The name was reported.
     Told,
-    /// It was told, and this is to be entered, where that holds; and the entry it is.
+    /// The directory was reported and must be entered.
     Directory(Arc<dyn Directory>, Entry),
-    /// It was told as a failure, and so is what is in this.
+    /// The directory was reported as a failure, and its content must be, too.
     LeftOut(Arc<dyn Directory>, Outside),
-    /// It was told as a failure that is none of its directory.
+    /// The name was reported as a failure that does not count in its directory.
     LeftAlone,
-    /// It was told before.
+    /// An earlier source already reported the name.
     PassedOver,
 }
 
 impl Sending<'_> {
-    /// The walker's thread.
+    /// Runs the walker's thread.
     pub(crate) fn walk(&self) {
         let mut next = 0;
         let sources = self.side.sources.list();
@@ -147,7 +147,7 @@ impl Sending<'_> {
     }
 }
 
-/// The entry that a status describes.
+/// Returns the entry that a status describes.
 pub(super) fn entry_of(
     id: EntryId,
     parent: Option<EntryId>,
@@ -167,7 +167,7 @@ pub(super) fn entry_of(
     }
 }
 
-/// What an entry is now that changed: its name and attributes are what they were.
+/// Returns the new state of a changed entry. Its name and extended attributes stay the same.
 pub(super) fn entry_again(entry: &Entry, kind: EntryKind, status: &Status) -> Entry {
     let (id, parent, path) = (entry.id, entry.parent, entry.path.clone());
     let now = entry_of(id, parent, path, kind, status);
@@ -190,8 +190,7 @@ pub(super) fn entry_again(entry: &Entry, kind: EntryKind, status: &Status) -> En
     }
 }
 
-/// Opens a directory; where links are followed, one that is none of those
-/// above it.
+/// Opens a directory. If links are followed, it rejects a directory that contains itself.
 fn enter_new(
     directory: &dyn Directory,
     name: &[u8],
@@ -257,19 +256,19 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What the destination gets of a source that fills it.
+    /// Reports the metadata of the source that fills the destination.
     fn tell_anchor(&mut self, directory: &dyn Directory) -> Result<(), Over> {
         let status = directory.status();
-        // With a list only if that names the source itself.
+        // A list of files includes this metadata only if it names the source itself.
         if !self.gathering.keeping().anchor || !self.source.takes_itself() {
-            // What a source that cannot be looked at allows is unknown.
+            // An unreadable source counts as mode 0, which permits no access.
             let mode = status.map_or(0, |status| status.mode);
             let told = self
                 .transfer
                 .tell_sender(|sender| sender.handle_filling(mode));
             return told.ok_or(Over);
         }
-        // One that cannot be looked at is reported by its listing.
+        // The listing reports an unreadable directory.
         let Ok(status) = status else {
             return Ok(());
         };
@@ -285,7 +284,7 @@ impl Walk<'_, '_> {
         told.ok_or(Over)
     }
 
-    /// Walks a source that is a directory by its name.
+    /// Walks a directory that is copied with its name.
     fn walk_named(&mut self, directory: Arc<dyn Directory>, path: TreePath) -> Result<(), Over> {
         let status = match directory.status() {
             Ok(status) => status,
@@ -318,7 +317,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Walks what is the entry, or left out by this path, or goes directly into the anchor.
+    /// Walks a directory: as an entry, as a part that is left out, or as content of the anchor.
     fn walk_tree(
         &mut self,
         directory: Arc<dyn Directory>,
@@ -406,8 +405,7 @@ impl Walk<'_, '_> {
         Ok(names.next(directory, &self.pace))
     }
 
-    /// A failure that belongs to no entry gets one of its own, so that it is
-    /// counted at both ends.
+    /// Reports a failure that belongs to no entry. It gets an entry, so that both ends count it.
     fn report(
         &mut self,
         parent: Option<EntryId>,
@@ -480,8 +478,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Reports listed names that a directory does not have, where its listing would not tell; and
-    /// counts them.
+    /// Reports names in the list of files that the directory lacks and that its listing would not
+    /// reveal. Returns their number.
     fn report_missing(
         &mut self,
         place: &Place,
@@ -505,8 +503,8 @@ impl Walk<'_, '_> {
         Ok(count)
     }
 
-    /// Reports listed paths beneath a name that is no directory, and counts them. Also whether the
-    /// name itself is copied.
+    /// Reports listed paths beneath a name that is not a directory. Returns their number, and true
+    /// if the name itself is copied.
     fn report_unreachable(
         &mut self,
         place: &Place,
@@ -538,7 +536,8 @@ impl Walk<'_, '_> {
         Ok((beneath.len() as u64, copied || beneath.is_empty()))
     }
 
-    /// A directory whose filters cannot be used is made, and what is in it is not copied.
+    /// Reports a directory whose filters cannot be read. The directory is created, but its content
+    /// is not copied.
     fn report_unfiltered(
         &mut self,
         entry: Option<Entry>,
@@ -553,7 +552,7 @@ impl Walk<'_, '_> {
         entry.map_or(Ok(()), |entry| self.tell_directory_end(entry, 1))
     }
 
-    /// Whether a name is left out on purpose; then it is counted.
+    /// True if a name is left out on purpose, which is also counted.
     fn leaves_out(&mut self, place: &Place, path: &[u8], status: Option<&Status>) -> bool {
         let reason = status.and_then(|status| self.selected.judge(place, path, status));
         if let (Some(reason), Some(status)) = (reason, status) {
@@ -562,14 +561,14 @@ impl Walk<'_, '_> {
         self.count_left_out(reason)
     }
 
-    /// Whether a directory is walked, too; where not that is counted.
+    /// True if a directory is entered; a directory that is not entered is counted.
     fn enters(&mut self, place: &Place, status: Option<&Status>) -> bool {
         let directory = status.filter(|status| status.kind == FileKind::Directory);
         let reason = directory.and_then(|status| self.selected.bars(place, status, self.device));
         !self.count_left_out(reason)
     }
 
-    /// Keeps what is left out for a report.
+    /// Records a name that is left out, for a report.
     fn note_omitted(&mut self, place: &Place, path: &[u8], (reason, status): (Reason, &Status)) {
         let reporting = self.transfer.settings.omitted;
         let Some(path) = TreePath::new(path)
@@ -582,12 +581,12 @@ impl Walk<'_, '_> {
         let rule = || self.selected.rule_of(place, path.as_bytes(), is_directory);
         let mut rule = (reason == Reason::Rule).then(rule).flatten();
         if let Some(rule) = &mut rule {
-            // Escaped, so that each byte is a character.
+            // The text is escaped, so each byte is a character.
             rule.truncate(MAXIMUM_RULE_SHOWN);
         }
         self.omitted.push(Omitted { path, reason, rule });
         if self.omitted.len() >= MAXIMUM_OMITTED {
-            // Where the session is over the walk hears of it with the next entry.
+            // If the session is over, the next entry stops the walk.
             let _ = self.tell_omitted();
         }
     }
@@ -641,7 +640,7 @@ impl Walk<'_, '_> {
         id
     }
 
-    /// Reports a name in a directory that was looked at, unless an earlier source has the name.
+    /// Reports a name of a directory, unless an earlier source has it.
     fn meet(
         &mut self,
         (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),
@@ -707,7 +706,7 @@ impl Walk<'_, '_> {
                 }
                 Ok(Met::Told)
             }
-            // It was left out before, unless it became one just now.
+            // `leaves_out` usually sees such names; this one became a special file just now.
             Ok((_, None, _)) => {
                 self.count_left_out(Some(Reason::Special));
                 Ok(Met::LeftAlone)
@@ -721,7 +720,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Adds what of an entry goes beside its data.
+    /// Adds the requested metadata to an entry.
     fn gather<'i>(
         &self,
         entry: &mut Entry,
@@ -729,14 +728,14 @@ impl Walk<'_, '_> {
         inode: impl FnOnce() -> Option<Box<dyn Inode + 'i>>,
     ) {
         let keeping = self.gathering.keeping();
-        // Another name of an inode has nothing of its own.
+        // A hard link shares the metadata of its first name.
         if !keeping.has_attributes() || matches!(entry.kind, EntryKind::HardLink { .. }) {
             return;
         }
         entry.owner = self.gathering.of(owner, inode());
     }
 
-    /// Where an inode with several names was met before, what this further name of it is.
+    /// Returns a hard link if the walk met another name of the same inode before.
     fn first_name(
         &mut self,
         kind: &EntryKind,
@@ -752,8 +751,8 @@ impl Walk<'_, '_> {
         Ok(first.map(|(first, target)| EntryKind::HardLink { target, first }))
     }
 
-    /// The status with which a path is reported; otherwise `None` if it was reported before, or
-    /// the source because of which it is left out.
+    /// Returns the status with which a path is reported. Otherwise returns `None` if the path was
+    /// reported before, or the reason to leave it out.
     fn settled(
         &self,
         path: &TreePath,
@@ -773,7 +772,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A name of this source that an earlier one has.
+    /// Reports a name that an earlier source has.
     fn leave_out(&mut self, path: &TreePath, by: &Leaving) -> Result<(), Over> {
         let Leaving { path: taken, first } = by;
         let shown = &self.source.shown;
@@ -781,7 +780,8 @@ impl Walk<'_, '_> {
             "{path}: left out of what {shown} has, because {first}, named before it, has {taken}: \
              copy them to different destinations"
         );
-        // Nobody counts it among what a directory holds: the other source's is told of.
+        // The directory's count of children excludes this entry; it includes the earlier source's
+        // entry.
         let entry = unreadable(self.take_id(), None, path.clone());
         self.tell_unreadable(entry, Failure::new(FailureKind::Conflict, text))
     }
@@ -799,7 +799,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Why a name in the last of these directories cannot be looked at.
+/// Returns the failure for a name that cannot be read.
 fn unread(shown: &str, levels: &[Level], error: &io::Error) -> Failure {
     let is_listed = levels.last().is_some_and(|it| it.place.names().is_some());
     if !is_listed || error.kind() != io::ErrorKind::NotFound {
@@ -811,14 +811,14 @@ fn unread(shown: &str, levels: &[Level], error: &io::Error) -> Failure {
     Failure::new(FailureKind::Vanished, text)
 }
 
-/// The last name is no entry of its directory.
+/// Removes the last name from the count of its directory.
 fn uncount(levels: &mut [Level]) {
     if let Some(level) = levels.last_mut() {
         level.children -= 1;
     }
 }
 
-/// Stands for something of which only the place is known.
+/// Returns an entry for a name of which only the path is known.
 fn unreadable(id: EntryId, parent: Option<EntryId>, path: TreePath) -> Entry {
     let modified = Timestamp::default();
     Entry {
@@ -840,7 +840,7 @@ fn shown_name(level: &Level, name: &[u8]) -> String {
     format!("{parent}{}", name.escape_ascii())
 }
 
-/// What an entry is; none for a device, socket or FIFO that is not copied.
+/// Returns the kind of an entry; `None` for a device, socket or FIFO that is not copied.
 fn kind_of(
     (origins, selected): (&Origins, &Selected),
     directory: &dyn Directory,

@@ -1,4 +1,4 @@
-//! What observers of a transfer learn.
+//! Events and progress that a transfer reports to its observers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,236 +18,236 @@ use super::observe::Silence;
 use super::{Counters, Machine, PathUse, Shared, Side, Transfer};
 use crate::flows::LayerUse;
 
-/// What became of one entry.
+/// Result of one entry, or a problem of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// It is at the destination under its name, verified and durable.
+    /// The entry has its name at the destination, verified and durable.
     Committed {
-        /// Where, beneath the destination's anchor.
+        /// Path beneath the destination's anchor.
         path: TreePath,
-        /// Bytes; 0 for what is no file.
+        /// Bytes; 0 for entries that are not files.
         size: u64,
-        /// It is a file.
+        /// True for a file.
         file: bool,
-        /// Its digest, where that was asked for.
+        /// Digest of the file, if requested.
         digest: Option<Checksum>,
     },
-    /// It was there, unchanged.
+    /// The entry existed at the destination, unchanged.
     Skipped {
-        /// Where.
+        /// Path beneath the destination's anchor.
         path: TreePath,
-        /// Bytes.
+        /// Bytes; 0 for entries that are not files.
         size: u64,
-        /// It is a file.
+        /// True for a file.
         file: bool,
-        /// Its digest, where that was asked for.
+        /// Digest of the file, if requested.
         digest: Option<Checksum>,
     },
-    /// It was there, and its owner, mode, time or attributes were corrected.
+    /// The entry existed, and its owner, mode, time or attributes were corrected.
     Mended {
-        /// Where.
+        /// Path beneath the destination's anchor.
         path: TreePath,
-        /// Bytes; 0 for what is no file.
+        /// Bytes; 0 for entries that are not files.
         size: u64,
-        /// It is a file.
+        /// True for a file.
         file: bool,
-        /// It is a directory.
+        /// True for a directory.
         directory: bool,
-        /// Its digest, where that was asked for.
+        /// Digest of the file, if requested.
         digest: Option<Checksum>,
     },
-    /// It stays as it is at the destination, on purpose.
+    /// The entry at the destination was left unchanged on purpose.
     Left {
-        /// Where it would be.
+        /// Path beneath the destination's anchor.
         path: TreePath,
-        /// Bytes; 0 for what is no file.
+        /// Bytes; 0 for entries that are not files.
         size: u64,
-        /// It is a file.
+        /// True for a file.
         file: bool,
-        /// Why.
+        /// Reason to leave it.
         held: Held,
     },
-    /// It was left out of the walk on purpose. Only where that is reported.
+    /// The walk left the entry out on purpose. Reported only on request.
     Omitted {
-        /// Where it would be.
+        /// Path that the entry would have at the destination.
         path: TreePath,
-        /// Why.
+        /// Reason to leave it out.
         reason: Reason,
-        /// The rule, as it was written.
+        /// The filter rule, as it was written.
         rule: Option<String>,
     },
-    /// A name that the source does not have was deleted at the destination, or would be.
+    /// A name that the source lacks was deleted at the destination, or would be in a dry run.
     Deleted {
-        /// Where it was.
+        /// Path before the deletion.
         path: TreePath,
-        /// Bytes of a file.
+        /// Bytes; 0 for entries that are not files.
         size: u64,
-        /// It was a directory.
+        /// True for a directory.
         directory: bool,
-        /// It would be, were this no dry run.
+        /// True in a dry run, which deletes no files.
         planned: bool,
     },
-    /// Nothing is deleted at the destination.
+    /// Deletion at the destination was skipped as a whole.
     Undeleted {
-        /// Why.
+        /// Reason to skip it.
         failure: Failure,
     },
-    /// It would be copied, were this no dry run.
+    /// A copy would transfer the entry; reported by a dry run.
     Planned {
-        /// Where, beneath the destination's anchor.
+        /// Path beneath the destination's anchor.
         path: TreePath,
-        /// Bytes; 0 for what is no file.
+        /// Bytes; 0 for entries that are not files.
         size: u64,
-        /// It is a file.
+        /// True for a file.
         file: bool,
-        /// It is a directory.
+        /// True for a directory.
         directory: bool,
-        /// Made, or replaced.
+        /// Kind of the change.
         change: Change,
     },
-    /// It is not there; the others continue.
+    /// The entry failed; the other entries continue.
     Failed {
-        /// Where it should be; `None` if only the other end knows.
+        /// Path beneath the destination's anchor; `None` if only the other end knows it.
         path: Option<TreePath>,
-        /// Why, naming the file.
+        /// Reason, which names the file.
         failure: Failure,
     },
-    /// An earlier attempt left a part of it durable: that is not sent again.
+    /// A part of the entry is durable from an earlier attempt and is not sent again.
     Resumed {
-        /// Where it will be.
+        /// Path beneath the destination's anchor.
         path: TreePath,
         /// Bytes of the whole file.
         size: u64,
-        /// Bytes that are there.
+        /// Bytes that are durable.
         durable: u64,
     },
-    /// More of a large file is durable, still without its name.
+    /// More of a large file is durable; the file does not have its name yet.
     Durable {
-        /// Where it will be.
+        /// Path beneath the destination's anchor.
         path: TreePath,
         /// Bytes of the whole file.
         size: u64,
         /// Bytes that are durable, those of earlier attempts included.
         durable: u64,
     },
-    /// A block arrived wrong, and is sent again.
+    /// A block arrived corrupt and is sent again.
     Damaged {
-        /// The file it is of; of a pack the first one that arrived wrong.
+        /// Path of the file; for a pack, of the first file that arrived corrupt.
         path: TreePath,
-        /// Of a large file, offset and length of the block in bytes.
+        /// Offset and length of the block in bytes, for a large file.
         piece: Option<(u64, u64)>,
-        /// Files and links that arrived wrong.
+        /// Number of files and links that arrived corrupt.
         entries: usize,
     },
-    /// What came on a stream was damaged or altered on its way: the stream is
-    /// given up, and what was on it is sent again.
+    /// Data on a stream was corrupted or altered in transit. The stream is closed, and its data is
+    /// sent again.
     StreamDamaged {
-        /// Its number.
+        /// Number of the stream.
         stream: u32,
-        /// What was noticed.
+        /// Description of the error.
         error: String,
     },
 }
 
-/// How far a transfer is.
+/// Progress of a transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Time since it began, until all was done.
+    /// Time from the start of the transfer until it was complete.
     pub elapsed: Duration,
-    /// Entries known so far.
+    /// Number of entries that the walk has found.
     pub walked_entries: u64,
-    /// Bytes of the files known so far.
+    /// Bytes of the files that the walk has found.
     pub walked_bytes: u64,
-    /// Everything is known.
+    /// True if the walk is complete.
     pub walk_ended: bool,
-    /// Entries done.
+    /// Number of committed entries.
     pub done_entries: u64,
-    /// Files among them.
+    /// Number of committed files.
     pub files: u64,
-    /// Bytes of the files done.
+    /// Bytes of the committed files.
     pub done_bytes: u64,
-    /// Entries that were there. In a copy, files and links that were corrected are among them.
+    /// Number of entries that existed at the destination. In a copy, they include corrected files
+    /// and links.
     pub skipped_entries: u64,
-    /// Their bytes.
+    /// Bytes of the skipped entries.
     pub skipped_bytes: u64,
-    /// Entries that a copy would make, in a dry run.
+    /// Number of entries that a copy would create, in a dry run.
     pub new_entries: u64,
-    /// Entries that it would replace.
+    /// Number of entries that a copy would replace, in a dry run.
     pub changed_entries: u64,
-    /// Entries that were there and got another owner, mode, time or attribute, or would in a dry
-    /// run.
+    /// Number of existing entries whose owner, mode, time or attributes were corrected, or would be
+    /// in a dry run.
     pub fixed_entries: u64,
-    /// Directories among them.
+    /// Number of directories among the corrected entries.
     pub fixed_directories: u64,
-    /// Bytes of the files among both.
+    /// Bytes of the files among new and changed entries.
     pub planned_bytes: u64,
-    /// Files among new and changed entries.
+    /// Number of files among new and changed entries.
     pub planned_files: u64,
-    /// Directories among them.
+    /// Number of directories among new and changed entries.
     pub planned_directories: u64,
-    /// In a comparison: of the entries that failed, those that differ or are only at one end.
+    /// Number of failed entries that differ or exist at one end only, in a comparison.
     pub differing_entries: u64,
-    /// Entries that failed.
+    /// Number of entries that failed.
     pub failed_entries: u64,
-    /// Names deleted at the destination, or that would be.
+    /// Number of names deleted at the destination, or that would be deleted in a dry run.
     pub deleted_entries: u64,
-    /// Bytes of the files among them.
+    /// Bytes of the files among the deleted names.
     pub deleted_bytes: u64,
-    /// Names that were left out on purpose; known at the walk's end.
+    /// Names that were left out on purpose; known when the walk ends.
     pub left_out: LeftOut,
-    /// Bytes that went over or came from the wire, without encryption's own.
+    /// Bytes sent or received on the network, without the overhead of encryption.
     pub wire_bytes: u64,
-    /// Of those, bytes of messages, which no rate limits.
+    /// Bytes of messages among `wire_bytes`; rate limits do not apply to them.
     pub message_bytes: u64,
-    /// Bytes of holes in the blocks that this end sent or wrote: they moved as a note of a few
-    /// bytes. A block that was sent again counts again.
+    /// Bytes of holes in the blocks that this end sent or wrote. A hole is sent as a note of a few
+    /// bytes. A block that is sent again counts again.
     pub hole_bytes: u64,
     /// Bytes of file data read or written at this end.
     pub disk_bytes: u64,
-    /// Bytes of file data read at this end; holes are not read.
+    /// Bytes of file data read at this end, without holes.
     pub read_bytes: u64,
-    /// Of those, bytes that went from the page cache to the wire without being copied.
+    /// Bytes among `read_bytes` that went from the page cache to the network without a copy.
     pub uncopied_bytes: u64,
-    /// Of those read, bytes that a stream's thread read as it sent them.
+    /// Bytes among `read_bytes` that a stream's thread read as it sent them.
     pub late_bytes: u64,
-    /// Bytes that a block has at most.
+    /// Maximum size of a block in bytes.
     pub block_bytes: usize,
-    /// What became of file data; nothing is durable where nothing is copied.
+    /// Bytes of file data by state. Durable bytes are 0 in a comparison and in a dry run.
     pub account: Account,
-    /// Bytes of files that this end knows to be durable at the destination since
-    /// the session began, under their names or not; compared, where nothing is
-    /// copied.
+    /// Bytes of files that became durable at the destination since the session began, with or
+    /// without their final names. In a comparison, bytes that were compared.
     pub settled_bytes: u64,
     /// Bytes before and after compression.
     pub compression: (u64, u64),
-    /// What codecs did at the source, by kind of data where they were chosen.
+    /// Use of codecs at the source, by kind of data if codecs were chosen for each kind.
     pub source_codecs: Vec<CodecUse>,
-    /// What they did at the destination.
+    /// Use of codecs at the destination.
     pub destination_codecs: Vec<CodecUse>,
-    /// Live streams.
+    /// Number of live streams.
     pub streams: usize,
-    /// Nothing comes from the other end.
+    /// Set if the other end is silent.
     pub silence: Option<Silence>,
-    /// Streams lost so far.
+    /// Number of streams lost.
     pub lost_streams: u64,
-    /// Blocks sent again because they arrived wrong.
+    /// Number of blocks sent again because they arrived corrupt.
     pub again_blocks: u64,
-    /// TCP segments sent again, both ends.
+    /// Number of TCP segments that both ends retransmitted.
     pub retransmitted: u64,
-    /// How busy this end's layers are.
+    /// Utilization of each layer at this end.
     pub layers: Vec<LayerUse>,
-    /// How busy the other end's layers are, by its own word.
+    /// Utilization of each layer at the other end, from its latest report.
     pub peer_layers: Vec<LayerUse>,
-    /// Time since the session began at the other end, by its last word.
+    /// Time since the session began at the other end, from its latest report.
     pub peer_elapsed: Duration,
-    /// Most memory in blocks at once, before and after the codec.
+    /// Peak memory of blocks before and after the codec.
     pub memory: (ByteCount, ByteCount),
-    /// The paths that streams took; none within a host.
+    /// Network paths of the streams; empty for a copy within one host.
     pub paths: Vec<PathUse>,
 }
 
 impl Progress {
-    /// Files and links that were there and stayed as they were.
+    /// Returns the number of files and links that existed and did not change.
     pub fn unchanged_entries(&self) -> u64 {
         let corrected = self.fixed_entries.saturating_sub(self.fixed_directories);
         self.skipped_entries.saturating_sub(corrected)
@@ -277,7 +277,7 @@ impl Shared {
             }
         }
         if operation != Operation::Copy {
-            // What was compared was there before.
+            // Compared data existed before the session.
             events.retain(|event| !matches!(event, Event::Durable { .. }));
         }
         events
@@ -339,7 +339,7 @@ impl Transfer {
                 Counters::add(&counters.deleted_bytes, *size);
             }
             Event::Damaged { .. } => Counters::add(&counters.again_blocks, 1),
-            // It is counted among what is left out.
+            // The walk counts these entries among those left out.
             Event::Left { .. }
             | Event::Undeleted { .. }
             | Event::Omitted { .. }
@@ -349,13 +349,13 @@ impl Transfer {
         }
     }
 
-    /// Informs observers.
+    /// Counts an event and passes it to the observer.
     pub(crate) fn report(&self, event: Event) {
         self.count(&event);
         (self.watch)(event);
     }
 
-    /// How far it is.
+    /// Returns the current progress.
     pub fn progress(&self) -> Progress {
         let counters = &self.counters;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Removes what was planned, as long as it is what was seen then. Directories of the copy keep
-//! their modes and times.
+//! Removes the planned names if they have not changed since the plan was made. Directories of the
+//! copy keep their modes and times.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,22 +22,22 @@ use super::super::replacing::take_place;
 use super::record::{Planned, Seen, Step};
 use crate::session::Transfer;
 
-/// What is being carried out.
+/// A deletion that is being carried out.
 pub(super) struct Carry {
     planned: Planned,
     void: HashSet<u64>,
-    /// The directory of the copy in which something is removed, and what it was before.
+    /// Directory of the copy in which names are removed, with its earlier state.
     within: Option<Within>,
-    /// The directory in which something was removed last, which was where its path leads.
+    /// Directory of the last removal, whose path was checked.
     checked: Option<Option<TreePath>>,
-    /// The directories that hold all others of the copy, until they are known to be no sources;
-    /// `None` if nothing is to be removed.
+    /// Topmost directories of the copy, until it is proved that they are not sources; `None` if no
+    /// names will be removed.
     unproved: Option<Vec<Option<TreePath>>>,
-    /// What has a backup that is not durable yet.
+    /// Files whose backup is not durable yet.
     leaving: Vec<Leaving>,
 }
 
-/// What is removed once its backup is durable.
+/// A file that is removed when its backup is durable.
 struct Leaving {
     folder: Arc<Folder>,
     path: TreePath,
@@ -46,7 +46,7 @@ struct Leaving {
     removal: Removal,
 }
 
-/// Most bytes of paths and texts in one message of removals.
+/// Maximum bytes of paths and texts in one message of removals.
 const TOLD_BYTES: usize = 256 << 10;
 
 struct Within {
@@ -72,7 +72,7 @@ impl Carry {
         }
     }
 
-    /// The next removals, and whether they are the last ones. What they left as backups is durable.
+    /// Returns the next removals, and true if they are the last ones. Their backups are durable.
     pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
         let unproved = self.unproved.take().filter(|_| transfer.copies());
         if let Some(tops) = unproved
@@ -86,7 +86,7 @@ impl Carry {
         (removed, ended)
     }
 
-    /// Makes backups durable, and removes what they are backups of.
+    /// Makes backups durable, and then removes the old names.
     fn let_leave(&mut self, side: &ReceiveSide, removed: &mut Vec<Removal>) {
         let leaving = std::mem::take(&mut self.leaving);
         if leaving.is_empty() {
@@ -111,9 +111,10 @@ impl Carry {
             });
             all.collect::<Vec<io::Result<()>>>()
         });
-        // Only once all of them have their old names: it may make the end of others durable.
+        // The sync must wait until all of them have their old names: it may make the loss of others
+        // durable.
         for folder in restored {
-            // A failure is reported again by the next sync of that directory.
+            // The next sync of that directory reports the failure again.
             let _ = folder.directory().sync();
         }
         match done {
@@ -129,7 +130,7 @@ impl Carry {
         }
     }
 
-    /// True if all is done.
+    /// Returns true at the end of the plan.
     fn remove_some(
         &mut self,
         transfer: &Transfer,
@@ -137,7 +138,7 @@ impl Carry {
         removed: &mut Vec<Removal>,
     ) -> bool {
         let mut bytes = 0;
-        // Room for an error of the list.
+        // One place stays free for an error of the list.
         while removed.len() + self.leaving.len() + 1 < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
             if transfer.is_over() {
                 return true;
@@ -157,7 +158,7 @@ impl Carry {
             };
             let replaces = matches!(step, Step::Replace(..));
             bytes += match step {
-                // It was said why its directory could not be listed.
+                // The failed listing of the directory was already reported.
                 _ if self.void.contains(&group) => 0,
                 Step::Within(path) => {
                     self.restore(side, removed);
@@ -199,7 +200,7 @@ impl Carry {
             let before = folder.directory().status()?;
             Ok((folder, before))
         });
-        // Where it cannot be opened any more, nothing in it can be removed, which says why.
+        // If the directory cannot be opened, each removal in it reports an error.
         if let Ok((folder, before)) = opened {
             self.within = Some(Within {
                 path,
@@ -210,14 +211,14 @@ impl Carry {
         }
     }
 
-    /// The directory that something was removed in has its mode and time again.
+    /// Restores the mode and time of the directory in which names were removed.
     fn restore(&mut self, side: &ReceiveSide, removed: &mut Vec<Removal>) {
-        // First what came, then what went.
+        // Pending backups must be complete before the time is set.
         self.let_leave(side, removed);
         let Some(within) = self.within.take().filter(|within| within.changed) else {
             return;
         };
-        // The destination itself is not touched.
+        // The destination directory itself keeps its new time.
         let Some(path) = within.path else { return };
         let directory = within.folder.directory();
         let notices = &side.destination.notices;
@@ -229,13 +230,13 @@ impl Carry {
             let set = directory.set_modified(within.before.modified);
             notices.wish(NoticeKind::TimeRefused, &path, set).map(drop)
         });
-        // What a later session owns is its affair; a sync that fails is told at the end.
+        // A later session may own the directory; a failed sync is reported at the end.
         let _: Result<io::Result<()>, _> = restored;
         let _ = within.folder.sync();
     }
 
-    /// A new entry takes the place of a directory. `None` if it does not. That failure of
-    /// the entry is reported when everything else is done.
+    /// Lets a new entry replace a directory. Returns `None` if it fails; that failure of the entry
+    /// is reported at the end.
     fn replace(
         &mut self,
         transfer: &Transfer,
@@ -270,7 +271,8 @@ impl Carry {
         })
     }
 
-    /// `None` if somebody else was faster.
+    /// Removes a name. Returns `None` if another process removed it first, or if its backup is not
+    /// durable yet.
     fn remove(
         &mut self,
         transfer: &Transfer,
@@ -322,7 +324,7 @@ impl Carry {
     }
 }
 
-/// Lets a new entry take the place of a directory that still is what was seen.
+/// Lets a new entry replace a directory that did not change since it was listed.
 fn replace_seen(
     side: &ReceiveSide,
     (path, seen): (&TreePath, &Seen),
@@ -339,7 +341,8 @@ fn replace_seen(
     take_place(side, &folder, path)
 }
 
-/// Fails unless no source is in the directories in which names are removed, and they are in none.
+/// Returns a failure unless it is proved that these directories neither contain nor are within a
+/// source.
 fn prove(
     transfer: &Transfer,
     side: &ReceiveSide,
@@ -356,7 +359,7 @@ fn prove(
     for top in tops {
         match side.folders.find_in_copy(top.as_ref()) {
             Ok(folder) => directories.push(Arc::clone(folder.directory())),
-            // Nothing is removed in it.
+            // No names are removed in a missing directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let shown = top.as_ref().map_or(".".to_owned(), TreePath::to_string);
@@ -373,7 +376,7 @@ fn prove(
     }
 }
 
-/// The report of a removal. `None` if another process was faster.
+/// Returns the report of a removal; `None` if another process removed the name first.
 fn told(removal: Removal, done: io::Result<()>) -> Option<Removal> {
     match done {
         Ok(()) => Some(removal),
@@ -386,7 +389,7 @@ fn told(removal: Removal, done: io::Result<()>) -> Option<Removal> {
     }
 }
 
-/// Removes the old name of what has a durable backup, if the name still is what was seen.
+/// Removes the old name of a file with a durable backup, if it did not change since it was listed.
 fn leave(of: &Deleted<'_>, seen: &Seen) -> io::Result<()> {
     let directory = of.from.directory();
     if !of.has_both_names() {
@@ -403,7 +406,7 @@ fn changed() -> io::Error {
     io::Error::other("it was changed since it was listed, and stays")
 }
 
-/// Removes a name that still is what was seen, or gives it its backup's name.
+/// Removes a name that did not change since it was listed, or gives it its backup name.
 fn remove_seen(
     side: &ReceiveSide,
     (path, seen): (&TreePath, &Seen),
@@ -435,8 +438,8 @@ fn remove_seen(
     Ok(None)
 }
 
-/// Whether a directory that was opened earlier still is where its path leads: somebody may have
-/// moved it away to keep it.
+/// Returns an error if an open directory is no longer at its path: a user may have moved it away to
+/// keep it.
 fn check_place(side: &ReceiveSide, path: Option<&TreePath>, folder: &Folder) -> io::Result<()> {
     let Some(path) = path else {
         return Ok(());
@@ -455,7 +458,7 @@ fn check_place(side: &ReceiveSide, path: Option<&TreePath>, folder: &Folder) -> 
     }
 }
 
-/// Bytes of the path and text of a removal, about.
+/// Returns the approximate bytes of the path and text of a removal.
 fn weight(removal: &Removal) -> usize {
     let path = removal.path.as_ref();
     let text = removal.failure.as_ref();

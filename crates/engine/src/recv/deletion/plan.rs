@@ -1,5 +1,5 @@
-//! What is to be removed: the source's names of a directory and a listing of the destination's,
-//! both in byte order, side by side. What is too much is looked at with all that it holds.
+//! Plans deletion: compares the source's names of a directory with a listing of the destination,
+//! both in byte order. Surplus names are examined with all their content.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -26,29 +26,30 @@ use super::replaced::empty_source;
 use super::too_many;
 use crate::session::Transfer;
 
-/// Directories of which the listing failed, at most: with more, nothing is removed.
+/// Maximum number of directories whose listing failed; with more, deletion removes no names.
 const MOST_VOID: usize = 65_536;
 
-/// What is known so far.
+/// The plan so far.
 pub(super) struct Plan {
     pub(super) protection: Protection,
-    /// What holds in the directories above the one that is compared, from the anchor down.
+    /// Filters of the directories above the current one, from the anchor down.
     above: Vec<(TreePath, Force)>,
     at_anchor: Option<Force>,
     merge: Option<Merge>,
-    /// The first name of the source, where it has another one here, for rules that begin with it.
+    /// First name of the source, if it has another name at the destination, for rules that begin
+    /// with it.
     source_name: Option<Box<[u8]>>,
     steps: Steps,
-    /// Directories of the copy that had something too much, counted.
+    /// Number of directories of the copy that had surplus names.
     group: u64,
     /// Groups whose listing failed later.
     void: HashSet<u64>,
     pub(super) count: u64,
-    /// The source told the names in the anchor.
+    /// True if the source sent the names of the anchor.
     pub(super) compares_anchor: bool,
-    /// The plan itself cannot be kept.
+    /// Failure of the plan itself.
     pub(super) broken: Option<Failure>,
-    /// The directories that hold all others of the copy.
+    /// The topmost directories of the copy.
     tops: Vec<Option<TreePath>>,
 }
 
@@ -56,12 +57,12 @@ pub(super) struct Plan {
 pub(super) struct Merge {
     pub(super) place: Place,
     listing: Peekable<SortedListing>,
-    /// Its group, where it has something too much; and how much.
+    /// Number of its group, if it has surplus names.
     group: Option<u64>,
     pub(super) count: u64,
 }
 
-/// A directory of the destination, and what holds in it.
+/// A directory of the destination, and its filters.
 pub(super) struct Place {
     pub(super) path: Option<TreePath>,
     pub(super) folder: Arc<Folder>,
@@ -94,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// The next names of the source.
+    /// Processes the next names of the source.
     pub(super) fn take(&mut self, transfer: &Transfer, side: &ReceiveSide, names: Vec<NamesOf>) {
         let here = Here { transfer, side };
         for some in names {
@@ -125,11 +126,11 @@ impl Plan {
         }
     }
 
-    /// All names came.
+    /// Completes the plan after all names have arrived.
     ///
     /// # Errors
     ///
-    /// Why nothing may be removed.
+    /// Returns the reason to remove no names.
     pub(super) fn finish(
         mut self,
         (transfer, side): (&Transfer, &ReceiveSide),
@@ -148,7 +149,7 @@ impl Plan {
         Ok(Carry::new(planned, self.void, tops))
     }
 
-    /// A directory of the copy begins: whether another one holds it.
+    /// Records a directory of the copy, if no other directory of the copy contains it.
     pub(super) fn note_top(&mut self, path: Option<&TreePath>) {
         let is_top = match path {
             None => true,
@@ -160,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// `None` if nothing is to be compared.
+    /// Opens a directory for comparison; `None` if there is no need to compare it.
     pub(super) fn open(
         &mut self,
         here: Here<'_>,
@@ -175,7 +176,7 @@ impl Plan {
         }
         let folder = match here.side.folders.find(path.as_ref()) {
             Ok(folder) => folder,
-            // A copy would make it, or it was removed meanwhile, or something of another kind was
+            // A copy would create it, it was removed meanwhile, or an entry of another kind was
             // left in its place.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) if is_obstructed(&error) => return None,
@@ -219,7 +220,7 @@ impl Plan {
         !anchor.is_ok_and(|anchor| anchor == device)
     }
 
-    /// What holds in a directory of the copy: directories come from the top down.
+    /// Returns the filters of a directory of the copy. Directories come from the top down.
     fn force_in(
         &mut self,
         here: Here<'_>,
@@ -229,7 +230,7 @@ impl Plan {
         if !self.protection.is_local() {
             return Ok(Force::default());
         }
-        // Of what is compared under another name, what is beside it is none.
+        // If the source has another name here, the files beside it do not belong to the copy.
         if self.at_anchor.is_none() && self.source_name.is_none() {
             let none = Force::default();
             let told = if path.is_none() { told } else { &[] };
@@ -253,7 +254,7 @@ impl Plan {
         {
             self.above.pop();
         }
-        // The directories between the last that is known and this one.
+        // Enters the directories between the last known one and this one.
         let known = self.above.last().map(|(last, _)| last.names().count());
         let mut force = self.above.last().map_or(anchor, |(_, force)| force.clone());
         let mut walked = self.above.last().map(|(last, _)| last.clone());
@@ -280,7 +281,7 @@ impl Plan {
         Ok(force)
     }
 
-    /// The source has this name next, or none any more.
+    /// Advances to the source's next name; `None` ends the directory.
     fn advance(&mut self, here: Here<'_>, name: Option<&[u8]>) {
         let Some(mut merge) = self.merge.take() else {
             return;

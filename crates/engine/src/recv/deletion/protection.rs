@@ -1,4 +1,4 @@
-//! Which names of the destination filters protect.
+//! Decides which names of the destination filters protect from deletion.
 
 use std::io;
 
@@ -10,43 +10,43 @@ use minicbor::bytes::ByteVec;
 
 use crate::send::rule_files::{is_link, rules_of};
 
-/// The rules, as the receiving end reads them.
+/// The filter rules as the receiving end applies them.
 #[derive(Default)]
 pub(super) struct Protection {
     rules: Rules,
     end: Option<End>,
-    /// Directories on other file systems than the anchor stay as they are.
+    /// If true, directories on other file systems than the anchor stay.
     pub one_file_system: bool,
-    /// Nothing is copied: files of rules are those that a copy would bring.
+    /// True if no data is copied: rule files are then those that a copy would bring.
     foresees: bool,
-    /// The files of rules that the source copies are here afterwards as they are there.
+    /// True if the rule files of the source have the same content here after the copy.
     are_copied: bool,
-    /// The other end may read what it writes: errors show it lines of files of rules.
+    /// True if the other end may read the destination: errors may then show lines of rule files.
     shows_lines: bool,
 }
 
-/// Where a directory is.
+/// Location of a directory.
 pub(super) struct At<'a> {
     pub anchor: &'a dyn Directory,
-    /// Its path beneath the anchor.
+    /// Path beneath the anchor.
     pub here: Option<&'a TreePath>,
-    /// Its path as rules know it.
+    /// Path as the rules see it.
     pub source: Option<&'a TreePath>,
 }
 
-/// What holds in a directory. A name stays that either protects.
+/// Rules that apply in a directory. A name stays if either set protects it.
 #[derive(Clone, Default)]
 pub(super) struct Force {
-    /// By the files of rules that are there after the copy.
+    /// Rules of the files that exist after the copy.
     there: InForce,
-    /// By those of the source, where it has files that are not copied.
+    /// Rules of the source's files, if some of these are not copied.
     of_source: Option<InForce>,
 }
 
 impl Protection {
     /// # Errors
     ///
-    /// The first rule that is none.
+    /// Returns the error of the first rule that is not valid.
     pub(super) fn new(
         asked: &Deletion,
         (foresees, are_copied): (bool, bool),
@@ -66,7 +66,7 @@ impl Protection {
         })
     }
 
-    /// An error without what it shows of a file of rules, if the other end may not read that.
+    /// Removes lines of rule files from an error, unless the other end may read them.
     fn without_lines(&self, error: io::Error) -> io::Error {
         if self.shows_lines || error.kind() != io::ErrorKind::Other {
             error
@@ -75,17 +75,17 @@ impl Protection {
         }
     }
 
-    /// Whether what holds depends on the directory.
+    /// True if the rules depend on the directory.
     pub(super) fn is_local(&self) -> bool {
         !self.rules.per_directory().is_empty()
     }
 
-    /// What holds in a directory in one where `above` holds. Of one that the source has, `told` are
-    /// its files of rules there.
+    /// Returns the rules in a directory within one where `above` applies. `told` are the source's
+    /// rule files of this directory, if the source has it.
     ///
     /// # Errors
     ///
-    /// Where its files of rules cannot be used.
+    /// Returns an error if the rule files cannot be used.
     pub(super) fn enter(
         &self,
         above: &Force,
@@ -102,8 +102,8 @@ impl Protection {
             .enumerate()
             .map(|(number, file)| match told(number) {
                 Some(told) if self.foresees && !file.is_excluded => Ok(Some(told.to_vec())),
-                // It is the link that was copied, or a file that names others, which may be links
-                // or not be copied. What they lead to is at the source.
+                // The copied file is a link, or names other files, which may be links or may not be
+                // copied. Their targets are at the source.
                 Some(told)
                     if self.are_copied
                         && (file.is_gathered(told) || is_link(directory, &file.name)) =>
@@ -114,7 +114,7 @@ impl Protection {
             });
         let there = there.collect::<io::Result<Vec<_>>>();
         let there = there.map_err(|error| self.without_lines(error))?;
-        // Files that are not copied are at the source alone.
+        // Files that are not copied exist at the source only.
         let of_source = files
             .iter()
             .enumerate()
@@ -139,7 +139,7 @@ impl Protection {
         })
     }
 
-    /// Whether a name stays that the source lacks.
+    /// True if a name that the source lacks must stay.
     pub(super) fn protects(&self, force: &Force, path: &TreePath, is_directory: bool) -> bool {
         let Some(end) = self.end else {
             return false;
@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// A principal without the right to read learns no line of a file that it calls one of rules.
+    /// Errors must not show lines of a file to a principal without the right to read.
     #[test]
     fn errors_show_lines_of_rules_only_to_readers() {
         let place = tempfile::tempdir().unwrap();
