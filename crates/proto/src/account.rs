@@ -1,38 +1,36 @@
-//! What became of file data within one session. The counts of a killed and repeated transfer's
-//! sessions add up, and contain each byte once.
+//! Accounts for the file data of one session. The counts of a killed and repeated transfer's
+//! sessions add up and contain each byte once.
 
-/// Bytes and files of one end of one session. Nothing is counted of what was
-/// there unchanged. Of a file that changed under the copy, all but
-/// `moved_bytes` is about its newest state.
+/// Bytes and files of one end of one session. Unchanged files at the destination are not counted.
+/// For a file that changed during the copy, all counts but `moved_bytes` cover only its newest
+/// state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// File data in blocks that were handed to streams, or came from them;
-    /// holes included, before compression.
+    /// File data in blocks that streams carried, including holes, before compression.
     pub moved_bytes: u64,
-    /// Of `moved_bytes`, those in blocks that the receiver said have arrived: others may lie
-    /// in buffers on the way. All of them at a receiver.
+    /// Part of `moved_bytes` in blocks whose arrival the receiver reported. The rest may be in
+    /// buffers on the way. At a receiver, all of `moved_bytes`.
     pub arrived_bytes: u64,
-    /// Of `moved_bytes`, those that had moved before in this session: for a slow or lost
-    /// stream, or because they arrived wrong, or their source changed.
+    /// Part of `moved_bytes` that moved again in this session, because a stream was slow or lost,
+    /// data arrived corrupt, or the source changed.
     pub moved_again_bytes: u64,
-    /// Files of which a block moved, each counted once, empty ones too.
+    /// Number of files of which a block moved, each counted once, including empty files.
     pub moved_files: u64,
-    /// File data in blocks that were read, or were to be, and that no stream
-    /// took because nobody needed them any more.
+    /// File data in blocks that were planned or read but discarded before a stream took them.
     pub discarded_bytes: u64,
-    /// Bytes of files that became durable in this session, under their names
-    /// or not, as this end knows.
+    /// Bytes of files that became durable in this session, with or without their names, as far as
+    /// this end knows.
     pub durable_bytes: u64,
     /// Bytes of files that an earlier session left durable without a name.
     pub resumed_bytes: u64,
 }
 
-/// What is counted of one entry.
+/// Counts of one entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
-    /// A block of it moved.
+    /// True if a block of the entry moved.
     pub begun: bool,
-    /// Bytes of it that moved, each once.
+    /// Bytes of the entry that moved, each counted once.
     pub moved: u64,
     /// See [`Account::durable_bytes`].
     pub durable: u64,
@@ -41,14 +39,15 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Bytes of it that are durable, by any session.
+    /// Returns the durable bytes of the entry from all sessions.
     pub fn at_destination(&self) -> u64 {
         self.durable.saturating_add(self.resumed)
     }
 }
 
 impl Account {
-    /// A file's block moved: its bytes, and how many of them for the first time.
+    /// Counts a file's block that moved: its bytes, and the part of them that moved for the first
+    /// time.
     pub(crate) fn add_moved(&mut self, share: &mut Share, bytes: u64, fresh: u64) {
         self.moved_files += u64::from(!share.begun);
         share.begun = true;
@@ -59,37 +58,37 @@ impl Account {
             .saturating_add(bytes - fresh.min(bytes));
     }
 
-    /// Bytes of finished files that moved again.
+    /// Counts bytes that moved again for a finished file.
     pub(crate) fn add_unclaimed(&mut self, bytes: u64) {
         self.moved_bytes = self.moved_bytes.saturating_add(bytes);
         self.moved_again_bytes = self.moved_again_bytes.saturating_add(bytes);
     }
 
-    /// Further bytes of a file are durable.
+    /// Counts further durable bytes of a file.
     pub(crate) fn add_durable(&mut self, share: &mut Share, bytes: u64) {
         share.durable = share.durable.saturating_add(bytes);
         self.durable_bytes = self.durable_bytes.saturating_add(bytes);
     }
 
-    /// Bytes of a file that were there already.
+    /// Counts bytes of a file that an earlier session left.
     pub(crate) fn add_resumed(&mut self, share: &mut Share, bytes: u64) {
         share.resumed = share.resumed.saturating_add(bytes);
         self.resumed_bytes = self.resumed_bytes.saturating_add(bytes);
     }
 
-    /// A file of this size has its name: all of it is durable.
+    /// Counts a file of this size that has its name, so that all of it is durable.
     pub(crate) fn complete(&mut self, share: &mut Share, size: u64) {
         self.add_durable(share, size.saturating_sub(share.at_destination()));
     }
 
-    /// Moved bytes of a file that must move again.
+    /// Marks moved bytes of a file that must move again.
     pub(crate) fn take_back(&mut self, share: &mut Share, bytes: u64) {
         let bytes = bytes.min(share.moved);
         share.moved -= bytes;
         self.moved_again_bytes = self.moved_again_bytes.saturating_add(bytes);
     }
 
-    /// What moved of a file is void.
+    /// Voids the counts of a file's older state.
     pub(crate) fn void(&mut self, share: Share) {
         self.moved_files = self.moved_files.saturating_sub(u64::from(share.begun));
         self.moved_again_bytes = self.moved_again_bytes.saturating_add(share.moved);

@@ -1,5 +1,5 @@
-//! What a host may ask for that a principal introduces: one session, as the principal meant it,
-//! and no other rights of the principal.
+//! Restricts a host that a principal introduces to one session, as the principal requested it,
+//! without other rights of the principal.
 
 use minicbor::{Decode, Encode};
 
@@ -8,59 +8,57 @@ use crate::command::FileCommand;
 use crate::handshake::{MAXIMUM_SOURCES, Operation, Request, RequestPath, Role};
 use crate::keeping::Keeping;
 
-/// The session that the host may open.
+/// The session that the introduced host may open.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Allowed {
-    /// Which end it is.
+    /// End of the session that the host is.
     #[n(0)]
     pub role: Role,
-    /// Copy or compare.
+    /// Operation of the session.
     #[n(1)]
     pub operation: Operation,
-    /// The acceptor's paths, as in the request.
+    /// Paths at the acceptor, as in the request.
     #[n(2)]
     pub paths: Vec<RequestPath>,
-    /// Where it sends: its sources as they were named, which say what may come. At most
-    /// [`MAXIMUM_SOURCES`].
+    /// If the host sends, its sources as they were named, which restrict the names that it may
+    /// send. At most [`MAXIMUM_SOURCES`].
     #[n(3)]
     pub sources: Vec<RequestPath>,
-    /// Directories too.
+    /// True if directories may be copied.
     #[n(4)]
     pub recursive: bool,
-    /// Links below the sources are followed.
+    /// True if symbolic links below the sources may be followed.
     #[n(5)]
     pub copy_links: bool,
-    /// Set-user-ID and set-group-ID bits are kept for any owner of the files.
+    /// True if set-user-ID and set-group-ID bits may be kept for any owner of the files.
     #[n(6)]
     pub keep_set_ids: bool,
-    /// What is kept of an entry; `None`: what always is.
+    /// Metadata that may be preserved; `None` for the defaults.
     #[n(20)]
     pub keeping: Option<Box<Keeping>>,
-    /// What the source does not have is deleted at the destination.
+    /// True if names that the source does not have may be deleted at the destination.
     #[n(7)]
     pub deletes: bool,
-    /// Sources are removed once they are durable.
+    /// True if sources may be removed once they are durable.
     #[n(8)]
     pub moves_away: bool,
-    /// What is replaced or deleted is kept so; where the host sends, its request is for exactly
-    /// this.
+    /// Backups of replaced and deleted names. A sending host must request exactly these.
     #[n(9)]
     pub backup: Option<Box<Backup>>,
-    /// A command runs for each file that is committed; where the host sends, its request is for
-    /// exactly this.
+    /// Command that runs for each committed file. A sending host must request exactly this command.
     #[n(30)]
     pub on_commit: Option<Box<FileCommand>>,
-    /// Its request is for exactly this command whose output becomes the file.
+    /// Command whose output becomes the file. The host must request exactly this command.
     #[n(31)]
     pub filter: Option<Box<FileCommand>>,
-    /// Files go through a command where the host sends.
+    /// True if a sending host filters files through a command.
     #[n(32)]
     pub filtered: bool,
 }
 
 impl Allowed {
-    /// Whether its values are within their ranges.
+    /// True if every value is within its range.
     pub fn is_valid(&self) -> bool {
         let some = |paths: &[RequestPath]| (1..=MAXIMUM_SOURCES).contains(&paths.len());
         match self.role {
@@ -69,8 +67,8 @@ impl Allowed {
         }
     }
 
-    /// Whether a request is for that session. Slashes at a path's end change where things land
-    /// beneath it, and not what is opened.
+    /// True if a request is for the allowed session. Slashes at a path's end are ignored, because
+    /// they change the place of copied entries beneath it and not the path that is opened.
     pub fn permits(&self, request: &Request) -> bool {
         let paths = self.paths.iter().map(trimmed);
         self.role == request.role
@@ -78,7 +76,7 @@ impl Allowed {
             && paths.eq(request.paths.iter().map(trimmed))
             && (self.keep_set_ids || !request.keep_set_ids)
             && self.permits_keeping(request.keeping.as_deref())
-            // A comparison deletes nothing.
+            // A comparison deletes no names.
             && (self.deletes || request.deletion.is_none() || request.operation == Operation::Verify)
             && (self.moves_away || !request.moves_away)
             && (self.role == Role::Receiver || self.backup == request.backup)
@@ -98,7 +96,7 @@ impl Allowed {
     }
 }
 
-/// A path without the slashes at its end, and what it is a path of.
+/// Returns a number for the kind of path, the path without trailing slashes, and its size.
 fn trimmed(path: &RequestPath) -> (u8, &[u8], u64) {
     match path {
         RequestPath::Path(path) => {

@@ -1,11 +1,11 @@
-//! What an entry has beside its data, mode and time: who owns it by number and by name, access
-//! control lists, extended attributes. Names travel with numbers, since a number means another
-//! user on another host.
+//! Attributes of an entry beyond its data, mode and time: owners by number and by name, access
+//! control lists, extended attributes. Names are sent with numbers, because a number can belong to
+//! another user on another host.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// Who owns a file, by number.
+/// Owner of a file, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Ownership {
     /// The user.
@@ -16,28 +16,29 @@ pub struct Ownership {
     pub group: u32,
 }
 
-/// Longest name of a user or group in bytes.
+/// Maximum length of the name of a user or group in bytes.
 pub const MAXIMUM_OWNER_BYTES: usize = 256;
 
-/// Most entries of an access control list.
+/// Maximum number of entries of an access control list.
 pub const MAXIMUM_ACL_ENTRIES: usize = 1024;
 
-/// Most extended attributes of an entry.
+/// Maximum number of extended attributes of an entry.
 pub const MAXIMUM_EXTENDED: usize = 256;
 
-/// Most bytes of their names and values together.
+/// Maximum total size of an entry's extended attributes, names and values, in bytes.
 pub const MAXIMUM_EXTENDED_BYTES: usize = 64 << 10;
 
-/// Longest name of an extended attribute in bytes (`XATTR_NAME_MAX`).
+/// Maximum length of the name of an extended attribute in bytes (`XATTR_NAME_MAX`).
 pub const MAXIMUM_EXTENDED_NAME_BYTES: usize = 255;
 
-/// The number that is no user and no group: to system calls it means that nothing changes.
+/// Number that is neither a user nor a group: system calls take it as "unchanged".
 const NOBODY_AT_ALL: u32 = u32::MAX;
 
-/// What an allocation takes beside what it holds, in bytes.
+/// Overhead of a memory allocation in bytes.
 const ALLOCATED_BYTES: usize = 16;
 
-/// What an entry has beside its data, mode and time. What was not asked for is absent.
+/// Attributes of an entry beyond its data, mode and time. Attributes that were not requested are
+/// absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Attributes {
     /// The user, by number.
@@ -46,33 +47,33 @@ pub struct Attributes {
     /// The group, by number.
     #[n(1)]
     pub group: u32,
-    /// The user's name at the source; `None` if it has none there, or names are not wanted.
+    /// The user's name at the source; `None` if it has no name there or names are not requested.
     #[n(2)]
     pub user_name: Option<ByteVec>,
-    /// The group's name at the source.
+    /// The group's name at the source; `None` if it has no name there or names are not requested.
     #[n(3)]
     pub group_name: Option<ByteVec>,
-    /// The access control list, where there is one beyond the mode.
+    /// Access control list, if it has more than the mode.
     #[n(4)]
     pub access: Option<Acl>,
-    /// Of a directory, that of what is made in it.
+    /// Default access control list of a directory, for entries created in it.
     #[n(5)]
     pub default: Option<Acl>,
     /// Extended attributes.
     #[n(6)]
     pub extended: Option<Vec<Extended>>,
-    /// Lists or extended attributes could not be read, or are more than go with an entry: what
-    /// the destination has of them stays.
+    /// True if lists or extended attributes could not be read or exceed the limits. The destination
+    /// then keeps its own.
     #[n(7)]
     pub incomplete: Option<bool>,
-    /// Extended attributes that only a superuser sees were read too: those that are not listed are
-    /// not there.
+    /// True if extended attributes that only a superuser sees were read too, so that the list is
+    /// complete.
     #[n(8)]
     pub superuser: Option<bool>,
 }
 
 impl Attributes {
-    /// The numbers alone.
+    /// Makes attributes with an owner only.
     pub fn of(owner: Ownership) -> Attributes {
         Attributes {
             user: owner.user,
@@ -81,7 +82,7 @@ impl Attributes {
         }
     }
 
-    /// Who owns it, by number.
+    /// Returns the owner, by number.
     pub fn owner(&self) -> Ownership {
         Ownership {
             user: self.user,
@@ -89,7 +90,7 @@ impl Attributes {
         }
     }
 
-    /// Bytes that they take in memory, about.
+    /// Returns the approximate memory use in bytes.
     pub fn weight(&self) -> usize {
         let names = [&self.user_name, &self.group_name];
         let names = names.into_iter().flatten().map(|name| name.len());
@@ -99,7 +100,7 @@ impl Attributes {
         size_of::<Attributes>() + names.chain(lists).chain(extended).sum::<usize>()
     }
 
-    /// Whether everything is within its bounds.
+    /// True if every value is within its bounds.
     pub fn is_valid(&self) -> bool {
         let names = [&self.user_name, &self.group_name];
         let lists = [&self.access, &self.default];
@@ -115,7 +116,7 @@ impl Attributes {
     }
 }
 
-/// Whether bytes can be the name of a user or group.
+/// True if the bytes can be the name of a user or group.
 fn is_owner_name(name: &[u8]) -> bool {
     (1..=MAXIMUM_OWNER_BYTES).contains(&name.len())
         && !name.iter().any(|byte| matches!(byte, 0 | b':' | b'\n'))
@@ -126,7 +127,7 @@ fn is_owner_name(name: &[u8]) -> bool {
 #[cbor(transparent)]
 pub struct Acl(#[n(0)] pub Vec<AclEntry>);
 
-/// What an entry of an access control list is about.
+/// Subject of an entry of an access control list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum AclTag {
@@ -136,13 +137,13 @@ pub enum AclTag {
     /// A user.
     #[n(1)]
     User,
-    /// The group that owns it.
+    /// The group that owns the file.
     #[n(2)]
     OwningGroup,
     /// A group.
     #[n(3)]
     Group,
-    /// What users and groups have at most.
+    /// The maximum rights of named users and groups, and of the owning group.
     #[n(4)]
     Mask,
     /// All others.
@@ -153,16 +154,16 @@ pub enum AclTag {
 /// An entry of an access control list.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct AclEntry {
-    /// What it is about.
+    /// Subject of the entry.
     #[n(0)]
     pub tag: AclTag,
     /// Permission bits, 0 to 7.
     #[n(1)]
     pub permissions: u8,
-    /// Of a user or group its number at the source, else 0.
+    /// Number of a user or group at the source, otherwise 0.
     #[n(2)]
     pub id: u32,
-    /// Of a user or group its name at the source; `None` if it has none there.
+    /// Name of a user or group at the source; `None` if it has no name there.
     #[n(3)]
     pub name: Option<ByteVec>,
 }
@@ -186,7 +187,7 @@ impl Acl {
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Extended {
-    /// Its name, with its namespace.
+    /// Name, including its namespace.
     #[n(0)]
     pub name: ByteVec,
     /// Its value.
@@ -195,12 +196,12 @@ pub struct Extended {
 }
 
 impl Extended {
-    /// Bytes of name and value, as they count on the wire and at the source.
+    /// Returns the bytes of name and value, as they count on the wire and at the source.
     fn bytes(&self) -> usize {
         self.name.len() + self.value.len()
     }
 
-    /// Bytes that it takes in memory.
+    /// Returns the memory use in bytes.
     fn weight(&self) -> usize {
         size_of::<Extended>() + 2 * ALLOCATED_BYTES + self.bytes()
     }
@@ -210,19 +211,20 @@ impl Extended {
     }
 }
 
-/// What an extended attribute is, by its namespace.
+/// Kind of an extended attribute, by its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendedKind {
-    /// Of any user (`user.*`).
+    /// Any user may set it (`user.*`).
     User,
-    /// Only a superuser sees and sets it (`trusted.*`).
+    /// Only a superuser can read and set it (`trusted.*`).
     Trusted,
-    /// What a program may do beyond its user's rights (`security.capability`).
+    /// Rights of a program beyond those of its user (`security.capability`).
     Capability,
 }
 
-/// What kind of extended attribute a name is of; `None` if it is never copied: labels of SELinux
-/// and other modules, a file system's own (Lustre's stripes, overlay's), access control lists.
+/// Returns the kind of an extended attribute by its name; `None` if it is never copied: labels of
+/// SELinux and other modules, a file system's own attributes (Lustre's stripes, overlay's), access
+/// control lists.
 pub fn extended_kind(name: &[u8]) -> Option<ExtendedKind> {
     const OWN: [&[u8]; 4] = [b"overlay.", b"lov", b"lma", b"glusterfs."];
     if let Some(rest) = name.strip_prefix(b"user.") {

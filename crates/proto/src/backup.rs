@@ -1,29 +1,31 @@
-//! What becomes of a file that is replaced or deleted at the destination, where it is to be kept.
+//! Backups of files that are replaced or deleted at the destination.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// The longest suffix, in bytes: a name has 255, and something is to be left of it.
+/// Maximum length of the suffix in bytes. A name has at most 255 bytes, and a part of the original
+/// name must remain.
 pub const MAXIMUM_SUFFIX_BYTES: usize = 128;
 
-/// The longest path of a directory for backups, in bytes: the most that the kernel takes.
+/// Maximum length of the path of a backup directory in bytes, the kernel's limit.
 pub const MAXIMUM_DIRECTORY_BYTES: usize = 4095;
 
-/// What is replaced or deleted is kept under another name.
+/// Settings of backups: replaced and deleted files get another name.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Backup {
-    /// What its name gets at its end, 0 to [`MAXIMUM_SUFFIX_BYTES`]; 1 or more without a directory.
+    /// Suffix of the backup's name, 0 to [`MAXIMUM_SUFFIX_BYTES`] bytes; at least 1 byte without a
+    /// directory.
     #[n(0)]
     pub suffix: ByteVec,
-    /// Where it goes, by its path beneath the anchor; relative to the anchor. `None`: it stays in
-    /// its directory.
+    /// Directory of the backups, relative to the anchor, in which they keep their paths; `None` if
+    /// they stay in their directories.
     #[n(1)]
     pub directory: Option<ByteVec>,
 }
 
 impl Backup {
-    /// Whether a peer may ask for it.
+    /// True if every value is within its range.
     pub fn is_valid(&self) -> bool {
         let is_part = |byte: &u8| !matches!(byte, 0 | b'/');
         let suffix = &**self.suffix;
@@ -34,8 +36,8 @@ impl Backup {
         in_its_place && suffix.len() <= MAXIMUM_SUFFIX_BYTES && suffix.iter().all(is_part)
     }
 
-    /// A rule for names that have the suffix, which protects earlier backups from deletion; `None`
-    /// if these lie in a directory of their own.
+    /// Returns a rule that protects names with the suffix from deletion; `None` if backups have a
+    /// directory of their own.
     pub fn protection(&self) -> Option<Vec<u8>> {
         if self.directory.is_some() {
             return None;

@@ -1,6 +1,6 @@
-//! What carries file data: a piece of a large file, or a pack of small
-//! entries. A block says everything about itself, so that it may come on any
-//! stream, before or after any message, twice or late.
+//! Blocks carry file data: a piece of a large file, or a pack of small entries. A block describes
+//! itself completely, so that it may arrive on any stream, before or after any message, late or
+//! more than once.
 
 use minicbor::{Decode, Encode};
 
@@ -12,14 +12,14 @@ use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::secret;
 use crate::shuffle::Shuffle;
 
-/// Most entries in a pack: what a receiver commits at once.
+/// Maximum number of entries in a pack: the number that a receiver commits at once.
 pub const MAXIMUM_PACK_ENTRIES: usize = 1024;
 
-/// Largest block of file data in bytes.
+/// Maximum bytes of file data in a block.
 pub const LARGEST_BLOCK_BYTES: usize = 16 << 20;
 
-/// Most runs of data within one sparse block: one for every 4096 bytes of the
-/// smallest block would already be more than any file system keeps.
+/// Maximum number of data runs within one sparse block. One run per 4096 bytes of the smallest
+/// block would already exceed the number that any file system keeps.
 pub const MAXIMUM_EXTENTS: usize = 4096;
 
 /// A run of data within a sparse block, relative to the block's offset.
@@ -28,7 +28,7 @@ pub struct Extent {
     /// First byte, relative to the block.
     #[n(0)]
     pub start: u32,
-    /// Bytes.
+    /// Length in bytes.
     #[n(1)]
     pub length: u32,
 }
@@ -40,20 +40,20 @@ pub struct Piece {
     /// The file.
     #[n(0)]
     pub entry: Entry,
-    /// How often the source changed under the copy: pieces of different
-    /// generations are never mixed.
+    /// Number of changes of the source during the copy. Pieces of different generations are never
+    /// mixed.
     #[n(1)]
     pub generation: u32,
-    /// First byte.
+    /// Offset of the first byte.
     #[n(2)]
     pub offset: u64,
-    /// Bytes of the file, holes included.
+    /// Length in bytes, holes included.
     #[n(3)]
     pub length: u64,
-    /// Where the payload's bytes lie; `None` if there is no hole.
+    /// Positions of the payload's bytes; `None` if there is no hole.
     #[n(4)]
     pub extents: Option<Vec<Extent>>,
-    /// Its checksum; `None` if it comes by [`crate::message::Message`] or in a [`Trailer`].
+    /// Checksum; `None` if it follows in a [`crate::message::Message`] or a [`Trailer`].
     #[n(5)]
     pub checksum: Option<Checksum>,
 }
@@ -62,24 +62,24 @@ pub struct Piece {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct PackedEntry {
-    /// The entry. A file's size says how many bytes of the payload are its.
+    /// The entry. A file's size is the number of payload bytes that belong to it.
     #[n(0)]
     pub entry: Entry,
-    /// As [`Piece::generation`].
+    /// Number of changes of the source, as in [`Piece::generation`].
     #[n(1)]
     pub generation: u32,
-    /// A file's checksum; `None` if it comes by message, or it is no file.
+    /// Checksum of a file; `None` if it follows in a message, or if the entry is not a file.
     #[n(2)]
     pub checksum: Option<Checksum>,
 }
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Content {
     /// A piece of a large file.
     #[n(0)]
     Piece(#[n(0)] Piece),
-    /// Small entries, their data one after the other.
+    /// Small entries with their data in the same order.
     #[n(1)]
     Pack(#[n(0)] Vec<PackedEntry>),
 }
@@ -88,49 +88,49 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct BlockHeader {
-    /// What it holds.
+    /// Content of the block.
     #[n(0)]
     pub content: Content,
-    /// How the payload was encoded.
+    /// Encoding of the payload.
     #[n(1)]
     pub codec: Codec,
-    /// Bytes of the payload once decoded.
+    /// Bytes of the decoded payload.
     #[n(2)]
     pub decoded: u64,
-    /// XXH3-64 of the payload as it is on the wire; only on streams in clear and
-    /// of what was compressed, so that no decompressor meets what was corrupted
-    /// on its way. The checksums of the content come by message and cover the
-    /// rest.
+    /// XXH3-64 of the encoded payload. Present only for compressed payloads on streams in clear, so
+    /// that no decompressor reads data that was corrupted on its way. The checksums of the content
+    /// are sent in messages and cover all other cases.
     #[n(3)]
     pub transit: Option<u64>,
-    /// Only on streams in clear, where anybody may write: [`HeaderKey::prove`].
+    /// Proof that the header comes from the other end ([`HeaderKey::prove`]). Present only on
+    /// streams in clear, where anybody may write.
     #[cbor(n(4), with = "minicbor::bytes")]
     pub proof: Option<[u8; PROOF_BYTES]>,
-    /// What follows the payload; not on streams in clear.
+    /// Trailer after the payload. Absent on streams in clear.
     #[n(5)]
     pub trailer: Option<Trailer>,
-    /// What went before the codec.
+    /// Shuffle that was applied before the codec.
     #[n(6)]
     pub shuffle: Option<Shuffle>,
 }
 
-/// What follows a block's payload, in [`TRAILER_BYTES`] that count as payload in the frame. A
-/// sender that reads, hashes and sends a piece in parts has its checksum only then.
+/// Data after a block's payload, in [`TRAILER_BYTES`] that count as payload in the frame. A sender
+/// that reads, hashes and sends a piece in parts knows the checksum only at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Trailer {
-    /// The checksum that the piece in the header lacks, or word that there is none.
+    /// The checksum that the piece's header lacks, or a mark that the piece is void.
     #[n(0)]
     Checksum,
 }
 
-/// Bytes of a trailer: 0 with zeros where the piece is void, 1 with a BLAKE3
-/// checksum, 2 with XXH3-64 (little-endian) and zeros.
+/// Bytes of a trailer. The first byte is 0 for a void piece (followed by zeros), 1 for a BLAKE3
+/// checksum, or 2 for XXH3-64 (little-endian, followed by zeros).
 pub const TRAILER_BYTES: usize = 33;
 
 impl Trailer {
-    /// What a checksum's trailer holds; without one it says that the piece is void:
-    /// that what went before is not what was there when the piece was announced.
+    /// Encodes a trailer. Without a checksum the piece is void: its data is not the data that was
+    /// announced.
     pub fn encode(checksum: Option<Checksum>) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
         match checksum {
@@ -147,11 +147,12 @@ impl Trailer {
         bytes
     }
 
-    /// The checksum in a trailer, or `None` if the piece is void.
+    /// Decodes the checksum of a trailer; `None` if the piece is void.
     ///
     /// # Errors
     ///
-    /// [`FrameError::Unexpected`] where it is none of what [`TRAILER_BYTES`] lists.
+    /// [`FrameError::Unexpected`] if the trailer has none of the forms that [`TRAILER_BYTES`]
+    /// lists.
     pub fn parse(bytes: &[u8; TRAILER_BYTES]) -> Result<Option<Checksum>, FrameError> {
         let [kind, hash @ ..] = bytes;
         let (number, rest) = hash.split_at(8);
@@ -166,27 +167,27 @@ impl Trailer {
     }
 }
 
-/// Bytes of a header's proof.
+/// Length of a header's proof in bytes.
 const PROOF_BYTES: usize = 16;
 
-/// Proves that blocks' headers on streams in clear are the other end's: names, modes,
-/// times and kinds of files are in them, and checksums cover contents alone.
+/// Key that proves the origin of block headers on streams in clear. Headers have names, modes,
+/// times and kinds of files, and checksums cover only contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderKey(Secret);
 
 impl HeaderKey {
-    /// With a secret that went within TLS and is used for nothing else.
+    /// Makes a key from a secret that was sent within TLS and has no other use.
     pub fn new(secret: Secret) -> HeaderKey {
         HeaderKey(secret)
     }
 
-    /// Gives a header its proof.
+    /// Adds the proof to a header.
     pub fn prove(&self, header: &mut BlockHeader) {
         header.proof = None;
         header.proof = self.proof_of(header);
     }
 
-    /// Takes the proof of a header that came; false where it is not this header's.
+    /// Removes the proof from a received header. Returns false if the proof is missing or wrong.
     pub fn check(&self, header: &mut BlockHeader) -> bool {
         let Some(shown) = header.proof.take() else {
             return false;
@@ -202,7 +203,7 @@ impl HeaderKey {
     }
 }
 
-/// Names a block's content in messages.
+/// Name of a block's content in messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum ContentName {
     /// A piece.
@@ -213,25 +214,25 @@ pub enum ContentName {
     Pack(#[n(0)] Vec<EntryId>),
 }
 
-/// Names a piece.
+/// Name of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct PieceName {
-    /// The file.
+    /// Number of the file.
     #[n(0)]
     pub file: EntryId,
-    /// Its generation.
+    /// Generation of the file.
     #[n(1)]
     pub generation: u32,
-    /// First byte.
+    /// Offset of the first byte.
     #[n(2)]
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     #[n(3)]
     pub length: u64,
 }
 
 impl Piece {
-    /// Its name.
+    /// Returns the name of the piece.
     pub fn name(&self) -> PieceName {
         PieceName {
             file: self.entry.id,
@@ -241,7 +242,7 @@ impl Piece {
         }
     }
 
-    /// Bytes of its payload once decoded.
+    /// Returns the bytes of the decoded payload.
     pub fn data_bytes(&self) -> u64 {
         match &self.extents {
             None => self.length,
@@ -249,7 +250,7 @@ impl Piece {
         }
     }
 
-    /// Bytes of its holes: they are in no payload.
+    /// Returns the bytes of the piece's holes, which are in no payload.
     pub fn hole_bytes(&self) -> u64 {
         self.length.saturating_sub(self.data_bytes())
     }
@@ -280,9 +281,8 @@ impl Piece {
 }
 
 impl BlockHeader {
-    /// Whether a peer may send this: every length and offset within its
-    /// bounds and in accord with the others. `wire` is the payload's length
-    /// in the frame.
+    /// True if a peer may send this header: every length and offset is within its bounds and
+    /// consistent with the others. `wire` is the payload's length in the frame.
     pub fn is_valid(&self, wire: usize) -> bool {
         let Some(wire) = self.data_on_wire(wire) else {
             return false;
@@ -304,14 +304,14 @@ impl BlockHeader {
             Codec::Zstd { level } => (-100..=22).contains(&level) && self.decoded == data,
             Codec::Lz4 => self.decoded == data,
         };
-        // Also of what is omitted: whoever compares reads as much.
+        // The bound also applies to omitted payloads, because a comparison reads as much.
         let bounded = data <= LARGEST_BLOCK_BYTES as u64;
         let shuffled = self.shuffle.is_none() || self.codec.compresses();
         valid && payload && shuffled && bounded && self.may_trail() && wire <= MAXIMUM_PAYLOAD_BYTES
     }
 
-    /// How many of `wire` bytes of payload are content, before the trailer; `None` if there is no
-    /// room for a trailer.
+    /// Returns the number of the `wire` payload bytes that are content, before the trailer; `None`
+    /// if there is no room for a trailer.
     pub fn data_on_wire(&self, wire: usize) -> Option<usize> {
         match self.trailer {
             Some(Trailer::Checksum) => wire.checked_sub(TRAILER_BYTES),
@@ -319,14 +319,14 @@ impl BlockHeader {
         }
     }
 
-    /// The checksum in the trailer of a piece.
+    /// Sets a piece's checksum to that of its trailer.
     pub fn put_checksum(&mut self, checksum: Option<Checksum>) {
         if let Content::Piece(piece) = &mut self.content {
             piece.checksum = checksum;
         }
     }
 
-    /// Whether it has no trailer, or one that belongs there.
+    /// True if the header has no trailer, or a trailer that is allowed.
     fn may_trail(&self) -> bool {
         let plain = self.codec == Codec::Plain && self.transit.is_none() && self.proof.is_none();
         let due = match &self.content {
@@ -336,7 +336,7 @@ impl BlockHeader {
         self.trailer.is_none() || plain && due
     }
 
-    /// The name of what it holds.
+    /// Returns the name of the block's content.
     pub fn name(&self) -> ContentName {
         match &self.content {
             Content::Piece(piece) => ContentName::Piece(piece.name()),
@@ -441,7 +441,7 @@ mod tests {
         ] {
             assert!(!other.is_valid(1024 + TRAILER_BYTES), "{other:?}");
         }
-        // Who knows of no trailers sends the same bytes as ever.
+        // Blocks without a trailer keep their encoding.
         let without = with(&|header| header.trailer = None);
         let bytes = minicbor::to_vec(&without).unwrap();
         assert_eq!(bytes[0] & 0x1f, 3, "a map of three");

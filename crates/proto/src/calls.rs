@@ -1,57 +1,58 @@
-//! What an end says of the addresses at which it tried to connect to the other.
+//! Reports about the addresses at which an end tried to connect to the other end.
 
 use minicbor::{Decode, Encode};
 
-/// Most addresses in a report: an end names no more of its own.
+/// Maximum number of addresses in a report. An end announces no more addresses.
 pub const MAXIMUM_CALLS: usize = 24;
 
-/// Longest address in bytes: an IPv6 one with its zone and port has 58.
+/// Maximum length of an address in bytes. An IPv6 address with its zone and port has 58 bytes.
 pub const MAXIMUM_ADDRESS_BYTES: usize = 64;
 
-/// Longest cause in bytes.
+/// Maximum length of a cause in bytes.
 pub const MAXIMUM_CAUSE_BYTES: usize = 256;
 
-/// What came of one address.
+/// Result of connecting to one address.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Call {
     /// Address and port as written, at most [`MAXIMUM_ADDRESS_BYTES`].
     #[n(0)]
     pub address: String,
-    /// How it looked.
+    /// Kind of the result.
     #[n(1)]
     pub look: CallLook,
-    /// Why, in words, at most [`MAXIMUM_CAUSE_BYTES`]; empty where it opened.
+    /// Explanation, at most [`MAXIMUM_CAUSE_BYTES`]; empty if the connection opened.
     #[n(2)]
     pub cause: String,
 }
 
-/// How an address looks to the side that connects.
+/// Result of a connection attempt as the connecting end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum CallLook {
-    /// The end that was meant answered.
+    /// The intended end answered.
     #[n(0)]
     Open,
-    /// A packet said no.
+    /// A packet refused the connection.
     #[n(1)]
     Reset,
-    /// Nothing came back.
+    /// No answer arrived.
     #[n(2)]
     Silent,
-    /// No way leads there.
+    /// No route leads to the address.
     #[n(3)]
     Unreachable,
-    /// Somebody else answered.
+    /// A different host answered.
     #[n(4)]
     WrongHost,
-    /// It opened, and nothing more came.
+    /// The connection opened, but no data arrived.
     #[n(5)]
     Stalled,
 }
 
 impl Call {
-    /// One whose cause is cut to its bound; an address is within its own.
+    /// Makes a report and cuts its cause to [`MAXIMUM_CAUSE_BYTES`]. The address must be within its
+    /// bound.
     pub fn new(address: &impl std::fmt::Display, look: CallLook, cause: &str) -> Call {
         let cut = cause.floor_char_boundary(MAXIMUM_CAUSE_BYTES);
         Call {
@@ -61,13 +62,13 @@ impl Call {
         }
     }
 
-    /// Whether it is within its bounds.
+    /// True if the texts are within their bounds.
     fn is_valid(&self) -> bool {
         self.address.len() <= MAXIMUM_ADDRESS_BYTES && self.cause.len() <= MAXIMUM_CAUSE_BYTES
     }
 }
 
-/// Whether a report may have these calls: their number, and each within its bounds.
+/// True if the number of calls and each call are within their bounds.
 pub fn are_valid(calls: &[Call]) -> bool {
     calls.len() <= MAXIMUM_CALLS && calls.iter().all(Call::is_valid)
 }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     fn call(cause: &str) -> Call {
-        // As long as any is.
+        // The longest possible address.
         let address = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535";
         Call::new(&address, CallLook::Reset, cause)
     }

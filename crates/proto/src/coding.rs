@@ -1,15 +1,15 @@
-//! Codecs, what they did at an end, as it reports that to the other one, and the kinds of data that
-//! have figures of their own.
+//! Codecs, statistics of their use at one end for the other end, and the kinds of data that have
+//! statistics of their own.
 
 use minicbor::{Decode, Encode};
 
-/// Most rows that an end tells; what is beyond is left out.
+/// Maximum number of statistics rows that an end sends. More rows are omitted.
 pub const MAXIMUM_CODEC_USES: usize = 128;
 
-/// How a payload was encoded.
+/// Encoding of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum Codec {
-    /// As it is.
+    /// Unencoded.
     #[default]
     #[n(0)]
     Plain,
@@ -23,55 +23,55 @@ pub enum Codec {
     /// One lz4 block without its length.
     #[n(2)]
     Lz4,
-    /// There is no payload: only checksums are compared.
+    /// No payload: only checksums are compared.
     #[n(3)]
     Omitted,
 }
 
 impl Codec {
-    /// Whether it makes payloads smaller.
+    /// True if the codec compresses payloads.
     pub fn compresses(self) -> bool {
         matches!(self, Codec::Zstd { .. } | Codec::Lz4)
     }
 }
 
-/// A kind of data, as a sample shows it: files of one kind get smaller alike.
+/// Kind of data, detected from a sample. Files of one kind compress similarly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Kind {
     /// Text, records, programs.
     #[n(0)]
     Text,
-    /// Bytes that are used nearly evenly, and are no array.
+    /// Bytes with a nearly even distribution that are not an array.
     #[n(1)]
     Dense,
     /// Arrays of numbers of 2 bytes.
     #[n(2)]
     Numbers2,
-    /// Of 4 bytes.
+    /// Arrays of numbers of 4 bytes.
     #[n(3)]
     Numbers4,
-    /// Of 8 bytes.
+    /// Arrays of numbers of 8 bytes.
     #[n(4)]
     Numbers8,
-    /// Compressed, encrypted or random.
+    /// Compressed, encrypted or random data.
     #[n(5)]
     Full,
     /// Small files, many in one block.
     #[n(6)]
     Small,
-    /// The same where they are compressed, encrypted or random.
+    /// Small files that are compressed, encrypted or random, many in one block.
     #[n(7)]
     SmallFull,
 }
 
 impl Kind {
-    /// Its number.
+    /// Returns the number of the kind.
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// What a summary calls it.
+    /// Returns the name of the kind in a summary.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Text => "text and records",
@@ -86,26 +86,26 @@ impl Kind {
     }
 }
 
-/// What one codec did with one kind of data at an end so far.
+/// Statistics of one codec for one kind of data at one end so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct CodecUse {
-    /// The kind, where the sender looked; `None` at a receiver.
+    /// Kind of data that the sender detected; `None` at a receiver.
     #[n(0)]
     pub kind: Option<Kind>,
-    /// The codec; plain for blocks that were looked at and left as they were.
+    /// Codec; plain for blocks that were sampled and left uncompressed.
     #[n(1)]
     pub codec: Codec,
-    /// A shuffle went before it.
+    /// True if a shuffle was applied before the codec.
     #[n(2)]
     pub shuffled: bool,
-    /// Bytes before it.
+    /// Bytes before encoding.
     #[n(3)]
     pub bytes: u64,
-    /// Bytes after it.
+    /// Bytes after encoding.
     #[n(4)]
     pub encoded: u64,
-    /// Nanoseconds of a core, trials included.
+    /// CPU time in nanoseconds, including trials.
     #[n(5)]
     pub nanoseconds: u64,
 }

@@ -1,35 +1,35 @@
-//! Commands that run where files arrive, as a peer asks for them.
+//! Commands that a peer requests and that run at the other end for each file.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
-/// The longest text of a command, in bytes.
+/// Maximum length of a command's text in bytes.
 pub const MAXIMUM_COMMAND_BYTES: usize = 4096;
 
-/// Most commands at a time.
+/// Maximum number of commands that run at the same time.
 pub const MAXIMUM_JOBS: u32 = 64;
 
-/// The longest time that one may take, in milliseconds: a week.
+/// Maximum run time of one command in milliseconds: a week.
 pub const LONGEST_MILLISECONDS: u64 = 7 * 24 * 3600 * 1000;
 
 /// A command that runs for each file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct FileCommand {
-    /// What a shell runs, 1 to [`MAXIMUM_COMMAND_BYTES`] without NUL. At a daemon it is the name of
-    /// one of its commands.
+    /// Command for a shell, 1 to [`MAXIMUM_COMMAND_BYTES`] bytes without NUL. At a daemon, the name
+    /// of one of its configured commands.
     #[n(0)]
     pub command: ByteVec,
-    /// Commands at a time, 1 to [`MAXIMUM_JOBS`].
+    /// Number of commands that may run at the same time, 1 to [`MAXIMUM_JOBS`].
     #[n(1)]
     pub jobs: u32,
-    /// Milliseconds that one may take, 1 to [`LONGEST_MILLISECONDS`].
+    /// Maximum run time of one command in milliseconds, 1 to [`LONGEST_MILLISECONDS`].
     #[n(2)]
     pub milliseconds: u64,
 }
 
 impl FileCommand {
-    /// Whether a peer may ask for it.
+    /// True if every value is within its range.
     pub fn is_valid(&self) -> bool {
         is_command(&self.command)
             && (1..=MAXIMUM_JOBS).contains(&self.jobs)
@@ -37,7 +37,7 @@ impl FileCommand {
     }
 }
 
-/// Whether this can be a command's text.
+/// True if the text can be a command's text.
 pub fn is_command(text: &[u8]) -> bool {
     (1..=MAXIMUM_COMMAND_BYTES).contains(&text.len()) && !text.contains(&0)
 }

@@ -1,8 +1,8 @@
-//! Messages in order and once, over streams that may die.
+//! Delivers messages once and in order, over streams that may fail.
 //!
-//! Each end numbers its messages and keeps them until the other end said that
-//! it has them. At any time they travel on one stream of the sender's choice;
-//! when that dies, everything not acknowledged is said again on another.
+//! Each end numbers its messages and keeps them until the other end acknowledges them. At any time,
+//! one stream of the sender's choice carries them. If that stream fails, all unacknowledged
+//! messages are sent again on another.
 
 use std::collections::VecDeque;
 
@@ -11,71 +11,71 @@ use minicbor::{Decode, Encode};
 use crate::frame::{self, FrameError, FrameKind, HEADER_BYTES, MAXIMUM_BODY_BYTES};
 use crate::message::Message;
 
-/// Bytes of unacknowledged messages from which on an end stops to produce
-/// more: four of the longest.
+/// Bytes of unacknowledged messages at which an end stops producing more: four times the maximum
+/// message.
 pub const OUTBOX_BYTES: usize = 4 * MAXIMUM_BODY_BYTES;
 
-/// An acknowledgement of its own is due after this many messages.
+/// Number of received messages after which an acknowledgement is due even without a message.
 const ACKNOWLEDGE_EVERY: u64 = 32;
 
 /// The body of a control frame.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub struct Numbered {
-    /// Number of the message from 1; 0 where there is none.
+    /// Number of the message, from 1; 0 without a message.
     #[n(0)]
     pub number: u64,
-    /// The highest number up to which the other end's messages are here.
+    /// Number up to which all messages of the other end have arrived.
     #[n(1)]
     pub received: u64,
-    /// The message, encoded.
+    /// Encoded message.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub message: Option<Vec<u8>>,
 }
 
-/// One end of the channel.
+/// One end of the control channel.
 #[derive(Debug, Default)]
 pub struct ControlChannel {
     /// Number of the last message produced.
     produced: u64,
     /// Number of the last message handed to the current stream.
     handed: u64,
-    /// Messages the other end has not acknowledged, the last being `produced`.
+    /// Messages that the other end has not acknowledged. The last one has the number `produced`.
     kept: VecDeque<Vec<u8>>,
     kept_bytes: usize,
     /// Number of the last message received.
     received: u64,
-    /// What of `received` the other end was told.
+    /// Value of `received` that was last sent to the other end.
     told: u64,
-    /// The channel moved: the other end learns where to by the next frame.
+    /// True if the channel moved. The next frame shows the other end the new stream.
     moved: bool,
 }
 
-/// What the other end did wrong; the session is over.
+/// Error of the other end that ends the session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// A number was left out.
+    /// A number was skipped.
     #[error("control message {got} came where {expected} was due")]
     Gap {
-        /// The number that was due.
+        /// Expected number.
         expected: u64,
-        /// The number that came.
+        /// Received number.
         got: u64,
     },
-    /// It is no message that this version knows.
+    /// The message is unknown to this version.
     #[error("a control message cannot be decoded: {0}")]
     Undecodable(String),
-    /// It acknowledged what was never sent.
+    /// A message was acknowledged that was never sent.
     #[error("control message {got} was acknowledged, only {produced} were sent")]
     Acknowledged {
-        /// The number acknowledged.
+        /// Acknowledged number.
         got: u64,
-        /// Messages sent.
+        /// Number of messages sent.
         produced: u64,
     },
 }
 
 impl ControlChannel {
-    /// Whether more may be produced now.
+    /// True if more messages may be produced now.
     pub fn has_room(&self) -> bool {
         self.kept_bytes < OUTBOX_BYTES
     }
@@ -84,7 +84,7 @@ impl ControlChannel {
     ///
     /// # Errors
     ///
-    /// [`FrameError::TooLong`] for a message beyond the bounds.
+    /// [`FrameError::TooLong`] if the message exceeds the limits.
     pub fn push(&mut self, message: &Message) -> Result<(), FrameError> {
         let bytes = minicbor::to_vec(message)
             .map_err(|error| FrameError::Undecodable(error.to_string()))?;
@@ -100,12 +100,12 @@ impl ControlChannel {
         Ok(())
     }
 
-    /// The next frame for the stream that carries the channel now; also one
-    /// that only acknowledges, where that is due.
+    /// Returns the next frame for the stream that carries the channel. A frame without a message
+    /// acknowledges received messages, if that is due.
     ///
     /// # Errors
     ///
-    /// [`FrameError::TooLong`] for a message beyond the bounds.
+    /// [`FrameError::TooLong`] if the message exceeds the limits.
     pub fn poll_frame(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let acknowledged = self.produced - self.kept.len() as u64;
         let next = usize::try_from(self.handed.saturating_sub(acknowledged)).unwrap_or(usize::MAX);
@@ -127,38 +127,38 @@ impl ControlChannel {
         frame::encode(FrameKind::Control, &numbered, 0).map(Some)
     }
 
-    /// Whether [`ControlChannel::poll_frame`] gives something.
+    /// True if [`ControlChannel::poll_frame`] returns a frame.
     pub fn has_frame(&self) -> bool {
         !self.is_drained() || self.owes_acknowledgement()
     }
 
-    /// An acknowledgement is due, with a message or without.
+    /// True if an acknowledgement is due, with a message or without.
     fn owes_acknowledgement(&self) -> bool {
         self.moved || self.received >= self.told + ACKNOWLEDGE_EVERY
     }
 
-    /// Whether everything was handed to a stream.
+    /// True if all messages were handed to a stream.
     pub fn is_drained(&self) -> bool {
         self.handed == self.produced
     }
 
-    /// Messages received so far, for [`crate::handshake::Join`].
+    /// Returns the number of received messages, for [`crate::handshake::Join`].
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The channel moves to another stream: everything not acknowledged goes
-    /// there again, at least an acknowledgement.
+    /// Moves the channel to another stream. All unacknowledged messages are sent again there, or at
+    /// least an acknowledgement.
     pub fn handle_stream_change(&mut self) {
         self.handed = self.produced - self.kept.len() as u64;
         self.moved = true;
     }
 
-    /// A frame came, on whatever stream; gives its message if it is new.
+    /// Handles a frame from any stream. Returns its message if it is new.
     ///
     /// # Errors
     ///
-    /// [`ControlError`]: the session is over.
+    /// [`ControlError`] ends the session.
     pub fn handle_frame(&mut self, frame: Numbered) -> Result<Option<Message>, ControlError> {
         self.handle_acknowledged(frame.received)?;
         let Some(message) = frame.message else {
@@ -179,11 +179,11 @@ impl ControlChannel {
         Ok(Some(message))
     }
 
-    /// The other end has everything up to `received`.
+    /// Handles the acknowledgement of all messages up to `received`.
     ///
     /// # Errors
     ///
-    /// [`ControlError::Acknowledged`] where that was never sent.
+    /// [`ControlError::Acknowledged`] if message `received` was never sent.
     pub fn handle_acknowledged(&mut self, received: u64) -> Result<(), ControlError> {
         if received > self.produced {
             return Err(ControlError::Acknowledged {
@@ -199,7 +199,7 @@ impl ControlChannel {
     }
 }
 
-/// Bytes of a control frame beside its message, at most.
+/// Maximum bytes of a control frame beyond its message.
 const ACKNOWLEDGEMENT_BYTES: usize = HEADER_BYTES + 32;
 
 #[cfg(test)]
@@ -246,7 +246,7 @@ mod tests {
                         }
                     }
                     _ if random(10) == 0 => {
-                        // What was under way may arrive late, in part, or never.
+                        // A part of the data on its way may arrive late, partly or never.
                         let late = random(wire.len() as u64 + 1) as usize;
                         wire.truncate(late);
                         left.handle_stream_change();

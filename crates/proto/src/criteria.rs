@@ -1,58 +1,59 @@
-//! When a file or link is copied over what has its name: as rsync's options of these names say.
+//! Conditions under which a file or link replaces an existing entry, as in rsync's options of the
+//! same names.
 
 use minicbor::{Decode, Encode};
 
 use crate::filter::Reason;
 use crate::manifest::Timestamp;
 
-/// The widest window in which two times count as the same: a day, in nanoseconds. Tools and file
-/// systems differ by a few seconds, or by an hour where they keep local time.
+/// Maximum window in which two times count as equal: a day, in nanoseconds. Tools and file systems
+/// differ by a few seconds, or by an hour if they keep local time.
 pub const WIDEST_WINDOW: u64 = 24 * 3600 * 1_000_000_000;
 
-/// When something is copied. Without any of these: where size or time differ.
+/// Conditions for copying an entry. By default, an entry is copied if its size or time differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Criteria {
-    /// Files of the same size are compared by their contents, whatever their times are.
+    /// If true, files of the same size are compared by content, regardless of their times.
     #[n(0)]
     pub checksum: bool,
-    /// Files that are newer at the destination stay.
+    /// If true, files that are newer at the destination remain.
     #[n(1)]
     pub update: bool,
-    /// What is not at the destination is not made.
+    /// If true, entries that are missing at the destination are not created.
     #[n(2)]
     pub existing: bool,
-    /// What is at the destination stays.
+    /// If true, entries that exist at the destination remain.
     #[n(3)]
     pub ignore_existing: bool,
-    /// Files of the same size are the same.
+    /// If true, files of the same size count as unchanged.
     #[n(4)]
     pub size_only: bool,
-    /// No file is taken for unchanged.
+    /// If true, the same size and time do not make a file unchanged.
     #[n(5)]
     pub ignore_times: bool,
-    /// Times that differ by no more nanoseconds are the same, 0 to [`WIDEST_WINDOW`].
+    /// Maximum difference of equal times in nanoseconds, 0 to [`WIDEST_WINDOW`].
     #[n(6)]
     pub window: u64,
 }
 
-/// Why something is left as it is at the destination.
+/// Reason to leave an entry unchanged at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Held {
     /// The file there is newer.
     #[n(0)]
     Newer,
-    /// It is not there, and only what exists is updated.
+    /// The entry is missing, and only existing entries are updated.
     #[n(1)]
     Missing,
-    /// It is there, and what exists is ignored.
+    /// The entry exists, and existing entries are not replaced.
     #[n(2)]
     Exists,
 }
 
 impl Held {
-    /// As the summary counts it.
+    /// Returns the reason under which the summary counts the entry.
     pub fn reason(self) -> Reason {
         match self {
             Held::Newer => Reason::Newer,
@@ -62,42 +63,42 @@ impl Held {
     }
 }
 
-/// A file at both ends.
+/// Properties of a file that exists at both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Both {
-    /// Bytes at the source and at the destination.
+    /// Sizes in bytes at the source and at the destination.
     pub sizes: (u64, u64),
-    /// Times of modification.
+    /// Times of modification at the source and at the destination.
     pub modified: (Timestamp, Timestamp),
-    /// The destination's time is the source's, as exactly as its file system keeps times.
+    /// True if the destination's time equals the source's at the precision of its file system.
     pub same_time: bool,
 }
 
-/// What becomes of a file that is at both ends.
+/// Decision about a file that exists at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays as it is.
+    /// The file remains unchanged.
     Left(Held),
-    /// It is there: its mode, and where that differs its time, follow.
+    /// The data is the same. The mode and, if different, the time are corrected.
     Same,
-    /// Its contents say whether it is there.
+    /// A comparison of the contents decides.
     Contents,
-    /// It is copied.
+    /// The file is copied.
     Copy,
 }
 
 impl Criteria {
-    /// Whether size and time alone decide.
+    /// True if only size and time decide.
     pub fn is_usual(&self) -> bool {
         *self == Criteria::default()
     }
 
-    /// Whether a peer may ask for them.
+    /// True if the values are within their ranges.
     pub fn is_valid(&self) -> bool {
         self.window <= WIDEST_WINDOW
     }
 
-    /// What becomes of a file.
+    /// Decides about a file that exists at both ends.
     pub fn judge(&self, file: &Both) -> Verdict {
         if self.ignore_existing {
             return Verdict::Left(Held::Exists);
@@ -106,7 +107,8 @@ impl Criteria {
         let same_time = file.same_time || self.is_near(source, there);
         if self.update && self.is_newer(there, source, same_time) {
             let same = file.sizes.0 == file.sizes.1 && same_time;
-            // What is the same but for the window gets its mode, as without.
+            // A file that is the same within the window gets its mode, as it would without
+            // `update`.
             return if same && !self.checksum && !self.ignore_times {
                 Verdict::Same
             } else {
@@ -116,7 +118,7 @@ impl Criteria {
         if file.sizes.0 != file.sizes.1 {
             return Verdict::Copy;
         }
-        // In the order in which rsync asks.
+        // The same order as in rsync.
         match *self {
             Criteria { checksum: true, .. } => Verdict::Contents,
             Criteria {
@@ -130,8 +132,8 @@ impl Criteria {
         }
     }
 
-    /// Whether a file counts as newer than its source. With a window a source is the newer one only
-    /// if its time is later by as much, as for rsync.
+    /// True if the destination's file counts as newer than the source. With a window, the source
+    /// counts as newer only if its time is later by at least the window, as in rsync.
     fn is_newer(&self, there: Timestamp, source: Timestamp, same_time: bool) -> bool {
         match self.window {
             0 => there > source && !same_time,
@@ -139,7 +141,7 @@ impl Criteria {
         }
     }
 
-    /// Whether two times are within the window.
+    /// True if two times are within the window.
     pub fn is_near(&self, one: Timestamp, other: Timestamp) -> bool {
         let apart = nanoseconds(one).abs_diff(nanoseconds(other));
         self.window > 0 && apart <= u128::from(self.window)
@@ -189,7 +191,7 @@ mod tests {
         let newer = Verdict::Left(Held::Newer);
         assert_eq!(update.judge(&both((5, 6), (7, 8))), newer);
         assert_eq!(update.judge(&both((5, 6), (8, 7))), Verdict::Copy);
-        // At the same time another size is a change.
+        // A different size at the same time is a change.
         assert_eq!(update.judge(&both((5, 6), (7, 7))), Verdict::Copy);
         assert_eq!(update.judge(&both((5, 5), (7, 7))), Verdict::Same);
         let ignored = of(|criteria| criteria.ignore_existing = true);

@@ -1,10 +1,10 @@
 //! Deletion at the destination, after a copy in which nothing failed.
 //!
-//! The receiver asks for the names that the source has ([`crate::message::Message::AskNames`]). The
-//! sender lists each directory of the copy once more and tells them, at most [`NAMES_WINDOW`]
-//! batches ahead. The receiver compares a directory at a time with its own listing. It deletes
-//! only after the sender said that it listed everything without an error: at each end a name is
-//! present, absent, or could not be looked at, and only what is known to be absent is deleted.
+//! The receiver asks for the names at the source ([`crate::message::Message::AskNames`]). The
+//! sender lists each directory of the copy once more and sends the names, at most [`NAMES_WINDOW`]
+//! batches ahead. The receiver compares a directory at a time with its own listing. It deletes only
+//! after the sender reported that it listed everything without an error. At each end a name is
+//! present, absent or unreadable, and only a name known to be absent at the source is deleted.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -12,55 +12,55 @@ use minicbor::{Decode, Encode};
 use crate::filter::{MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, Rules, SelectionError, check_bytes};
 use crate::manifest::TreePath;
 
-/// Batches of names told and not taken up, at most.
+/// Maximum number of unacknowledged batches of names.
 pub const NAMES_WINDOW: u32 = 64;
 
-/// Names in one batch at most, and bytes of them: from there on a batch is sent.
+/// Maximum number of names in a batch, and of their bytes. A batch that reaches either is sent.
 pub const MAXIMUM_NAMES: usize = 2048;
 /// See [`MAXIMUM_NAMES`].
 pub const MAXIMUM_NAMES_BYTES: usize = 32 << 10;
 
-/// Most bytes of files of rules of one directory: rules that hold have half of it.
+/// Maximum bytes of rule files of one directory. Rules in force take half of them.
 pub const MAXIMUM_TOLD_RULES: usize = 512 << 10;
 
-/// What is removed in one step, and told in one message.
+/// Maximum number of names that are removed in one step and reported in one message.
 pub const REMOVED_AT_ONCE: usize = 512;
 
-/// What is to be deleted.
+/// Settings of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Deletion {
-    /// What filters leave out is deleted, too, unless a rule protects it.
+    /// True if filtered names are deleted too, unless a rule protects them.
     #[n(0)]
     pub excluded: bool,
-    /// With more nothing is deleted.
+    /// Maximum number of deletions. If more are necessary, no names are deleted.
     #[n(1)]
     pub maximum: Option<u64>,
-    /// Directories on other file systems than the anchor stay as they are.
+    /// If true, directories on other file systems than the anchor remain unchanged.
     #[n(2)]
     pub one_file_system: bool,
-    /// The rules of the copy, which protect what they leave out.
+    /// Rules of the copy, which protect the names that they exclude.
     #[n(3)]
     pub rules: Vec<ByteVec>,
 }
 
 impl Deletion {
-    /// Its rules.
+    /// Parses the rules.
     ///
     /// # Errors
     ///
-    /// The first that is none.
+    /// The error of the first invalid rule.
     pub fn parse(&self) -> Result<Rules, SelectionError> {
         let rules: Vec<&[u8]> = self.rules.iter().map(|rule| &***rule).collect();
         Ok(Rules::parse(&rules)?)
     }
 
-    /// Whether a peer may ask for it.
+    /// True if a peer may request this deletion.
     pub fn is_valid(&self) -> bool {
         self.rules.len() <= MAXIMUM_RULES && self.check_size().is_ok() && self.parse().is_ok()
     }
 
-    /// Whether it goes into a request.
+    /// Checks that the rules fit into a request.
     ///
     /// # Errors
     ///
@@ -70,33 +70,33 @@ impl Deletion {
     }
 }
 
-/// Names that the source has in a directory: all of them, or the next ones.
+/// Names in a directory of the source: all of them, or the next ones.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct NamesOf {
-    /// The directory beneath the anchor; `None`: the anchor.
+    /// Directory beneath the anchor; `None` for the anchor.
     #[n(0)]
     pub directory: Option<TreePath>,
-    /// The first of its names are among these.
+    /// True if this is the first part of the directory's names.
     #[n(1)]
     pub begins: bool,
-    /// The last ones are.
+    /// True if this is the last part of the directory's names.
     #[n(2)]
     pub ends: bool,
-    /// Names in byte order, each after those before it.
+    /// Names in ascending byte order, continuing the previous part.
     #[n(3)]
     pub names: Vec<ByteVec>,
-    /// Where the first names are: the files of rules that are in it at the source and are copied,
-    /// or protect without being copied, in the order of their rules; `None` if there is none.
+    /// In the first part: the directory's rule files at the source that are copied, or that protect
+    /// without being copied, in the order of their rules; `None` for a missing file.
     #[n(4)]
     pub rules: Vec<Option<ByteVec>>,
-    /// Where the last names are: it is a source that was named, and holds nothing. If the
-    /// destination has something in its place, nothing is deleted anywhere.
+    /// In the last part: true if this is an empty source named in the command. If the destination
+    /// has entries in its place, no names are deleted at all.
     #[n(5)]
     pub is_empty_source: bool,
 }
 
-/// Checks that names come as they should: whole directories, one after the other, each in order.
+/// Checks that names arrive in order: whole directories one after the other, each sorted.
 #[derive(Debug, Default)]
 pub struct NamesOrder {
     /// The directory that has begun and not ended, and its last name.
@@ -104,7 +104,7 @@ pub struct NamesOrder {
 }
 
 impl NamesOrder {
-    /// Whether these may come next.
+    /// Returns true if this batch may come next.
     pub fn accepts(&mut self, batch: &[NamesOf]) -> bool {
         let count: usize = batch.iter().map(|some| some.names.len() + 1).sum();
         count <= 2 * MAXIMUM_NAMES && batch.iter().all(|some| self.accepts_some(some))
@@ -136,7 +136,7 @@ impl NamesOrder {
         true
     }
 
-    /// Whether all that began has ended.
+    /// True if every directory that began has ended.
     pub fn is_whole(&self) -> bool {
         self.open.is_none()
     }

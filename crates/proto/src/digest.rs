@@ -1,11 +1,10 @@
-//! Block checksums and how they merge to a file's digest.
+//! Block checksums and their combination to a file's digest.
 //!
-//! With [`Integrity::Digest`] a block's checksum is the chaining value of its
-//! subtree in the file's BLAKE3 tree, so that the checksums of all blocks, in
-//! any order, merge to the digest that `b3sum` prints. A block that is a whole
-//! file is finalised as the root, and its checksum is that digest itself.
-//! With [`Integrity::Checksum`] it is XXH3-64 of the bytes and there is no
-//! digest of the file.
+//! With [`Integrity::Digest`] a block's checksum is the chaining value of its subtree in the file's
+//! BLAKE3 tree. The checksums of all blocks, in any order, merge to the digest that `b3sum` prints.
+//! A block that is a whole file is finalised as the root, and its checksum is that digest itself.
+//! With [`Integrity::Checksum`] a block's checksum is the XXH3-64 of its bytes, and files have no
+//! digest.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
@@ -14,14 +13,14 @@ use blake3::hazmat::{self, HasherExt, Mode};
 use minicbor::{Decode, Encode};
 use twox_hash::XxHash3_64;
 
-/// Every block but a file's last has a length that is a power of two and at
-/// least this many bytes, which is BLAKE3's chunk.
+/// Minimum bytes of a block, BLAKE3's chunk. All blocks but the last of a file are at least this
+/// long, and their length is a power of two.
 pub const SMALLEST_BLOCK_BYTES: u64 = 1024;
 
-/// No file is longer than this: 2^63 - 1 bytes, what a Unix offset can hold.
+/// Maximum size of a file in bytes: 2^63 - 1, the maximum Unix offset.
 pub const LARGEST_FILE_BYTES: u64 = i64::MAX as u64;
 
-/// How blocks and files are verified.
+/// Method that verifies blocks and files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Integrity {
@@ -29,13 +28,13 @@ pub enum Integrity {
     #[default]
     #[n(0)]
     Digest,
-    /// XXH3-64 for each block, no digest of the file.
+    /// XXH3-64 for each block, without a digest of the file.
     #[n(1)]
     Checksum,
 }
 
 impl Integrity {
-    /// Whether a checksum is of this kind.
+    /// True if a checksum is of this kind.
     pub fn fits(self, checksum: &Checksum) -> bool {
         match self {
             Integrity::Digest => matches!(checksum, Checksum::Blake3(_)),
@@ -47,7 +46,7 @@ impl Integrity {
 /// The checksum of a block, or the digest of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum Checksum {
-    /// A BLAKE3 chaining value, or a root hash where the block is a file.
+    /// A BLAKE3 chaining value, or the root hash if the block is a whole file.
     #[n(0)]
     Blake3(#[cbor(n(0), with = "minicbor::bytes")] [u8; 32]),
     /// XXH3-64 of the bytes.
@@ -56,12 +55,12 @@ pub enum Checksum {
 }
 
 impl Checksum {
-    /// Whether that of a whole file is its digest.
+    /// True if the checksum of a whole file is its digest.
     pub fn is_digest(&self) -> bool {
         matches!(self, Checksum::Blake3(_))
     }
 
-    /// Of a whole file, its digest.
+    /// Returns the digest, if this is the checksum of a whole file.
     pub fn digest(&self) -> Option<[u8; 32]> {
         match self {
             Checksum::Blake3(digest) => Some(*digest),
@@ -70,9 +69,9 @@ impl Checksum {
     }
 }
 
-/// Whether `[offset, offset + length)` may be a block of a file of `size`
-/// bytes: within the file, aligned to its length, a power of two unless it
-/// ends the file. Whatever a peer names is asked here before it is hashed.
+/// True if `[offset, offset + length)` may be a block of a file of `size` bytes: within the file,
+/// aligned to its length, and a power of two unless it ends the file. Every range from a peer is
+/// checked with this function before it is hashed.
 pub fn is_block(offset: u64, length: u64, size: u64) -> bool {
     if length == 0 || size > LARGEST_FILE_BYTES {
         return false;
@@ -89,9 +88,9 @@ pub fn is_block(offset: u64, length: u64, size: u64) -> bool {
     offset == 0 || offset.is_multiple_of(length.next_power_of_two().max(SMALLEST_BLOCK_BYTES))
 }
 
-/// The longest block that may begin at `offset`, is at most `limit` (a power
-/// of two) long and ends at or before `end` in a file of `size` bytes.
-/// `offset < end <= size`, both ends of a gap between blocks.
+/// Returns the length of the longest block that begins at `offset`, has at most `limit` bytes (a
+/// power of two) and ends at or before `end` in a file of `size` bytes. Requires `offset < end <=
+/// size`, the bounds of a gap between blocks.
 pub fn longest_block(offset: u64, end: u64, size: u64, limit: u64) -> u64 {
     let aligned = if offset == 0 {
         limit
@@ -110,15 +109,15 @@ pub fn longest_block(offset: u64, end: u64, size: u64, limit: u64) -> u64 {
 
 /// Computes the checksum of one block, a part at a time.
 pub enum BlockHasher {
-    /// BLAKE3 at the block's offset; true where the block is the whole file.
+    /// BLAKE3 at the block's offset; true if the block is the whole file.
     Blake3(Box<blake3::Hasher>, bool),
     /// XXH3-64.
     Xxh3(Box<XxHash3_64>),
 }
 
 impl BlockHasher {
-    /// For the block at `offset` with `length` bytes of a file of `size` bytes; `None` if that is
-    /// no block ([`is_block`]) or, with an empty file, not its start.
+    /// Makes a hasher for the block at `offset` with `length` bytes of a file of `size` bytes;
+    /// `None` if this is neither a block ([`is_block`]) nor an empty file.
     pub fn new(integrity: Integrity, offset: u64, length: u64, size: u64) -> Option<BlockHasher> {
         let empty_file = offset == 0 && length == 0 && size == 0;
         if !empty_file && !is_block(offset, length, size) {
@@ -137,7 +136,7 @@ impl BlockHasher {
         })
     }
 
-    /// Adds the next bytes. No more than the block's length in all.
+    /// Adds the next bytes. The total must not exceed the block's length.
     pub fn update(&mut self, data: &[u8]) {
         match self {
             BlockHasher::Blake3(hasher, _) => {
@@ -147,7 +146,7 @@ impl BlockHasher {
         }
     }
 
-    /// The checksum of what was added.
+    /// Returns the checksum of the added bytes.
     pub fn finish(&self) -> Checksum {
         match self {
             BlockHasher::Blake3(hasher, true) => Checksum::Blake3(*hasher.finalize().as_bytes()),
@@ -157,7 +156,7 @@ impl BlockHasher {
     }
 }
 
-/// The digest of a small file that is in memory whole.
+/// Returns the checksum of a whole file that is in memory.
 pub fn whole_file(integrity: Integrity, data: &[u8]) -> Checksum {
     match integrity {
         Integrity::Digest => Checksum::Blake3(*blake3::hash(data).as_bytes()),
@@ -165,19 +164,19 @@ pub fn whole_file(integrity: Integrity, data: &[u8]) -> Checksum {
     }
 }
 
-/// Merges the chaining values of a file's blocks, in any order and of any
-/// mixture of lengths, to its digest. Holds one value per maximal subtree
-/// known, so its memory follows the number of gaps, not of blocks.
+/// Merges the chaining values of a file's blocks, in any order and with any lengths, to its digest.
+/// It holds one value per maximal known subtree, so its memory is proportional to the number of
+/// gaps, not of blocks.
 #[derive(Clone, Debug)]
 pub struct DigestTree {
     size: u64,
-    /// Subtrees by first byte: length and chaining value.
+    /// Subtrees by offset of the first byte: length and chaining value.
     nodes: BTreeMap<u64, (u64, [u8; 32])>,
     root: Option<[u8; 32]>,
 }
 
 impl DigestTree {
-    /// For a file of `size` bytes, at most [`LARGEST_FILE_BYTES`].
+    /// Makes an empty tree for a file of `size` bytes, at most [`LARGEST_FILE_BYTES`].
     pub fn new(size: u64) -> DigestTree {
         DigestTree {
             size,
@@ -186,8 +185,8 @@ impl DigestTree {
         }
     }
 
-    /// Adds a block. Nothing changes where the range is no block of the file
-    /// or overlaps what is already there; false then.
+    /// Adds a block. Returns false without a change if the range is not a block of the file or
+    /// overlaps a known range.
     pub fn insert(&mut self, offset: u64, length: u64, value: [u8; 32]) -> bool {
         if !is_block(offset, length, self.size) || self.overlaps(offset, length) {
             return false;
@@ -220,7 +219,7 @@ impl DigestTree {
         true
     }
 
-    /// The maximal subtrees that are there: first byte, length and value of each.
+    /// Returns the maximal known subtrees: offset, length and value of each.
     pub fn subtrees(&self) -> Vec<(u64, u64, [u8; 32])> {
         let whole = self.root.map(|root| (0, self.size, root));
         let nodes = self.nodes.iter();
@@ -231,7 +230,7 @@ impl DigestTree {
         }
     }
 
-    /// The digest, once every block is there.
+    /// Returns the digest if every block is known.
     pub fn root(&self) -> Option<[u8; 32]> {
         self.root
     }
@@ -245,19 +244,19 @@ impl DigestTree {
                 .is_some_and(|(start, (len, _))| start + len > offset)
     }
 
-    /// The range that merges with this one to their parent; none for the root.
+    /// Returns the range that merges with this one to their parent; `None` for the root.
     fn sibling(&self, offset: u64, length: u64) -> Option<(u64, u64)> {
         let end = offset + length;
         if end < self.size {
-            // A full subtree: the parity of its index says left or right.
+            // For a full subtree, the parity of its index distinguishes left from right.
             return Some(if (offset / length).is_multiple_of(2) {
                 (end, length.min(self.size - end))
             } else {
                 (offset - length, length)
             });
         }
-        // At the right edge a subtree without sibling stands for its parents,
-        // up to the one that is a right child.
+        // At the right edge, a subtree without a sibling represents its parents, up to the one that
+        // is a right child.
         (offset > 0).then(|| {
             let left = 1 << offset.trailing_zeros();
             (offset - left, left)
@@ -280,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Cuts a file into blocks of mixed lengths, as several attempts would.
+    /// Cuts a file into blocks of mixed lengths, as repeated attempts would.
     fn cut(size: u64, limits: &[u32]) -> Vec<(u64, u64)> {
         let mut blocks = Vec::new();
         let mut offset = 0;

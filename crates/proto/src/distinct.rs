@@ -2,14 +2,14 @@
 //!
 //! Two hosts may share a file system, and one host may have several paths to a directory, through
 //! mounts that device and inode numbers do not reveal. So the receiver makes a file with a random
-//! name in its directory, a probe. The sender looks up that name in its own directory. Nobody
-//! looked it up before, so no cache knows that it is missing. If the source's directory shows the
-//! probe, both directories are one.
+//! name in its directory, a probe. The sender looks up that name in its own directory. The name is
+//! new, so no cache knows that it is missing. If the source's directory shows the probe, both
+//! directories are one.
 //!
 //! A file system may show the files of other directories, as overlays do. So the sender makes a
-//! probe of its own in the source's directory, and the receiver looks whether it is in the
+//! probe of its own in the source's directory, and the receiver checks if it is in the
 //! destination's. If the sender cannot make one, only files that this copy wrote are known to be
-//! other files.
+//! distinct from the source's.
 //!
 //! 1. The sender makes its probes and asks: [`crate::message::Message::AskDistinct`].
 //! 2. The receiver looks for these, and makes a probe in each of its directories:
@@ -20,35 +20,35 @@
 //!
 //! Deletion and backups need more: no directory in which names are deleted, or files are replaced
 //! by backups, may be a source's directory, lie in one or hold one. The receiver makes one probe in
-//! all of them and asks whether it is in any directory of the sources that is copied, or in one
-//! above them: [`crate::message::Message::AskSources`], [`crate::message::Message::Sources`]. If only
+//! all of them and asks if it is in any directory of the sources that is copied, or in one above
+//! them: [`crate::message::Message::AskSources`], [`crate::message::Message::Sources`]. If only
 //! names in the probe's own directory are replaced, the directories above the sources do not
 //! matter.
 //!
-//! One question at a time is under way. The sender cannot choose a probe's name, and the receiver
-//! only its numbers, so that neither can have the other look up a name of its choice.
+//! Only one question is open at a time. The sender cannot choose a probe's name, and the receiver
+//! only its numbers, so that neither can make the other look up a name of its choice.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::manifest::TreePath;
 
-/// Most directories in one question.
+/// Maximum number of directories in one question.
 pub const MAXIMUM_PROBES: usize = 512;
 
-/// Is a directory of the destination another one than the source's?
+/// Asks if a directory of the destination is distinct from the source's.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Question {
-    /// The directory beneath the anchor; absent: the anchor.
+    /// Directory beneath the anchor; `None` for the anchor.
     #[n(0)]
     pub directory: Option<TreePath>,
-    /// The sender's probe in the source's directory; absent if it could not be made.
+    /// Probe that the sender made in the source's directory; `None` if it could not make one.
     #[n(1)]
     pub probe: Option<Probe>,
 }
 
-/// The question whether a probe is in a directory of the sources.
+/// Asks if a probe is in a directory of the sources.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct SourcesQuestion {
@@ -61,20 +61,20 @@ pub struct SourcesQuestion {
     pub above: bool,
 }
 
-/// A file that one end made in its directory. The two numbers are those of a temporary name.
+/// A file that one end made in its directory. The two numbers form its temporary name.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Probe {
-    /// Number of a session, or random.
+    /// Number of a session, or a random number.
     #[n(0)]
     pub session: u64,
     /// A random number.
     #[n(1)]
     pub number: u64,
-    /// The name that a single source gets in this directory, if that is not its own name.
+    /// Name that a single source gets in this directory, if it differs from its own name.
     #[n(2)]
     pub landing: Option<ByteVec>,
-    /// The sender's probe is in this directory.
+    /// True if the sender's probe is in this directory.
     #[n(3)]
     pub shown: bool,
 }

@@ -1,16 +1,17 @@
-//! What of a tree is copied: rules as rsync has them, the first one that matches a path decides.
+//! Filters select the entries of a tree that are copied, with rsync's rules: the first rule that
+//! matches a path decides.
 //!
 //! - [`wildcard`](self): `*`, `**`, `?` and classes, matched in bounded time
-//! - [`pattern`](self): which paths a pattern matches, anchored or not
-//! - [`syntax`](self): a rule as it is written
+//! - [`pattern`](self): patterns, anchored or not, and the paths that they match
+//! - [`syntax`](self): the written form of a rule
 //! - [`lines`](self): the lines of a file of rules
 //! - [`Gathered`]: rules of a command line and of its files, in their order
-//! - [`Rules`], [`InForce`]: those of a copy, and what holds in a directory of it
+//! - [`Rules`], [`InForce`]: the rules of a copy, and those in force in a directory
 //! - [`ListedPath`]: a line of a list of files
-//! - [`Selection`]: all that a request asks for, beside the rules by size, time and depth
+//! - [`Selection`]: the complete selection of a request: rules, sizes, times and depth
 //!
-//! Nothing here is copied from rsync: it is written after its manual, and compared with it by the
-//! choices that both make (`tests/filters` of `longhaul`).
+//! The implementation follows rsync's manual and copies no code. The decisions of both are compared
+//! in `tests/filters` of `longhaul`.
 
 mod gathered;
 mod in_force;
@@ -34,39 +35,39 @@ pub use selection::{
 };
 pub use syntax::{Action, End, PerDirectory};
 
-/// Most rules that may hold in one directory: those of the command, and of the per-directory files
-/// in it and above it. Each name is compared with all of them.
+/// Maximum number of rules in force in one directory: those of the command, and of the
+/// per-directory files in it and above it. Each name is compared with all of them.
 pub const MAXIMUM_RULES: usize = 16_384;
 
-/// Most bytes of their patterns: each takes sixteen bytes of memory, and a match as many steps as
-/// its name has bytes.
+/// Maximum bytes of all patterns. Each byte takes sixteen bytes of memory, and a match takes as
+/// many steps per byte as the name has bytes.
 pub const MAXIMUM_RULES_BYTES: usize = 256 << 10;
 
-/// Most bytes of a file of rules.
+/// Maximum size of a file of rules in bytes.
 pub const MAXIMUM_FILE_BYTES: usize = 256 << 10;
 
-/// Most kinds of per-directory files: each directory is looked at for each of them.
+/// Maximum number of kinds of per-directory files. Each directory is searched for each of them.
 pub const MAXIMUM_PER_DIRECTORY: usize = 16;
 
-/// Why a rule is none.
+/// Reason why a rule is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// It begins as no rule does.
+    /// The beginning is not that of a rule.
     #[error(
         "it begins with no rule: write + (include) or - (exclude), a space, and a pattern; or . \
          (merge), : (dir-merge) and a file; or !"
     )]
     Unknown,
-    /// No pattern or file follows.
+    /// The pattern or file is missing.
     #[error("it ends before its pattern")]
     Ended,
-    /// Something follows where nothing may.
+    /// Text follows a rule that takes none.
     #[error("nothing may follow !: leave out what stands behind it")]
     Trailing,
-    /// A modifier that this rule does not have.
+    /// The rule does not have this modifier.
     #[error("the modifier {0:?} does not go with it: leave it out")]
     Modifier(char),
-    /// A modifier that is not here.
+    /// longhaul does not support this modifier of rsync.
     #[error("longhaul does not have the modifier {0:?}: {1}")]
     Absent(char, &'static str),
     /// Both the rule and the rule that names its file name ends.
@@ -80,42 +81,42 @@ pub enum RuleError {
         "a per-directory file is looked for in each directory by its name: write it without a slash"
     )]
     Slash,
-    /// A rule for further per-directory files in a per-directory file.
+    /// A per-directory file names another per-directory file.
     #[error("a per-directory file names no further per-directory files: use . and a file")]
     Nested,
-    /// A pattern longer than [`MAXIMUM_PATTERN_BYTES`].
+    /// The pattern is longer than [`MAXIMUM_PATTERN_BYTES`].
     #[error("its pattern has more than {MAXIMUM_PATTERN_BYTES} bytes: shorten it")]
     Long,
-    /// A NUL byte.
+    /// The pattern has a NUL byte.
     #[error("its pattern has a NUL byte: no name has one")]
     Nul,
-    /// More than [`MAXIMUM_RULES`], or [`MAXIMUM_RULES_BYTES`].
+    /// The rules exceed [`MAXIMUM_RULES`] or [`MAXIMUM_RULES_BYTES`].
     #[error(
         "with it there are more than {MAXIMUM_RULES} rules, or {kib} KiB of them: say the same \
          with fewer patterns",
         kib = MAXIMUM_RULES_BYTES >> 10
     )]
     TooMany,
-    /// More than [`MAXIMUM_PER_DIRECTORY`].
+    /// There are more than [`MAXIMUM_PER_DIRECTORY`] kinds of files.
     #[error("with it there are more than {MAXIMUM_PER_DIRECTORY} kinds of per-directory files")]
     TooManyFiles,
-    /// More than [`MAXIMUM_FILE_BYTES`].
+    /// The file is larger than [`MAXIMUM_FILE_BYTES`].
     #[error("the file has more than {kib} KiB: split it", kib = MAXIMUM_FILE_BYTES >> 10)]
     LargeFile,
 }
 
-/// A rule that is none, and why.
+/// An invalid rule and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the filter rule \"{rule}\" cannot be used: {cause}")]
 pub struct BadRule {
-    /// As much of it as a message can show.
+    /// Beginning of the rule, as much as a message can show.
     rule: String,
-    /// Why.
+    /// Reason.
     #[source]
     pub cause: RuleError,
 }
 
-/// Bytes of a rule that a message shows.
+/// Maximum number of bytes of a rule in a message.
 const SHOWN_BYTES: usize = 80;
 
 impl BadRule {

@@ -1,4 +1,4 @@
-//! How messages and blocks lie on a byte stream.
+//! Encoding of messages and blocks on a byte stream.
 //!
 //! ```text
 //!  0      1      2             4                    8                   12
@@ -12,29 +12,29 @@
 //!  +---------------------------------------------------------------------+
 //! ```
 //!
-//! Numbers are little-endian. The check is the low 16 bits of the XXH3-64 of the
-//! first two bytes and the lengths, so that a corrupted length is noticed
-//! before that much is waited for. The header's checksum matters on streams in
-//! clear and costs nothing on the others. The payload has its own checksum in
-//! the body.
+//! Numbers are little-endian. The check is the low 16 bits of the XXH3-64 of the first two bytes
+//! and the lengths, so that a corrupted length is detected before the receiver waits for that many
+//! bytes. The header's checksum matters on streams in clear; its cost on other streams is
+//! negligible. The payload has its own checksum in the body.
 
 use minicbor::{Decode, Encode};
 use twox_hash::XxHash3_64;
 
-/// Bytes of a frame's header.
+/// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 20;
 
-/// Longest body: a full pack's entries, or an answer with many ranges.
+/// Maximum length of a body in bytes: a full pack's entries, or an answer with many ranges.
 pub const MAXIMUM_BODY_BYTES: usize = 1 << 20;
 
-/// Longest handshake body: nobody is trusted yet.
+/// Maximum length of a handshake's body in bytes. It is smaller because the peer is not yet
+/// authenticated.
 pub const MAXIMUM_HANDSHAKE_BYTES: usize = 64 << 10;
 
-/// Longest payload: the largest block, incompressible, with the overhead of
-/// a codec that could not help.
+/// Maximum length of a payload in bytes: the largest block, incompressible, with the overhead of a
+/// codec.
 pub const MAXIMUM_PAYLOAD_BYTES: usize = (16 << 20) + (64 << 10);
 
-/// What a frame carries.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// [`crate::handshake`], before anything else.
@@ -60,7 +60,7 @@ impl FrameKind {
         }
     }
 
-    /// Longest body of this kind.
+    /// Returns the maximum length of a body of this kind in bytes.
     pub fn maximum_body(self) -> usize {
         match self {
             FrameKind::Handshake => MAXIMUM_HANDSHAKE_BYTES,
@@ -76,14 +76,14 @@ impl FrameKind {
     }
 }
 
-/// A frame that cannot be read. The stream it came on is lost: nothing after
-/// it can be trusted.
+/// Error of a frame that cannot be read. The stream is then lost, because later data cannot be
+/// trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Not longhaul's, or a garbled stream.
+    /// The data is not from longhaul, or the stream is corrupt.
     #[error("this is no longhaul stream (its first bytes are {0:02x?})")]
     NotLonghaul([u8; 2]),
-    /// Beyond the stated maxima.
+    /// A length exceeds its maximum.
     #[error("a frame announces {body} bytes and {payload} of payload, more than is allowed")]
     TooLong {
         /// Announced body bytes.
@@ -94,32 +94,32 @@ pub enum FrameError {
     /// The header's checksum is wrong.
     #[error("a frame's header was corrupted on its way")]
     Corrupt,
-    /// Not the CBOR that was expected, or a value out of its range.
+    /// The body is not the expected CBOR, or a value is out of its range.
     #[error("a frame cannot be decoded: {0}")]
     Undecodable(String),
-    /// A frame of this kind has no place here.
+    /// A frame of this kind is not allowed here.
     #[error("a frame came where it is not allowed: {0}")]
     Unexpected(&'static str),
 }
 
-/// A frame's header, checked against the maxima.
+/// A frame's header with lengths within their maxima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What it carries.
+    /// Content of the frame.
     pub kind: FrameKind,
-    /// Bytes of its body, at most [`FrameKind::maximum_body`].
+    /// Length of the body in bytes, at most [`FrameKind::maximum_body`].
     pub body: usize,
-    /// Bytes of its payload, at most [`MAXIMUM_PAYLOAD_BYTES`].
+    /// Length of the payload in bytes, at most [`MAXIMUM_PAYLOAD_BYTES`].
     pub payload: usize,
     checksum: u64,
 }
 
 impl FrameHeader {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     ///
-    /// [`FrameError`] where it is none, or too long.
+    /// [`FrameError`] if the bytes are not a valid header or a length exceeds its maximum.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<FrameHeader, FrameError> {
         let [
             kind,
@@ -157,7 +157,7 @@ impl FrameHeader {
         })
     }
 
-    /// Decodes the body that followed, after its checksum was compared.
+    /// Verifies the checksum of the body and decodes it.
     ///
     /// # Errors
     ///
@@ -190,11 +190,11 @@ fn checksum_of(start: &[u8; 12], body: &[u8]) -> u64 {
     XxHash3_64::oneshot(start) ^ XxHash3_64::oneshot(body).rotate_left(1)
 }
 
-/// Header and body of a frame whose payload has `payload` bytes.
+/// Returns the header and body of a frame whose payload has `payload` bytes.
 ///
 /// # Errors
 ///
-/// [`FrameError::TooLong`] where the other end would refuse it.
+/// [`FrameError::TooLong`] if a length exceeds its maximum.
 pub fn encode<T: Encode<()>>(
     kind: FrameKind,
     value: &T,

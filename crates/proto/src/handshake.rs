@@ -1,6 +1,5 @@
-//! How a stream opens a session or joins one. Who dials, who is TLS server and
-//! which way data flows are independent: the dialer says in its [`Hello`]
-//! which of them it wants to be.
+//! Opens and joins sessions. The dialing end, the TLS server and the direction of data are chosen
+//! independently: the dialer's [`Hello`] says which end of the session it is.
 //!
 //! ```text
 //! dialer                                acceptor
@@ -38,7 +37,7 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Most sources in one request.
 pub const MAXIMUM_SOURCES: usize = 4096;
 
-/// Something that an end can do only on some hosts or in some builds.
+/// Feature that depends on the host or the build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Capability {
@@ -66,14 +65,14 @@ impl Capability {
 #[cbor(transparent)]
 pub struct SessionId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
 
-/// Who the dialer says it is.
+/// Identity that the dialer claims.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Credential {
     /// Name of a principal of the acceptor.
     #[n(0)]
     pub principal: String,
-    /// Its token; `None` if the TLS certificate is the proof.
+    /// The principal's token; `None` if the TLS certificate is the proof.
     #[n(1)]
     pub token: Option<String>,
 }
@@ -91,28 +90,28 @@ pub struct Hello {
     /// [`PROTOCOL_VERSION`].
     #[n(0)]
     pub version: u32,
-    /// Name and version of the software, for messages.
+    /// Name and version of the software, shown in messages.
     #[n(1)]
     pub software: String,
     /// Capabilities of the dialer.
     #[n(2)]
     pub capabilities: Vec<Capability>,
-    /// What the stream is for.
+    /// Purpose of the stream.
     #[n(3)]
     pub purpose: Purpose,
 }
 
-/// A first frame, of which only the version and the software are read if the version is another
-/// one.
+/// A decoded first frame. If its protocol version differs, only the version and the software are
+/// read.
 #[derive(Debug)]
 pub enum Heard {
-    /// Same version.
+    /// The version is [`PROTOCOL_VERSION`].
     Same(Hello),
-    /// Other version of the protocol.
+    /// The version differs.
     Other(Spoken),
 }
 
-/// Start of every [`Hello`], of any version.
+/// The fields at the start of a [`Hello`] that are the same in every version.
 #[derive(Debug, Decode)]
 #[cbor(map)]
 pub struct Spoken {
@@ -136,66 +135,66 @@ impl<'b, C> Decode<'b, C> for Heard {
     }
 }
 
-/// What a stream is for.
+/// Purpose of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Purpose {
-    /// A new session.
+    /// Opens a new session.
     #[n(0)]
     Open(#[n(0)] Box<Request>),
-    /// One more stream of a session.
+    /// Adds a stream to a session.
     #[n(1)]
     Join(#[n(0)] Join),
-    /// No session: the acceptor lists a path, and the stream ends.
+    /// Lists a path at the acceptor without a session. The stream then ends.
     #[n(4)]
     List(#[n(0)] ListRequest),
-    /// Another host may join as the same principal.
+    /// Allows another host to join as the same principal.
     #[n(2)]
     Vouch(#[n(0)] Vouch),
-    /// Something that the acceptor does outside any session.
+    /// Asks the acceptor for a task outside any session.
     #[n(5)]
     ControlRequest(#[n(0)] ControlRequest),
 }
 
-/// The longest name of a host, in bytes, as in DNS.
+/// Maximum length of a host name in bytes, as in DNS.
 const MAXIMUM_HOST_BYTES: usize = 253;
 
-/// The longest name of a job, or of where channels to one come, in bytes.
+/// Maximum length in bytes of the name of a job or of the name under which a job takes channels.
 const MAXIMUM_JOB_BYTES: usize = 64;
 
-/// Asks for something beside any session.
+/// Requests a task outside any session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ControlRequest {
-    /// Who asks.
+    /// Identity of the dialer.
     #[n(0)]
     pub credential: Option<Credential>,
-    /// What for.
+    /// Requested task.
     #[n(1)]
     pub what: Task,
 }
 
-/// What the acceptor should do. Except for [`Task::Reach`], the stream becomes the channel of the
-/// task after the answer: bytes both ways, to the end of either.
+/// Task of the acceptor. After the answer, the stream becomes the task's channel, except for
+/// [`Task::Reach`]. The channel carries bytes in both directions until either end closes it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Task {
-    /// Run a job with another daemon, which the client introduces.
+    /// Runs a job with another daemon, to which the client introduces this one.
     #[n(0)]
     Drive,
-    /// Carry the channel of the principal's job of this name.
+    /// Connects the channel to the principal's job of this name.
     #[n(1)]
     Attach(#[n(0)] String),
-    /// Tell the principal's jobs.
+    /// Lists the principal's jobs.
     #[n(2)]
     Jobs,
-    /// Find out whether another daemon can be connected to from there.
+    /// Tests if the acceptor can connect to another daemon.
     #[n(3)]
     Reach(#[n(0)] Target),
-    /// Run a job with another daemon, to which the client carries channels. The acceptor connects
-    /// to no host.
+    /// Runs a job with another daemon through channels that the client carries. The acceptor itself
+    /// connects to no host.
     #[n(4)]
     DriveThrough,
-    /// Be a channel of the principal's job that takes them under this name, to
-    /// the job's other end.
+    /// Becomes a channel to the other end of the principal's job that takes channels under this
+    /// name.
     #[n(5)]
     Channel(#[n(0)] String),
 }
@@ -204,19 +203,19 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Target {
-    /// Its host, 1 to 253 bytes.
+    /// Host name, 1 to 253 bytes.
     #[n(0)]
     pub host: String,
-    /// Its port, 1 or more.
+    /// Port, 1 to 65535.
     #[n(1)]
     pub port: u16,
-    /// SHA-256 of its public key; nobody else is spoken to.
+    /// SHA-256 of the daemon's public key. A host with another key is rejected.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub key: [u8; 32],
 }
 
 impl ControlRequest {
-    /// Whether every length is within its range.
+    /// True if every length is within its range.
     pub fn is_valid(&self) -> bool {
         match &self.what {
             Task::Drive | Task::DriveThrough | Task::Jobs => true,
@@ -233,12 +232,12 @@ impl ControlRequest {
     }
 }
 
-/// Asks to let in another host, which opens one session with the key's
-/// certificate as its proof.
+/// Asks the acceptor to admit another host, which proves itself with the certificate of this key
+/// and may open one session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Vouch {
-    /// Who asks.
+    /// Identity of the dialer.
     #[n(0)]
     pub credential: Option<Credential>,
     /// SHA-256 of the public key of the other host's certificate.
@@ -253,33 +252,33 @@ pub struct Vouch {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Join {
-    /// The session.
+    /// Session to join.
     #[n(0)]
     pub session: SessionId,
-    /// The proof.
+    /// Proof that the dialer may join.
     #[n(1)]
     pub secret: Secret,
-    /// Number of the stream within the session, never used twice.
+    /// Number of the stream within the session. A number is never reused.
     #[n(2)]
     pub stream: u32,
-    /// Control messages received so far.
+    /// Number of control messages that the dialer has received.
     #[n(3)]
     pub received: u64,
 }
 
-/// Which end the dialer is.
+/// The dialer's end of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Role {
-    /// It has the sources.
+    /// The dialer has the sources.
     #[n(0)]
     Sender,
-    /// It has the destination.
+    /// The dialer has the destination.
     #[n(1)]
     Receiver,
 }
 
-/// What a session does.
+/// Operation of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Operation {
@@ -287,166 +286,168 @@ pub enum Operation {
     #[default]
     #[n(0)]
     Copy,
-    /// Compares by digest, moves nothing.
+    /// Compares by digest and transfers no data.
     #[n(1)]
     Verify,
-    /// Says what a copy would do.
+    /// Reports the changes that a copy would make.
     #[n(2)]
     DryRun,
 }
 
-/// Where a single source without a trailing slash lands.
+/// Place and name of a single source without a trailing slash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Landing {
-    /// In the destination, which is a directory and made if missing.
+    /// Inside the destination, a directory that is created if it is missing.
     #[default]
     #[n(0)]
     Within,
-    /// One file: within the destination if that is a directory, else it gets
-    /// that name.
+    /// Inside the destination if that is a directory. Otherwise the single file gets the
+    /// destination's name.
     #[n(1)]
     WithinOrAs,
-    /// It gets the destination's name, whatever it is.
+    /// Under the destination's name, even if that is a directory.
     #[n(2)]
     As,
 }
 
-/// What a new session does.
+/// Settings of a new session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Request {
-    /// Who asks.
+    /// Identity of the dialer.
     #[n(0)]
     pub credential: Option<Credential>,
-    /// Which end the dialer is.
+    /// The dialer's end of the session.
     #[n(1)]
     pub role: Role,
-    /// Copy or compare.
+    /// Operation of the session.
     #[n(2)]
     pub operation: Operation,
-    /// The acceptor's paths: sources where it sends, at most
-    /// [`MAXIMUM_SOURCES`]; else one, the destination.
+    /// Paths at the acceptor: at most [`MAXIMUM_SOURCES`] sources if it sends, otherwise one
+    /// destination.
     #[n(3)]
     pub paths: Vec<RequestPath>,
-    /// Where a single source lands.
+    /// Place and name of a single source.
     #[n(4)]
     pub landing: Landing,
-    /// Hash of the sending host and its sources: tells a restart of a transfer
-    /// from another one.
+    /// Hash of the sending host and its sources. It distinguishes a restarted transfer from another
+    /// transfer.
     #[cbor(n(5), with = "minicbor::bytes")]
     pub source: [u8; 32],
-    /// How blocks are verified.
+    /// Verification of blocks.
     #[n(6)]
     pub integrity: Integrity,
-    /// How payloads are encoded.
+    /// Encoding of payloads.
     #[n(7)]
     pub codec: Codec,
-    /// Bytes of a block, a power of two.
+    /// Block size in bytes, a power of two.
     #[n(8)]
     pub block_bytes: u32,
-    /// Streams in clear are asked for.
+    /// True if streams in clear are requested.
     #[n(9)]
     pub clear: bool,
-    /// Bytes after which what was received is made durable and reported.
+    /// Received bytes after which the receiver makes them durable and reports them.
     #[n(10)]
     pub checkpoint_bytes: u64,
-    /// Milliseconds after which it is.
+    /// Time after which the receiver makes received bytes durable, in milliseconds (1 to
+    /// 3,600,000).
     #[n(11)]
     pub checkpoint_milliseconds: u64,
-    /// A receiving dialer says that its destination is empty.
+    /// True if a receiving dialer knows that its destination is empty.
     #[n(12)]
     pub destination_empty: bool,
-    /// Directories are copied, not passed over.
+    /// True if directories are copied, false if they are skipped.
     #[n(13)]
     pub recursive: bool,
-    /// Digests of finished files are wanted, also of those that were there.
+    /// True if digests of finished files are requested, including files that were already there.
     #[n(15)]
     pub digests: bool,
-    /// Direct I/O is asked for.
+    /// True if direct I/O is requested.
     #[n(16)]
     pub direct: bool,
-    /// What was written is read back past the cache and compared.
+    /// True if written data is read back past the cache and compared.
     #[n(18)]
     pub verify_written: bool,
-    /// Names that a sending dialer puts directly into the destination; `None` if it fills it with
-    /// whatever a directory contains.
+    /// Names that a sending dialer puts directly into the destination; `None` if it fills the
+    /// destination with the contents of a directory.
     #[n(19)]
     pub names: Option<Vec<minicbor::bytes::ByteVec>>,
-    /// A sending acceptor sends what links lead to.
+    /// True if a sending acceptor follows symbolic links and sends their targets.
     #[n(21)]
     pub copy_links: bool,
-    /// Of files that are there, only kept digests are reported: no file is read for it.
+    /// True if only stored digests of existing files are reported, so that no file is read for its
+    /// digest.
     #[n(22)]
     pub kept_digests_only: bool,
-    /// Large files that a receiving dialer can have open; 0 where it does not
-    /// say.
+    /// Number of large files that a receiving dialer can keep open; 0 if unspecified.
     #[n(23)]
     pub large_files: u32,
-    /// Bytes per second of all streams together at most, where the acceptor
-    /// sends; none without bound.
+    /// Maximum rate of all streams of a sending acceptor together, in bytes per second; `None` for
+    /// no limit.
     #[n(26)]
     pub limit: Option<u64>,
-    /// The acceptor's streams have one thread each for all their work, instead
-    /// of layers.
+    /// True if each stream of the acceptor has one thread for all its work instead of layers.
     #[n(27)]
     pub paired: bool,
-    /// The acceptor is asked to describe its host in its [`Welcome`].
+    /// True if the acceptor should describe its host in its [`Welcome`].
     #[n(28)]
     pub wants_host: bool,
-    /// What blocks' headers on streams in clear are proved with: there where those are
-    /// asked for.
+    /// Key that authenticates block headers on streams in clear. Present exactly if `clear` is
+    /// true.
     #[n(29)]
     pub block_key: Option<Secret>,
-    /// Set-user-ID and set-group-ID bits are wanted also where a file belongs to
-    /// another user or group than at the source.
+    /// True if set-user-ID and set-group-ID bits are kept also if a file's user or group differs
+    /// from the source.
     #[n(30)]
     pub keep_set_ids: bool,
-    /// Hash of the sources, the same on every host that sees them. What a dead session of the same
-    /// transfer from another host left belongs to this one. `None` if no other host sees them.
+    /// Hash of the sources, equal on every host that sees them, so that this session takes over the
+    /// leftovers of a dead session of the same transfer from another host. `None` if no other host
+    /// sees the sources.
     #[n(31)]
     pub anywhere: Option<minicbor::bytes::ByteArray<32>>,
-    /// Milliseconds since the dialer first connected to ask for this, where it was refused for
-    /// want of a place and asks again; 0 where it asks for the first time.
+    /// Milliseconds since the dialer's first attempt, if the acceptor refused it because it was
+    /// busy; 0 in the first attempt.
     #[n(32)]
     pub waited_milliseconds: u64,
-    /// What of its sources a sending acceptor sends; `None`: all.
+    /// Selection of the entries that a sending acceptor sends; `None` for all.
     #[n(33)]
     pub selection: Option<Box<Selection>>,
-    /// A sending acceptor chooses the codec of each block; `codec` is plain then.
+    /// True if a sending acceptor chooses the codec of each block. In this case `codec` is plain.
     #[n(34)]
     pub automatic: bool,
-    /// Bytes of an element in arrays, for a sending acceptor: 1 (no arrays), 2, 4 or 8; 0 where it
-    /// finds that itself.
+    /// Element size in bytes of arrays at a sending acceptor: 1 (no arrays), 2, 4 or 8; 0 to detect
+    /// it.
     #[n(35)]
     pub element_bytes: u8,
-    /// What is kept of an entry, at either end; `None`: what always is.
+    /// Metadata that both ends preserve; `None` for the defaults.
     #[n(40)]
     pub keeping: Option<Box<Keeping>>,
-    /// When something is copied.
+    /// Conditions under which an entry is copied.
     #[n(44)]
     pub criteria: Criteria,
-    /// What is deleted after the copy; `None`: nothing. A comparison deletes nothing: such
-    /// names are differences.
+    /// Deletion after the copy; `None` to delete no names. A comparison deletes no names: it
+    /// reports them as differences.
     #[n(45)]
     pub deletion: Option<Box<Deletion>>,
-    /// Sources are removed once they are durable at the destination.
+    /// True if sources are removed once they are durable at the destination.
     #[n(46)]
     pub moves_away: bool,
-    /// A sending acceptor tells what it left out.
+    /// True if a sending acceptor lists the entries that it left out.
     #[n(47)]
     pub tells_omitted: bool,
-    /// What is replaced or deleted is kept under another name; `None`: it is not kept.
+    /// Backups of replaced and deleted names; `None` for no backups.
     #[n(50)]
     pub backup: Option<Box<Backup>>,
-    /// A command that a receiving acceptor runs for each file that is committed.
+    /// Command that a receiving acceptor runs for each committed file.
     #[n(60)]
     pub on_commit: Option<Box<FileCommand>>,
-    /// A command whose output becomes the file: at a receiving acceptor what comes goes through it,
-    /// at a sending one what leaves.
+    /// Command whose output becomes the file's content. A receiving acceptor filters incoming data,
+    /// a sending acceptor outgoing data.
     #[n(61)]
     pub filter: Option<Box<FileCommand>>,
-    /// Files go through a command at a sending dialer: their sizes are not those that it lists.
+    /// True if a sending dialer filters files through a command, so that their sizes differ from
+    /// the listed sizes.
     #[n(62)]
     pub filtered: bool,
 }
@@ -454,21 +455,21 @@ pub struct Request {
 /// A path at the acceptor.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum RequestPath {
-    /// As in the URL: absolute, to be resolved beneath a root.
+    /// Absolute path, as in the URL, resolved beneath a root.
     #[n(0)]
     Path(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
-    /// This many zeros, from no file.
+    /// A generated file of this many zero bytes.
     #[n(1)]
     Zero(#[n(0)] u64),
-    /// A sink without a disk.
+    /// Destination that discards all data.
     #[n(2)]
     Null,
-    /// A file that a stream becomes (see [`crate::stream`]); a destination.
+    /// Destination file that receives one stream of bytes (see [`crate::stream`]).
     #[n(3)]
     Stream(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>),
 }
 
-/// The acceptor's answer.
+/// Answer of the acceptor.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Answer {
     /// A session was opened.
@@ -477,25 +478,25 @@ pub enum Answer {
     /// The stream joined.
     #[n(1)]
     Joined(#[n(0)] Joined),
-    /// It did not.
+    /// The request was refused.
     #[n(2)]
     Refused(#[n(0)] Refused),
-    /// Some of what lies at a path; many of these follow each other.
+    /// A part of a listing. Several such answers follow each other.
     #[n(4)]
     Listed(#[n(0)] Listed),
-    /// The other host will be let in.
+    /// The acceptor will admit the other host.
     #[n(3)]
     Vouched(#[n(0)] Vouched),
-    /// A control request was begun or is done.
+    /// A control request was started or is done.
     #[n(5)]
     Begun,
 }
 
-/// Another host will be let in.
+/// Answer to [`Vouch`]: the acceptor will admit the other host.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Vouched {
-    /// Seconds within which it must open its session.
+    /// Seconds within which the other host must open its session.
     #[n(0)]
     pub seconds: u32,
 }
@@ -510,36 +511,34 @@ pub struct Welcome {
     /// Capabilities of the acceptor.
     #[n(2)]
     pub capabilities: Vec<Capability>,
-    /// The session.
+    /// Number of the session.
     #[n(3)]
     pub session: SessionId,
-    /// What further streams join with.
+    /// Secret with which further streams join.
     #[n(4)]
     pub secret: Secret,
-    /// Counts the sessions of this transfer; acknowledgements carry it.
+    /// Number of this session among those of the transfer. Acknowledgements carry it.
     #[n(5)]
     pub epoch: u64,
-    /// Nothing is there yet: no entry needs to be asked for.
+    /// True if the destination is empty, so that the sender need not ask about entries.
     #[n(6)]
     pub destination_empty: bool,
-    /// Streams in clear are granted.
+    /// True if streams in clear are granted.
     #[n(7)]
     pub clear: bool,
-    /// Most streams of a session.
+    /// Maximum number of streams of a session.
     #[n(8)]
     pub maximum_streams: u32,
-    /// Seconds that the session outlives its last stream.
+    /// Time that the session outlives its last stream, in seconds.
     #[n(9)]
     pub linger_seconds: u32,
-    /// A sending acceptor has one file, not a tree.
+    /// True if the source of a sending acceptor is a single file, not a tree.
     #[n(11)]
     pub single_file: bool,
-    /// Large files that a receiving acceptor can have open; 0 where it does not
-    /// say.
+    /// Number of large files that a receiving acceptor can keep open; 0 if unspecified.
     #[n(12)]
     pub large_files: u32,
-    /// The acceptor's host as JSON, where the request asked for it and the principal may
-    /// measure.
+    /// Description of the acceptor's host as JSON, if requested and if the principal may measure.
     #[n(13)]
     pub host: Option<String>,
     /// Congestion control of a sending acceptor, by its kernel's name; `None` if unknown.
@@ -551,31 +550,31 @@ pub struct Welcome {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Joined {
-    /// Control messages received so far.
+    /// Number of control messages that the acceptor has received.
     #[n(0)]
     pub received: u64,
 }
 
-/// Why a stream was refused.
+/// Reason to refuse a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Refusal {
-    /// Another version of the protocol.
+    /// The protocol versions differ.
     #[n(0)]
     Version,
-    /// No such principal, wrong token or certificate.
+    /// The principal is unknown, or the token or certificate is wrong.
     #[n(1)]
     Credential,
-    /// The principal may not do this, or there is no such path for it.
+    /// The principal lacks the permission, or has no such path.
     #[n(2)]
     Forbidden,
-    /// No such session (any more), or a wrong secret.
+    /// The session is unknown or over, or the secret is wrong.
     #[n(3)]
     NoSession,
-    /// Too many sessions or streams.
+    /// There are too many sessions or streams.
     #[n(4)]
     Busy,
-    /// The request makes no sense.
+    /// The request is invalid.
     #[n(5)]
     Malformed,
     /// The destination or a source cannot be opened.
@@ -584,7 +583,7 @@ pub enum Refusal {
     /// Clear streams are not allowed here.
     #[n(7)]
     Clear,
-    /// Another host cannot be connected to from here.
+    /// The acceptor cannot connect to the other host.
     #[n(8)]
     Unreachable,
 }
@@ -593,13 +592,13 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Refused {
-    /// Why.
+    /// Reason.
     #[n(0)]
     pub refusal: Refusal,
-    /// In words, with the remedy.
+    /// Explanation with the remedy.
     #[n(1)]
     pub text: String,
-    /// A newer request of the same transfer came: this one is not to be tried again.
+    /// True if a newer request of the same transfer arrived, so that the dialer must not retry.
     #[n(3)]
     pub superseded: bool,
 }
@@ -614,7 +613,7 @@ impl Request {
         }
     }
 
-    /// Whether files may go through a command as this says.
+    /// True if the filter commands are valid and compatible with the other settings.
     fn has_valid_filter(&self) -> bool {
         let is_valid = self
             .filter
@@ -628,13 +627,13 @@ impl Request {
         is_valid && at_one_end && (fits || self.filter.is_none() && !self.filtered)
     }
 
-    /// Whether the end that is asked has in attributes what only a superuser may give.
+    /// True if the acceptor stores privileged metadata in extended attributes.
     pub fn fakes(&self) -> bool {
         let keeping = self.keeping.as_deref();
         keeping.is_some_and(|keeping| keeping.as_attribute)
     }
 
-    /// Whether files that are there are compared by their contents too.
+    /// True if files that exist at the destination are also compared by content.
     fn compares_contents(&self) -> bool {
         let wanted = self.verify_written || self.moves_away;
         let wanted = wanted || self.digests && !self.kept_digests_only;
@@ -642,12 +641,12 @@ impl Request {
         (copies || self.criteria.checksum) && self.integrity == Integrity::Digest
     }
 
-    /// What headers of blocks are proved with; none without streams in clear.
+    /// Returns the key that authenticates block headers; `None` without streams in clear.
     pub fn header_key(&self) -> Option<HeaderKey> {
         self.block_key.map(HeaderKey::new)
     }
 
-    /// Whether every number is within its range.
+    /// True if every value is within its range and the settings are compatible.
     pub fn is_valid(&self) -> bool {
         let paths = match self.role {
             Role::Sender => self.paths.len() == 1,
@@ -660,7 +659,7 @@ impl Request {
             && keeping.is_none_or(|keeping| keeping.read().is_ok())
             && selection.is_none_or(|selection| self.role == Role::Receiver && selection.is_valid())
             && self.criteria.is_valid()
-            // What was deleted for it would be what was moved.
+            // A move with deletion could delete the files that it moved.
             && !(self.moves_away && self.deletion.is_some())
             && !(self.moves_away && self.integrity == Integrity::Checksum)
             && self.deletion.as_ref().is_none_or(|deletion| {

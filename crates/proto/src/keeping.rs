@@ -1,5 +1,5 @@
-//! What of an entry is kept beyond its data, mode and time, as a copy asks for it: of both ends,
-//! since one reads what the other sets.
+//! Metadata of an entry that a copy preserves beyond its data, mode and time. The request applies
+//! to both ends, since one reads the metadata that the other sets.
 
 pub mod modes;
 pub mod owners;
@@ -9,91 +9,91 @@ use minicbor::{Decode, Encode};
 use modes::ModeChanges;
 use owners::OwnerMap;
 
-/// What is asked for.
+/// Requested metadata and changes to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Keeping {
-    /// The user who owns an entry.
+    /// If true, the owning user of an entry is preserved.
     #[n(0)]
     pub users: bool,
-    /// The group that owns it.
+    /// If true, the owning group of an entry is preserved.
     #[n(1)]
     pub groups: bool,
-    /// Owners by number also where their names exist.
+    /// If true, owners are preserved by number even if their names exist.
     #[n(2)]
     pub numeric_ids: bool,
-    /// Names of one inode are that at the destination.
+    /// If true, hard links are preserved.
     #[n(3)]
     pub hard_links: bool,
-    /// Extended attributes.
+    /// If true, extended attributes are preserved.
     #[n(4)]
     pub extended: bool,
-    /// Access control lists.
+    /// If true, access control lists are preserved.
     #[n(5)]
     pub acls: bool,
-    /// Devices.
+    /// If true, devices are copied.
     #[n(6)]
     pub devices: bool,
-    /// Sockets and FIFOs.
+    /// If true, sockets and FIFOs are copied.
     #[n(7)]
     pub specials: bool,
-    /// A source that fills the destination gives it its own mode, time and owner.
+    /// If true, a source that fills the destination gives it its own mode, time and owner.
     #[n(8)]
     pub anchor: bool,
-    /// What is there keeps its permission bits, and what is new has those of the source less the
-    /// umask at the destination.
+    /// If true, existing entries keep their permission bits, and new entries get those of the
+    /// source less the umask at the destination.
     #[n(9)]
     pub leaves_modes: bool,
-    /// With that: files can be executed where they can at the source.
+    /// With `leaves_modes`: if true, files are executable if they are at the source.
     #[n(10)]
     pub executability: bool,
-    /// Directories get no times.
+    /// If true, the times of directories are not set.
     #[n(11)]
     pub omits_directory_times: bool,
-    /// Changes of modes ([`ModeChanges`]); empty: none.
+    /// Changes of modes ([`ModeChanges`]); empty for no changes.
     #[n(12)]
     pub modes: String,
-    /// The umask for changes that name nobody.
+    /// Umask for changes that name no class of users.
     #[n(13)]
     pub umask: u32,
-    /// Which users become which ([`OwnerMap`]); empty: none.
+    /// Mapping of users ([`OwnerMap`]); empty for no mapping.
     #[n(14)]
     pub user_map: String,
-    /// Which groups become which.
+    /// Mapping of groups; empty for no mapping.
     #[n(15)]
     pub group_map: String,
-    /// The end that is asked has owners, special files, special bits and privileged attributes in
-    /// extended attributes, as with rsync's `--fake-super`.
+    /// If true, the acceptor stores owners, special files, special bits and privileged attributes
+    /// in extended attributes, as with rsync's `--fake-super`.
     #[n(16)]
     pub as_attribute: bool,
-    /// Runs of zeros become holes at the destination.
+    /// If true, runs of zeros become holes at the destination.
     #[cbor(n(17), default)]
     pub sparse: bool,
 }
 
-/// Longest text of a field in bytes.
+/// Maximum length of a text field in bytes.
 pub const MAXIMUM_RULE_BYTES: usize = 4096;
 
-/// Why what is to be kept makes no sense.
+/// Error in a text of [`Keeping`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KeepingError(pub String);
 
-/// What is asked for, with its texts read.
+/// Requested metadata with its texts parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    /// As asked for.
+    /// The request.
     pub keeping: Keeping,
     /// Changes of modes.
     pub modes: ModeChanges,
-    /// Which users become which.
+    /// Mapping of users.
     pub users: OwnerMap,
-    /// Which groups become which.
+    /// Mapping of groups.
     pub groups: OwnerMap,
 }
 
 impl Keeping {
-    /// Whether nothing is asked for.
+    /// True if all values except the umask are the defaults.
     pub fn is_usual(&self) -> bool {
         let usual = Keeping {
             umask: self.umask,
@@ -102,16 +102,16 @@ impl Keeping {
         *self == usual
     }
 
-    /// Whether entries have owners, lists or extended attributes with them.
+    /// True if entries are sent with owners, access control lists or extended attributes.
     pub fn has_attributes(&self) -> bool {
         self.users || self.groups || self.extended || self.acls
     }
 
-    /// Reads its texts.
+    /// Parses the texts.
     ///
     /// # Errors
     ///
-    /// [`KeepingError`]: a text is too long, or makes no sense.
+    /// [`KeepingError`] if a text is too long or invalid.
     pub fn read(self) -> Result<Kept, KeepingError> {
         let texts = [&self.modes, &self.user_map, &self.group_map];
         if texts
@@ -129,7 +129,7 @@ impl Keeping {
         })
     }
 
-    /// Whether this asks for nothing that the other does not ask for.
+    /// True if every property that this requests is also requested by `other`, with equal texts.
     pub fn is_within(&self, other: &Keeping) -> bool {
         let flags = |keeping: &Keeping| {
             [

@@ -1,19 +1,19 @@
-//! Per block: received, durable; and what of a file is still missing.
+//! Tracks the blocks of a file that are received or durable, and the parts that are missing.
 
 use std::collections::BTreeMap;
 
 use crate::digest::{Checksum, DigestTree, Integrity};
 
-/// A set of `u64` as disjoint, non-adjacent ranges. Memory follows the number
-/// of gaps.
+/// A set of `u64` as disjoint, non-adjacent ranges. Its memory is proportional to the number of
+/// ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// First element to one past the last.
+    /// Ranges, from the first element to one past the last.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    /// Adds `[start, end)`; nothing where that is empty.
+    /// Adds `[start, end)`. An empty range has no effect.
     pub fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -53,7 +53,7 @@ impl RangeSet {
         }
     }
 
-    /// Whether all of `[start, end)` is in it; an empty range always is.
+    /// True if the set contains all of `[start, end)`. True for an empty range.
     pub fn contains(&self, start: u64, end: u64) -> bool {
         start >= end
             || self
@@ -63,7 +63,7 @@ impl RangeSet {
                 .is_some_and(|(_, &last)| last >= end)
     }
 
-    /// Whether any of `[start, end)` is in it.
+    /// True if the set contains any element of `[start, end)`.
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
         start < end
             && self
@@ -73,8 +73,7 @@ impl RangeSet {
                 .is_some_and(|(_, &last)| last > start)
     }
 
-    /// The first range that is not in the set at or after `from` and before
-    /// `limit`.
+    /// Returns the first range at or after `from` and before `limit` that is not in the set.
     pub fn first_gap(&self, from: u64, limit: u64) -> Option<(u64, u64)> {
         let mut start = from;
         if let Some((_, &end)) = self.ranges.range(..=start).next_back() {
@@ -91,13 +90,13 @@ impl RangeSet {
         Some((start, end))
     }
 
-    /// The range that holds all of `[start, end)`.
+    /// Returns the range of the set that contains all of `[start, end)`.
     pub fn range_around(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (&first, &last) = self.ranges.range(..=start).next_back()?;
         (last >= end).then_some((first, last))
     }
 
-    /// The parts of `[start, end)` that are in it, in order.
+    /// Returns the parts of `[start, end)` that are in the set, in order.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let before = self.ranges.range(..start).next_back();
         before
@@ -107,48 +106,48 @@ impl RangeSet {
             .filter(|(first, last)| first < last)
     }
 
-    /// How many of `[start, end)` are not in it.
+    /// Returns the number of elements of `[start, end)` that are not in the set.
     pub fn missing(&self, start: u64, end: u64) -> u64 {
         let there: u64 = self.within(start, end).map(|(a, b)| b - a).sum();
         end.saturating_sub(start) - there
     }
 
-    /// The ranges in order.
+    /// Returns the ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(&start, &end)| (start, end))
     }
 
-    /// How many ranges it takes.
+    /// Returns the number of ranges.
     pub fn fragments(&self) -> usize {
         self.ranges.len()
     }
 
-    /// How many elements are in it.
+    /// Returns the number of elements.
     pub fn total(&self) -> u64 {
         self.ranges.iter().map(|(start, end)| end - start).sum()
     }
 }
 
-/// A block of a file that reached its destination.
+/// A block of a file that is at its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DurableBlock {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes, at least one.
+    /// Length in bytes, at least one.
     pub length: u64,
-    /// Its checksum.
+    /// Checksum of the block.
     pub checksum: Checksum,
 }
 
 impl DurableBlock {
-    /// One past the last byte.
+    /// Returns the offset one past the last byte.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
 }
 
-/// Which blocks of one large file are known to be at the destination. The end that holds it
-/// complete may commit the file, on either host.
+/// The set of blocks of one large file that are known to be at the destination. The end with a
+/// complete ledger may commit the file, on either host.
 #[derive(Clone, Debug)]
 pub struct FileLedger {
     size: u64,
@@ -158,7 +157,7 @@ pub struct FileLedger {
 }
 
 impl FileLedger {
-    /// For a file of `size` bytes of which nothing is known.
+    /// Makes a ledger without blocks for a file of `size` bytes.
     pub fn new(size: u64, integrity: Integrity) -> FileLedger {
         let tree = (integrity == Integrity::Digest).then(|| DigestTree::new(size));
         FileLedger {
@@ -169,13 +168,13 @@ impl FileLedger {
         }
     }
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Adds a block; false, and nothing changed, where it is none of this file
-    /// or overlaps one that is already there.
+    /// Adds a block. Returns false without a change if the block does not fit the file or overlaps
+    /// a known block.
     pub fn insert(&mut self, block: DurableBlock) -> bool {
         let Some(end) = block.offset.checked_add(block.length) else {
             return false;
@@ -196,13 +195,13 @@ impl FileLedger {
         true
     }
 
-    /// What is there.
+    /// Returns the ranges of the known blocks.
     pub fn blocks(&self) -> &RangeSet {
         &self.blocks
     }
 
-    /// What is there as few blocks as hold it, each with its checksum; none without
-    /// [`Integrity::Digest`].
+    /// Returns the known data as the minimum number of blocks, each with its checksum; `None`
+    /// without [`Integrity::Digest`].
     pub fn merged_blocks(&self) -> Option<Vec<DurableBlock>> {
         let subtrees = self.tree.as_ref()?.subtrees().into_iter();
         let blocks = subtrees.map(|(offset, length, value)| DurableBlock {
@@ -213,22 +212,22 @@ impl FileLedger {
         Some(blocks.collect())
     }
 
-    /// The source said that it read the file to its end unchanged.
+    /// Notes that the source read the file to its end without a change.
     pub fn seal(&mut self) {
         self.sealed = true;
     }
 
-    /// Whether every byte is there.
+    /// True if every byte is known.
     pub fn is_whole(&self) -> bool {
         self.blocks.contains(0, self.size)
     }
 
-    /// Whether the file may be committed: whole and sealed.
+    /// True if the file may be committed, because it is whole and sealed.
     pub fn is_complete(&self) -> bool {
         self.sealed && self.is_whole()
     }
 
-    /// The file's digest, once whole; none without [`Integrity::Digest`].
+    /// Returns the digest of a whole file; `None` without [`Integrity::Digest`].
     pub fn digest(&self) -> Option<Checksum> {
         self.tree.as_ref()?.root().map(Checksum::Blake3)
     }

@@ -1,30 +1,30 @@
-//! The longhaul protocol: the messages of two hosts, and what each has to do next. No I/O, no
+//! The longhaul protocol: the messages between two hosts, and the next steps of each. No I/O, no
 //! clock, no threads: the driver supplies those (`longhaul-engine`, or the simulation in the
 //! tests).
 //!
-//! - [`manifest`]: what is to move: entries of a tree, identities of files
-//! - [`digest`]: block checksums and how they merge to a file's digest
-//! - [`ledger`]: which blocks are at the destination
-//! - [`frame`]: how messages and blocks lie on a byte stream
-//! - [`handshake`]: how a stream opens a session or joins one
-//! - [`filter`]: what of a tree is copied
-//! - [`listing`]: what lies at a path, without a session
+//! - [`manifest`]: entries of a tree and identities of files
+//! - [`digest`]: block checksums and their combination to a file's digest
+//! - [`ledger`]: the blocks that are at the destination
+//! - [`frame`]: encoding of messages and blocks on a byte stream
+//! - [`handshake`]: requests that open a session or join one
+//! - [`filter`]: selection of the entries that are copied
+//! - [`listing`]: listing of a path, without a session
 //! - [`command`]: commands that run where files arrive
 //! - [`message`]: messages within a session, in order
-//! - [`block`]: what carries file data, in any order, on any stream
-//! - [`shuffle`]: what goes before a codec, for arrays of numbers
-//! - [`coding`]: codecs, what they did at an end, and kinds of data
-//! - [`calls`]: what came of connecting to the other end
+//! - [`block`]: blocks of file data, in any order, on any stream
+//! - [`shuffle`]: rearrangement of arrays before a codec
+//! - [`coding`]: codecs, statistics of their use, and kinds of data
+//! - [`calls`]: results of connecting to the other end
 //! - [`distinct`]: proof that a source and its copy are in different directories
-//! - [`control`]: messages in order and once, over streams that may die
-//! - [`secret`]: what must not be guessed, and how it is compared
-//! - [`session`]: how long a session lives and who steers it
+//! - [`control`]: messages in order and once, over streams that may fail
+//! - [`secret`]: secrets and their comparison
+//! - [`session`]: lifetime of a session
 //! - [`sender`], [`receiver`]: the two ends of a transfer
 //! - [`stream`]: data of unknown length, as a directory of pieces
-//! - [`account`]: what became of file data, counted byte by byte
+//! - [`account`]: account of file data, byte by byte
 //!
-//! A driver passes events to `handle_*`, then drains every `poll_*` until it has nothing more, and
-//! calls again at the moment that `poll_timeout` returns. Time is an argument.
+//! A driver passes events to `handle_*`, then calls every `poll_*` until it returns no more, and
+//! calls them again at the moment that `poll_timeout` returns. Time is an argument.
 
 pub mod account;
 pub mod allowed;

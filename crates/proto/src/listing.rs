@@ -1,6 +1,6 @@
-//! What lies at a path of the acceptor: asked for with a stream of its own
-//! ([`Purpose::List`](crate::handshake::Purpose::List)), which carries nothing
-//! else, and answered entry by entry until [`Listed::End`].
+//! Lists a path of the acceptor. A stream of its own carries the request
+//! ([`Purpose::List`](crate::handshake::Purpose::List)) and the answers, which end with
+//! [`Listed::End`].
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -9,43 +9,42 @@ use crate::handshake::Credential;
 use crate::manifest::{MAXIMUM_LINK_BYTES, MAXIMUM_PATH_BYTES, Timestamp, TreePath};
 use crate::message::Failure;
 
-/// Most entries in one [`Listed::Entries`].
+/// Maximum number of entries in one [`Listed::Entries`].
 pub const MOST_LISTED: usize = 512;
 
-/// Bytes of entries from which on a frame is full: what one more entry takes
-/// (a path and a link's target) still fits the longest body of a handshake.
+/// Bytes of entries at which a frame is full. One more entry (a path and a link's target) still
+/// fits the longest body of a handshake.
 pub const FULL_BYTES: usize = 32 * 1024;
 
-/// Bytes that an entry takes beside its path and target, at most.
+/// Maximum bytes of an entry beyond its path and target.
 const ENTRY_BYTES: usize = 64;
 
-/// What to list.
+/// Request for a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ListRequest {
-    /// Who asks.
+    /// Identity of the dialer.
     #[n(0)]
     pub credential: Option<Credential>,
     /// Path at the acceptor, at most [`MAXIMUM_PATH_BYTES`].
     #[cbor(n(1), with = "minicbor::bytes")]
     pub path: Vec<u8>,
-    /// Directories below it, too.
+    /// True to list directories below the path, too.
     #[n(2)]
     pub recursive: bool,
-    /// Mode, size, time and target of each entry, which costs a system call
-    /// each.
+    /// True to report mode, size, time and target of each entry, which costs a system call each.
     #[n(3)]
     pub details: bool,
 }
 
 impl ListRequest {
-    /// Whether an acceptor may act on it.
+    /// True if the request is within its bounds.
     pub fn is_valid(&self) -> bool {
         self.path.len() <= MAXIMUM_PATH_BYTES && !self.path.contains(&0)
     }
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ListedKind {
@@ -63,7 +62,7 @@ pub enum ListedKind {
     Special,
 }
 
-/// What `lstat` reports about an entry.
+/// Data of an entry from `lstat`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Details {
@@ -76,29 +75,28 @@ pub struct Details {
     /// Time of the last change of the data.
     #[n(2)]
     pub modified: Timestamp,
-    /// What a link holds, at most [`MAXIMUM_LINK_BYTES`].
+    /// Target of a link, at most [`MAXIMUM_LINK_BYTES`].
     #[n(3)]
     pub target: Option<ByteVec>,
 }
 
-/// One entry.
+/// An entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct ListedEntry {
-    /// Its path beneath what was asked for; of a file that was asked for, its
-    /// name.
+    /// Path beneath the requested directory, or the name of the requested file.
     #[n(0)]
     pub path: TreePath,
-    /// What it is.
+    /// Kind of the entry.
     #[n(1)]
     pub kind: ListedKind,
-    /// More about it, where that was asked for.
+    /// Details, if requested.
     #[n(2)]
     pub details: Option<Details>,
 }
 
 impl ListedEntry {
-    /// Whether its numbers are within their ranges.
+    /// True if every value is within its range.
     pub fn is_valid(&self) -> bool {
         self.details.as_ref().is_none_or(|details| {
             let target = details.target.as_ref();
@@ -108,7 +106,7 @@ impl ListedEntry {
         })
     }
 
-    /// Bytes that it takes in a frame, at most.
+    /// Returns the maximum bytes of the entry in a frame.
     pub fn encoded_bytes(&self) -> usize {
         let target = self
             .details
@@ -118,23 +116,23 @@ impl ListedEntry {
     }
 }
 
-/// The answer to a request.
+/// A part of the answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Listed {
-    /// Entries, each directory's in the order of their bytes, a directory
-    /// before what it holds; at most [`MOST_LISTED`].
+    /// Entries, at most [`MOST_LISTED`]. Each directory comes before its entries, which are in byte
+    /// order.
     #[n(0)]
     Entries(#[n(0)] Vec<ListedEntry>),
-    /// Something in it could not be read; the rest continues.
+    /// A part of the tree could not be read. The listing continues.
     #[n(1)]
     Failed(#[n(0)] Failure),
-    /// That was all.
+    /// The listing is over.
     #[n(2)]
     End,
 }
 
 impl Listed {
-    /// Whether a peer may say this.
+    /// True if a peer may send this answer.
     pub fn is_valid(&self) -> bool {
         match self {
             Listed::Entries(entries) => {
@@ -145,7 +143,7 @@ impl Listed {
     }
 }
 
-/// Gathers entries until a frame is full.
+/// Collects entries until a frame is full.
 #[derive(Debug, Default)]
 pub struct Gathered {
     entries: Vec<ListedEntry>,
@@ -153,7 +151,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// One more; gives what has to be said now.
+    /// Adds an entry. Returns a frame if it is full.
     pub fn push(&mut self, entry: ListedEntry) -> Option<Listed> {
         self.bytes += entry.encoded_bytes();
         self.entries.push(entry);
@@ -161,7 +159,7 @@ impl Gathered {
         full.then(|| self.take()).flatten()
     }
 
-    /// What was gathered, if anything.
+    /// Returns the collected entries; `None` if there are none.
     pub fn take(&mut self) -> Option<Listed> {
         self.bytes = 0;
         let entries = std::mem::take(&mut self.entries);

@@ -1,5 +1,5 @@
-//! What is to move: entries of a tree, the identity of a source file, and the
-//! two kinds of block (a piece of a large file, a pack of small entries).
+//! Content of a transfer: entries of a tree, the identity of a source file, and the two kinds of
+//! block (a piece of a large file, a pack of small entries).
 
 use std::fmt;
 
@@ -9,46 +9,44 @@ pub use crate::attributes::{Attributes, Ownership};
 use crate::digest::LARGEST_FILE_BYTES;
 use crate::text::is_hidden;
 
-/// Longest path of an entry in bytes, separators included. Paths are walked
-/// name by name beneath a directory handle, so the kernel's `PATH_MAX` does
-/// not bind.
+/// Maximum length of an entry's path in bytes, including separators. Paths are resolved name by
+/// name beneath a directory handle, so the kernel's `PATH_MAX` does not apply.
 pub const MAXIMUM_PATH_BYTES: usize = 16 * 1024;
 
-/// Longest single name in bytes (`NAME_MAX` of every file system we know).
+/// Maximum length of a single name in bytes (`NAME_MAX` of all common file systems).
 pub const MAXIMUM_NAME_BYTES: usize = 255;
 
-/// Longest target of a symbolic link in bytes (`PATH_MAX` less the NUL).
+/// Maximum length of a symbolic link's target in bytes (`PATH_MAX` less the NUL).
 pub const MAXIMUM_LINK_BYTES: usize = 4095;
 
-/// Names that longhaul keeps for its own staging files. Entries that begin
-/// with it are neither sent nor accepted.
+/// Prefix of longhaul's own staging files. Entries whose names begin with it are neither sent nor
+/// accepted.
 pub const RESERVED_PREFIX: &[u8] = b".longhaul-";
 
-/// Number of an entry within one transfer: 0, 1, 2… in the order in which the
-/// sender's walk meets them (a directory before what it holds).
+/// Number of an entry within one transfer: 0, 1, 2… in the order of the sender's walk (a directory
+/// before its entries).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(transparent)]
 pub struct EntryId(#[n(0)] pub u64);
 
-/// A path beneath a transfer's anchor that was proved harmless: relative, no
-/// empty component, no `.` or `..`, no NUL, bounded in length. Bytes, not
-/// UTF-8.
+/// A validated path beneath a transfer's anchor: relative, without empty components, `.`, `..` or
+/// NUL, and of bounded length. It consists of bytes, which need not be UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreePath(Box<[u8]>);
 
-/// Why bytes are no [`TreePath`].
+/// Reason why bytes are not a valid [`TreePath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Absolute, or with an empty component (`a//b`, a trailing `/`).
+    /// The path is absolute or has an empty component (`a//b`, a trailing `/`).
     #[error("the path is empty, absolute or has an empty component")]
     EmptyComponent,
     /// A component is `.` or `..`.
     #[error("the path has a component \".\" or \"..\"")]
     DotComponent,
-    /// A NUL byte.
+    /// The path has a NUL byte.
     #[error("the path has a NUL byte")]
     Nul,
-    /// Longer than [`MAXIMUM_PATH_BYTES`], or a name longer than
+    /// The path is longer than [`MAXIMUM_PATH_BYTES`], or a name is longer than
     /// [`MAXIMUM_NAME_BYTES`].
     #[error("the path or one of its names is too long")]
     TooLong,
@@ -58,11 +56,11 @@ pub enum PathError {
 }
 
 impl TreePath {
-    /// Proves bytes.
+    /// Validates a path.
     ///
     /// # Errors
     ///
-    /// [`PathError`] where the bytes could name anything outside the anchor.
+    /// [`PathError`] if the path is invalid and could name an entry outside the anchor.
     pub fn new(bytes: &[u8]) -> Result<TreePath, PathError> {
         if bytes.len() > MAXIMUM_PATH_BYTES {
             return Err(PathError::TooLong);
@@ -73,11 +71,11 @@ impl TreePath {
         Ok(TreePath(bytes.into()))
     }
 
-    /// This path with one more name.
+    /// Returns this path with one more name.
     ///
     /// # Errors
     ///
-    /// [`PathError`] where the name is none, or the result is too long.
+    /// [`PathError`] if the name is invalid or the result is too long.
     pub fn join(&self, name: &[u8]) -> Result<TreePath, PathError> {
         check_name(name)?;
         if self.0.len() + 1 + name.len() > MAXIMUM_PATH_BYTES {
@@ -86,11 +84,11 @@ impl TreePath {
         Ok(TreePath([&self.0, &b"/"[..], name].concat().into()))
     }
 
-    /// The path of a name in the directory `above`, or in the anchor.
+    /// Returns the path of a name in the directory `above`, or in the anchor.
     ///
     /// # Errors
     ///
-    /// As [`TreePath::join`].
+    /// The same errors as [`TreePath::join`].
     pub fn beneath(above: Option<&TreePath>, name: &[u8]) -> Result<TreePath, PathError> {
         match above {
             Some(above) => above.join(name),
@@ -101,29 +99,29 @@ impl TreePath {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes of the path.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The last name.
+    /// Returns the last name.
     pub fn name(&self) -> &[u8] {
         self.0.rsplit(|&b| b == b'/').next().unwrap_or(&[])
     }
 
-    /// Everything before the last name; `None` if there is one name only.
+    /// Returns the path without its last name; `None` if it has only one name.
     pub fn parent(&self) -> Option<TreePath> {
         let slash = self.0.iter().rposition(|&b| b == b'/')?;
         Some(TreePath(self.0[..slash].into()))
     }
 
-    /// Whether the other lies beneath it.
+    /// True if `other` lies beneath this path.
     pub fn is_above(&self, other: &TreePath) -> bool {
         let beneath = other.0.strip_prefix(&*self.0);
         beneath.is_some_and(|rest| rest.starts_with(b"/"))
     }
 
-    /// The names from the anchor downwards.
+    /// Returns the names from the anchor downwards.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|&b| b == b'/')
     }
@@ -152,7 +150,7 @@ fn check_name(name: &[u8]) -> Result<(), PathError> {
 }
 
 impl fmt::Display for TreePath {
-    /// Printable: characters that a terminal obeys and bytes that are not UTF-8 are escaped.
+    /// Writes a printable form: control characters and bytes that are not UTF-8 are escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
@@ -191,11 +189,11 @@ pub struct Timestamp {
 /// The set-user-ID and set-group-ID bits of a mode.
 pub const SET_ID_BITS: u32 = 0o6000;
 
-/// What tells one state of a source file from another between two runs. The
-/// device is not part of it because its number does not survive a reboot.
+/// Values that distinguish the states of a source file between two runs. The device number is not
+/// part of them because it does not survive a reboot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct SourceIdentity {
-    /// Inode number; 0 where the file system does not keep it.
+    /// Inode number; 0 if the file system does not keep it.
     #[n(0)]
     pub inode: u64,
     /// Size in bytes.
@@ -209,7 +207,7 @@ pub struct SourceIdentity {
     pub changed: Timestamp,
 }
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum EntryKind {
     /// A directory.
@@ -218,24 +216,24 @@ pub enum EntryKind {
     /// A regular file.
     #[n(1)]
     File {
-        /// What it looked like when the walk met it; its size is here.
+        /// State of the file when the walk found it, including its size.
         #[n(0)]
         identity: SourceIdentity,
-        /// Whether it takes less room than its size tells.
+        /// True if the file occupies less space than its size.
         #[n(1)]
         sparse: bool,
     },
     /// A symbolic link.
     #[n(2)]
     Symlink {
-        /// What it holds, at most [`MAXIMUM_LINK_BYTES`].
+        /// Target of the link, at most [`MAXIMUM_LINK_BYTES`].
         #[cbor(n(0), with = "minicbor::bytes")]
         target: Vec<u8>,
     },
-    /// A device, FIFO or socket, to a receiver that was asked for it.
+    /// A device, FIFO or socket. Sent only if the receiver requested such entries.
     #[n(3)]
     Special {
-        /// What it is.
+        /// Kind of the special file.
         #[n(0)]
         kind: SpecialKind,
         /// Major number of a device.
@@ -245,19 +243,19 @@ pub enum EntryKind {
         #[n(2)]
         minor: u32,
     },
-    /// Another name of what an earlier entry is, to a receiver that was asked for it.
+    /// A hard link to an earlier entry. Sent only if the receiver requested hard links.
     #[n(4)]
     HardLink {
-        /// That entry's path.
+        /// Path of the earlier entry.
         #[n(0)]
         target: TreePath,
-        /// That entry.
+        /// Number of the earlier entry.
         #[n(1)]
         first: EntryId,
     },
 }
 
-/// What has neither data nor names.
+/// Kind of a special file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum SpecialKind {
@@ -276,13 +274,13 @@ pub enum SpecialKind {
 }
 
 impl SpecialKind {
-    /// Whether it is a device, which only a superuser makes.
+    /// True for a device, which only a superuser can create.
     pub fn is_device(self) -> bool {
         matches!(self, SpecialKind::Character | SpecialKind::Block)
     }
 }
 
-/// What a source gives the directory that it fills.
+/// State that a source gives the directory that it fills.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct AnchorState {
@@ -292,16 +290,17 @@ pub struct AnchorState {
     /// Time of the last change.
     #[n(1)]
     pub modified: Timestamp,
-    /// Who owns it, and what else was asked for.
+    /// Owner and other requested attributes.
     #[n(2)]
     pub owner: Option<Box<Attributes>>,
-    /// The directory gets nothing of this. If the copy made it, others get no rights beyond `mode`.
+    /// If true, the state is only a limit: a directory that the copy created grants others no
+    /// rights beyond `mode`, and an existing directory does not change.
     #[n(3)]
     pub is_limit: bool,
 }
 
 impl AnchorState {
-    /// Whether its numbers are within their ranges.
+    /// True if every value is within its range.
     pub fn is_valid(&self) -> bool {
         self.mode <= 0o7777
             && self.modified.nanoseconds < 1_000_000_000
@@ -313,22 +312,22 @@ impl AnchorState {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Entry {
-    /// Its number.
+    /// Number of the entry.
     #[n(0)]
     pub id: EntryId,
-    /// The directory it is in; none at the top.
+    /// Directory that contains the entry; `None` at the top.
     #[n(1)]
     pub parent: Option<EntryId>,
-    /// Where it goes beneath the destination's anchor.
+    /// Path beneath the destination's anchor.
     #[n(2)]
     pub path: TreePath,
-    /// What it is.
+    /// Kind of the entry.
     #[n(3)]
     pub kind: EntryKind,
     /// Permission bits, 0 to 0o7777.
     #[n(4)]
     pub mode: u32,
-    /// Time of the last change of the data, to be restored.
+    /// Time of the last change of the data, restored at the destination.
     #[n(5)]
     pub modified: Timestamp,
     /// Owner of a file with a set-user-ID or set-group-ID bit, and the attributes that the copy
@@ -338,7 +337,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Bytes of file data: zero for what is not a file.
+    /// Returns the bytes of file data: zero if the entry is not a file.
     pub fn size(&self) -> u64 {
         match &self.kind {
             EntryKind::File { identity, .. } => identity.size,
@@ -346,7 +345,7 @@ impl Entry {
         }
     }
 
-    /// Bytes that it keeps beside its fixed size: its path, a link's target, its attributes.
+    /// Returns the bytes beyond the entry's fixed size: its path, a link's target, its attributes.
     pub fn text_bytes(&self) -> usize {
         let target = match &self.kind {
             EntryKind::Symlink { target } => target.len(),
@@ -357,13 +356,13 @@ impl Entry {
         self.path.as_bytes().len() + target + attributes
     }
 
-    /// Whether it is a file that had holes when it was looked at.
+    /// True if the entry is a file that had holes at the walk.
     pub fn is_sparse(&self) -> bool {
         matches!(self.kind, EntryKind::File { sparse: true, .. })
     }
 
-    /// Whether a peer may send this: its parent came before it, its numbers
-    /// are within their ranges.
+    /// True if a peer may send this entry: its parent has a smaller number, and its values are
+    /// within their ranges.
     pub fn is_valid(&self) -> bool {
         let kind = match &self.kind {
             EntryKind::Directory => true,

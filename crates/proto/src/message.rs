@@ -1,4 +1,4 @@
-//! Messages within a session, in order and once ([`crate::control`]).
+//! Messages within a session, delivered once and in order ([`crate::control`]).
 
 use minicbor::{Decode, Encode};
 
@@ -16,55 +16,56 @@ use crate::notice::{Notice, bounded_notices};
 
 // tidy: long file because it is the one list of messages, each with its bounds.
 
-/// Most entries in one [`Message::Entries`].
+/// Maximum number of entries in one [`Message::Entries`].
 pub const MAXIMUM_LISTED_ENTRIES: usize = 512;
 
-/// Most ranges in one [`Answer::Resume`]; what is beyond is sent again.
+/// Maximum number of ranges in one [`Answer::Resume`]. Data beyond them is sent again.
 pub const MAXIMUM_RESUMED_RANGES: usize = 8192;
 
-/// Most names in [`Observation::congestions`].
+/// Maximum number of names in [`Observation::congestions`].
 pub const MAXIMUM_CONGESTIONS: usize = 32;
 
-/// Longest name of a congestion control in bytes, as in the kernel.
+/// Maximum length of the name of a congestion control in bytes, as in the kernel.
 pub const MAXIMUM_CONGESTION_BYTES: usize = 16;
 
-/// Longest text of a failure in bytes.
+/// Maximum length of a failure's text in bytes.
 pub const MAXIMUM_TEXT_BYTES: usize = 1024;
 
-/// A message.
+/// A message between the ends of a session.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub enum Message {
-    /// Sender: these are next; what of them is there already?
+    /// Sender: announces the next entries and asks which of them exist at the destination.
     #[n(0)]
     Entries(#[n(0)] Vec<Entry>),
-    /// Receiver: the answers, in the same order.
+    /// Receiver: answers for announced entries, in the same order.
     #[n(1)]
     Answers(#[n(0)] Vec<(EntryId, Answer)>),
-    /// Sender: the directory's number of entries. When all are done, it gets its mode and time.
+    /// Sender: gives a directory's number of entries. When all are done, the directory gets its
+    /// mode and time.
     #[n(2)]
     DirectoryEnd {
         /// The directory's final state.
         #[n(0)]
         entry: Entry,
-        /// Entries directly in it.
+        /// Number of entries directly in the directory.
         #[n(1)]
         children: u64,
     },
-    /// Sender: the walk is over; the number of entries.
+    /// Sender: reports that the walk is over.
     #[n(3)]
     WalkEnd {
-        /// One more than the highest number.
+        /// Number of entries: one more than the highest entry number.
         #[n(0)]
         entries: u64,
-        /// How many names were left out on purpose.
+        /// Number of names left out on purpose, by reason.
         #[n(1)]
         left_out: LeftOut,
-        /// What the first source that fills the destination gives it, if that was asked for.
-        /// Otherwise a limit: its mode has the bits that all sources have that fill it.
+        /// State of the first source that fills the destination, if requested. Otherwise a limit
+        /// whose mode has the bits that all sources that fill the destination share.
         #[n(2)]
         anchor: Option<Box<AnchorState>>,
     },
-    /// Sender: the file was read to its end and is what it was at the start.
+    /// Sender: reports that the file was read to its end and did not change meanwhile.
     #[n(4)]
     Sealed {
         /// The file.
@@ -76,34 +77,34 @@ pub enum Message {
         /// Its size in bytes.
         #[n(2)]
         size: u64,
-        /// It grew meanwhile: this is its front, which was read twice and stayed the same.
+        /// True if the file grew meanwhile. The sent front was read twice and did not change.
         #[n(3)]
         grew: bool,
     },
-    /// Sender: this entry will not come.
+    /// Sender: reports that an entry will not be sent.
     #[n(5)]
     Abandoned {
         /// The entry.
         #[n(0)]
         id: EntryId,
-        /// The directory it is in.
+        /// Directory that contains the entry.
         #[n(1)]
         parent: Option<EntryId>,
-        /// Why.
+        /// Reason.
         #[n(2)]
         failure: Failure,
     },
-    /// Sender: checksums of a block that went over a stream in clear.
+    /// Sender: gives the checksums of a block that it sent over a stream in clear.
     #[n(6)]
     Checksums {
-        /// The block.
+        /// Content of the block.
         #[n(0)]
         content: ContentName,
-        /// One for a piece; for a pack one for each entry, `None` if it is no file.
+        /// One checksum for a piece. For a pack one per entry, `None` if the entry is not a file.
         #[n(1)]
         checksums: Vec<Option<Checksum>>,
     },
-    /// Receiver: these pieces are durable.
+    /// Receiver: acknowledges durable pieces.
     #[n(7)]
     Durable {
         /// The session's epoch.
@@ -113,7 +114,7 @@ pub enum Message {
         #[n(1)]
         pieces: Vec<PieceName>,
     },
-    /// Receiver: these entries are done, one way or the other.
+    /// Receiver: reports entries that are done, whether they succeeded or failed.
     #[n(9)]
     Done {
         /// The session's epoch.
@@ -123,272 +124,281 @@ pub enum Message {
         #[n(1)]
         entries: Vec<(EntryId, Outcome)>,
     },
-    /// Receiver: this arrived wrong, send it again.
+    /// Receiver: asks the sender to send content again.
     #[n(10)]
     Again {
-        /// What.
+        /// Content to send again.
         #[n(0)]
         content: ContentName,
-        /// Why.
+        /// Reason.
         #[n(1)]
         reason: AgainReason,
     },
-    /// Receiver: the number of blocks that arrived on these streams since they began.
+    /// Receiver: gives the number of blocks that arrived on each stream since the stream began.
     #[n(11)]
     Arrived {
-        /// Streams and their blocks.
+        /// Numbers of the streams, with their numbers of blocks.
         #[n(0)]
         streams: Vec<(u32, u64)>,
-        /// There is room for more: where there is none, a stream that stands
-        /// still waits for this end and not for the path.
+        /// True if the receiver has room for more blocks. If false, an idle stream waits for the
+        /// receiver, not for the path.
         #[n(1)]
         room: bool,
     },
-    /// Receiver: everything is done and durable.
+    /// Receiver: reports that everything is done and durable.
     #[n(12)]
     Finished(
         #[n(0)] Totals,
-        /// What the destination did not keep or refused, one of each kind.
+        /// Properties that the destination lost or refused, one of each kind.
         #[n(1)]
         #[cbor(decode_with = "bounded_notices")]
         Vec<Notice>,
     ),
-    /// Either: what this end sees.
+    /// Either end: reports its measurements.
     #[n(13)]
     Observed(#[n(0)] Observation),
-    /// Steering end: use these numbers of flows.
+    /// Steering end: sets the number of flows of each layer.
     #[n(14)]
     SetFlows(#[n(0)] Flows),
-    /// Dialer: I want to join with this many streams in clear.
+    /// Dialer: asks for tickets to join with this many streams in clear.
     #[n(16)]
     WantTickets(#[n(0)] u32),
-    /// Acceptor: each is good for one stream in clear.
+    /// Acceptor: gives tickets, each valid for one stream in clear.
     #[n(17)]
     Tickets(#[n(0)] Vec<Secret>),
-    /// Either: the session is over, nothing more will come.
+    /// Either end: ends the session. No more messages follow.
     #[n(18)]
     Goodbye(#[n(0)] Farewell),
-    /// Steering end, to the sender: how its kernel should send.
+    /// Steering end, to the sender: sets kernel parameters for sending.
     #[n(19)]
     Tune(#[n(0)] Tuning),
-    /// Dialer: connect to me; each is a stream that I join with.
+    /// Dialer: asks the acceptor to open connections to it. Each connection becomes a stream with
+    /// which the dialer joins.
     #[n(20)]
     WantCalls {
-        /// How many times.
+        /// Number of connections.
         #[n(0)]
         count: u32,
-        /// Instead once at each of my addresses, and say what came of it.
+        /// If true, the acceptor instead connects once to each address of the dialer and reports
+        /// the results.
         #[n(1)]
         told: bool,
     },
-    /// Acceptor, where it was asked: what came of each address.
+    /// Acceptor: reports the result for each address, if the dialer asked for results.
     #[n(21)]
     Called(#[n(0)] Vec<Call>),
-    /// Sender: the digests of files that the receiver has with the same size and
-    /// time ([`Answer::Compare`]), at most [`MAXIMUM_LISTED_ENTRIES`].
+    /// Sender: gives the digests of files that the receiver has with the same size and time
+    /// ([`Answer::Compare`]), at most [`MAXIMUM_LISTED_ENTRIES`].
     #[n(22)]
     Digests(#[n(0)] Vec<(EntryId, Checksum)>),
-    /// Receiver: everything is copied; what names are there? ([`crate::deletion`])
+    /// Receiver: reports that everything is copied and asks for the names at the source
+    /// ([`crate::deletion`]).
     #[n(23)]
     AskNames,
-    /// Sender: these, within the receiver's window.
+    /// Sender: gives names at the source, within the receiver's window.
     #[n(24)]
     Names(#[n(0)] Vec<NamesOf>),
-    /// Receiver: that many batches were compared.
+    /// Receiver: acknowledges this many compared batches of names.
     #[n(25)]
     NamesTaken(#[n(0)] u32),
-    /// Sender: that was all, or why it could not be listed.
+    /// Sender: ends the names, or gives the reason why they could not be listed.
     #[n(26)]
     NamesEnd(#[n(0)] Option<Failure>),
-    /// Receiver: these were deleted, or would be, or were not; at most
+    /// Receiver: reports names that were deleted, would be deleted or could not be deleted, at most
     /// [`crate::deletion::REMOVED_AT_ONCE`].
     #[n(27)]
     Removed(#[n(0)] Vec<Removal>),
-    /// Sender: one such message was heard.
+    /// Sender: acknowledges one message [`Message::Removed`].
     #[n(28)]
     RemovedTaken,
-    /// Sender: this is at the destination, and could not be removed at the source.
+    /// Sender: reports a path that is at the destination and could not be removed at the source.
     #[n(29)]
     Unmoved(#[n(0)] TreePath, #[n(1)] Failure),
-    /// Sender: these were left out on purpose, where that is wanted for a report.
+    /// Sender: lists entries that it left out on purpose, if the report needs them.
     #[n(30)]
     Omitted(#[n(0)] Vec<Omitted>),
-    /// Receiver: one such message was heard.
+    /// Receiver: acknowledges one message [`Message::Omitted`].
     #[n(31)]
     OmittedTaken,
-    /// Sender: are these directories of the destination other ones than those of the sources? At
-    /// most [`crate::distinct::MAXIMUM_PROBES`], one such question at a time.
+    /// Sender: asks if these directories of the destination are distinct from those of the sources.
+    /// It asks about at most [`crate::distinct::MAXIMUM_PROBES`] directories at a time, with one
+    /// such question open.
     #[n(32)]
     AskDistinct(#[n(0)] Vec<Question>),
-    /// Receiver: a probe in each of them, in the same order; `None` if none could be made.
+    /// Receiver: gives a probe in each of the directories, in the same order; `None` if it could
+    /// not make the probe.
     #[n(33)]
     Probes(#[n(0)] Vec<Option<Probe>>),
-    /// Sender: whether it sees each probe in the source's directory.
+    /// Sender: gives for each probe true if it sees the probe in the source's directory.
     #[n(34)]
     Sighted(#[n(0)] Vec<bool>),
-    /// Receiver: the result for each directory; `None` if it is another one and durable.
+    /// Receiver: gives the result for each directory; `None` if the directory is distinct and
+    /// durable.
     #[n(35)]
     Distinct(#[n(0)] Vec<Option<Failure>>),
-    /// Sender: no source remains to be removed.
+    /// Sender: reports that it has no more sources to remove.
     #[n(36)]
     MovesEnd,
-    /// Receiver: is a probe in a directory of the sources? One such question at a time.
+    /// Receiver: asks if a probe is in a directory of the sources. Only one such question is open at
+    /// a time.
     #[n(37)]
     AskSources(#[n(0)] SourcesQuestion),
-    /// Sender: why it is, or may be; `None` if it is not.
+    /// Sender: gives the reason if the probe is or may be there; `None` if it is not.
     #[n(38)]
     Sources(#[n(0)] Option<Failure>),
 }
 
-/// What of an entry is at the destination.
+/// State of an entry at the destination.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Answer {
-    /// Nothing of use.
+    /// The entry must be sent.
     #[n(0)]
     Send,
-    /// All of it, unchanged.
+    /// The entry exists and is unchanged.
     #[n(1)]
     Skip {
-        /// The digest, where it was asked for.
+        /// Digest, if requested.
         #[n(0)]
         digest: Option<Checksum>,
-        /// True if its owner, mode, time or attributes were corrected.
+        /// True if the entry's owner, mode, time or attributes were corrected.
         #[n(1)]
         #[cbor(default)]
         mended: bool,
     },
-    /// These ranges of the file, durable: first byte and length.
+    /// Durable ranges of the file: first byte and length of each.
     #[n(2)]
     Resume(#[n(0)] Vec<(u64, u64)>),
-    /// It cannot go there.
+    /// The destination refuses the entry.
     #[n(3)]
     Refuse(#[n(0)] Failure),
-    /// In a dry run: what a copy would do with it.
+    /// In a dry run: the change that a copy would make.
     #[n(4)]
     Planned(#[n(0)] Change),
-    /// A file with the same size and time: its contents are compared with the
-    /// digest that the sender tells ([`Message::Digests`]). Another answer follows.
+    /// A file with the same size and time exists. The receiver will compare its content with the
+    /// sender's digest ([`Message::Digests`]) and then answer again.
     #[n(5)]
     Compare,
-    /// It stays as it is there, whatever the source has.
+    /// The existing state remains, whatever the source has.
     #[n(6)]
     Leave(#[n(0)] Held),
 }
 
-/// What a copy would do with an entry that is not there already.
+/// Change that a copy would make for an entry that is missing or differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Change {
-    /// Make it: nothing has its name.
+    /// Creates an entry under an unused name.
     #[n(0)]
     New,
-    /// Replace what has its name.
+    /// Replaces the existing entry.
     #[n(1)]
     Changed,
-    /// Give it another owner, mode or attribute, without its data.
+    /// Changes the entry's owner, mode or attributes without its data.
     #[n(2)]
     Attributes,
 }
 
-/// How an entry ended.
+/// Result of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Outcome {
-    /// It is there under its name, verified and durable.
+    /// The entry exists under its name, verified and durable.
     #[n(0)]
     Committed {
-        /// The digest, where it was asked for and is a file.
+        /// Digest of a file, if requested.
         #[n(0)]
         digest: Option<Checksum>,
     },
-    /// It is not.
+    /// The entry failed.
     #[n(1)]
     Failed(#[n(0)] Failure),
-    /// In a dry run, a directory: what a copy would do with it; `None` if it is there.
+    /// In a dry run: the change that a copy would make to a directory; `None` if the directory
+    /// exists.
     #[n(2)]
     Planned(#[n(0)] Option<Change>),
-    /// It was there already, which showed only now: another name of what an earlier entry is, or
-    /// a directory.
+    /// The entry already existed, which was found only now. Such entries are hard links to earlier
+    /// entries and directories.
     #[n(3)]
     Unchanged,
-    /// The destination does without it, which is no failure: a device that nobody may make there.
+    /// The destination omits the entry without a failure, for example a device that the user may
+    /// not create.
     #[n(4)]
     LeftOut,
-    /// It stays as it is there: a directory that is not made.
+    /// A directory that is not created on purpose.
     #[n(5)]
     Left(#[n(0)] Held),
-    /// It was there already, and its owner, mode, time or attributes were corrected: a directory.
+    /// The directory already existed, and its owner, mode, time or attributes were corrected.
     #[n(6)]
     Mended,
 }
 
-/// What kind of failure.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum FailureKind {
-    /// Permission denied.
+    /// The operating system denied permission.
     #[n(0)]
     Permission,
-    /// It is not there (any more).
+    /// The entry does not exist or no longer exists.
     #[n(1)]
     Vanished,
-    /// No space or quota left.
+    /// No space or quota is left.
     #[n(2)]
     NoSpace,
-    /// It keeps changing while it is copied.
+    /// The file keeps changing while it is copied.
     #[n(3)]
     Changing,
-    /// Another source is being written to that name.
+    /// Another source is being written to the same name.
     #[n(4)]
     InUse,
-    /// Something else has that name.
+    /// An entry of another kind has the name.
     #[n(5)]
     Conflict,
-    /// A device, socket or FIFO.
+    /// The entry is a device, socket or FIFO.
     #[n(6)]
     Special,
-    /// A name that cannot be there.
+    /// The name is impossible at the destination.
     #[n(7)]
     Name,
-    /// The two are not the same (verify).
+    /// The two entries differ (verify).
     #[n(8)]
     Differs,
-    /// It is only at the destination (verify).
+    /// The entry exists only at the destination (verify).
     #[n(9)]
     Extra,
-    /// Too many open files.
+    /// Too many files are open.
     #[n(10)]
     TooManyOpen,
-    /// It arrives wrong again and again.
+    /// The data arrives corrupt again and again.
     #[n(11)]
     Corrupt,
-    /// Anything else.
+    /// Any other failure.
     #[n(12)]
     Other,
-    /// It grew while it was copied: its front is there.
+    /// The file grew while it was copied. Its front is at the destination.
     #[n(13)]
     Grew,
 }
 
-/// Why one entry failed; the others continue.
+/// Failure of one entry. Other entries continue.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Failure {
-    /// Its kind.
+    /// Kind of the failure.
     #[n(0)]
     pub kind: FailureKind,
-    /// In words, with the remedy; at most [`MAXIMUM_TEXT_BYTES`].
+    /// Explanation with the remedy, at most [`MAXIMUM_TEXT_BYTES`].
     #[cbor(n(1), decode_with = "bounded_text")]
     pub text: String,
 }
 
 impl Failure {
-    /// A failure whose text is cut to its bound.
+    /// Makes a failure and cuts its text to [`MAXIMUM_TEXT_BYTES`].
     pub fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
         let text = cut(text.into());
         Failure { kind, text }
     }
 
-    /// This many bytes of a file that grew meanwhile are there.
+    /// Makes the failure of a file that grew while its first `size` bytes were copied.
     pub fn grew(size: u64) -> Failure {
         let text = format!(
             "it grew while copied: its first {size} bytes are there, as they were when it was looked at; \
@@ -398,7 +408,7 @@ impl Failure {
     }
 }
 
-/// A text cut to [`MAXIMUM_TEXT_BYTES`].
+/// Cuts a text to at most [`MAXIMUM_TEXT_BYTES`] at a character boundary.
 pub(crate) fn cut(mut text: String) -> String {
     if text.len() > MAXIMUM_TEXT_BYTES {
         let end = (0..=MAXIMUM_TEXT_BYTES)
@@ -409,7 +419,7 @@ pub(crate) fn cut(mut text: String) -> String {
     text
 }
 
-/// A text that is kept, of a peer who may be anybody.
+/// Decodes a text from an untrusted peer. Fails if it is longer than [`MAXIMUM_TEXT_BYTES`].
 pub(crate) fn bounded_text<C>(
     decoder: &mut minicbor::Decoder<'_>,
     _: &mut C,
@@ -422,57 +432,57 @@ pub(crate) fn bounded_text<C>(
     }
 }
 
-/// What became of a name that the source does not have.
+/// Result of deleting a name that the source does not have.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Removal {
-    /// Where it is beneath the anchor; `None`: nothing is deleted, and `failure` says why.
+    /// Path beneath the anchor; `None` if no names are deleted, for the reason in `failure`.
     #[n(0)]
     pub path: Option<TreePath>,
-    /// Bytes of a file.
+    /// Size of a file in bytes.
     #[n(1)]
     pub size: u64,
-    /// It is a directory.
+    /// True for a directory.
     #[n(2)]
     pub directory: bool,
-    /// Why it stays; `None` if it was deleted, or would be.
+    /// Reason why the name remains; `None` if it was deleted or would be deleted.
     #[n(3)]
     pub failure: Option<Failure>,
 }
 
-/// Why something is to be sent again.
+/// Reason to send content again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum AgainReason {
-    /// Its checksum is wrong.
+    /// The checksum is wrong.
     #[n(0)]
     Corrupt,
-    /// It could not be decoded.
+    /// The data could not be decoded.
     #[n(1)]
     Undecodable,
-    /// Part of it is here already, cut otherwise; this is the rest.
+    /// The receiver has a part of the content, cut differently. The request names the rest.
     #[n(2)]
     Overlap,
-    /// The sender itself said that it is void.
+    /// The sender itself declared the block void.
     #[n(3)]
     Void,
 }
 
 impl AgainReason {
-    /// Whether it was damaged on its way.
+    /// True if the content was damaged on the way.
     pub fn is_damage(self) -> bool {
         matches!(self, AgainReason::Corrupt | AgainReason::Undecodable)
     }
 }
 
-/// What a finished receiver counted.
+/// Counts of a finished receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Totals {
-    /// Entries made or replaced.
+    /// Entries created or replaced.
     #[n(0)]
     pub committed: u64,
-    /// Entries that were there.
+    /// Entries that already existed.
     #[n(1)]
     pub skipped: u64,
     /// Entries that failed.
@@ -481,72 +491,70 @@ pub struct Totals {
     /// Bytes of the files committed.
     #[n(3)]
     pub bytes: u64,
-    /// Blocks that arrived wrong.
+    /// Blocks that arrived corrupt.
     #[n(4)]
     pub corrupt_blocks: u64,
     /// Blocks that arrived twice.
     #[n(5)]
     pub duplicate_blocks: u64,
-    /// Files that were there and were read to compare their contents.
+    /// Existing files that were read to compare their contents.
     #[n(6)]
     pub digests_read: u64,
-    /// Their bytes.
+    /// Bytes of the files in `digests_read`.
     #[n(7)]
     pub digest_bytes_read: u64,
-    /// Leftovers of other copies that expired and were removed.
+    /// Expired leftovers of other copies that were removed.
     #[n(8)]
     pub expired: u64,
-    /// Entries that a copy would make or replace, in a dry run.
+    /// In a dry run: entries that a copy would create or replace.
     #[n(9)]
     pub planned: u64,
-    /// Files that were there with the same size and time but other contents.
+    /// Existing files with the same size and time but other contents.
     #[n(10)]
     pub differed: u64,
-    /// Entries that were there and got another mode, owner, time or attribute, without their data.
-    /// `skipped` counts them as well.
+    /// Existing entries whose mode, owner, time or attributes were corrected without sending data.
+    /// `skipped` also counts them.
     #[n(20)]
     pub mended: u64,
-    /// Entries that stay as they are there on purpose.
+    /// Entries whose existing state remains on purpose.
     #[n(11)]
     pub left: u64,
-    /// Names deleted at the destination, or that would be.
+    /// Names that were deleted at the destination, or would be in a dry run.
     #[n(12)]
     pub deleted: u64,
-    /// Bytes of the files among them.
+    /// Bytes of the files in `deleted`.
     #[n(13)]
     pub deleted_bytes: u64,
 }
 
-/// What one end sees: of each stream what its kernel tells, and how busy each
-/// layer was.
+/// Measurements of one end: the kernel's view of each stream, and the load of each layer.
 #[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Observation {
-    /// Nanoseconds since the session began at that end.
+    /// Time since the session began at this end, in nanoseconds.
     #[n(0)]
     pub at: u64,
-    /// Streams.
+    /// One observation for each path of each stream.
     #[n(1)]
     pub streams: Vec<StreamObservation>,
-    /// Layers: its number (in the order of the pipeline), flows, and the part
-    /// of the flows' time in which they worked, 0 to 1.
+    /// Layers in the order of the pipeline: number, number of flows, and the fraction (0 to 1) of
+    /// the flows' time in which they worked.
     #[n(2)]
     pub layers: Vec<(u8, u32, f32)>,
-    /// CPU nanoseconds of the process.
+    /// CPU time of the process in nanoseconds.
     #[n(3)]
     pub cpu: u64,
-    /// Cores that it may use.
+    /// Number of cores that the process may use.
     #[n(4)]
     pub cores: u32,
-    /// Sender: bytes still to be acknowledged; none while the walk runs, and
-    /// of a receiver.
+    /// Bytes that a sender has yet to get acknowledged; `None` during the walk and for a receiver.
     #[n(5)]
     pub remaining: Option<u64>,
-    /// What governs its streams' windows, by the kernel's name; empty where
-    /// there is none.
+    /// Kernel's name of the congestion control of the streams; empty if they have no congestion
+    /// control.
     #[n(6)]
     pub congestion: String,
-    /// What its kernel lets it choose, at most [`MAXIMUM_CONGESTIONS`].
+    /// Congestion controls that the kernel offers, at most [`MAXIMUM_CONGESTIONS`].
     #[n(7)]
     pub congestions: Vec<String>,
     /// Third number of `net.ipv4.tcp_wmem` in bytes.
@@ -555,28 +563,25 @@ pub struct Observation {
     /// Third number of `net.ipv4.tcp_rmem` in bytes.
     #[n(9)]
     pub receive_buffer: Option<u64>,
-    /// A sender's entries known so far.
+    /// Number of entries that a sender has found.
     #[n(10)]
     pub known_entries: u64,
-    /// The bytes of the files among them.
+    /// Bytes of the files in `known_entries`.
     #[n(11)]
     pub known_bytes: u64,
-    /// A sender knows all.
+    /// True if a sender has found all entries.
     #[n(12)]
     pub walk_ended: bool,
-    /// What this end's clock said, in nanoseconds since 1970; 0 where it is not
-    /// said.
+    /// Clock of this end in nanoseconds since 1970; 0 if unspecified.
     #[n(13)]
     pub clock: u64,
-    /// Of its host's cores, those that idled lately, at most as many as it may use; none if it
-    /// cannot know.
+    /// Number of the host's cores that were recently idle, at most `cores`; `None` if unknown.
     #[n(14)]
     pub idle: Option<f32>,
-    /// What codecs did at this end, at most [`crate::coding::MAXIMUM_CODEC_USES`].
+    /// Use of codecs at this end, at most [`crate::coding::MAXIMUM_CODEC_USES`].
     #[n(15)]
     pub codecs: Vec<CodecUse>,
-    /// Nanoseconds that the flows of each of [`Observation::layers`] worked, summed over them;
-    /// empty where it is not said.
+    /// Working time of all flows of each layer in `layers`, in nanoseconds; empty if unspecified.
     #[n(16)]
     pub worked: Vec<u64>,
 }
@@ -594,69 +599,69 @@ pub struct StreamObservation {
     /// Congestion window in bytes.
     #[n(2)]
     pub window: u64,
-    /// Segments sent again since the stream began.
+    /// Segments retransmitted since the stream began.
     #[n(3)]
     pub retransmitted: u64,
-    /// Bytes acknowledged by the other end.
+    /// Bytes that the other end acknowledged.
     #[n(4)]
     pub acknowledged: u64,
     /// Bytes received.
     #[n(5)]
     pub received: u64,
-    /// Least round-trip time in microseconds.
+    /// Minimum round-trip time in microseconds.
     #[n(6)]
     pub minimum_rtt: u32,
-    /// Bytes in a segment.
+    /// Segment size in bytes.
     #[n(7)]
     pub segment: u32,
-    /// Microseconds with data to send.
+    /// Time with data to send, in microseconds.
     #[n(8)]
     pub busy: u64,
-    /// Of these, held up by the other end's window.
+    /// Part of `busy` in which the other end's window limited the stream, in microseconds.
     #[n(9)]
     pub window_limited: u64,
-    /// Of these, held up by this end's send buffer.
+    /// Part of `busy` in which this end's send buffer limited the stream, in microseconds.
     #[n(10)]
     pub buffer_limited: u64,
     /// The other end's window in bytes.
     #[n(11)]
     pub send_window: u64,
-    /// Which of the observing end's paths (pairs of addresses) this is. A stream over several has
-    /// one observation for each, with counts that never fall.
+    /// Number of the path (a pair of addresses) at the observing end. A stream over several paths
+    /// has one observation for each, with counts that never decrease.
     #[n(12)]
     pub path: u32,
-    /// Segments with data sent since the stream began, including those sent again; `None` if the
-    /// kernel does not count them.
+    /// Data segments sent since the stream began, including retransmissions; `None` if the kernel
+    /// does not count them.
     #[n(13)]
     pub sent: Option<u64>,
-    /// Of those sent again, segments that the other end said it had already (DSACK);
-    /// likewise.
+    /// Retransmitted segments that the other end had already received (DSACK); `None` if the kernel
+    /// does not count them.
     #[n(14)]
     pub duplicates: Option<u64>,
-    /// Bytes sent again since the stream began; likewise.
+    /// Bytes retransmitted since the stream began; `None` if the kernel does not count them.
     #[n(15)]
     pub retransmitted_bytes: Option<u64>,
-    /// Segments taken for lost now.
+    /// Segments that the kernel currently considers lost.
     #[n(16)]
     pub lost: u32,
 }
 
-/// How a sender's kernel should send, on all streams from now on.
+/// Parameters of a sender's kernel for all streams from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Tuning {
-    /// Congestion control by the kernel's name, at most
-    /// [`MAXIMUM_CONGESTION_BYTES`]; none leaves it.
+    /// Kernel's name of the congestion control, at most [`MAXIMUM_CONGESTION_BYTES`]; `None` leaves
+    /// it unchanged.
     #[n(0)]
     pub congestion: Option<String>,
-    /// Bytes per second of each stream at most; none without bound.
+    /// Maximum rate of each stream in bytes per second; `None` for no limit.
     #[n(1)]
     pub pace: Option<u64>,
-    /// Bytes that the kernel may hold unsent for a stream; none leaves it.
+    /// Maximum number of unsent bytes in the kernel per stream; `None` leaves it unchanged.
     #[n(2)]
     pub unsent: Option<u32>,
-    /// Bytes per second of all streams together at most; none leaves it, 0 is
-    /// without bound.
+    /// Maximum rate of all streams together in bytes per second; `None` leaves it unchanged, 0
+    /// removes the limit.
     #[n(3)]
     pub limit: Option<u64>,
 }
@@ -680,15 +685,15 @@ pub struct Flows {
     /// Threads that write.
     #[n(4)]
     pub writers: Option<u32>,
-    /// Threads that make data durable and give names, as an observation counts them.
+    /// Threads that make data durable and give files their names, as an observation counts them.
     #[n(5)]
     pub committers: Option<u32>,
 }
 
-/// Why a session ends.
+/// Reason for the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Farewell {
-    /// All is done.
+    /// The session completed.
     #[n(0)]
     Complete,
     /// A newer session of the same transfer took over.

@@ -1,6 +1,6 @@
-//! What a destination did not keep, or refused to do, although the data arrived. The receiving end
-//! gathers notices: one of each kind, with a count and an example. The end that shows the summary
-//! gets them with the last message.
+//! Properties that a destination lost or refused although the data arrived. The receiving end
+//! collects notices: one of each kind, with a count and an example. The end that shows the summary
+//! receives them with the last message.
 
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode};
@@ -11,42 +11,42 @@ use crate::message::MAXIMUM_TEXT_BYTES;
 /// Maximum number of notices of one session: one of each kind.
 pub const MAXIMUM_NOTICES: usize = 14;
 
-/// What kind of wish was not granted.
+/// Property that was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum NoticeKind {
-    /// The file system keeps times less exactly; comparisons allow for that.
+    /// The file system rounds times. Comparisons allow for that.
     #[n(0)]
     TimeRounded,
-    /// A time is outside the file system's range; comparisons allow for that.
+    /// A time is outside the file system's range. Comparisons allow for that.
     #[n(1)]
     TimeLimited,
-    /// A time was set, and is another one.
+    /// A time was set, but reads back differently.
     #[n(2)]
     TimeNotKept,
     /// The file system refused to set a time.
     #[n(3)]
     TimeRefused,
-    /// Permission bits were set, and are others.
+    /// Permission bits were set, but read back differently.
     #[n(4)]
     ModeNotKept,
     /// The file system refused to set permission bits.
     #[n(5)]
     ModeRefused,
-    /// A set-user-ID or set-group-ID bit was left out: the file belongs to
-    /// another user or group than at the source.
+    /// A set-user-ID or set-group-ID bit was omitted, because the file belongs to another user or
+    /// group than at the source.
     #[n(6)]
     SetIdDropped,
     /// The file system does not sync directories.
     #[n(7)]
     NamesNotSynced,
-    /// The file system has no locks: that nobody else writes there is not certain.
+    /// The file system has no locks, so that another writer cannot be excluded.
     #[n(8)]
     NotLocked,
-    /// An entry does not belong to the user that it should belong to.
+    /// An entry does not have the requested user.
     #[n(9)]
     OwnerNotKept,
-    /// An entry does not belong to the group that it should belong to.
+    /// An entry does not have the requested group.
     #[n(10)]
     GroupNotKept,
     /// An extended attribute was not set, or not read.
@@ -55,31 +55,32 @@ pub enum NoticeKind {
     /// An access control list was not set.
     #[n(12)]
     ListNotKept,
-    /// A device was not made.
+    /// A device was not created.
     #[n(13)]
     DeviceNotMade,
 }
 
-/// A wish that the destination did not grant.
+/// Count and example of one kind of lost property.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Notice {
-    /// Its kind.
+    /// Kind of the property.
     #[n(0)]
     pub kind: NoticeKind,
-    /// How often, 1 or more; of directories that are not synced, how many.
+    /// Number of occurrences, 1 or more. For directories that are not synced, the number of
+    /// directories.
     #[n(1)]
     pub count: u64,
-    /// One path that it concerns; at most [`MAXIMUM_TEXT_BYTES`].
+    /// An affected path, at most [`MAXIMUM_TEXT_BYTES`].
     #[cbor(n(2), decode_with = "crate::message::bounded_text")]
     pub example: String,
-    /// Why, in words, of that one; at most [`MAXIMUM_TEXT_BYTES`].
+    /// Cause for the example, at most [`MAXIMUM_TEXT_BYTES`].
     #[cbor(n(3), decode_with = "crate::message::bounded_text")]
     pub cause: String,
 }
 
 impl Notice {
-    /// The first of a kind; texts are cut to their bound.
+    /// Makes the first notice of a kind. Texts are cut to their bound.
     pub fn new(kind: NoticeKind, example: impl Into<String>, cause: impl Into<String>) -> Notice {
         Notice {
             kind,
@@ -90,7 +91,7 @@ impl Notice {
     }
 }
 
-/// Notices from a peer, who may be anybody.
+/// Decodes notices from an untrusted peer. Fails if there are more than [`MAXIMUM_NOTICES`].
 pub(crate) fn bounded_notices<'b, C>(
     decoder: &mut Decoder<'b>,
     context: &mut C,

@@ -1,10 +1,10 @@
-//! The end that has the destination: what to keep of what arrives, when to
-//! make it durable, when to give a file its name, and what to acknowledge.
+//! The receiving end of a transfer: decides which data to keep, when to make it durable, when to
+//! give a file its name, and which acknowledgements to send.
 //!
 //! Pieces of a large file are *claimed* when they arrive, *written*, and *durable* after a
 //! checkpoint. The file is committed when it is complete and the sender sealed it. The writer of
-//! packed entries commits them. A directory gets its mode and time after everything in it is done.
-//! Memory depends on what is under way, not on the size of the tree.
+//! packed entries commits them. A directory gets its mode and time after all its entries are done.
+//! Memory depends on the entries under way, not on the size of the tree.
 
 mod deleting;
 mod large;
@@ -37,28 +37,28 @@ use crate::session::StreamId;
 
 // tidy: long file because it is one state machine, whose steps share its state.
 
-/// How a receiver works.
+/// Settings of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverSettings {
-    /// How blocks are verified.
+    /// Verification of blocks.
     pub integrity: Integrity,
-    /// The session's epoch.
+    /// Number of this session among those of the transfer.
     pub epoch: u64,
-    /// Most bytes of large files written and not durable. When half of them are,
-    /// they are made durable and reported, while the other half comes.
+    /// Maximum number of bytes of large files that are written and not durable. When half of them
+    /// are written, they are made durable and reported while the other half arrives.
     pub checkpoint_bytes: u64,
-    /// Time after which they are.
+    /// Time after which written bytes are made durable.
     pub checkpoint_span: Duration,
-    /// Digests go with the acknowledgements.
+    /// True if acknowledgements carry digests.
     pub digests: bool,
-    /// Something may be there: questions are answered. Else the sender knows
-    /// that nothing is, and what it asked before it knew is of no interest.
+    /// True if the destination may have entries, so that questions are answered. If false, the
+    /// sender knows that it is empty, and early questions are ignored.
     pub compares: bool,
-    /// Deletion follows the copy.
+    /// True if deletion follows the copy.
     pub deletes: bool,
-    /// Nothing is deleted: names that would be are differences, whatever failed.
+    /// True if extra names are only reported as differences, even after failures, and not deleted.
     pub names_only: bool,
-    /// The sender removes its sources. This end finishes after that.
+    /// True if the sender removes its sources. This end finishes after that.
     pub moves_away: bool,
 }
 
@@ -78,100 +78,98 @@ impl Default for ReceiverSettings {
     }
 }
 
-/// Most entries under way that a sender may have, a multiple of what ours
-/// has. More is a fault of the other end, and ends the session.
+/// Maximum number of entries under way of a sender, a multiple of our own sender's. More is an
+/// error of the other end and ends the session.
 const MAXIMUM_UNDER_WAY: usize = 65_536;
 
-/// Ranges of claimed bytes that may be under way for each of those entries, on
-/// average: a sender that leaves a gap after every block has no good reason.
+/// Average number of ranges of claimed bytes per entry under way. A sender has no good reason to
+/// leave a gap after every block.
 const FRAGMENTS_PER_ENTRY: usize = 8;
 
-/// Most entries in one [`Message::Done`].
+/// Maximum number of entries in one [`Message::Done`].
 const MAXIMUM_DONE: usize = 1024;
 
-/// Most pieces in one [`Message::Durable`].
+/// Maximum number of pieces in one [`Message::Durable`].
 const MAXIMUM_DURABLE: usize = 4096;
 
-/// Acknowledgements not yet said, for each of those entries: one that does not
-/// listen is not to be received from.
+/// Maximum number of unsent acknowledgements per entry under way. It bounds the memory for a sender
+/// that does not read.
 const UNSAID_PER_ENTRY: usize = 4;
 
-/// Bytes of their texts, for each of those entries.
+/// Bytes of unsent outcomes' texts per entry under way.
 const OUTCOME_BYTES_PER_ENTRY: usize = 1024;
 
-/// Most bytes that a session remembers, whatever the host has; see
-/// [`Receiver::remembered_bytes`]. Our sender's windows make it a few.
+/// Maximum number of bytes that a session remembers, independent of the host's memory; see
+/// [`Receiver::remembered_bytes`]. Our own sender's windows need a small part of it.
 pub const MAXIMUM_REMEMBERED_BYTES: usize = 64 << 20;
 
-/// What to do with a block that arrived.
+/// Decision about a block that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Verify and write it.
+    /// The block must be verified and written.
     Keep,
-    /// It is here already, or nobody needs it.
+    /// The block already arrived or is not needed.
     Drop,
 }
 
-/// Something to do on the disk. The thread that does it reports with the method named.
+/// A job on the disk. The thread that does it reports the result with the named method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageJob {
-    /// Compare with what is there: [`Receiver::handle_compared`].
+    /// Compares entries with the destination: [`Receiver::handle_compared`].
     Compare(Vec<Entry>),
-    /// Compare the contents of a file that is there with the source's digest:
+    /// Compares the content of an existing file with the source's digest:
     /// [`Receiver::handle_contents_compared`].
     CompareContents(Entry, Checksum),
-    /// Make these blocks durable, journal them:
-    /// [`Receiver::handle_checkpointed`].
+    /// Makes blocks durable and journals them: [`Receiver::handle_checkpointed`].
     Checkpoint(Vec<Checkpoint>),
-    /// Make the rest durable and give the file its name:
+    /// Makes the rest of a file durable and gives the file its name:
     /// [`Receiver::handle_committed`].
     Commit {
         /// The file's final state.
         entry: Entry,
         /// Its generation.
         generation: u32,
-        /// Its digest; none without digests.
+        /// Digest; `None` without digests.
         digest: Option<Checksum>,
     },
-    /// Remove what was written of a file; writes and checkpoints of it that are
-    /// still under way are to leave nothing behind either.
+    /// Removes the written data of a file. Writes and checkpoints of it that are still under way
+    /// must leave no data behind.
     Discard {
         /// The file.
         file: EntryId,
         /// Its generation.
         generation: u32,
-        /// What is durable of it stays for a later session.
+        /// If true, durable data remains for a later session.
         stays: bool,
     },
-    /// Read what an earlier session left of a file, and compare it with its checksums:
+    /// Reads the data that an earlier session left and compares it with its checksums:
     /// [`Receiver::handle_read_back`].
     ReadBack {
         /// The file.
         entry: Entry,
         /// Its generation.
         generation: u32,
-        /// What is there.
+        /// Durable blocks of the earlier session.
         blocks: Vec<DurableBlock>,
     },
-    /// Make another name of what an entry that is done is: [`Receiver::handle_packed`].
+    /// Makes a hard link to an entry that is done: [`Receiver::handle_packed`].
     Link(Entry),
-    /// Give a directory its mode and time, make it if it is missing:
+    /// Gives a directory its mode and time, and creates it if it is missing:
     /// [`Receiver::handle_directory_finished`].
     FinishDirectory(Entry),
-    /// Compare what is there with the names that the source has:
-    /// [`Receiver::handle_names_taken`].
+    /// Compares the destination with names at the source: [`Receiver::handle_names_taken`].
     Names(Vec<NamesOf>),
-    /// All of them came, or why not: [`Receiver::handle_names_compared`].
+    /// Handles the end of the names, or the reason why they are incomplete:
+    /// [`Receiver::handle_names_compared`].
     EndNames(Option<Failure>),
-    /// Remove the next of what the source does not have, at most
+    /// Removes the next names that the source does not have, at most
     /// [`crate::deletion::REMOVED_AT_ONCE`]: [`Receiver::handle_removed`].
     Remove,
-    /// Make a probe in each of these directories: [`Receiver::handle_probes_made`].
+    /// Makes a probe in each of the directories: [`Receiver::handle_probes_made`].
     MakeProbes(Vec<Question>),
-    /// Remove the probes, of which the sender saw these: [`Receiver::handle_probes_removed`].
+    /// Removes the probes, given which of them the sender saw: [`Receiver::handle_probes_removed`].
     RemoveProbes(Vec<bool>),
-    /// Everything is done: leave nothing behind, and
-    /// [`Receiver::handle_finished`].
+    /// Removes all temporary files after everything is done: [`Receiver::handle_finished`].
     Finish,
 }
 
@@ -186,89 +184,89 @@ pub struct Checkpoint {
     pub blocks: Vec<DurableBlock>,
 }
 
-/// What became of an entry, for observers.
+/// Result of an entry, for observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceivedEvent {
-    /// It is done.
+    /// The entry is done.
     Ended {
         /// The entry; `None` if only its number is known.
         entry: Option<Entry>,
-        /// Its number.
+        /// Number of the entry.
         id: EntryId,
-        /// How it ended; `None` if it was there already.
+        /// Outcome; `None` if the entry already existed.
         outcome: Option<Outcome>,
-        /// The digest of what was there, where it was asked for.
+        /// Digest of the existing file, if requested.
         digest: Option<Checksum>,
     },
-    /// The bytes of it that an earlier session left durable.
+    /// An earlier session left durable bytes of the entry.
     Resumed {
         /// The entry.
         entry: Entry,
-        /// Bytes, not to be sent again.
+        /// Number of bytes that are not sent again.
         bytes: u64,
     },
-    /// More of it is durable, still without its name.
+    /// More of the entry is durable. It does not have its name yet.
     Durable {
         /// The entry.
         entry: Entry,
-        /// Bytes in all, those of earlier sessions too.
+        /// Total durable bytes, including those of earlier sessions.
         bytes: u64,
     },
-    /// What became of a name that the source does not have.
+    /// Result of deleting a name that the source does not have.
     Removed(Removal),
-    /// The sender left it out on purpose.
+    /// The sender left out an entry on purpose.
     Omitted(Omitted),
 }
 
-/// What a comparison found of one entry.
+/// Result of comparing one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// Nothing of use is there.
+    /// The entry must be sent.
     Send,
-    /// It is there, unchanged; its digest where that was asked for.
+    /// The entry exists and is unchanged; its digest, if requested.
     Same(Option<Checksum>),
-    /// It is there, and its owner, mode, time or attributes were corrected; its digest as of
-    /// [`Compared::Same`].
+    /// The entry exists, and its owner, mode, time or attributes were corrected; its digest, if
+    /// requested.
     Mended(Option<Checksum>),
-    /// A file of the same size and time is there: its contents are to be compared.
+    /// A file of the same size and time exists. Its content must be compared.
     Contents,
-    /// Its contents were compared, and are not the source's.
+    /// The content was compared and differs from the source.
     Differs,
-    /// It is there, and something has to be done before that counts:
-    /// [`Receiver::handle_contents_compared`] follows.
+    /// The entry exists, but further work must finish first: [`Receiver::handle_contents_compared`]
+    /// follows.
     Later,
-    /// An earlier attempt left these durable blocks.
+    /// An earlier session left these durable blocks.
     Partial(Vec<DurableBlock>),
-    /// It cannot go there.
+    /// The destination refuses the entry.
     Refused(Failure),
-    /// In a dry run: what a copy would do with it.
+    /// In a dry run: the change that a copy would make.
     Planned(Change),
-    /// It stays as it is there.
+    /// The existing state remains.
     Left(Held),
 }
 
-/// What the other end did wrong; the session is over.
+/// Error of the other end that ends the session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiverError {
-    /// A message that only a receiver sends.
+    /// The sender sent a message that only a receiver sends.
     #[error("the sender sent what only a receiver may send ({0})")]
     WrongRole(&'static str),
-    /// More entries under way than can be.
+    /// Too many entries are under way.
     #[error("the sender has more than {MAXIMUM_UNDER_WAY} entries under way")]
     TooMany,
-    /// More bytes of what is under way than can be.
+    /// Entries under way need too many bytes.
     #[error(
         "the sender has more than {} MiB of entries, paths and texts under way",
         MAXIMUM_REMEMBERED_BYTES >> 20
     )]
     TooMuch,
-    /// Names that were not asked for, or are out of order, or too many.
+    /// Names for deletion were not requested, are out of order, or are too many.
     #[error("the sender told names for deletion that it was not asked for, or out of order")]
     Names,
-    /// Questions about directories that this copy does not ask, or too many at a time.
+    /// Questions about directories are not part of this copy, or too many are open.
     #[error("the sender asks for probes in directories out of turn")]
     Probes,
-    /// An entry that is none.
+    /// An entry is invalid.
     #[error("the sender sent an entry with values out of their range")]
     InvalidEntry,
 }
@@ -278,9 +276,9 @@ pub enum ReceiverError {
 struct Packing {
     parent: Option<EntryId>,
     generation: u32,
-    /// What is counted of it.
+    /// The packed entry's part of the account.
     share: Share,
-    /// The sender gave it up meanwhile.
+    /// Failure, if the sender gave up the entry meanwhile.
     abandoned: Option<Failure>,
 }
 
@@ -302,54 +300,54 @@ pub struct Receiver {
     walk_end: Option<u64>,
     left_out: LeftOut,
     anchor: Option<Box<AnchorState>>,
-    /// Further names of entries that are not done, by those, and how many there are.
+    /// Hard links that wait for their first name, by that entry, and their number.
     waiting_links: BTreeMap<EntryId, Vec<Entry>>,
     links: usize,
-    /// Further names whose first one is done, and whether they are being made.
+    /// Hard links whose first name is done, and true while a job makes some of them.
     released: Vec<Entry>,
     releasing: bool,
-    /// Entries that failed: nothing becomes another name of them.
+    /// Entries that failed. Hard links to them fail too.
     failed: RangeSet,
     /// Entries that were left out on purpose.
     omitted: RangeSet,
-    /// More failed than are remembered.
+    /// True if more entries failed than are remembered.
     failed_beyond: bool,
-    /// What this end holds back, counted.
+    /// Numbers of entries that this end leaves unchanged on purpose.
     held: LeftOut,
-    /// What entries whose comparison is under way, or whose directory is looked at, weigh: in
-    /// all, and each list of them.
+    /// Bytes of the entries that are being compared or wait for the check of their directory: the
+    /// total and each list.
     asked: usize,
     lists: VecDeque<(usize, usize)>,
-    /// Files whose digests the sender was asked for, and what they weigh.
+    /// Files whose digests were requested from the sender, and their bytes.
     comparing: BTreeMap<EntryId, Entry>,
     comparing_weight: usize,
-    /// Bytes of the paths, targets and texts that are kept, except those of outcomes.
+    /// Bytes of the stored paths, targets and texts, except those of outcomes.
     texts: usize,
-    /// Answers that were not said yet.
+    /// Number of unsent answers.
     unsaid: usize,
     jobs: VecDeque<StorageJob>,
     messages: VecDeque<Message>,
     events: VecDeque<ReceivedEvent>,
     outcomes: Vec<(EntryId, Outcome)>,
-    /// Bytes of the texts among them.
+    /// Bytes of the texts in `outcomes`.
     outcome_bytes: usize,
     durable: Vec<PieceName>,
     arrived: BTreeMap<u32, u64>,
-    /// Streams on which something arrived that the sender was not told of.
+    /// Streams with arrivals that were not yet reported to the sender.
     arrived_untold: BTreeSet<u32>,
     room: bool,
     room_told: bool,
-    /// Entries that came in packs and were corrupt, by the generation that is to
-    /// come again: nothing older of them is kept.
+    /// Corrupt packed entries, with the generation that must be sent again. Older generations are
+    /// dropped.
     expected: BTreeMap<EntryId, u32>,
-    /// Files with blocks for a checkpoint, none of which is under way.
+    /// Files with blocks for a checkpoint while no checkpoint of them runs.
     dirty: BTreeSet<EntryId>,
-    /// Bytes of those blocks, and when the first of them was written.
+    /// Bytes of the blocks in `dirty`, and the time at which the first of them was written.
     dirty_bytes: u64,
     dirty_since: Option<Moment>,
-    /// Bytes written and not known to be durable, those under a checkpoint too.
+    /// Bytes written and not known to be durable, including those in a running checkpoint.
     unsynced: u64,
-    /// Ranges that all files' claims take.
+    /// Number of ranges in the claims of all files.
     fragments: usize,
     totals: Totals,
     notices: Vec<Notice>,
@@ -357,14 +355,14 @@ pub struct Receiver {
     deleting: Deleting,
     probing: Probing,
     asking_sources: AskingSources,
-    /// The sender removed its sources, as far as it does.
+    /// True if the sender reported the end of the removal of its sources.
     moves_ended: bool,
     finishing: bool,
     finished: bool,
 }
 
 impl Receiver {
-    /// A receiver to which nothing came yet.
+    /// Makes a receiver without entries.
     pub fn new(settings: ReceiverSettings) -> Receiver {
         Receiver {
             settings,
@@ -418,7 +416,7 @@ impl Receiver {
         }
     }
 
-    /// A message came.
+    /// Handles a message.
     ///
     /// # Errors
     ///
@@ -483,24 +481,24 @@ impl Receiver {
         self.check_bounds()
     }
 
-    /// A block arrived on a stream, whatever becomes of it.
+    /// Counts a block that arrived on a stream, whether it is kept or dropped.
     pub fn handle_arrival(&mut self, stream: StreamId) {
         *self.arrived.entry(stream.0).or_default() += 1;
         self.arrived_untold.insert(stream.0);
     }
 
-    /// There is room for more blocks at this end, or not.
+    /// Handles a change of the room for blocks at this end.
     pub fn handle_room(&mut self, room: bool) {
         self.room = room;
     }
 
-    /// A stream is lost: what arrived on it is not told any more.
+    /// Handles the loss of a stream. Its arrivals are no longer reported.
     pub fn handle_stream_down(&mut self, stream: StreamId) {
         self.arrived.remove(&stream.0);
         self.arrived_untold.remove(&stream.0);
     }
 
-    /// Whether a block of this content may still be of use when it comes.
+    /// True if a block with this content may still be needed.
     pub fn awaits(&self, content: &ContentName) -> bool {
         match content {
             ContentName::Piece(piece) => match self.files.get(&piece.file) {
@@ -514,7 +512,7 @@ impl Receiver {
         }
     }
 
-    /// A pack arrived; it was proved valid before. One verdict for each entry.
+    /// Handles a valid pack that arrived. Returns one verdict for each entry.
     ///
     /// # Errors
     ///
@@ -559,9 +557,8 @@ impl Receiver {
         Ok(verdicts)
     }
 
-    /// A block's checksum is wrong, or it cannot be decoded. Of a pack only the
-    /// entries are named that were to be kept and are wrong: the others have
-    /// come another way.
+    /// Handles a block that is corrupt or cannot be decoded. For a pack, `content` names only the
+    /// corrupt entries that were to be kept; other entries arrived another way.
     pub fn handle_corrupt(&mut self, content: ContentName, reason: AgainReason) {
         self.totals.corrupt_blocks += u64::from(reason.is_damage());
         let content = match content {
@@ -585,7 +582,7 @@ impl Receiver {
         self.push_message(Message::Again { content, reason });
     }
 
-    /// A packed entry arrived damaged; true if the sender must send it again.
+    /// Removes a damaged packed entry. Returns true if the sender must send it again.
     fn is_wanted_again(&mut self, id: EntryId) -> bool {
         let Some(packing) = self.packed.remove(&id) else {
             return false;
@@ -596,15 +593,15 @@ impl Receiver {
             self.finish_entry(id, packing.parent, None, Outcome::Failed(failure));
             return false;
         }
-        // A file's older state went when this came, and stays away: what was
-        // begun of it is discarded, and what ends of it later is not of another.
+        // The older state of the file was discarded when this entry arrived. With the generation
+        // noted here, late results of that state are ignored.
         self.expected.insert(id, packing.generation);
-        // A newer state of it may have waited for this.
+        // A newer state of the file may have waited for this entry.
         self.commit_if_complete(id);
         true
     }
 
-    /// Packed entries were committed, or failed.
+    /// Handles packed entries that were committed or failed.
     pub fn handle_packed(&mut self, entries: Vec<(Entry, Outcome)>) {
         for (entry, outcome) in entries {
             if let Some(mut packing) = self.packed.remove(&entry.id) {
@@ -618,29 +615,29 @@ impl Receiver {
         }
     }
 
-    /// A file that was there had to be read for its digest; its bytes.
+    /// Counts an existing file of `bytes` bytes that was read for its digest.
     pub fn handle_digest_read(&mut self, bytes: u64) {
         self.totals.digests_read += 1;
         self.totals.digest_bytes_read += bytes;
     }
 
-    /// What the destination itself gets, once everything else is done.
+    /// Returns the state that the destination itself gets after everything else is done.
     pub fn anchor(&self) -> Option<&AnchorState> {
         self.anchor.as_deref()
     }
 
-    /// The number of leftovers of other copies that were removed.
+    /// Adds to the number of removed leftovers of other copies.
     pub fn handle_expired(&mut self, leftovers: u64) {
         self.totals.expired += leftovers;
     }
 
-    /// What the destination did not keep or refused, one of each kind; to be told
+    /// Sets the properties that the destination lost or refused, one of each kind. Must be called
     /// before [`Receiver::handle_finished`].
     pub fn handle_notices(&mut self, notices: Vec<Notice>) {
         self.notices = notices;
     }
 
-    /// A directory has its mode and time, or failed.
+    /// Handles a directory that got its mode and time, or failed.
     pub fn handle_directory_finished(&mut self, entry: Entry, result: Result<(), Failure>) {
         let outcome = match result {
             Ok(()) => Outcome::Committed { digest: None },
@@ -654,17 +651,17 @@ impl Receiver {
         self.end_directory(entry, Outcome::Unchanged);
     }
 
-    /// A directory was there before, and its owner, mode, time or attributes were corrected.
+    /// Handles a directory that existed and whose owner, mode, time or attributes were corrected.
     pub fn handle_directory_mended(&mut self, entry: Entry) {
         self.end_directory(entry, Outcome::Mended);
     }
 
-    /// In a dry run: what a copy would do with a directory; `None` if it is there.
+    /// In a dry run: handles the change that a copy would make to a directory; `None` if it exists.
     pub fn handle_directory_planned(&mut self, entry: Entry, change: Option<Change>) {
         self.end_directory(entry, Outcome::Planned(change));
     }
 
-    /// A directory is not made, on purpose.
+    /// Handles a directory that is not created on purpose.
     pub fn handle_directory_left(&mut self, entry: Entry, held: Held) {
         self.end_directory(entry, Outcome::Left(held));
     }
@@ -674,7 +671,7 @@ impl Receiver {
         self.finish_entry(entry.id, entry.parent, Some(entry), outcome);
     }
 
-    /// Nothing is left behind, everything is durable.
+    /// Handles the end of all jobs: everything is durable, and temporary files are removed.
     pub fn handle_finished(&mut self) {
         self.finished = true;
         self.flush();
@@ -682,7 +679,7 @@ impl Receiver {
         self.push_message(Message::Finished(self.totals, notices));
     }
 
-    /// The next thing to do on the disk.
+    /// Returns the next job on the disk.
     pub fn poll_storage(&mut self, now: Moment) -> Option<StorageJob> {
         match self.jobs.pop_front() {
             Some(job) => {
@@ -693,7 +690,7 @@ impl Receiver {
         }
     }
 
-    /// Whether [`Receiver::poll_message`] gives something.
+    /// True if [`Receiver::poll_message`] returns a message.
     pub fn has_message(&self) -> bool {
         !self.messages.is_empty()
             || !self.arrived_untold.is_empty()
@@ -703,13 +700,12 @@ impl Receiver {
             || self.asks_names()
     }
 
-    /// Whether the sender may send more: what [`Receiver::handle_room`] was
-    /// told last.
+    /// True if the sender may send more: the last value given to [`Receiver::handle_room`].
     pub fn has_room(&self) -> bool {
         self.room
     }
 
-    /// The next message to say.
+    /// Returns the next message for the sender.
     pub fn poll_message(&mut self) -> Option<Message> {
         if self.messages.is_empty() {
             self.flush();
@@ -722,34 +718,33 @@ impl Receiver {
         message
     }
 
-    /// What became of entries.
+    /// Returns the next event for observers.
     pub fn poll_event(&mut self) -> Option<ReceivedEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Receiver::poll_storage`] is to be asked although nothing
-    /// happened.
+    /// Returns the time at which [`Receiver::poll_storage`] must be called even without an event.
     pub fn poll_timeout(&self) -> Option<Moment> {
         self.dirty_since
             .map(|since| since + self.settings.checkpoint_span)
     }
 
-    /// Whether everything is done and durable and was said.
+    /// True if everything is done and durable and the final message is queued.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// What [`Receiver::handle_notices`] was told.
+    /// Returns the notices given to [`Receiver::handle_notices`].
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// What became of file data so far.
+    /// Returns the account of file data so far.
     pub fn account(&self) -> Account {
         Account {
             arrived_bytes: self.account.moved_bytes,
@@ -757,24 +752,24 @@ impl Receiver {
         }
     }
 
-    /// Whether this generation of a file is what is being received of it.
+    /// True if this generation of the file is being received.
     pub fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
         let known = self.files.get(&file);
         known.is_some_and(|known| known.generation == generation)
     }
 
-    /// The digest of a file that is whole.
+    /// Returns the digest of a complete file.
     pub fn digest_of(&self, file: EntryId) -> Option<Checksum> {
         self.files.get(&file)?.ledger.digest()
     }
 
-    /// Files and packed entries that have begun to arrive and are not done.
+    /// Returns the number of files and packed entries that have begun to arrive and are not done.
     pub fn under_way(&self) -> usize {
         self.files.len() + self.packed.len()
     }
 
-    /// Everything that is remembered of entries not done: what is under way,
-    /// open directories, early seals. Bounded by the sender's window.
+    /// Returns the number of tracked items: entries under way, open directories and early seals.
+    /// The sender's window bounds it.
     pub fn tracked(&self) -> usize {
         self.under_way() + self.folders.len() + self.seals.len()
     }
@@ -783,8 +778,8 @@ impl Receiver {
         self.totals.duplicate_blocks += 1;
     }
 
-    /// The sender gave an entry up. What is being given its name right now ends
-    /// as that ends; both hear the same.
+    /// Records the outcome of an entry and reports it once. Later outcomes of the same entry are
+    /// ignored.
     fn finish_entry(
         &mut self,
         id: EntryId,
@@ -833,7 +828,7 @@ impl Receiver {
         *counter += 1;
     }
 
-    /// Whether an entry failed so far.
+    /// True if an entry has failed.
     pub fn has_failed(&self) -> bool {
         self.totals.failed > 0
     }
@@ -842,7 +837,7 @@ impl Receiver {
         self.done.contains(id.0, id.0.saturating_add(1))
     }
 
-    /// Whether a newer state of an entry is to come.
+    /// True if a newer state of the entry is expected.
     fn is_outdated(&self, id: EntryId, generation: u32) -> bool {
         let expected = self.expected.get(&id);
         expected.is_some_and(|expected| generation < *expected)
@@ -885,7 +880,7 @@ impl Receiver {
         }
     }
 
-    /// Turns what was collected into messages.
+    /// Turns collected arrivals, acknowledgements and outcomes into messages.
     fn flush(&mut self) {
         let epoch = self.settings.epoch;
         if !self.arrived_untold.is_empty() || self.room != self.room_told {

@@ -1,9 +1,9 @@
-//! Secrets on the wire, and the one way to compare what must not be guessed.
+//! Secrets on the wire and their comparison in constant time.
 
 use minicbor::{Decode, Encode};
 
-/// What lets a stream into a session: the session's secret within TLS, or a
-/// ticket that is good for one stream in clear.
+/// Proof with which a stream joins a session: the session's secret within TLS, or a ticket that is
+/// valid for one stream in clear.
 #[derive(Clone, Copy, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Secret(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 32]);
@@ -22,9 +22,9 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Whether two secrets, or two digests of secrets, are equal. The time that it takes depends on
-/// their lengths alone, not on where they differ: an attacker who measures it learns no byte.
-/// Secrets, tokens, keys and proofs are compared by this function everywhere.
+/// True if two secrets, or two digests of secrets, are equal. The time depends only on their
+/// lengths, not on the position of a difference, so that an attacker who measures it learns no
+/// byte. All comparisons of secrets, tokens, keys and proofs use this function.
 pub fn are_equal(left: &[u8], right: &[u8]) -> bool {
     constant_time_eq::constant_time_eq(left, right)
 }

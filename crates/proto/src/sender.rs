@@ -1,10 +1,10 @@
-//! The end that has the sources: what to read next, onto which stream, and
-//! what to do about whatever got lost.
+//! The sending end of a transfer: decides what to read next, which stream carries it, and how to
+//! replace lost data.
 //!
-//! An entry's way: *asked* (where the destination is not empty) -> *queued* ->
-//! a block, or many -> *done*, when the receiver said so. Blocks are named by
-//! what they hold; a lost block is planned anew, perhaps cut otherwise. Memory
-//! is bounded by the window of entries, whatever the size of the tree.
+//! Stages of an entry: *asked* (if the destination is not empty) -> *queued* -> one block or many
+//! -> *done*, when the receiver reports it. Blocks are named by their content. The content of a
+//! lost block is planned again, perhaps cut differently. The window of entries bounds the memory
+//! for any size of the tree.
 
 mod account;
 mod again;
@@ -55,22 +55,22 @@ use track::{Stage, Tracked};
 
 // tidy: long file because it is one state machine, whose steps share its state.
 
-/// Entries that are asked for in the first batch: about 100 bytes each, of the
-/// ten segments that a fresh connection may send at once.
+/// Number of entries in the first batch of questions. Each takes about 100 bytes of the ten
+/// segments that a new connection may send at once.
 const FIRST_QUESTIONS: u64 = 64;
 
-/// Bytes of paths and attributes from which on a batch is full: one more entry still fits a frame.
+/// Bytes of paths and attributes at which a batch is full. One more entry still fits into a frame.
 const LISTED_BYTES: usize = 512 << 10;
 
-/// A source that changes more often than this during its copy is given up.
+/// Maximum number of changes of a source during its copy. After more, the copy of the source fails.
 const MAXIMUM_RESTARTS: u32 = 5;
 
-/// A file with holes that is no larger goes into a pack, and gets its holes back at the other end.
-/// File systems that compress, or store short files in the inode, use fewer bytes than a file has,
-/// and files outside packs cost many times as much.
+/// Maximum size in bytes of a sparse file in a pack. The other end restores its holes. File systems
+/// that compress, or store short files in the inode, use fewer bytes than a file has, and files
+/// outside packs cost many times as much.
 const SPARSE_APART_BYTES: u64 = 256 << 10;
 
-/// Whether an entry goes in pieces of its own, and not packed with others.
+/// True if an entry is sent in pieces of its own and not packed with others.
 pub fn is_large(entry: &Entry, block_bytes: u64) -> bool {
     let size = entry.size();
     size > block_bytes || entry.is_sparse() && size > SPARSE_APART_BYTES
@@ -85,7 +85,7 @@ pub struct BlockId(pub u64);
 pub struct Sender {
     settings: SenderSettings,
     entries: BTreeMap<EntryId, Tracked>,
-    /// What they weigh.
+    /// Memory of `entries` in bytes.
     entry_bytes: usize,
     plan: Plan,
     comparing: Comparing,
@@ -94,13 +94,13 @@ pub struct Sender {
     moving: Moving,
     searching: Searching,
     streams: Streams,
-    /// Walked and not yet asked for.
+    /// Walked entries that were not yet asked for.
     listing: Vec<Entry>,
-    /// Bytes of their paths and attributes.
+    /// Bytes of the paths and attributes in `listing`.
     listing_bytes: usize,
-    /// Files whose front is to be read again.
+    /// Files whose front must be read again.
     unchecked_fronts: VecDeque<EntryId>,
-    /// Pieces of them that are.
+    /// Pieces of fronts that are being read again.
     checks: BTreeMap<BlockId, PieceName>,
     messages: VecDeque<Message>,
     events: VecDeque<EntryEvent>,
@@ -109,7 +109,7 @@ pub struct Sender {
     walk_ended: bool,
     left_out: LeftOut,
     anchor: Option<Box<AnchorState>>,
-    /// What the receiver holds back, counted.
+    /// Numbers of entries that the receiver leaves unchanged on purpose.
     held: LeftOut,
     finished: Option<Totals>,
     notices: Vec<Notice>,
@@ -117,7 +117,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that has nothing to send yet.
+    /// Makes a sender without entries.
     pub fn new(settings: SenderSettings) -> Sender {
         Sender {
             settings,
@@ -148,7 +148,7 @@ impl Sender {
         }
     }
 
-    /// How many entries the walk may add now.
+    /// Returns the number of entries that the walk may add now.
     pub fn entry_credit(&self) -> usize {
         if self.entry_bytes >= self.settings.window_bytes {
             return 0;
@@ -158,7 +158,7 @@ impl Sender {
             .saturating_sub(self.entries.len() + self.moving.count())
     }
 
-    /// The walk met an entry; its number is one higher than the last one's.
+    /// Adds an entry that the walk found. Its number is one higher than the previous one.
     pub fn handle_entry(&mut self, entry: Entry) {
         self.walked = entry.id.0 + 1;
         let directory = entry.kind == EntryKind::Directory;
@@ -166,7 +166,7 @@ impl Sender {
         if self.settings.asks {
             self.listing_bytes += entry.text_bytes();
             self.listing.push(entry.clone());
-            // The first questions fit into the first packets of a connection.
+            // The first questions must fit into the first packets of a connection.
             let most = match id.0 {
                 0..FIRST_QUESTIONS => FIRST_QUESTIONS as usize,
                 _ => crate::message::MAXIMUM_LISTED_ENTRIES,
@@ -186,7 +186,7 @@ impl Sender {
         }
     }
 
-    /// The walk met something that cannot be sent.
+    /// Adds an entry that cannot be read.
     pub fn handle_unreadable(&mut self, entry: Entry, failure: Failure) {
         self.walked = entry.id.0 + 1;
         let id = entry.id;
@@ -199,7 +199,7 @@ impl Sender {
         self.entries.insert(id, tracked);
     }
 
-    /// The walk left a directory with this many entries.
+    /// Handles the end of a directory with this number of entries.
     pub fn handle_directory_end(&mut self, entry: Entry, children: u64) {
         if let Some(tracked) = self.entries.get_mut(&entry.id) {
             let weighs = entry.text_bytes();
@@ -211,12 +211,13 @@ impl Sender {
             .push_back(Message::DirectoryEnd { entry, children });
     }
 
-    /// What the destination itself gets; the first one counts.
+    /// Sets the state that the destination itself gets. Only the first call has an effect.
     pub fn handle_anchor(&mut self, anchor: AnchorState) {
         self.anchor.get_or_insert_with(|| Box::new(anchor));
     }
 
-    /// A source with these permission bits fills the destination. Of several, all count.
+    /// Handles a source that fills the destination and has these permission bits. The destination
+    /// is limited to the bits that all such sources share.
     pub fn handle_filling(&mut self, mode: u32) {
         let state = || {
             Box::new(AnchorState {
@@ -229,12 +230,12 @@ impl Sender {
         self.anchor.get_or_insert_with(state).mode &= mode;
     }
 
-    /// The walk left so much out on purpose.
+    /// Sets the numbers of names that the walk left out on purpose.
     pub fn handle_left_out(&mut self, left_out: LeftOut) {
         self.left_out = left_out;
     }
 
-    /// The walk is over.
+    /// Handles the end of the walk.
     pub fn handle_walk_end(&mut self) {
         self.flush_listing();
         self.walk_ended = true;
@@ -245,17 +246,16 @@ impl Sender {
         });
     }
 
-    /// What the walk left out on purpose, nothing before its end; and what the receiver holds
-    /// back.
+    /// Returns the numbers of names that the walk left out on purpose (zero before its end) and of
+    /// entries that the receiver leaves unchanged.
     pub fn left_out(&self) -> LeftOut {
         self.left_out.with_held(self.held)
     }
 
-    /// The other end accepted the session: whether it has to be asked for every
-    /// entry, the session's epoch, and how many large files it can have open.
-    /// Until then a sender that dials asks, so
-    /// that the first questions go with its request; where nothing is there, the
-    /// answers are not waited for.
+    /// Handles the acceptance of the session: `asks` is true if every entry must be asked for, and
+    /// `large_files` is the number of large files that the receiver can keep open. Before that, a
+    /// sender that dials asks, so that the first questions travel with its request. If the
+    /// destination is empty, the sender does not wait for the answers.
     pub fn handle_welcome(&mut self, asks: bool, epoch: u64, large_files: usize) {
         self.settings.epoch = epoch;
         self.settings.large_files = large_files.max(1);
@@ -275,13 +275,13 @@ impl Sender {
         }
     }
 
-    /// Whether enough was walked to ask for, or all there is.
+    /// True if the first batch of questions is complete or cannot grow.
     pub fn has_first_questions(&self) -> bool {
         self.walked >= FIRST_QUESTIONS || self.walk_ended || self.entry_credit() == 0
     }
 
-    /// Asks for what was walked, although the batch is not full: the walk
-    /// pauses, or nothing else is left to do.
+    /// Asks for the walked entries although the batch is not full, because the walk pauses or no
+    /// other work is left.
     pub fn flush_listing(&mut self) {
         if !self.listing.is_empty() {
             self.listing_bytes = 0;
@@ -290,19 +290,18 @@ impl Sender {
         }
     }
 
-    /// A stream can take blocks.
+    /// Adds a stream that can take blocks.
     pub fn handle_stream_up(&mut self, stream: StreamId, now: Moment) {
         self.streams.add(stream, now);
     }
 
-    /// A round trip on a stream was measured, by its handshake or its kernel.
-    /// Until blocks have arrived nothing else is known of a path.
+    /// Handles a round trip that a stream's handshake or its kernel measured. It is the only
+    /// knowledge of a path before blocks have arrived.
     pub fn handle_round_trip(&mut self, stream: StreamId, span: Duration) {
         self.streams.handle_round_trip(stream, span);
     }
 
-    /// A stream is lost, and with it all blocks on it that were not
-    /// acknowledged: they are planned anew.
+    /// Handles the loss of a stream: all its blocks that have not arrived are planned again.
     pub fn handle_stream_down(&mut self, stream: StreamId) {
         self.plan.handle_stream_down(stream);
         for block in self.streams.remove(stream) {
@@ -310,7 +309,7 @@ impl Sender {
         }
     }
 
-    /// The number of blocks that arrived on a stream.
+    /// Handles the number of blocks that arrived on a stream since it began.
     pub fn handle_arrived(&mut self, stream: StreamId, blocks: u64, now: Moment) {
         let (plan, mut races) = (&mut self.plan, Vec::new());
         let bytes = self.streams.handle_arrived(stream, blocks, now, |block| {
@@ -322,22 +321,22 @@ impl Sender {
         }
     }
 
-    /// A stream that seems to hold the others up, so that [`Sender::poll_read`]
-    /// would give one of its blocks to another. The driver may know better and
-    /// says so with [`Sender::handle_judged`], then asks again.
+    /// Returns a stream that seems to delay the others, so that [`Sender::poll_read`] would give
+    /// one of its blocks to another stream. A driver with better knowledge calls
+    /// [`Sender::handle_judged`] and then calls this method again.
     pub fn poll_suspect(&self, now: Moment) -> Option<StreamId> {
         let slow = self.hopeless(now)?.slow;
         (!self.streams.is_judged(slow, now)).then_some(slow)
     }
 
-    /// Whether something of what a stream was given waits for its path: it has
-    /// not left, or is not acknowledged although it should be. Else it is there
-    /// before anything that is sent now, or the other end only has to read it.
+    /// Handles the driver's judgement of a stream. `guilty` is true if data of the stream waits for
+    /// its path: it has not left, or its acknowledgement is overdue. Otherwise the data will arrive
+    /// before any data sent now, or the other end has yet to read it.
     pub fn handle_judged(&mut self, stream: StreamId, guilty: bool, now: Moment) {
         self.streams.handle_judged(stream, guilty, now);
     }
 
-    /// A message came.
+    /// Handles a message.
     ///
     /// # Errors
     ///
@@ -394,14 +393,14 @@ impl Sender {
         Ok(())
     }
 
-    /// A pack was read: how it went, entry by entry. False where nobody needs
-    /// the block any more, so that its buffer can be freed.
+    /// Handles the result of reading a pack, entry by entry. Returns false if the block is no
+    /// longer needed, so that its buffer can be freed.
     pub fn handle_pack_read(
         &mut self,
         block: BlockId,
         results: Vec<(EntryId, PackedRead)>,
     ) -> bool {
-        // A twin holds what the first one holds, or is of no use.
+        // A twin must have the same content as its original.
         let changed = |read: &(_, PackedRead)| matches!(read.1, PackedRead::Ready(Some(_)));
         let useless = self.plan.is_twin(block) && results.iter().any(changed);
         for (id, result) in results {
@@ -433,13 +432,14 @@ impl Sender {
         self.plan.make_ready(block)
     }
 
-    /// Whether an entry is in a pack, or in the first one of a twin.
+    /// True if the entry is in this pack, or in the pack of which this is a twin.
     fn is_packed_in(&self, id: EntryId, block: BlockId) -> bool {
         let stage = self.entries.get(&id).map(|tracked| &tracked.stage);
         matches!(stage, Some(Stage::Packed(at)) if *at == block || self.plan.twin(*at) == Some(block))
     }
 
-    /// A piece was read. False as with [`Sender::handle_pack_read`].
+    /// Handles the result of reading a piece. Returns false under the same condition as
+    /// [`Sender::handle_pack_read`].
     pub fn handle_piece_read(&mut self, block: BlockId, result: PieceRead) -> bool {
         if let Some(piece) = self.checks.remove(&block) {
             self.handle_checked(piece, result == PieceRead::Same);
@@ -466,7 +466,7 @@ impl Sender {
         }
     }
 
-    /// The next thing to read; `None` if there is nothing to do now.
+    /// Returns the next data to read; `None` if no data can be read now.
     pub fn poll_read(&mut self, now: Moment) -> Option<ReadJob> {
         if let Some(check) = self.next_check() {
             return Some(check);
@@ -483,8 +483,8 @@ impl Sender {
         job.or_else(|| self.next_twin(now))
     }
 
-    /// From now on a stream takes no new blocks, because better ones do; or it takes them again.
-    /// Its current blocks continue.
+    /// Sets if a stream takes new blocks. A stream in reserve takes no new blocks, because better
+    /// streams do. Its current blocks continue.
     pub fn handle_reserve(&mut self, stream: StreamId, reserve: bool) {
         if reserve {
             self.plan.handle_stream_down(stream);
@@ -492,7 +492,7 @@ impl Sender {
         self.streams.handle_reserve(stream, reserve);
     }
 
-    /// The next block for a stream that can take one.
+    /// Returns the next block for a stream that can take one.
     pub fn poll_dispatch(&mut self, stream: StreamId, now: Moment) -> Option<Dispatch> {
         if self.streams.is_reserve(stream) {
             return None;
@@ -507,49 +507,49 @@ impl Sender {
         Some(dispatch)
     }
 
-    /// Whether [`Sender::poll_message`] gives something.
+    /// True if [`Sender::poll_message`] returns a message.
     pub fn has_message(&self) -> bool {
         !self.messages.is_empty() || self.comparing.has_digests() || self.ends_moves()
     }
 
-    /// The next message to say.
+    /// Returns the next message for the receiver.
     pub fn poll_message(&mut self) -> Option<Message> {
         let message = self.messages.pop_front();
         let message = message.or_else(|| self.comparing.take_digests().map(Message::Digests));
         message.or_else(|| self.take_moves_end())
     }
 
-    /// What became of entries.
+    /// Returns the next event of an entry.
     pub fn poll_event(&mut self) -> Option<EntryEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Sender::poll_read`] or [`Sender::poll_control`] may give something
-    /// although nothing happened: a stream may turn out to be slow.
+    /// Returns the time at which [`Sender::poll_read`] and [`Sender::poll_control`] must be called
+    /// even without an event, because a stream may have turned out to be slow.
     pub fn poll_timeout(&self, now: Moment) -> Option<Moment> {
         self.streams.poll_timeout(self.waits_for_streams(), now)
     }
 
-    /// The stream that should carry this end's messages from now on, if the `current` one is slow
-    /// or the other end has fallen silent. The driver calls
+    /// Returns the stream that should carry this end's messages from now on, if the `current` one
+    /// is slow or the other end has become silent. The driver then calls
     /// [`crate::session::Session::move_control`] and
     /// [`crate::control::ControlChannel::handle_stream_change`].
     pub fn poll_control(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
         self.streams.better_than(current, now)
     }
 
-    /// The receiver's totals, once everything is done and durable.
+    /// Returns the receiver's totals after everything is done and durable.
     pub fn finished(&self) -> Option<Totals> {
-        // Sources that are to be removed are no longer than needed.
+        // Sources that must be removed remain tracked until their removal ends.
         self.finished.filter(|_| self.moving.count() == 0)
     }
 
-    /// What the destination did not keep or refused, once everything is done.
+    /// Returns the properties that the destination lost or refused, after everything is done.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
 
-    /// Whether [`Sender::poll_dispatch`] would give this stream something.
+    /// True if [`Sender::poll_dispatch`] would return a block for this stream.
     pub fn has_ready_for(&self, stream: StreamId) -> bool {
         let alone = self.streams.count() <= 1;
         self.streams.contains(stream)
@@ -557,33 +557,35 @@ impl Sender {
             && self.plan.has_ready_for(stream, alone)
     }
 
-    /// Whether the receiver has room for more, and how many times it had none.
+    /// Returns true if the receiver has room for more, and the number of times that it ran out of
+    /// room.
     pub fn room(&self) -> (bool, u64) {
         (self.streams.has_room(), self.streams.chokes())
     }
 
-    /// Whether a stream has blocks that have not arrived.
+    /// True if the stream has blocks that have not arrived.
     pub fn carries_something(&self, stream: StreamId) -> bool {
         self.streams.carries_something(stream)
     }
 
-    /// Since when a block that was sent on a stream has not arrived, or what was sent before it;
-    /// `None` if everything has.
+    /// Returns the time since which the stream's oldest block has been expected; `None` if all its
+    /// blocks have arrived or the receiver has no room.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
         self.streams.waits_since(stream)
     }
 
-    /// Entries known and not done.
+    /// Returns the number of entries that are known and not done.
     pub fn tracked(&self) -> usize {
         self.entries.len()
     }
 
-    /// Blocks being read, waiting for a stream, or sent and not acknowledged.
+    /// Returns the number of blocks that are being read, wait for a stream, or are sent and not
+    /// acknowledged.
     pub fn blocks_under_way(&self) -> usize {
         self.plan.blocks()
     }
 
-    /// Decides how an entry goes: packed with others, or in pieces.
+    /// Decides if an entry is packed with others or sent in pieces.
     fn route(&mut self, id: EntryId) {
         if self.filters(id) {
             self.filter(id);
@@ -620,7 +622,7 @@ impl Sender {
                 mended: true,
             } => self.end(id, Ending::Mended(digest)),
             Answer::Refuse(failure) => self.end(id, Ending::Failed(failure)),
-            // What is there is of another run of the command.
+            // The existing data comes from another run of the command.
             Answer::Resume(_) if self.filters(id) => self.route(id),
             Answer::Resume(ranges) => self.resume(id, &ranges),
             Answer::Planned(change) => self.end(id, Ending::Planned(change)),
@@ -629,8 +631,8 @@ impl Sender {
         }
     }
 
-    /// A dry run moves nothing, whatever the receiver asks for; and a receiver
-    /// that only plans must not be taken for one that has the data.
+    /// Checks that an answer fits the operation. A dry run sends no data on any request, and a
+    /// receiver that only plans must not be taken for one that has the data.
     fn check_operation(&self, answer: &Answer) -> Result<(), SenderError> {
         let fits = match answer {
             Answer::Send | Answer::Resume(_) => self.settings.moves,
@@ -645,7 +647,7 @@ impl Sender {
         }
     }
 
-    /// The receiver has these ranges: they are neither read nor sent.
+    /// Marks ranges that the receiver has as durable, so that they are neither read nor sent.
     fn resume(&mut self, id: EntryId, ranges: &[(u64, u64)]) {
         let Some(tracked) = self.entries.get_mut(&id) else {
             return;
@@ -655,7 +657,8 @@ impl Sender {
         tracked.make_large(|large| {
             for &(offset, length) in ranges {
                 let end = offset.saturating_add(length).min(size);
-                // Between blocks only: what is left is cut into blocks.
+                // Only ranges that end at block boundaries count, because the rest is cut into
+                // blocks.
                 let aligned = |at: u64| at == size || at.is_multiple_of(SMALLEST_BLOCK_BYTES);
                 if !aligned(offset) || !aligned(end) {
                     continue;
@@ -667,7 +670,7 @@ impl Sender {
             resumed = large.durable.total();
         });
         self.count_resumed(id, resumed);
-        // It is open there: before any that is not.
+        // The receiver already has the file open, so it comes before files that are not open.
         self.plan.begin_large(id);
         self.plan.queue_large_first(id);
         self.seal_if_read(id);
@@ -684,16 +687,16 @@ impl Sender {
         let Some(large) = tracked.large_mut() else {
             return;
         };
-        // Anything else would leave gaps that cannot be cut into blocks.
+        // Other ranges would leave gaps that cannot be cut into blocks.
         if !is_block(piece.offset, piece.length, large.size) {
             return;
         }
         let end = piece.offset + piece.length;
         let fresh = large.durable.missing(piece.offset, end);
         large.durable.insert(piece.offset, end);
-        // It may have been lost for us, and be waiting to be cut anew.
+        // The sender may have taken the piece for lost and queued it again.
         large.planned.insert(piece.offset, end);
-        // A block may have been acknowledged in parts, cut otherwise.
+        // A block may have been acknowledged in parts that were cut differently.
         if let Some((start, end)) = large.durable.range_around(piece.offset, end) {
             for block in large.take_covered(start, end) {
                 self.plan.forget(block);
@@ -714,7 +717,7 @@ impl Sender {
         }
     }
 
-    /// An entry is done: everything about it is forgotten.
+    /// Ends an entry and forgets its blocks.
     fn end(&mut self, id: EntryId, ending: Ending) {
         if let Some(mut tracked) = self.entries.remove(&id) {
             self.entry_bytes -= tracked.weighs;
@@ -756,7 +759,7 @@ impl Sender {
         }
     }
 
-    /// The source changed: everything sent of it is void, it begins anew.
+    /// Starts an entry again after its source changed. All data sent for it is void.
     fn restart(&mut self, id: EntryId, entry: Entry) {
         let Some(tracked) = self.entries.remove(&id) else {
             return;
@@ -778,7 +781,8 @@ impl Sender {
         }
     }
 
-    /// Says that an entry will not come; it ends when the receiver says how.
+    /// Announces that an entry will not be sent. The entry ends when the receiver reports its
+    /// outcome.
     fn abandon(&mut self, id: EntryId, failure: Failure) {
         let Some(tracked) = self.entries.get_mut(&id) else {
             return;
@@ -790,7 +794,7 @@ impl Sender {
         let parent = tracked.entry.parent;
         self.plan.end_large(id);
         self.forget_blocks(&stage);
-        // What is asked for in order must not be overtaken by its end.
+        // The receiver must learn of the entry before it learns of its end.
         self.flush_listing();
         self.messages.push_back(Message::Abandoned {
             id,

@@ -1,7 +1,7 @@
-//! How long a session lives.
+//! Lifetime of a session.
 //!
-//! A session outlives all its streams for a stated time. Next states: `Active` -> `Lingering`
-//! (last stream lost) -> `Active` (one joined) or `Over` (time is up); any -> `Over`.
+//! A session outlives all its streams for a set time. Next states: `Active` -> `Lingering` (last
+//! stream lost) -> `Active` (a stream joined) or `Over` (time is up); any -> `Over`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use longhaul_units::Moment;
 use crate::ledger::RangeSet;
 use crate::message::Farewell;
 
-/// Most gaps in the numbers of the streams of a session: each is a dial that
-/// never joined. Beyond, a peer wastes our memory and is refused.
+/// Maximum number of gaps in the stream numbers of a session. Each gap is a dialed stream that
+/// never joined. A peer with more gaps wastes memory and is refused.
 const MAXIMUM_GAPS: usize = 65_536;
 
 /// Number of a stream within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// What a session is.
+/// State of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It has a stream.
+    /// The session has a stream.
     Active,
-    /// It has none, and ends at this moment.
+    /// The session has no stream and ends at this time.
     Lingering(Moment),
-    /// It ended.
+    /// The session is over.
     Over(Farewell),
 }
 
-/// A session's life at one end.
+/// Lifetime of a session at one end.
 #[derive(Debug)]
 pub struct Session {
     linger: Duration,
     life: Life,
     streams: BTreeSet<StreamId>,
     control: Option<StreamId>,
-    /// Numbers that were used; streams join in any order.
+    /// Used stream numbers. Streams join in any order.
     used: RangeSet,
     /// Number of the next stream that this end dials.
     next: u32,
 }
 
 impl Session {
-    /// A session without a stream yet that will wait `linger` for one.
+    /// Makes a session without a stream that waits `linger` for one.
     pub fn new(linger: Duration, now: Moment) -> Session {
         Session {
             linger,
@@ -56,18 +56,18 @@ impl Session {
         }
     }
 
-    /// How long the session outlives its streams, now that both ends know.
+    /// Sets the time that the session outlives its streams, after both ends agreed on it.
     pub fn set_linger(&mut self, linger: Duration) {
         self.linger = linger;
     }
 
-    /// How long the session outlives its streams.
+    /// Returns the time that the session outlives its streams.
     pub fn linger(&self) -> Duration {
         self.linger
     }
 
-    /// A stream joined. False where its number was used before or the session
-    /// is over: the stream is to be refused.
+    /// Adds a stream that joined. Returns false if the stream must be refused, because its number
+    /// was used before, there are too many gaps, or the session is over.
     pub fn handle_stream_up(&mut self, stream: StreamId) -> bool {
         let number = u64::from(stream.0);
         let fresh = !self.used.overlaps(number, number + 1);
@@ -81,7 +81,7 @@ impl Session {
         true
     }
 
-    /// A stream was lost. True where the control channel has to move.
+    /// Handles the loss of a stream. Returns true if the control channel must move.
     pub fn handle_stream_down(&mut self, stream: StreamId, now: Moment) -> bool {
         self.streams.remove(&stream);
         if self.streams.is_empty() && self.life == Life::Active {
@@ -94,7 +94,7 @@ impl Session {
         moved
     }
 
-    /// Time passed.
+    /// Ends a lingering session whose time is up.
     pub fn handle_timeout(&mut self, now: Moment) {
         if let Life::Lingering(end) = self.life
             && now >= end
@@ -107,21 +107,22 @@ impl Session {
         }
     }
 
-    /// Nothing ran at this end for so long: that time is no fault of the other's.
+    /// Extends the lingering by a span in which this end did not run, because the other end did not
+    /// cause it.
     pub fn handle_pause(&mut self, span: Duration) {
         if let Life::Lingering(end) = &mut self.life {
             *end = *end + span;
         }
     }
 
-    /// The session ends; a later reason does not replace an earlier one.
+    /// Ends the session. A later reason does not replace an earlier one.
     pub fn end(&mut self, farewell: Farewell) {
         if !matches!(self.life, Life::Over(_)) {
             self.life = Life::Over(farewell);
         }
     }
 
-    /// When [`Session::handle_timeout`] is due.
+    /// Returns the time at which [`Session::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Moment> {
         match self.life {
             Life::Lingering(end) => Some(end),
@@ -129,8 +130,8 @@ impl Session {
         }
     }
 
-    /// The stream that carries control messages: the same as long as it lives,
-    /// `allowed` says which may (streams in clear may not).
+    /// Returns the stream that carries control messages. It stays the same as long as it lives.
+    /// `allowed` is true for streams that may carry them (streams in clear may not).
     pub fn control_stream(&mut self, allowed: impl Fn(StreamId) -> bool) -> Option<StreamId> {
         if self.control.is_none() {
             self.control = self.streams.iter().copied().find(|&stream| allowed(stream));
@@ -138,9 +139,9 @@ impl Session {
         self.control
     }
 
-    /// Control messages move to another stream: because that is faster, or at
-    /// the receiving end because the sender talks there now. False where they
-    /// are there already, or it is no stream of the session.
+    /// Moves control messages to another stream, because it is faster or, at the receiving end,
+    /// because the sender uses it now. Returns false if they are already there, or if the stream is
+    /// not part of the session.
     pub fn move_control(&mut self, stream: StreamId) -> bool {
         let moves = self.control != Some(stream) && self.streams.contains(&stream);
         if moves {
@@ -149,18 +150,18 @@ impl Session {
         moves
     }
 
-    /// What it is.
+    /// Returns the state of the session.
     pub fn life(&self) -> &Life {
         &self.life
     }
 
-    /// Live streams.
+    /// Returns the live streams.
     pub fn streams(&self) -> impl Iterator<Item = StreamId> + '_ {
         self.streams.iter().copied()
     }
 
-    /// A number for a stream that is about to be dialed, given once only: many
-    /// are dialed at the same time, and join in any order or not at all.
+    /// Returns an unused number for a stream that is about to be dialed. Streams that are dialed at
+    /// the same time join in any order or not at all.
     pub fn next_stream(&mut self) -> StreamId {
         let stream = StreamId(self.next);
         self.next = self.next.saturating_add(1);

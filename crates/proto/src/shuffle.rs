@@ -1,13 +1,13 @@
-//! What goes before a block's codec: elements of arrays taken apart, so that alike bytes or bits
-//! lie side by side. FORMAT.md says where each lies.
+//! Rearrangement of array data before a block's codec: similar bytes or bits of the elements are
+//! placed side by side. FORMAT.md defines the order.
 
 use minicbor::{Decode, Encode};
 
-/// Bytes that are shuffled together. With a scratch buffer of the same size they fit into the
-/// second-level cache of today's cores (256 KiB and more). It is part of the format.
+/// Number of bytes that are shuffled together. With a scratch buffer of the same size they fit into
+/// the second-level cache of current cores (256 KiB and more). It is part of the format.
 pub const CHUNK_BYTES: usize = 128 << 10;
 
-/// How elements are taken apart.
+/// Unit in which elements are rearranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Arrangement {
@@ -19,7 +19,7 @@ pub enum Arrangement {
     Bits,
 }
 
-/// Bytes of an element.
+/// Size of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ElementSize {
@@ -38,7 +38,7 @@ impl ElementSize {
     /// All sizes, ascending.
     pub const ALL: [ElementSize; 3] = [ElementSize::Two, ElementSize::Four, ElementSize::Eight];
 
-    /// In bytes: 2, 4 or 8.
+    /// Returns the size in bytes: 2, 4 or 8.
     pub fn bytes(self) -> usize {
         match self {
             ElementSize::Two => 2,
@@ -47,7 +47,7 @@ impl ElementSize {
         }
     }
 
-    /// The size that has `bytes` bytes, if there is one.
+    /// Returns the size of `bytes` bytes; `None` if there is no such size.
     pub fn of_bytes(bytes: usize) -> Option<ElementSize> {
         ElementSize::ALL
             .into_iter()
@@ -55,13 +55,13 @@ impl ElementSize {
     }
 }
 
-/// A filter.
+/// A shuffle of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct Shuffle {
-    /// How elements are taken apart.
+    /// Unit in which elements are rearranged.
     #[n(0)]
     pub arrangement: Arrangement,
-    /// What they are taken for.
+    /// Assumed size of the elements.
     #[n(1)]
     pub element: ElementSize,
 }

@@ -1,40 +1,41 @@
-//! A pipe, whose length is unknown before its end. It travels as a directory of pieces. Each is a
-//! small file that is named by its offset, and one more name gives the length of the whole. The
-//! receiving end joins them into one file.
+//! Pipes, whose length is unknown before their end. A pipe travels as a directory of pieces. Each
+//! piece is a small file named by its offset, and one more name gives the total length. The
+//! receiving end joins the pieces into one file.
 
 use std::fmt::Write as _;
 
 use crate::digest::LARGEST_FILE_BYTES;
 
-/// Name of the directory in which the pieces are.
+/// Name of the directory that contains the pieces.
 pub const STREAM_NAME: &[u8] = b"stream";
 
-/// Hexadecimal digits of a number, so that names are in the order of numbers.
+/// Number of hexadecimal digits of a number, so that names sort by number.
 const DIGITS: usize = 16;
 
-/// What a name in the directory stands for.
+/// Meaning of a name in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPart {
-    /// The data from this byte on.
+    /// Data from this offset on.
     Data(u64),
-    /// Nothing: the number of bytes of the pipe.
+    /// End of the pipe, with its total number of bytes. The file is empty.
     End(u64),
 }
 
 impl StreamPart {
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> Box<[u8]> {
         let (letter, number) = match self {
             StreamPart::Data(offset) => ('d', offset),
             StreamPart::End(total) => ('e', total),
         };
         let mut name = String::from(letter);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(name, "{number:016x}");
         name.into_bytes().into()
     }
 
-    /// Parses a name; `None` if it is not of a pipe, or of one that is longer than a file may be.
+    /// Parses a name; `None` if it is not a name of a pipe's directory, or its number exceeds the
+    /// maximum size of a file.
     pub fn parse(name: &[u8]) -> Option<StreamPart> {
         let (letter, digits) = name.split_first()?;
         let is_digit = |digit: &u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');

@@ -1,8 +1,8 @@
-//! Characters that do something to a terminal instead of being seen.
+//! Characters that control a terminal instead of being displayed.
 
-/// Whether a character controls how text is shown: control characters, ends of lines and
-/// paragraphs, and Unicode's format characters, among them those that change the direction of
-/// text and those without width.
+/// True if a character controls how text is shown: control characters, ends of lines and
+/// paragraphs, and Unicode's format characters, among them those that change the direction of text
+/// and those without width.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -1,44 +1,44 @@
-//! Rules of a command line and of the files that it names, in their order.
+//! Collects the rules of a command line and of the files that it names, in their order.
 
 use super::lines::{Ends, rules};
 use super::pattern::MAXIMUM_PATTERN_BYTES;
 use super::syntax::{Action, Form, Match, PerDirectory, Reading, Written, read, read_old};
 use super::{BadRule, MAXIMUM_RULES, MAXIMUM_RULES_BYTES, RuleError};
 
-/// Merge files within each other: a file may name itself.
+/// Maximum depth of nested merge files, because a file may name itself.
 const MOST_NESTED: usize = 16;
 
 /// Maximum number of merge files that are read for the command line, or for one per-directory file.
 const MOST_FILES: usize = 256;
 
-/// First byte of a per-directory file's rules after [`Gathered::per_directory`] put those of other
-/// files in their place. Each of these rules ends with a NUL.
+/// First byte of a per-directory file's rules after [`Gathered::per_directory`] inserted the rules
+/// of the files that it names. Each of these rules ends with a NUL.
 pub(super) const GATHERED: u8 = 0;
 
-/// Rules in their order, without files but per-directory ones: what goes to the sending end.
+/// Rules in their order, as they are sent to the sending end. They name only per-directory files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     rules: Vec<Vec<u8>>,
-    /// Bytes of their patterns.
+    /// Total bytes of the patterns.
     bytes: usize,
     /// Number of files that were read.
     files: usize,
-    /// A rule cleared those before it.
+    /// True if a rule cleared the rules before it.
     clears: bool,
 }
 
-/// Why rules cannot be gathered.
+/// Reason why rules cannot be gathered.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError<E: std::fmt::Display> {
-    /// One is none.
+    /// A rule is invalid.
     #[error("{0}")]
     Rule(BadRule),
-    /// One in a file is none.
+    /// A rule in a file is invalid.
     #[error("{file}: {error}")]
     InFile {
         /// The file.
         file: String,
-        /// Which, and why.
+        /// The rule and the reason.
         error: BadRule,
     },
     /// A file cannot be read.
@@ -46,26 +46,26 @@ pub enum GatherError<E: std::fmt::Display> {
     File {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         error: E,
     },
-    /// Files name each other.
+    /// Files are nested too deeply.
     #[error("{0}: more than {MOST_NESTED} filter files name each other: does one name itself?")]
     Nested(String),
-    /// More than [`MOST_FILES`].
+    /// There are more than [`MOST_FILES`] files.
     #[error("{0}: with it more than {MOST_FILES} filter files are named: join them")]
     Files(String),
 }
 
-/// How files are read: their contents by their names.
+/// Function that reads a file by its name.
 pub type Read<'a, E> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>, E>;
 
 impl Gathered {
-    /// A rule of `--filter`; a merge file's are read.
+    /// Adds a rule of `--filter`. For a merge file, adds the rules of the file.
     ///
     /// # Errors
     ///
-    /// [`GatherError`].
+    /// [`GatherError`] if a rule is invalid or a file cannot be read.
     pub fn filter<E: std::fmt::Display>(
         &mut self,
         rule: &[u8],
@@ -79,21 +79,21 @@ impl Gathered {
         }
     }
 
-    /// A pattern of `--exclude` or `--include`; an empty one is none.
+    /// Adds a pattern of `--exclude` or `--include`. An empty pattern is ignored.
     ///
     /// # Errors
     ///
-    /// [`BadRule`].
+    /// [`BadRule`] if the pattern is invalid.
     pub fn pattern(&mut self, action: Action, pattern: &[u8]) -> Result<(), BadRule> {
         self.add(read_old(pattern, action), Ends::Lines)
             .map_err(|cause| BadRule::new(pattern, cause))
     }
 
-    /// A file of `--exclude-from` or `--include-from`.
+    /// Adds the patterns of a file of `--exclude-from` or `--include-from`.
     ///
     /// # Errors
     ///
-    /// [`GatherError`].
+    /// [`GatherError`] if a rule is invalid or a file cannot be read.
     pub fn file<E: std::fmt::Display>(
         &mut self,
         action: Action,
@@ -104,13 +104,13 @@ impl Gathered {
         self.merge((name, Reading::old(action)), ends, file, 0)
     }
 
-    /// The text of a per-directory file, with the rules of the files that it names in their place.
-    /// A text that names no files is returned unchanged, and so is one with an error, which
+    /// Returns the text of a per-directory file with the rules of the files that it names in their
+    /// place. A text that names no files is returned unchanged. So is a text with an error, which
     /// [`super::InForce::enter`] reports.
     ///
     /// # Errors
     ///
-    /// [`GatherError`], of the files that it names.
+    /// [`GatherError`] if one of the named files has an error.
     pub fn per_directory<E: std::fmt::Display>(
         file: &PerDirectory,
         text: Vec<u8>,
@@ -162,7 +162,7 @@ impl Gathered {
         self.add_all(written, (ends, &shown), file, depth + 1)
     }
 
-    /// Adds the rules of a file, and those of the files that it names.
+    /// Adds the rules of a file and of the files that it names.
     fn add_all<E: std::fmt::Display>(
         &mut self,
         rules: Vec<(&[u8], Written<'_>)>,
@@ -212,7 +212,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// All of them, as [`super::Rules::parse`] reads them.
+    /// Returns all rules in the format of [`super::Rules::parse`].
     pub fn rules(self) -> Vec<Vec<u8>> {
         self.rules
     }
@@ -278,9 +278,9 @@ mod tests {
             (":w .f", "._c -_r", "\0- x y\0- r"),
             (": .f", "- q\n. clears", "\0!\0- y"),
             (": .f", "- q\n.- c", "\0- q\0- - x y"),
-            // Only patterns.
+            // A file that has only patterns.
             (":- .f", ". c", ". c"),
-            // Reported where it is used.
+            // The error is reported when the file is used.
             (": .f", "nothing\n. c", "nothing\n. c"),
             (":0 .f", "\0- a\0", "\0- a"),
         ] {

@@ -1,4 +1,4 @@
-//! The rules of a copy, and what holds in a directory of it.
+//! The rules of a copy, and the rules in force in a directory.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     Rule(Rule),
-    /// The rules of a per-directory file, by its number.
+    /// The rules of a per-directory file, by the file's number.
     PerDirectory(usize),
 }
 
@@ -31,14 +31,14 @@ struct Rule {
     action: Action,
     negated: bool,
     ends: Sides,
-    /// As it was written, for reports.
+    /// The rule as it was written, for reports.
     written: Box<[u8]>,
     pattern: Pattern,
-    /// Bytes of a path that lead to the directory that it is for.
+    /// Number of bytes of a path that lead to the directory of the rule.
     root: usize,
 }
 
-/// How much rules are.
+/// Number of rules and total size of their patterns in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Size {
     rules: usize,
@@ -86,11 +86,11 @@ impl PerDirectory {
 }
 
 impl Rules {
-    /// Of rules as [`super::Gathered`] has them, which name no file but per-directory ones.
+    /// Parses rules in the format of [`super::Gathered`], which name only per-directory files.
     ///
     /// # Errors
     ///
-    /// The first that is no rule, or that is one too many.
+    /// The first rule that is invalid or exceeds the limits.
     pub fn parse<T: AsRef<[u8]>>(written: &[T]) -> Result<Rules, BadRule> {
         let mut rules = Rules::default();
         for rule in written {
@@ -120,7 +120,7 @@ impl Rules {
                     };
                     self.items.push(Item::Rule(Rule::new(itself, 0)?));
                 }
-                // As for rsync a file has one place, the first.
+                // As in rsync, the first rule that names a file determines its place.
                 let mut known = self.per_directory.iter();
                 if known.any(|known| known.name == file.name) {
                     return Ok(());
@@ -136,7 +136,8 @@ impl Rules {
         Ok(())
     }
 
-    /// `: NAME` and a later `- NAME` mean what `-FF` means: the files are read and not copied.
+    /// Marks excluded per-directory files: `: NAME` and a later `- NAME` mean what `-FF` means, so
+    /// that the files are read and not copied.
     fn note_excluded(&mut self, written: Match<'_>) {
         if written.action != Action::Exclude || written.negated || !written.ends.has(End::Sending) {
             return;
@@ -147,18 +148,18 @@ impl Rules {
             .for_each(|file| file.is_excluded = true);
     }
 
-    /// Whether there is none.
+    /// True if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The files that are looked for in each directory.
+    /// Returns the kinds of files that each directory is searched for.
     pub fn per_directory(&self) -> &[PerDirectory] {
         &self.per_directory
     }
 }
 
-/// The rules of per-directory files in a directory and in those above it, of one kind.
+/// Rules of one kind of per-directory file, in a directory and in the directories above it.
 #[derive(Debug)]
 struct Layer {
     rules: Vec<Rule>,
@@ -166,7 +167,7 @@ struct Layer {
 }
 
 impl Drop for Layer {
-    /// One after the other: directories can be deeper than a stack.
+    /// Drops the layers in a loop, because directories can be deeper than a stack allows.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(mut layer) = above.and_then(Arc::into_inner) {
@@ -175,8 +176,7 @@ impl Drop for Layer {
     }
 }
 
-/// What holds in a directory beside the rules of the copy: those of per-directory files, of
-/// each kind its own. Cheap to clone.
+/// The rules of per-directory files in force in a directory, by kind of file. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct InForce {
     layers: Vec<Option<Arc<Layer>>>,
@@ -184,13 +184,14 @@ pub struct InForce {
 }
 
 impl InForce {
-    /// What holds in a directory at `path` (empty: the root) in one where this holds. The
-    /// directory's files have these contents, in the order of [`Rules::per_directory`]. The files
-    /// that they name are in them already ([`super::Gathered::per_directory`]).
+    /// Returns the rules in force in the directory at `path` (empty for the root), whose parent
+    /// these rules are for. `files` are the contents of the directory's rule files, in the order of
+    /// [`Rules::per_directory`]. The files that they name are already included
+    /// ([`super::Gathered::per_directory`]).
     ///
     /// # Errors
     ///
-    /// The first line that is no rule, or that is one too many.
+    /// The first line that is invalid or exceeds the limits.
     pub fn enter(
         &self,
         rules: &Rules,
@@ -215,12 +216,13 @@ impl InForce {
         Ok(InForce { layers, size })
     }
 
-    /// What the first rule that matches a path says to the sending end; `None` if none does.
+    /// Returns the action of the first matching rule for the sending end; `None` if no rule
+    /// matches.
     pub fn decide(&self, rules: &Rules, path: &[u8], is_directory: bool) -> Option<Action> {
         self.decide_at(End::Sending, rules, path, is_directory)
     }
 
-    /// What the first rule that matches a path says to an end; `None` if none does.
+    /// Returns the action of the first matching rule for an end; `None` if no rule matches.
     pub fn decide_at(
         &self,
         end: End,
@@ -232,7 +234,7 @@ impl InForce {
         rule.map(|rule| rule.action)
     }
 
-    /// The first rule that matches a path, as it was written, to the sending end.
+    /// Returns the text of the first matching rule for the sending end; `None` if no rule matches.
     pub fn rule_of(&self, rules: &Rules, path: &[u8], is_directory: bool) -> Option<String> {
         let rule = self.deciding(End::Sending, rules, path, is_directory)?;
         Some(rule.written.escape_ascii().to_string())
@@ -262,7 +264,7 @@ impl InForce {
     }
 }
 
-/// The rules of one per-directory file, before those of the directories above.
+/// Parses one per-directory file and places its rules before those of the directories above.
 fn layer(
     text: &[u8],
     file: &PerDirectory,
@@ -296,7 +298,7 @@ fn layer(
     Ok(Arc::new(Layer { rules, above }))
 }
 
-/// The rules of a file of git's, the last one first.
+/// Parses the rules of a git ignore file, the last one first.
 fn git_rules(
     text: &[u8],
     (root, ends): (usize, Sides),

@@ -1,23 +1,23 @@
-//! The lines of a file of rules.
+//! Splits a file of rules into lines.
 
 use super::syntax::{Action, Ends as Sides, Form, Reading, Written, read, read_old};
 use super::{BadRule, MAXIMUM_FILE_BYTES, RuleError};
 use crate::filter::syntax::Match;
 
-/// What ends a line.
+/// Separator of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// An end of line, of Unix or of others.
+    /// Newline or carriage return.
     Lines,
     /// A NUL (`-0`).
     Zeros,
 }
 
-/// The rules of a file, in their order; empty lines and comments are passed over.
+/// Parses the rules of a file in their order. Empty lines and comments are skipped.
 ///
 /// # Errors
 ///
-/// The first line that is no rule.
+/// The first line that is not a valid rule.
 pub(super) fn rules(
     text: &[u8],
     ends: Ends,
@@ -48,7 +48,7 @@ pub(super) fn rules(
         Form::Cvs if line == b"!" => Ok(Written::Clear),
         Form::Cvs => Ok(pattern(Action::Exclude, line)),
         Form::Patterns(action) => Ok(pattern(action, line)),
-        // They are read elsewhere, since their order is the other way round.
+        // The rules of git's files are parsed elsewhere, because they apply in reverse order.
         Form::Git => Err(RuleError::Modifier('g')),
     };
     let read = |line| {
@@ -58,14 +58,15 @@ pub(super) fn rules(
     lines.map(read).collect()
 }
 
-/// The pattern of a line of git's, and whether it includes; none of an empty line or a comment.
+/// Returns true for an including pattern, and the pattern, of a line of a git ignore file; `None`
+/// for an empty line or a comment.
 pub(super) fn of_git(line: &[u8]) -> Option<(bool, &[u8])> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut line = match line {
         [] | [b'#', ..] => return None,
         line => line,
     };
-    // Spaces at its end count only where they are escaped.
+    // Trailing spaces count only if they are escaped.
     while let [rest @ .., b' '] = line {
         let escapes = rest.iter().rev().take_while(|byte| **byte == b'\\').count();
         if escapes % 2 == 1 {

@@ -1,36 +1,37 @@
-//! A line of a list of files (`--files-from`), read as rsync reads it.
+//! Parses the lines of a list of files (`--files-from`), with rsync's meaning.
 
 use crate::manifest::{PathError, TreePath};
 
-/// A path of a list.
+/// A path in a list of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedPath {
     /// The part before `/./`: a directory beneath the source that counts as a source of its own.
     pub anchor: Option<TreePath>,
-    /// The path beneath that; `None` is the directory itself.
+    /// The path beneath the anchor; `None` for the directory itself.
     pub path: Option<TreePath>,
-    /// The path ends with a slash, or is a dot: what is directly in the directory is listed too.
+    /// True if the path ends with a slash or is a dot, so that direct contents of the directory are
+    /// listed too.
     pub contents: bool,
 }
 
-/// Why a line names no path beneath the source.
+/// Reason why a line is not a path beneath the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListedPathError {
     /// `..` leads out of the source.
     #[error("it leads out of the source: list paths beneath it")]
     Above,
-    /// A name, or the whole path, is not possible.
+    /// A name or the whole path is invalid.
     #[error(transparent)]
     Path(#[from] PathError),
 }
 
 impl ListedPath {
-    /// Reads a line. Slashes at its beginning, empty names and dots do not count, and `..` takes
-    /// back the name before it.
+    /// Parses a line. Slashes at its beginning, empty names and dots are ignored, and `..` removes
+    /// the name before it.
     ///
     /// # Errors
     ///
-    /// [`ListedPathError`].
+    /// [`ListedPathError`] if the line is not a path beneath the source.
     pub fn read(line: &[u8]) -> Result<ListedPath, ListedPathError> {
         let dot = line.windows(3).position(|part| part == b"/./");
         let (anchor, rest) = match dot {
@@ -47,7 +48,7 @@ impl ListedPath {
 }
 
 /// Returns the path of a file of rules that a per-directory file names, as in rsync. A name with a
-/// slash is relative to `directory`, another name to the root of the tree. `None` if the path is
+/// slash is relative to `directory`, any other name to the root of the tree. `None` if the path is
 /// absolute or leads out of the tree.
 pub fn merged_path(directory: Option<&TreePath>, name: &[u8]) -> Option<TreePath> {
     let above = directory.filter(|_| name.contains(&b'/'));
@@ -58,7 +59,7 @@ pub fn merged_path(directory: Option<&TreePath>, name: &[u8]) -> Option<TreePath
     path_of(&[above, b"/", name].concat()).ok().flatten()
 }
 
-/// The path that names with dots lead to; `None` if it is where they begin.
+/// Resolves dots and `..` in a path; `None` if the result is the starting directory.
 fn path_of(text: &[u8]) -> Result<Option<TreePath>, ListedPathError> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in text.split(|byte| *byte == b'/') {

@@ -1,4 +1,4 @@
-//! A pattern of a rule, and which paths it matches.
+//! Patterns of rules, and the paths that they match.
 //!
 //! | pattern | is matched with |
 //! |---|---|
@@ -7,23 +7,23 @@
 //! | with a slash within it | as many names at the path's end as it has |
 //! | with `**` | the whole path, and what follows each of its slashes |
 //!
-//! A slash at its end is none of these: it says that only directories match. The root is the
-//! directory that the rules are for: of a rule in a per-directory file that file's.
+//! A slash at its end does not count here: it restricts the pattern to directories. The root is the
+//! directory of the rules: for a per-directory file, the directory that contains the file.
 
 use super::RuleError;
 use super::wildcard::{Dialect, Wildcard};
 
-/// Longest pattern in bytes (`PATH_MAX` of the paths that people write).
+/// Maximum length of a pattern in bytes (the usual `PATH_MAX`).
 pub const MAXIMUM_PATTERN_BYTES: usize = 4096;
 
-/// A pattern, ready to be matched.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     text: Text,
-    /// Which part of a path it is matched with.
+    /// Part of a path that is matched.
     part: Part,
     directories_only: bool,
-    /// `dir/***`: what is in a directory, and the directory.
+    /// `dir/***`: true if the pattern matches a directory together with its contents.
     takes_directory: bool,
 }
 
@@ -33,25 +33,25 @@ enum Text {
     Wild(Wildcard),
 }
 
-/// The part of a path that is matched.
+/// Part of a path that is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All of it, from the root of the rules on.
+    /// The whole path, from the root of the rules.
     FromRoot,
-    /// All of it, with a slash in front (`**/a` matches `a`).
+    /// The whole path with a slash in front (`**/a` matches `a`).
     WithSlash,
-    /// All of it, and what follows each slash.
+    /// The whole path, and the part after each slash.
     AfterSlashes,
-    /// This number of names at its end.
+    /// The last names of the path, in this number.
     Last(usize),
 }
 
 impl Pattern {
-    /// As rsync reads one.
+    /// Parses a pattern with rsync's meaning.
     ///
     /// # Errors
     ///
-    /// [`RuleError::Long`], [`RuleError::Nul`].
+    /// [`RuleError::Long`] or [`RuleError::Nul`].
     pub(super) fn new(written: &[u8]) -> Result<Pattern, RuleError> {
         check(written)?;
         let stripped = written.strip_suffix(b"/").filter(|rest| !rest.is_empty());
@@ -78,12 +78,12 @@ impl Pattern {
         })
     }
 
-    /// As git reads one, without its exclamation mark: with a slash at its beginning or within it
-    /// it is matched from the root on.
+    /// Parses a pattern with git's meaning, without its exclamation mark. A pattern with a slash at
+    /// its beginning or within it is matched from the root.
     ///
     /// # Errors
     ///
-    /// As [`Pattern::new`].
+    /// The same errors as [`Pattern::new`].
     pub(super) fn of_git(written: &[u8]) -> Result<Pattern, RuleError> {
         check(written)?;
         let stripped = written.strip_suffix(b"/");
@@ -102,7 +102,7 @@ impl Pattern {
         })
     }
 
-    /// Whether a path matches, of which the first `root` bytes lead to the root of the rules.
+    /// True if a path matches. Its first `root` bytes lead to the root of the rules.
     pub(super) fn matches(&self, path: &[u8], root: usize, is_directory: bool) -> bool {
         if self.directories_only && !is_directory {
             return false;
@@ -148,7 +148,7 @@ fn check(written: &[u8]) -> Result<(), RuleError> {
     }
 }
 
-/// This number of names at the end of a path; `None` if it has fewer.
+/// Returns the last names of a path, in this number; `None` if it has fewer.
 fn last_names(path: &[u8], names: usize) -> Option<&[u8]> {
     let slashes = path.iter().enumerate().rev();
     let mut slashes = slashes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);

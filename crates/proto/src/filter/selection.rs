@@ -1,4 +1,4 @@
-//! All that a request asks for of its sources, beside their names.
+//! The selection of entries that a request makes from its sources.
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
@@ -7,76 +7,77 @@ use super::in_force::Rules;
 use super::{BadRule, MAXIMUM_RULES};
 use crate::manifest::{Timestamp, TreePath};
 
-/// Most bytes of rules and files that a request carries: half of a handshake, whose sources take
-/// the rest.
+/// Maximum size of a request's rules and files in bytes: half of a handshake. The sources' paths
+/// take the other half.
 pub const MAXIMUM_SELECTION_BYTES: usize = 32 << 10;
 
-/// What one rule or file takes beside its own bytes.
+/// Overhead of one rule or file in bytes.
 const OVERHEAD: usize = 5;
 
-/// Most bytes of a list of files for another host, each file with 64 more.
+/// Maximum size of a list of files for another host in bytes. Each file counts 64 bytes more.
 pub const MAXIMUM_LIST_BYTES: usize = 32 << 20;
 
-/// About the memory that a listed file takes at the sending end, beside its name.
+/// Approximate memory overhead of a listed file at the sending end, in bytes.
 const LISTED_OVERHEAD: usize = 64;
 
-/// Most bytes of one [`PartOfList`], each file with [`OVERHEAD`] more.
+/// Maximum size of one [`PartOfList`] in bytes, each file with [`OVERHEAD`] more.
 const MAXIMUM_PART_BYTES: usize = 32 << 10;
 
-/// A part of a list of files that follows its request.
+/// Part of a list of files. It follows the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct PartOfList {
-    /// The lines.
+    /// Lines of the list.
     #[n(0)]
     pub files: Vec<ByteVec>,
 }
 
-/// What of the sources is copied.
+/// Selection of the entries that are copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Selection {
-    /// Rules, as [`super::Gathered`] has them.
+    /// Rules, in the format of [`super::Gathered`].
     #[n(0)]
     pub rules: Vec<ByteVec>,
-    /// Names beneath a source at most: 0 is the source alone. Directories so deep are copied
-    /// without what they hold.
+    /// Maximum number of names beneath a source: 0 selects the source alone. Directories at this
+    /// depth are copied without their contents.
     #[n(1)]
     pub maximum_depth: Option<u32>,
-    /// Bytes that a file has at least.
+    /// Minimum file size in bytes.
     #[n(2)]
     pub minimum_size: Option<u64>,
-    /// Bytes that a file has at most.
+    /// Maximum file size in bytes.
     #[n(3)]
     pub maximum_size: Option<u64>,
-    /// Files modified after this alone.
+    /// Selects only files modified after this time.
     #[n(4)]
     pub newer_than: Option<Timestamp>,
-    /// Files modified before this alone.
+    /// Selects only files modified before this time.
     #[n(5)]
     pub older_than: Option<Timestamp>,
-    /// Directories on another file system than their source are copied without what they hold.
+    /// If true, directories on another file system than their source are copied without their
+    /// contents.
     #[n(6)]
     pub one_file_system: bool,
-    /// Only these lines of a list, with the directories that they lie in ([`super::ListedPath`]).
-    /// The one source is a directory.
+    /// Selects only these lines of a list, and the directories that contain them
+    /// ([`super::ListedPath`]). The only source is a directory.
     #[n(7)]
     pub files: Option<Vec<ByteVec>>,
-    /// Listed directories are copied with everything in them.
+    /// If true, listed directories are copied with all their contents.
     #[n(8)]
     pub files_recursive: bool,
-    /// Number of messages ([`PartOfList`]) after the request that have the list.
+    /// Number of messages ([`PartOfList`]) after the request that carry the list.
     #[n(9)]
     pub list_parts: u32,
 }
 
-/// Why a selection makes no sense.
+/// Reason why a selection is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectionError {
-    /// A rule is none.
+    /// A rule is invalid.
     #[error("{0}")]
     Rule(#[from] BadRule),
-    /// They are too much for a request.
+    /// The rules and files are too long for a request.
     #[error(
         "the filters have {0} bytes, and at most {most} go to another host: give fewer patterns, \
          or run the command there",
@@ -92,20 +93,20 @@ pub enum SelectionError {
     ListTooLong,
 }
 
-/// What of a file a selection asks about.
+/// Properties of a file that a selection tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFacts {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Time of modification.
     pub modified: Timestamp,
 }
 
-/// Why something is left out on purpose.
+/// Reason why an entry is left out on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Reason {
-    /// A rule says so.
+    /// A rule excludes it.
     #[n(0)]
     Rule,
     /// It is too small or too large.
@@ -114,10 +115,10 @@ pub enum Reason {
     /// It is too old or too new.
     #[n(2)]
     Time,
-    /// What a directory holds is too deep.
+    /// The contents of a directory are too deep.
     #[n(3)]
     Depth,
-    /// What a directory holds is on another file system.
+    /// The contents of a directory are on another file system.
     #[n(4)]
     FileSystem,
     /// A device, socket or FIFO.
@@ -134,19 +135,19 @@ pub enum Reason {
     Exists,
 }
 
-/// Names that one message says were left out, at most; and such messages that were not taken up.
+/// Maximum number of names in one message of omitted names.
 pub const MAXIMUM_OMITTED: usize = 128;
-/// See [`MAXIMUM_OMITTED`].
+/// Maximum number of unacknowledged messages with omitted names.
 pub const OMITTED_WINDOW: u32 = 16;
 
 /// A name that was left out of the walk on purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct Omitted {
-    /// Where it would be.
+    /// Path that the name would have at the destination.
     #[n(0)]
     pub path: TreePath,
-    /// Why.
+    /// Reason.
     #[n(1)]
     pub reason: Reason,
     /// The rule, as it was written, cut to [`MAXIMUM_RULE_SHOWN`] bytes.
@@ -154,27 +155,27 @@ pub struct Omitted {
     pub rule: Option<String>,
 }
 
-/// Bytes of a rule that a report shows.
+/// Maximum number of bytes of a rule that a report shows.
 pub const MAXIMUM_RULE_SHOWN: usize = 256;
 
-/// How many names were left out on purpose, for each reason. What a directory holds that was not
-/// entered is not counted.
+/// Numbers of names left out on purpose, by reason. Contents of directories that were not entered
+/// are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct LeftOut {
-    /// By a rule.
+    /// Names left out by a rule.
     #[n(0)]
     pub rules: u64,
-    /// By size.
+    /// Files left out because of their size.
     #[n(1)]
     pub size: u64,
-    /// By time.
+    /// Files left out because of their time.
     #[n(2)]
     pub time: u64,
-    /// Directories not entered, as they are too deep.
+    /// Directories not entered because they are too deep.
     #[n(3)]
     pub depth: u64,
-    /// Directories not entered, as they are on another file system.
+    /// Directories not entered because they are on another file system.
     #[n(4)]
     pub file_systems: u64,
     /// Devices, sockets and FIFOs.
@@ -183,16 +184,16 @@ pub struct LeftOut {
     /// Files that are newer at the destination.
     #[n(6)]
     pub newer: u64,
-    /// What is not at the destination, where nothing is made.
+    /// Entries missing at the destination, if no entries may be created.
     #[n(7)]
     pub missing: u64,
-    /// What is at the destination, where nothing is replaced.
+    /// Entries that exist at the destination, if no entries may be replaced.
     #[n(8)]
     pub existing: u64,
 }
 
 impl LeftOut {
-    /// One more.
+    /// Adds one to the count of a reason.
     pub fn count(&mut self, reason: Reason) {
         *match reason {
             Reason::Rule => &mut self.rules,
@@ -207,7 +208,7 @@ impl LeftOut {
         } += 1;
     }
 
-    /// These, and the counts of what the destination holds back.
+    /// Returns these counts, with the counts of the destination replaced by those of `held`.
     #[must_use]
     pub fn with_held(self, held: LeftOut) -> LeftOut {
         LeftOut {
@@ -218,19 +219,19 @@ impl LeftOut {
         }
     }
 
-    /// Whether there is any.
+    /// True if all counts are zero.
     pub fn is_empty(&self) -> bool {
         *self == LeftOut::default()
     }
 }
 
 impl Selection {
-    /// Whether it is all there is.
+    /// True if all entries are selected.
     pub fn is_everything(&self) -> bool {
         *self == Selection::default()
     }
 
-    /// Reads its rules.
+    /// Parses the rules.
     ///
     /// # Errors
     ///
@@ -240,7 +241,7 @@ impl Selection {
         Ok(Rules::parse(&rules)?)
     }
 
-    /// Whether it may go to another host.
+    /// Checks that the selection may be sent to another host.
     ///
     /// # Errors
     ///
@@ -256,12 +257,12 @@ impl Selection {
         }
     }
 
-    /// Whether its list fits into one message with it.
+    /// True if the list of files fits into one message with the rules.
     pub fn fits_a_request(&self) -> bool {
         check_bytes(self.rules.iter().chain(self.files.iter().flatten())).is_ok()
     }
 
-    /// Takes out a list that does not fit into the request: it follows in parts.
+    /// Removes and returns a list that does not fit into the request. It follows in parts.
     pub fn split_list(&mut self) -> Vec<PartOfList> {
         if self.fits_a_request() {
             return Vec::new();
@@ -281,7 +282,7 @@ impl Selection {
         parts
     }
 
-    /// Adds the next part of its list.
+    /// Adds the next part of the list.
     ///
     /// # Errors
     ///
@@ -292,9 +293,9 @@ impl Selection {
         self.check_size()
     }
 
-    /// Whether every number is within its range, and every rule valid.
+    /// True if every number is within its range and every rule is valid.
     pub(crate) fn is_valid(&self) -> bool {
-        // More parts than that would be empty.
+        // With more parts than this, some would be empty.
         let most = (MAXIMUM_LIST_BYTES / LISTED_OVERHEAD) as u32;
         self.rules.len() <= MAXIMUM_RULES
             && self.fits_a_request()
@@ -302,7 +303,7 @@ impl Selection {
             && self.parse().is_ok()
     }
 
-    /// Why a file is left out that no rule leaves out; `None` if it is not.
+    /// Returns the reason to leave out a file that no rule excludes; `None` if it is selected.
     pub fn judge(&self, file: FileFacts) -> Option<Reason> {
         let small = self.minimum_size.is_some_and(|least| file.size < least);
         let large = self.maximum_size.is_some_and(|most| file.size > most);
@@ -316,7 +317,7 @@ impl Selection {
     }
 }
 
-/// Whether these texts go into a request.
+/// Checks that the texts fit into a request.
 pub(crate) fn check_bytes<'a>(
     texts: impl Iterator<Item = &'a ByteVec>,
 ) -> Result<(), SelectionError> {

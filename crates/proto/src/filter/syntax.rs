@@ -1,33 +1,33 @@
-//! A rule as it is written: `RULE [PATTERN]` or `RULE,MODIFIERS [PATTERN]`.
+//! Parses a rule in the form `RULE [PATTERN]` or `RULE,MODIFIERS [PATTERN]`.
 
 use super::RuleError;
 
-/// What a rule does with what it matches.
+/// Action of a rule on matching paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is copied, whatever later rules say.
+    /// The path is copied, regardless of later rules.
     Include,
-    /// It is left out, and a directory with all that it holds.
+    /// The path is left out, including all contents of a directory.
     Exclude,
 }
 
-/// Which end asks what a rule says.
+/// End for which a rule is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The sending one: what is left out is not copied.
+    /// The sending end: excluded paths are not copied.
     Sending,
-    /// The receiving one: what is left out is not deleted.
+    /// The receiving end: excluded paths are not deleted.
     Receiving,
-    /// The receiving one, where what filters leave out is deleted: rules that name no end count at
-    /// the sending one alone.
+    /// The receiving end of a copy that deletes filtered paths. Rules that name no end apply only
+    /// at the sending end.
     ReceivingOnly,
 }
 
-/// At which ends a rule counts.
+/// Ends at which a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// The rule names no end: it counts at both, and at the sending one alone where what filters
-    /// leave out is deleted.
+    /// The rule names no end: it applies at both ends, or only at the sending end if filtered paths
+    /// are deleted.
     Unnamed,
     /// The rule names both ends.
     Both,
@@ -36,7 +36,7 @@ pub(super) enum Ends {
 }
 
 impl Ends {
-    /// As modifiers of a rule.
+    /// Returns the ends as modifiers of a rule.
     fn written(self) -> &'static str {
         match self {
             Ends::Unnamed => "",
@@ -46,7 +46,7 @@ impl Ends {
         }
     }
 
-    /// The ends of a rule in a file whose own rule names these.
+    /// Returns the ends of a rule in a file whose own rule names the ends `file`.
     fn within(self, file: Ends) -> Result<Ends, RuleError> {
         match (self, file) {
             (_, Ends::Unnamed) => Ok(self),
@@ -64,16 +64,16 @@ impl Ends {
     }
 }
 
-/// A rule, read.
+/// A parsed rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written<'a> {
-    /// `+` and `-`.
+    /// `+` or `-`.
     Match(Match<'a>),
-    /// `!`: all rules before it are forgotten.
+    /// `!`: clears all rules before it.
     Clear,
-    /// `.`: the rules of a file stand in its place.
+    /// `.`: inserts the rules of a file.
     Merge(&'a [u8], Reading),
-    /// `:`: those of a file in each directory.
+    /// `:`: inserts the rules of a file in each directory.
     PerDirectory(PerDirectory),
 }
 
@@ -81,7 +81,7 @@ pub(super) enum Written<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Match<'a> {
     pub action: Action,
-    /// It matches what its pattern does not.
+    /// True if the rule matches the paths that its pattern does not match.
     pub negated: bool,
     pub ends: Ends,
     pub pattern: &'a [u8],
@@ -90,53 +90,55 @@ pub(super) struct Match<'a> {
 /// A kind of per-directory file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerDirectory {
-    /// Its name in each directory, without a slash.
+    /// Name of the file in each directory, without a slash.
     pub name: Box<[u8]>,
-    /// Directories below inherit its rules.
+    /// True if the rules also apply in the directories below.
     pub(super) inherits: bool,
-    /// Its own rule says that the file is not copied.
+    /// True if the file's own rule excludes the file from the copy.
     pub(super) excludes_itself: bool,
-    /// A rule says that files of this name are not copied.
+    /// True if a rule excludes files of this name from the copy.
     pub is_excluded: bool,
-    /// Its rules end with a NUL.
+    /// True if rules end with a NUL.
     pub(super) zeros: bool,
     pub(super) reading: Reading,
 }
 
-/// How a file of rules is read.
+/// Format of a file of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     pub form: Form,
-    /// Each word is a rule or a pattern, not each line.
+    /// True if each word, not each line, is a rule or a pattern.
     pub words: bool,
-    /// The ends at which its rules count. If they are named, the rules in it name none.
+    /// Ends at which the rules apply. If the ends are named, the rules in the file must not name
+    /// any.
     pub ends: Ends,
 }
 
-/// What the lines or words of a file are.
+/// Meaning of the lines or words of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Rules.
     Rules,
-    /// Patterns for `--exclude` or `--include`: `+ `, `- ` and `!` are rules.
+    /// Patterns for `--exclude` or `--include`. Lines that begin with `+ ` or `- `, and `!`, are
+    /// rules.
     Old(Action),
     /// Patterns only.
     Patterns(Action),
-    /// Patterns of CVS to exclude; `!` is a rule.
+    /// Patterns of CVS to exclude. A `!` is a rule.
     Cvs,
-    /// Patterns of git: the last one that matches decides.
+    /// Patterns of git. The last matching one decides.
     Git,
 }
 
 impl Reading {
-    /// Rules, one on each line.
+    /// A file of rules, one per line.
     pub(super) const RULES: Reading = Reading {
         form: Form::Rules,
         words: false,
         ends: Ends::Unnamed,
     };
 
-    /// As patterns for `--exclude` or `--include`.
+    /// A file of patterns for `--exclude` or `--include`.
     pub(super) fn old(action: Action) -> Reading {
         Reading {
             form: Form::Old(action),
@@ -147,7 +149,7 @@ impl Reading {
 }
 
 impl<'a> Written<'a> {
-    /// The rule as it counts in a file whose own rule names these ends.
+    /// Returns the rule as it applies in a file whose own rule names the ends `file`.
     pub(super) fn within(self, file: Ends) -> Result<Written<'a>, RuleError> {
         Ok(match self {
             Written::Match(mut found) => {
@@ -167,7 +169,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// What a rule's prefix says.
+/// Kind of a rule, by its prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Match(Action),
@@ -176,7 +178,7 @@ enum Kind {
 }
 
 impl Match<'_> {
-    /// As [`read`] reads it.
+    /// Returns the rule in the format of [`read`].
     pub(super) fn written(&self) -> Vec<u8> {
         let sign = match self.action {
             Action::Include => "+",
@@ -193,7 +195,7 @@ impl Match<'_> {
 }
 
 impl PerDirectory {
-    /// As [`read`] reads it.
+    /// Returns the rule in the format of [`read`].
     pub(super) fn written(&self) -> Vec<u8> {
         let form = match self.reading.form {
             Form::Rules | Form::Old(_) => "",
@@ -215,11 +217,11 @@ impl PerDirectory {
     }
 }
 
-/// Reads a rule.
+/// Parses a rule.
 ///
 /// # Errors
 ///
-/// [`RuleError`].
+/// [`RuleError`] if the rule is invalid.
 pub(super) fn read(rule: &[u8]) -> Result<Written<'_>, RuleError> {
     let (prefix, rest) = prefix(rule).ok_or(RuleError::Unknown)?;
     let kind = match prefix {
@@ -261,7 +263,7 @@ pub(super) fn read(rule: &[u8]) -> Result<Written<'_>, RuleError> {
     }
 }
 
-/// A line of a file that has patterns for `--exclude` or `--include`.
+/// Parses a line of a file of patterns for `--exclude` or `--include`.
 pub(super) fn read_old(line: &[u8], action: Action) -> Written<'_> {
     let matching = |action, pattern| {
         Written::Match(Match {
@@ -279,7 +281,7 @@ pub(super) fn read_old(line: &[u8], action: Action) -> Written<'_> {
     }
 }
 
-/// The short name of a rule, and what follows its name.
+/// Returns the short name of a rule and the text after the name.
 fn prefix(rule: &[u8]) -> Option<(u8, &[u8])> {
     let long: [(&[u8], u8); 9] = [
         (b"clear", b'!'),
@@ -306,7 +308,8 @@ fn prefix(rule: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// The modifiers, and what follows the space or underscore behind them.
+/// Splits the text after a rule's name at the first space or underscore, into modifiers and
+/// argument.
 fn split(rest: &[u8]) -> (&[u8], &[u8]) {
     let rest = rest.strip_prefix(b",").unwrap_or(rest);
     let end = rest.iter().position(|byte| b" _".contains(byte));
@@ -350,7 +353,8 @@ impl Modifiers {
                 b's' if !b"HSPR".contains(&prefix) => read.sending = true,
                 b'r' if !b"HSPR".contains(&prefix) => read.receiving = true,
                 b'0' if kind == Kind::PerDirectory => read.zeros = true,
-                // It would protect less: what lies in a directory that is deleted, too.
+                // The modifier would protect less, so it is ignored: contents of deleted
+                // directories stay protected.
                 b'p' => (),
                 b'+' if !matches && read.only.is_none() => read.only = Some(Action::Include),
                 b'-' if !matches && read.only.is_none() => read.only = Some(Action::Exclude),
@@ -380,7 +384,7 @@ impl Modifiers {
         Ok(read)
     }
 
-    /// The ends that are named.
+    /// Returns the ends that the modifiers name.
     fn ends(&self) -> Ends {
         match (self.sending, self.receiving) {
             (true, false) => Ends::Sending,

@@ -1,49 +1,49 @@
-//! Wildcards in a path: `*`, `**`, `?` and classes, as rsync has them.
+//! Wildcards in a path: `*`, `**`, `?` and classes, with rsync's or git's meaning.
 //!
-//! A pattern becomes a list of tokens, and a text is matched by all places that it can have
-//! reached in that list at once. So a match takes at most as many steps as the text has bytes times
-//! the pattern tokens, whatever the pattern is: nothing is tried twice.
+//! A pattern becomes a list of tokens. A match tracks all places in this list that the text can
+//! have reached so far. The number of steps is at most the bytes of the text times the tokens of
+//! the pattern, for every pattern, because no place is tried twice.
 
-/// What one place of a pattern takes.
+/// Unit of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
-    /// This byte.
+    /// Matches this byte.
     Byte(u8),
-    /// One byte that is no slash.
+    /// Matches one byte that is not a slash.
     One,
-    /// One byte of these, and no slash.
+    /// Matches one byte of this set that is not a slash.
     Class(Box<[u64; 4]>),
-    /// Any number of bytes that are no slash.
+    /// Matches any number of bytes that are not slashes.
     Name,
-    /// Any number of bytes.
+    /// Matches any number of bytes.
     Path,
-    /// Nothing, or what the token behind it takes.
+    /// Makes the next token optional.
     Skip,
-    /// Any number of bytes, the last one of them a slash.
+    /// Matches any number of bytes, the last of which is a slash.
     Directories,
-    /// Nothing at all: the pattern cannot match.
+    /// Matches no text, so that the whole pattern cannot match.
     Never,
 }
 
-/// A pattern with wildcards, as it is matched.
+/// A parsed pattern with wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wildcard {
     tokens: Box<[Token]>,
-    /// The bytes that each text ends with which matches; most texts are distinguished by these.
+    /// Literal end of every matching text, checked first because it rejects most texts.
     end: Box<[u8]>,
 }
 
-/// Which dialect a pattern is written in.
+/// Dialect of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Two stars or more cross slashes wherever they stand.
+    /// Two or more stars match slashes everywhere.
     Rsync,
-    /// Two stars cross slashes where they are a whole name.
+    /// Two or more stars match slashes only if they are a whole name.
     Git,
 }
 
 impl Wildcard {
-    /// Of a pattern's bytes.
+    /// Parses a pattern.
     pub(super) fn new(pattern: &[u8], dialect: Dialect) -> Wildcard {
         let mut tokens = Vec::with_capacity(pattern.len());
         let mut at = 0;
@@ -79,7 +79,7 @@ impl Wildcard {
         }
     }
 
-    /// Whether it matches a whole text; with `after_slashes` also what follows any slash of it.
+    /// True if the pattern matches a whole text or, with `after_slashes`, the part after any slash.
     pub(super) fn matches(&self, text: &[u8], after_slashes: bool) -> bool {
         if !text.ends_with(&self.end) {
             return false;
@@ -105,7 +105,7 @@ impl Wildcard {
         places.has(self.tokens.len())
     }
 
-    /// Where a place leads with this byte; false where nowhere.
+    /// Adds the places that a place reaches with this byte. Returns false if there are none.
     fn step(&self, next: &mut Places, place: usize, byte: u8) -> bool {
         let (stays, goes) = match self.tokens.get(place) {
             Some(Token::Byte(wanted)) => (false, *wanted == byte),
@@ -125,7 +125,7 @@ impl Wildcard {
         stays || goes
     }
 
-    /// A place was reached, and those to which nothing leads on from it.
+    /// Adds a place and the places that it reaches without a byte.
     fn arrive(&self, places: &mut Places, mut place: usize) {
         while places.add(place) {
             match self.tokens.get(place) {
@@ -140,7 +140,7 @@ impl Wildcard {
     }
 }
 
-/// A run of stars that begins at `start`: its token, and where it ends.
+/// Adds the token for a run of stars that begins at `start`. Returns the end of the run.
 fn push_stars(tokens: &mut Vec<Token>, pattern: &[u8], start: usize, dialect: Dialect) -> usize {
     let stars = pattern[start..].iter().take_while(|byte| **byte == b'*');
     let end = start + stars.count();
@@ -163,8 +163,8 @@ fn has(class: &[u64; 4], byte: u8) -> bool {
     class[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
 }
 
-/// A class of characters behind its `[`: its bytes, and the length with its `]`; `None` if it has
-/// no end, or a name that nobody knows.
+/// Parses a class of characters after its `[`. Returns its bytes and its length with the `]`;
+/// `None` if it has no end or an unknown class name.
 fn class(text: &[u8]) -> Option<(Box<[u64; 4]>, usize)> {
     let mut set = Box::new([0; 4]);
     let mut add = |first: u8, last: u8| {
@@ -174,7 +174,7 @@ fn class(text: &[u8]) -> Option<(Box<[u64; 4]>, usize)> {
     };
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let mut at = usize::from(negated);
-    // What a range may begin with.
+    // The character that can begin a range.
     let mut before = None;
     let mut first = true;
     loop {
@@ -212,7 +212,7 @@ fn class(text: &[u8]) -> Option<(Box<[u64; 4]>, usize)> {
                         at += 1 + end + 1;
                         before = None;
                     }
-                    // No name of a class: an ordinary set.
+                    // Not a class name, so it is an ordinary set.
                     None => {
                         add(b'[', b'[');
                         before = Some(b'[');
@@ -231,7 +231,7 @@ fn class(text: &[u8]) -> Option<(Box<[u64; 4]>, usize)> {
     Some((set, at))
 }
 
-/// Which bytes a class has that is known by its name.
+/// Returns the predicate of a named class; `None` for an unknown name.
 fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,
@@ -250,10 +250,10 @@ fn named_class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     })
 }
 
-/// Places in a pattern that a text can have reached.
+/// The set of places in a pattern that a text can have reached.
 #[derive(Clone)]
 struct Places {
-    /// Most patterns have no more.
+    /// The first 64 places. Most patterns have no more.
     few: u64,
     more: Vec<u64>,
 }
@@ -278,7 +278,7 @@ impl Places {
         }
     }
 
-    /// True where it was not there.
+    /// Adds a place. Returns true if it is new.
     fn add(&mut self, place: usize) -> bool {
         let bit = 1 << (place % 64);
         self.word(place).is_some_and(|word| {
@@ -385,7 +385,7 @@ mod tests {
         assert!(!matches(&format!("*{long}?"), &format!("xx{long}")));
     }
 
-    /// Backtracking would take longer than the universe is old.
+    /// Backtracking would need more steps than any computer can do.
     // Promise 65.
     #[test]
     fn a_hostile_pattern_takes_no_more_steps_than_bytes_times_tokens() {

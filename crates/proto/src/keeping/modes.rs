@@ -1,5 +1,5 @@
-//! Changes of permission bits as chmod(1) writes them, with rsync's `D` and `F` before those for
-//! directories or other files alone: `Dg+s,ug+w,Fo-w,+X`, `D2775,F664`.
+//! Changes of permission bits in the syntax of chmod(1), with rsync's prefixes `D` for directories
+//! and `F` for other files: `Dg+s,ug+w,Fo-w,+X`, `D2775,F664`.
 
 use super::KeepingError;
 use crate::manifest::SET_ID_BITS;
@@ -7,7 +7,7 @@ use crate::manifest::SET_ID_BITS;
 const ALL_BITS: u32 = 0o7777;
 const EXECUTE: u32 = 0o111;
 
-/// Which entries a change is for.
+/// Entries to which a change applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
     All,
@@ -15,7 +15,7 @@ enum For {
     Others,
 }
 
-/// What a change does with its bits.
+/// Effect of a change on its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
     Add,
@@ -23,21 +23,20 @@ enum Operator {
     Set,
 }
 
-/// One change.
+/// A change of permission bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     of: For,
     operator: Operator,
     /// Bits that are added, removed or set.
     bits: u32,
-    /// Where it sets: bits that it may change.
+    /// For `=`: bits that the change may set or clear.
     reach: u32,
-    /// The execute bits among them that are meant only for directories, and for files that
-    /// somebody can execute (`X`).
+    /// Execute bits that apply only to directories and to files with an execute bit (`X`).
     conditional: u32,
-    /// Bits that the mode has already are added, removed or set (`g=u`).
+    /// Existing bits of the mode that are copied (`g=u`).
     copied: Option<Copied>,
-    /// It is a number, which sets all bits.
+    /// True if the change is a number, which sets all bits.
     is_octal: bool,
 }
 
@@ -46,22 +45,23 @@ struct Change {
 struct Copied {
     /// Position of the lowest of the three bits: 6, 3 or 0.
     from: u32,
-    /// The factor of three bits for those who get them.
+    /// Factor that multiplies the three bits to place them at their targets.
     places: u32,
-    /// Bits that may be changed: all but the umask's, if the change names nobody.
+    /// Bits that may be changed: all, or all but the umask's if the change names no class of users.
     mask: u32,
 }
 
-/// Changes, one after the other.
+/// A list of changes, applied in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModeChanges(Vec<Change>);
 
 impl ModeChanges {
-    /// Reads changes that are separated by commas; the umask is for those that name nobody.
+    /// Parses changes separated by commas. The umask applies to changes that name no class of
+    /// users.
     ///
     /// # Errors
     ///
-    /// [`KeepingError`] names the first that is none.
+    /// [`KeepingError`] for the first invalid change.
     pub fn parse(text: &str, umask: u32) -> Result<ModeChanges, KeepingError> {
         let parts = text.split(',').filter(|part| !part.is_empty());
         let mut changes = Vec::new();
@@ -75,12 +75,12 @@ impl ModeChanges {
         Ok(ModeChanges(changes))
     }
 
-    /// Whether there is none.
+    /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A mode (0 to 0o7777) as the changes make it.
+    /// Returns the mode (0 to 0o7777) after all changes.
     pub fn apply(&self, mode: u32, is_directory: bool) -> u32 {
         self.0.iter().fold(mode, |mode, change| {
             let applies = match change.of {
@@ -115,8 +115,8 @@ impl Change {
         }
     }
 
-    /// Bits that a change sets or clears. A directory keeps set-ID bits that it does not name: what
-    /// is made in it may rely on them.
+    /// Returns the bits that a change sets or clears. A directory keeps set-ID bits that the change
+    /// does not name, because the files created in it may rely on them.
     fn reach_in(&self, is_directory: bool) -> u32 {
         if is_directory && !self.is_octal {
             self.reach & !(SET_ID_BITS & !self.bits)
@@ -149,7 +149,8 @@ fn parse_part(part: &str, umask: u32) -> Option<Vec<Change>> {
     let operators = ['+', '-', '='];
     let first = rest.find(operators)?;
     let (who, mut rest) = rest.split_at(first);
-    // For each of user, group and others the factor of its three bits; and its special bits.
+    // `places` has one bit per class of users, at its lowest permission bit; `special` has the
+    // set-ID bits.
     let (mut places, mut special) = (0, 0);
     for letter in who.chars() {
         let (place, own) = match letter {
@@ -204,7 +205,7 @@ fn parse_part(part: &str, umask: u32) -> Option<Vec<Change>> {
     (!changes.is_empty()).then_some(changes)
 }
 
-/// The position of the bits that are copied, if a change names whose and nothing else.
+/// Returns the position of the bits to copy; `None` unless the letters name exactly one class.
 fn copied_from(letters: &str) -> Option<u32> {
     match letters {
         "u" => Some(6),
@@ -223,7 +224,7 @@ mod tests {
         changes.apply(mode, is_directory)
     }
 
-    /// Each case has a text, the mode before and the mode after.
+    /// Each case consists of a change, the mode before and the mode after.
     fn assert_applied(is_directory: bool, cases: &[(&str, u32, u32)]) {
         for (text, before, after) in cases {
             let applied = apply(text, *before, is_directory);
@@ -240,7 +241,7 @@ mod tests {
             ("go-rwx", 0o755, 0o700),
             ("ug=rw,o=", 0o755, 0o660),
             ("a+x", 0o644, 0o755),
-            // Without a name the umask counts.
+            // Without a class of users the umask applies.
             ("+w", 0o444, 0o644),
             ("+rwx", 0o000, 0o755),
             ("+X", 0o644, 0o644),
@@ -255,7 +256,7 @@ mod tests {
             ("o+g", 0o750, 0o755),
             ("g-o", 0o775, 0o725),
             ("u=g,g=o", 0o640, 0o400),
-            // As with chmod, the umask counts if no one is named.
+            // As in chmod, the umask applies if no class of users is named.
             ("=u", 0o600, 0o644),
         ];
         assert_applied(false, &cases);
@@ -281,7 +282,7 @@ mod tests {
             ("u=rwxs", 0o2700, 0o6700),
             ("g=u", 0o2750, 0o2770),
             ("g-s", 0o2755, 0o755),
-            // As with rsync, a number is the whole mode.
+            // As in rsync, a number sets the whole mode.
             ("755", 0o2755, 0o755),
         ];
         assert_applied(true, &cases);

@@ -1,10 +1,10 @@
-//! Which users or groups become which, as in rsync's `--usermap` and `--groupmap`:
-//! `FROM:TO,…`, where FROM is a name (with `*` and `?`), a number, a range of numbers, or nothing
-//! for those without a name, and TO a name or a number. The first that matches counts.
+//! Mapping of users or groups, as in rsync's `--usermap` and `--groupmap`: `FROM:TO,…`. FROM is a
+//! name (with `*` and `?`), a number, a range of numbers, or empty for owners without a name. TO is
+//! a name or a number. The first match applies.
 
 use super::KeepingError;
 
-/// Which owners a rule is for.
+/// Owners to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum From {
     Range(u32, u32),
@@ -15,22 +15,22 @@ enum From {
 /// A user or group at the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// By number.
+    /// An owner by number.
     Number(u32),
-    /// By name.
+    /// An owner by name.
     Name(String),
 }
 
-/// Which owners become which.
+/// Rules that map owners.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerMap(Vec<(From, Owner)>);
 
 impl OwnerMap {
-    /// Reads a map.
+    /// Parses a map.
     ///
     /// # Errors
     ///
-    /// [`KeepingError`] names the first rule that is none.
+    /// [`KeepingError`] for the first invalid rule.
     pub fn parse(text: &str) -> Result<OwnerMap, KeepingError> {
         let parts = text.split(',').filter(|part| !part.is_empty());
         let rules = parts.map(|part| {
@@ -42,20 +42,20 @@ impl OwnerMap {
         Ok(OwnerMap(rules.collect::<Result<_, _>>()?))
     }
 
-    /// What an owner of this number and name becomes; `None` if no rule is for it.
+    /// Returns the target for an owner of this number and name; `None` if no rule matches.
     pub fn find(&self, number: u32, name: Option<&[u8]>) -> Option<&Owner> {
         let matches = |from: &From| match (from, name) {
             (From::Range(first, last), _) => (*first..=*last).contains(&number),
             (From::Nameless, name) => name.is_none(),
             (From::Name(pattern), Some(name)) => is_like(pattern.as_bytes(), name),
-            // A star is for all, also for those without a name.
+            // A single star also matches owners without a name.
             (From::Name(pattern), None) => pattern == "*",
         };
         let found = self.0.iter().find(|(from, _)| matches(from));
         found.map(|(_, to)| to)
     }
 
-    /// The names that owners become.
+    /// Returns the targets of all rules.
     pub fn targets(&self) -> impl Iterator<Item = &Owner> {
         self.0.iter().map(|(_, to)| to)
     }
@@ -87,8 +87,8 @@ fn parse_rule(part: &str) -> Option<(From, Owner)> {
     Some((from, to))
 }
 
-/// Whether a name is like a pattern with `*` and `?`. Takes as many steps as both have bytes,
-/// multiplied.
+/// True if a name matches a pattern with `*` and `?`. The number of steps is at most the product of
+/// their lengths.
 fn is_like(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

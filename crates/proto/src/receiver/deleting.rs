@@ -1,5 +1,5 @@
-//! Deletion, once everything is copied: the sender is asked for the names that it has, and what
-//! is not among them is removed. Any failure before that, at either end, and nothing is removed.
+//! Deletes names once everything is copied. This end asks the sender for its names and removes all
+//! others. After any failure at either end, no names are removed.
 
 use super::{ReceivedEvent, Receiver, ReceiverError, StorageJob};
 use crate::deletion::{NAMES_WINDOW, NamesOf, NamesOrder};
@@ -7,41 +7,41 @@ use crate::filter::{MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN, Omitted};
 use crate::manifest::TreePath;
 use crate::message::{Failure, FailureKind, Message, Removal};
 
-/// Messages about removals that the sender did not take up, at most.
+/// Maximum number of unacknowledged messages about removals.
 const REMOVED_WINDOW: u32 = 8;
 
-/// How far deletion is.
+/// State of the deletion.
 #[derive(Debug, Default)]
 pub(super) enum Deleting {
     /// Entries are still under way.
     #[default]
     Before,
-    /// Names are asked for once everything else was said: answers to the last questions may not
-    /// be yet.
+    /// The names will be requested after all other messages were sent, which may include the last
+    /// answers.
     Asking,
-    /// Names come.
+    /// Names arrive.
     Listing {
         order: NamesOrder,
-        /// Batches taken in and not compared.
+        /// Number of batches received and not compared.
         untaken: u32,
     },
-    /// All names came.
+    /// All names arrived.
     Listed,
-    /// What is too much is being removed, a step at a time.
+    /// Extra names are being removed, one batch at a time.
     Removing {
-        /// Messages not taken up.
+        /// Number of unacknowledged messages.
         untold: u32,
-        /// A step is under way.
+        /// True if a batch is being removed.
         busy: bool,
-        /// Nothing is left to remove.
+        /// True if no names remain to be removed.
         ended: bool,
     },
-    /// It is over, or never was.
+    /// The deletion is over or did not take place.
     Over,
 }
 
 impl Receiver {
-    /// All entries are done. True if deletion begins, or is under way.
+    /// Begins the deletion after all entries are done. Returns true if it begins or is under way.
     pub(super) fn deletion_comes_first(&mut self) -> bool {
         match self.deleting {
             _ if !self.settings.deletes => return false,
@@ -66,12 +66,12 @@ impl Receiver {
         true
     }
 
-    /// Whether [`Receiver::ask_names`] gives something.
+    /// True if [`Receiver::ask_names`] returns a message.
     pub(super) fn asks_names(&self) -> bool {
         matches!(self.deleting, Deleting::Asking)
     }
 
-    /// Asks for names, where that is next and nothing else is left to say.
+    /// Returns the request for names if it is next. All other messages must have been sent.
     pub(super) fn ask_names(&mut self) -> Option<Message> {
         if !self.asks_names() {
             return None;
@@ -110,7 +110,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// A batch of names was compared.
+    /// Handles a batch of names that was compared.
     pub fn handle_names_taken(&mut self) {
         if let Deleting::Listing { untaken, .. } = &mut self.deleting {
             *untaken = untaken.saturating_sub(1);
@@ -118,7 +118,7 @@ impl Receiver {
         }
     }
 
-    /// All names were compared: something may be removed, or nothing, and why.
+    /// Handles the end of the comparison of names, or the reason why no names are removed.
     pub fn handle_names_compared(&mut self, result: Result<(), Failure>) {
         if !matches!(self.deleting, Deleting::Listed) {
             return;
@@ -139,7 +139,7 @@ impl Receiver {
         }
     }
 
-    /// A step was done; nothing is left where it `ended`.
+    /// Handles a batch of removals. `ended` is true if no names remain to be removed.
     pub fn handle_removed(&mut self, removed: Vec<Removal>, ended: bool) {
         let Deleting::Removing {
             untold,
@@ -174,15 +174,15 @@ impl Receiver {
         self.go_on_removing();
     }
 
-    /// Something made way for a directory of the copy.
+    /// Handles an entry that was removed to make room for a directory of the copy.
     pub fn handle_made_way(&mut self, removal: Removal) {
         self.totals.deleted += 1;
         self.totals.deleted_bytes += removal.size;
         self.tell_removed(vec![removal]);
     }
 
-    /// These entries did not take the place of a directory: they fail, also those that counted as
-    /// committed. At most [`crate::deletion::REMOVED_AT_ONCE`].
+    /// Handles entries that could not take the place of a directory. They fail, even if they were
+    /// counted as committed. At most [`crate::deletion::REMOVED_AT_ONCE`] entries.
     pub fn handle_unreplaced(&mut self, failed: Vec<Removal>, were_committed: bool) {
         let count = failed.len() as u64;
         self.totals.failed += count;
@@ -198,7 +198,7 @@ impl Receiver {
         self.push_message(Message::Removed(removed));
     }
 
-    /// The sender could not remove one of its sources.
+    /// Handles a source that the sender could not remove.
     pub(super) fn handle_unmoved(&mut self, path: TreePath, failure: Failure) {
         self.events.push_back(ReceivedEvent::Removed(Removal {
             path: Some(path),
@@ -208,7 +208,7 @@ impl Receiver {
         }));
     }
 
-    /// What the sender left out, for a report.
+    /// Handles names that the sender left out, for a report.
     pub(super) fn handle_omitted(&mut self, omitted: Vec<Omitted>) -> Result<(), ReceiverError> {
         let long = |name: &Omitted| {
             let rule = name.rule.as_ref();
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!((totals.deleted, totals.deleted_bytes), (2, 6));
     }
 
-    /// The last answers end the last entries, and are said after that.
+    /// The last answers end the last entries, and the request for names follows them.
     #[test]
     fn names_are_asked_for_after_the_last_answers() {
         let mut receiver = Receiver::new(ReceiverSettings {

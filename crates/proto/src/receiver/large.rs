@@ -1,5 +1,5 @@
-//! Large files: pieces are claimed when they arrive, written, durable after a
-//! checkpoint; the file is committed when it is whole and the sender sealed it.
+//! Receives large files. Pieces are claimed when they arrive, written, and durable after a
+//! checkpoint. The file is committed when it is whole and the sender sealed it.
 
 use longhaul_units::Moment;
 
@@ -11,46 +11,46 @@ use crate::ledger::{DurableBlock, FileLedger, RangeSet};
 use crate::manifest::{Entry, EntryId};
 use crate::message::{AgainReason, Answer, Failure, FailureKind, Message, Outcome};
 
-/// The generation of a file that was read to its end, its size, and whether it grew meanwhile.
+/// Generation and size of a file that was read to its end, and true if it grew meanwhile.
 pub(super) type Seal = (u32, u64, bool);
 
-/// A large file on its way in.
+/// A large file that is being received.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) entry: Entry,
     pub(super) generation: u32,
-    /// Arrived, perhaps not yet written.
+    /// Ranges that arrived, perhaps not yet written.
     pub(super) claimed: RangeSet,
-    /// What is counted of it.
+    /// The file's part of the account.
     pub(super) share: Share,
-    /// Written, with checksums.
+    /// Written blocks with their checksums.
     pub(super) ledger: FileLedger,
-    /// Written, not yet handed to a checkpoint.
+    /// Blocks written and not yet handed to a checkpoint.
     pub(super) dirty: Vec<DurableBlock>,
-    /// Bytes of those blocks, and when the first of them was written.
+    /// Bytes of the blocks in `dirty`, and the time at which the first of them was written.
     pub(super) dirty_bytes: u64,
     pub(super) dirty_since: Option<Moment>,
     /// Bytes written and not known to be durable.
     pub(super) unsynced: u64,
     pub(super) sealed: bool,
-    /// It is the front of a file that grew.
+    /// True if this is the front of a file that grew.
     pub(super) grew: bool,
-    /// What an earlier session left of it is being read.
+    /// True if data of an earlier session is being read.
     pub(super) reading_back: bool,
-    /// A checkpoint of it is under way.
+    /// True if a checkpoint of the file is under way.
     pub(super) syncing: bool,
-    /// Its commit was asked for.
+    /// True if the commit was requested.
     pub(super) committing: bool,
-    /// The digest of what it became, if that is not what came.
+    /// Digest of the committed content, if a command changed the received data.
     pub became: Option<Checksum>,
 }
 
 impl Receiver {
-    /// A piece arrived; it was proved valid before.
+    /// Handles a valid piece that arrived.
     ///
     /// # Errors
     ///
-    /// [`ReceiverError`]: the session is over.
+    /// [`ReceiverError`] ends the session.
     pub fn handle_piece(&mut self, piece: &Piece) -> Result<Verdict, ReceiverError> {
         let id = piece.entry.id;
         let stale = self.files.get(&id).is_some_and(|file| {
@@ -58,8 +58,8 @@ impl Receiver {
                 || file.committing
                 || file.generation == piece.generation && file.ledger.size() != piece.entry.size()
         });
-        // A newer state of what is being written as part of a pack is kept:
-        // the pack may yet turn out to be corrupt.
+        // A newer state of an entry is kept although a pack with the entry is being written,
+        // because that pack may be corrupt.
         let packed = self.packed.get(&id);
         let packed = packed.is_some_and(|packing| packing.generation >= piece.generation);
         let outdated = self.is_outdated(id, piece.generation);
@@ -98,15 +98,15 @@ impl Receiver {
         Verdict::Drop
     }
 
-    /// A piece that was claimed is to come again.
+    /// Accounts for a claimed piece that must be sent again.
     pub(super) fn take_back(&mut self, piece: PieceName) {
         if let Some(file) = self.files.get_mut(&piece.file) {
             self.account.take_back(&mut file.share, piece.length);
         }
     }
 
-    /// A piece overlaps what is here because it was cut otherwise: asks for
-    /// what of it is missing, cut so that it fits.
+    /// Asks for the missing parts of a piece that overlaps known ranges because it was cut
+    /// differently.
     pub(super) fn ask_for_rest(&mut self, piece: PieceName, size: u64) {
         let Some(file) = self.files.get(&piece.file) else {
             return;
@@ -130,20 +130,19 @@ impl Receiver {
         }
     }
 
-    /// Whether another piece may be written: were the power lost now, no more
-    /// than a checkpoint would have to come again, and what writers have in
-    /// hand. Where not, it waits for [`Receiver::handle_checkpointed`] and
-    /// [`Receiver::handle_committed`].
+    /// True if another piece may be written. After a power loss, at most the data of one checkpoint
+    /// and of the writers would have to be sent again. If false, the piece waits for
+    /// [`Receiver::handle_checkpointed`] and [`Receiver::handle_committed`].
     pub fn may_write(&self) -> bool {
         self.unsynced < self.settings.checkpoint_bytes
     }
 
-    /// Bytes of large files that were written and are not known to be durable.
+    /// Returns the bytes of large files that were written and are not known to be durable.
     pub fn unsynced(&self) -> u64 {
         self.unsynced
     }
 
-    /// A piece was verified and written, not synced.
+    /// Handles a piece that was verified and written, but not synced.
     pub fn handle_written(&mut self, piece: PieceName, checksum: Checksum, now: Moment) {
         let Some(file) = self.files.get_mut(&piece.file) else {
             return;
@@ -171,7 +170,7 @@ impl Receiver {
         }
     }
 
-    /// A piece could not be written: its file has failed.
+    /// Handles a piece that could not be written. Its file fails.
     pub fn handle_write_failed(&mut self, piece: PieceName, failure: Failure) {
         let current = self
             .files
@@ -182,7 +181,7 @@ impl Receiver {
         }
     }
 
-    /// A checkpoint is durable, except the files that failed.
+    /// Handles a checkpoint. All its files are durable, except those with a failure.
     pub fn handle_checkpointed(&mut self, files: Vec<(Checkpoint, Option<Failure>)>) {
         for (checkpoint, failure) in files {
             let Checkpoint {
@@ -201,7 +200,7 @@ impl Receiver {
             let bytes: u64 = blocks.iter().map(|block| block.length).sum();
             file.unsynced = file.unsynced.saturating_sub(bytes);
             self.unsynced = self.unsynced.saturating_sub(bytes);
-            // What was written meanwhile waits for the next one.
+            // Blocks that were written meanwhile wait for the next checkpoint.
             if let Some(since) = file.dirty_since {
                 self.dirty.insert(id);
                 self.dirty_bytes += file.dirty_bytes;
@@ -226,7 +225,7 @@ impl Receiver {
         }
     }
 
-    /// What gets the name of a file is something else, which has this digest.
+    /// Sets the digest of a file whose committed content differs from the received data.
     pub fn handle_filtered(&mut self, file: EntryId, generation: u32, digest: Checksum) {
         if let Some(known) = self.files.get_mut(&file)
             && known.generation == generation
@@ -235,7 +234,7 @@ impl Receiver {
         }
     }
 
-    /// A file has its name and is durable, or failed.
+    /// Handles a file that has its name and is durable, or failed.
     pub fn handle_committed(
         &mut self,
         file: EntryId,
@@ -292,7 +291,7 @@ impl Receiver {
         self.discard_file(id);
         self.texts += incoming.entry.text_bytes();
         self.files.insert(id, incoming);
-        // A seal may have come before the first piece.
+        // A seal may have arrived before the first piece.
         if let Some(seal) = self.seals.remove(&id) {
             self.handle_sealed(id, seal);
         }
@@ -319,7 +318,7 @@ impl Receiver {
         }
         let bytes = ranges.total();
         if bytes > 0 {
-            // Somebody may have changed it since.
+            // Another program may have changed the file since then.
             file.reading_back = true;
             self.account.add_resumed(&mut file.share, bytes);
             let entry = file.entry.clone();
@@ -341,8 +340,8 @@ impl Receiver {
         )
     }
 
-    /// What an earlier session left of a file was read: it is what its checksums say, or the
-    /// file fails.
+    /// Handles the result of reading the data that an earlier session left. A mismatch with its
+    /// checksums fails the file.
     pub fn handle_read_back(
         &mut self,
         file: EntryId,
@@ -358,7 +357,7 @@ impl Receiver {
             Ok(()) => self.commit_if_complete(file),
             Err(failure) => {
                 let entry = known.entry.clone();
-                // What cannot be read now may be right.
+                // Data that cannot be read now may still be correct.
                 self.let_go(file, failure.kind != FailureKind::Corrupt);
                 self.finish_entry(file, entry.parent, Some(entry), Outcome::Failed(failure));
             }
@@ -383,7 +382,7 @@ impl Receiver {
         }
     }
 
-    /// The sender gave an entry up.
+    /// Handles an entry that the sender gave up.
     pub(super) fn handle_abandoned(
         &mut self,
         id: EntryId,
@@ -396,7 +395,7 @@ impl Receiver {
         }
         let committing = self.files.get(&id).is_some_and(|file| file.committing);
         if !committing {
-            // A source that cannot be read for a while may be the same later.
+            // A source that cannot be read now may be the same later.
             let stays = matches!(
                 failure.kind,
                 FailureKind::Permission | FailureKind::TooManyOpen | FailureKind::Other
@@ -406,12 +405,13 @@ impl Receiver {
         }
     }
 
-    /// Forgets what was written of a file.
+    /// Discards the written data of a file.
     pub(super) fn discard_file(&mut self, id: EntryId) {
         self.let_go(id, false);
     }
 
-    /// The same; if it `stays`, a later session continues with what is durable.
+    /// Discards the written data of a file. If `stays` is true, a later session continues with its
+    /// durable data.
     pub(super) fn let_go(&mut self, id: EntryId, stays: bool) {
         if let Some(file) = self.remove_file(id) {
             self.account.void(file.share);
@@ -450,12 +450,12 @@ impl Receiver {
         }
     }
 
-    /// Whether [`Receiver::poll_storage`] may give something now.
+    /// True if [`Receiver::poll_storage`] may return a job now.
     pub fn has_storage_job(&self, now: Moment) -> bool {
         !self.jobs.is_empty() || self.is_checkpoint_due(now)
     }
 
-    /// Whether enough waits for a checkpoint, or for long enough.
+    /// True if enough bytes wait for a checkpoint, or the oldest has waited long enough.
     fn is_checkpoint_due(&self, now: Moment) -> bool {
         self.dirty_since.is_some_and(|since| {
             self.dirty_bytes >= self.settings.checkpoint_bytes.div_ceil(2)
@@ -475,7 +475,7 @@ impl Receiver {
         (!checkpoints.is_empty()).then_some(StorageJob::Checkpoint(checkpoints))
     }
 
-    /// Everything written of a file that waits for a checkpoint; `None` if there is nothing.
+    /// Takes all written blocks of a file into a checkpoint; `None` if there are none.
     pub(super) fn take_checkpoint(&mut self, id: EntryId) -> Option<Checkpoint> {
         let blocks = self.take_dirty(id);
         let file = self.files.get_mut(&id).filter(|_| !blocks.is_empty())?;
@@ -487,7 +487,7 @@ impl Receiver {
         })
     }
 
-    /// Takes what waits for a checkpoint out of a file and out of the count.
+    /// Removes and returns the blocks of a file that wait for a checkpoint, and uncounts them.
     pub(super) fn take_dirty(&mut self, id: EntryId) -> Vec<DurableBlock> {
         let Some(file) = self.files.get_mut(&id) else {
             return Vec::new();
@@ -504,7 +504,7 @@ impl Receiver {
         blocks
     }
 
-    /// Takes a file out, with all that is counted of it.
+    /// Removes a file and all that is counted for it.
     pub(super) fn remove_file(&mut self, id: EntryId) -> Option<Incoming> {
         self.take_dirty(id);
         let file = self.files.remove(&id)?;
@@ -514,7 +514,7 @@ impl Receiver {
         Some(file)
     }
 
-    /// Changes what a file claims, and counts how many ranges that takes.
+    /// Changes the claimed ranges of a file and updates their count.
     pub(super) fn claim(&mut self, id: EntryId, change: impl FnOnce(&mut RangeSet)) {
         if let Some(file) = self.files.get_mut(&id) {
             self.fragments -= file.claimed.fragments();
@@ -534,8 +534,8 @@ mod tests {
 
     const SIZE: u64 = 3 << 20;
 
-    /// A receiver that resumes a file of which an earlier run left everything, and the job that
-    /// reads it.
+    /// Makes a receiver that resumes a file whose data an earlier run left completely, and returns
+    /// the job that reads it.
     fn resumed() -> (Receiver, EntryId) {
         let mut receiver = Receiver::new(ReceiverSettings::default());
         let entry = Entry {
@@ -591,7 +591,7 @@ mod tests {
     #[test]
     fn what_was_altered_since_fails_the_file() {
         let (mut receiver, id) = resumed();
-        // Of another state of it nobody asks.
+        // Results for another generation are ignored.
         let failure = Failure::new(FailureKind::Corrupt, "altered");
         receiver.handle_read_back(id, 1, Err(failure.clone()));
         assert_eq!(receiver.totals(), Totals::default());

@@ -1,16 +1,17 @@
-//! Further names of one inode: each waits until the entry that was told first is done, so that
-//! it becomes another name of what is there then.
+//! Makes hard links. Each link waits until the first name of its inode is done, so that it becomes
+//! a link to the entry that is then at the destination.
 
 use super::{Receiver, StorageJob};
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Failure, FailureKind, Outcome};
 
-/// Ranges of entries that failed which are remembered. Beyond that nothing becomes another name.
+/// Maximum number of remembered ranges of failed entries. With more failures, no further links are
+/// made.
 const MOST_FAILED: usize = 32_768;
 
 impl Receiver {
-    /// A packed entry is another name of an earlier one: [`StorageJob::Link`] follows once that
-    /// is done. It has failed if that has.
+    /// Handles a packed entry that is a hard link to an earlier entry. [`StorageJob::Link`] follows
+    /// once the earlier entry is done. The link fails if the earlier entry failed.
     pub fn handle_link(&mut self, entry: Entry) {
         let EntryKind::HardLink { first, .. } = &entry.kind else {
             return;
@@ -26,7 +27,7 @@ impl Receiver {
         self.waiting_links.entry(first).or_default().push(entry);
     }
 
-    /// An entry is done: its further names are made.
+    /// Releases the hard links to an entry that is done.
     pub(super) fn release_links(&mut self, first: EntryId) {
         for entry in self.waiting_links.remove(&first).unwrap_or_default() {
             self.texts = self.texts.saturating_sub(entry.text_bytes());
@@ -36,8 +37,8 @@ impl Receiver {
         self.link_released();
     }
 
-    /// One that fails releases what waits for it: a list instead of calls within calls, since the
-    /// other end decides how long such a chain is.
+    /// Makes the released links. A link that fails releases the links to it. A list replaces
+    /// recursion, because the other end determines the length of such a chain.
     fn link_released(&mut self) {
         if std::mem::replace(&mut self.releasing, true) {
             return;
@@ -48,7 +49,7 @@ impl Receiver {
         self.releasing = false;
     }
 
-    /// An entry was left out on purpose, and so are its further names.
+    /// Notes an entry that was left out on purpose. Hard links to it are left out, too.
     pub(super) fn note_left_out(&mut self, id: EntryId) {
         if self.omitted.fragments() < MOST_FAILED {
             self.omitted.insert(id.0, id.0.saturating_add(1));
@@ -120,7 +121,7 @@ mod tests {
         entry(id, EntryKind::HardLink { target, first })
     }
 
-    /// A receiver to which a file and a further name of it came, in this order of their packs.
+    /// Makes a receiver to which a file and a hard link to it came in packs, in this order.
     fn with_link(link_first: bool) -> Receiver {
         let kind = EntryKind::File {
             identity: Default::default(),
@@ -197,7 +198,7 @@ mod tests {
         assert!(receiver.is_done(EntryId(1)));
     }
 
-    /// Each a name of the one before it: a hostile end may send as many as may wait.
+    /// Each entry is a link to the one before it. A hostile end may send as many as may wait.
     #[test]
     fn a_long_chain_of_names_fails_without_deep_calls() {
         const LONG: u64 = 60_000;

@@ -1,5 +1,4 @@
-//! What the sender listed, where something may be there already: each list is compared, one
-//! after the other, and answered.
+//! Compares listed entries with the destination, one list after the other, and answers them.
 
 use super::{Compared, ReceivedEvent, Receiver, ReceiverError, StorageJob};
 use crate::digest::Checksum;
@@ -11,8 +10,8 @@ use crate::message::{Answer, MAXIMUM_LISTED_ENTRIES, Message, Outcome};
 const WEIGHED_BYTES: usize = 8192;
 
 impl Receiver {
-    /// What the sender's walk left out on purpose, nothing before its end; and what this end
-    /// holds back.
+    /// Returns the numbers of names that the sender's walk left out on purpose (zero before its
+    /// end) and of entries that this end leaves unchanged.
     pub fn left_out(&self) -> LeftOut {
         self.left_out.with_held(self.held)
     }
@@ -27,8 +26,8 @@ impl Receiver {
         if entries.len() > MAXIMUM_LISTED_ENTRIES {
             return Err(ReceiverError::TooMany);
         }
-        // A directory is not asked for (it gets what it needs when everything
-        // in it is done), but waits with the others.
+        // Directories are not compared (they are handled after all their entries), but wait with
+        // the other entries.
         let weight = entries.iter().map(weight).sum();
         let texts = entries.iter().map(Entry::text_bytes).sum();
         self.asked += weight;
@@ -38,9 +37,9 @@ impl Receiver {
         Ok(())
     }
 
-    /// What a comparison found.
+    /// Handles the results of comparing a list.
     pub fn handle_compared(&mut self, found: Vec<(Entry, Compared)>) {
-        // Lists are compared one after the other.
+        // Lists are compared in order, so this is the oldest one.
         let (weight, texts) = self.lists.pop_front().unwrap_or_default();
         self.asked = self.asked.saturating_sub(weight);
         self.texts = self.texts.saturating_sub(texts);
@@ -51,7 +50,7 @@ impl Receiver {
         self.say_answers(answers);
     }
 
-    /// The sender tells digests of files that it was asked for.
+    /// Handles digests that were requested from the sender.
     pub(super) fn handle_digests(
         &mut self,
         digests: Vec<(EntryId, Checksum)>,
@@ -60,7 +59,7 @@ impl Receiver {
             return Err(ReceiverError::TooMany);
         }
         for (id, digest) in digests {
-            // It counts until it is read.
+            // The entry keeps its weight until its file is read.
             if let Some(entry) = self.comparing.remove(&id) {
                 self.push_job(StorageJob::CompareContents(entry, digest));
             }
@@ -68,8 +67,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// What a comparison of contents found, or what was done later. A file that is not the same is
-    /// to come.
+    /// Handles the result of comparing contents, or of work that `Compared::Later` announced. A
+    /// file that differs must be sent.
     pub fn handle_contents_compared(&mut self, entry: Entry, compared: Compared) {
         let id = entry.id;
         self.uncount_compared(&entry);
@@ -80,8 +79,8 @@ impl Receiver {
         self.say_answers(answer.map(|answer| (id, answer)).into_iter().collect());
     }
 
-    /// A file whose digest the sender was asked for, which it was told, or which came or ended
-    /// otherwise.
+    /// Removes a file whose digest was requested from the sender and that ended before its contents
+    /// were compared.
     pub(super) fn take_compared(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.comparing.remove(&id)?;
         self.uncount_compared(&entry);
@@ -100,9 +99,9 @@ impl Receiver {
         }
     }
 
-    /// `None` if the answer follows later.
+    /// Returns the answer for a compared entry; `None` if the answer follows later.
     fn answer(&mut self, entry: Entry, compared: Compared) -> Option<Answer> {
-        // A directory is done when all it holds is, whatever is there.
+        // A directory is done after all its entries, independent of the comparison.
         let known = self.is_done(entry.id) || entry.kind == EntryKind::Directory;
         Some(match compared {
             Compared::Later => {
@@ -162,8 +161,8 @@ impl Receiver {
         })
     }
 
-    /// An entry ends with its comparison: it was there, cannot go there, or
-    /// would. The answer says so, no outcome is sent.
+    /// Ends an entry with its comparison. The answer reports the result, so that no outcome is
+    /// sent.
     fn end_compared(&mut self, entry: Entry, outcome: Option<Outcome>, digest: Option<Checksum>) {
         self.count(outcome.as_ref());
         let (id, parent) = (entry.id, entry.parent);
@@ -177,7 +176,7 @@ impl Receiver {
     }
 }
 
-/// Of an entry that waits: most paths are short, and count as one.
+/// Returns the weight of a waiting entry. Most paths are short, so that an entry counts as one.
 fn weight(entry: &Entry) -> usize {
     1 + entry.text_bytes() / WEIGHED_BYTES
 }
@@ -216,7 +215,7 @@ mod tests {
         Message::Entries((0..count).map(directory).collect())
     }
 
-    /// Lists that are taken up no faster than they come, and those that are.
+    /// Lists that wait, and lists that are compared as they arrive.
     #[test]
     fn directories_that_wait_are_bounded() {
         assert!(receiver().handle_message(directories(513)).is_err());
@@ -245,7 +244,7 @@ mod tests {
         files.collect()
     }
 
-    /// A peer that lists, and never tells the digests that it is asked for.
+    /// A peer lists entries and never sends the requested digests.
     #[test]
     fn digests_that_never_come_are_bounded() {
         let mut receiver = receiver();
@@ -271,7 +270,7 @@ mod tests {
         assert!(heard.is_err());
     }
 
-    /// A file that is there is done only when its contents are those of the source's digest.
+    /// An existing file is done only if its content has the source's digest.
     #[test]
     fn contents_are_compared_with_the_senders_digest() {
         let kind = EntryKind::File {
@@ -321,7 +320,7 @@ mod tests {
         }
     }
 
-    /// A peer that lists, and acknowledges no answer.
+    /// A peer lists entries and acknowledges no answer.
     #[test]
     fn answers_that_are_not_said_are_bounded() {
         let mut receiver = receiver();

@@ -1,11 +1,11 @@
-//! Probes in directories of the destination ([`crate::distinct`]): one question of the sender at a
-//! time.
+//! Makes probes in directories of the destination ([`crate::distinct`]), for one question of the
+//! sender at a time.
 
 use super::{Receiver, ReceiverError, StorageJob};
 use crate::distinct::{MAXIMUM_PROBES, Probe, Question, SourcesQuestion};
 use crate::message::{Failure, Message};
 
-/// How far the answer to the sender's question is.
+/// State of the answer to the sender's question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Probing {
     /// The sender has not asked.
@@ -13,27 +13,27 @@ pub(super) enum Probing {
     Idle,
     /// Probes are being made.
     Making,
-    /// Number of probes that are there. The sender looks for them.
+    /// This number of probes exists. The sender searches for them.
     Made(usize),
     /// Probes are being removed.
     Removing,
 }
 
-/// How far this end's question to the sender is.
+/// State of this end's question to the sender.
 #[derive(Debug, Default)]
 pub(super) enum AskingSources {
-    /// No question is under way.
+    /// No question is open.
     #[default]
     Idle,
     /// The sender searches its sources.
     Asked,
-    /// What it found.
+    /// The sender answered.
     Answered(Option<Failure>),
 }
 
 impl Receiver {
-    /// Asks whether a probe is in a directory of the sources. False if another question is under
-    /// way. [`Receiver::take_sources`] gives the answer.
+    /// Asks if a probe is in a directory of the sources. Returns false if another question is open.
+    /// [`Receiver::take_sources`] returns the answer.
     pub fn ask_sources(&mut self, question: SourcesQuestion) -> bool {
         let is_idle = matches!(self.asking_sources, AskingSources::Idle);
         if is_idle {
@@ -53,12 +53,12 @@ impl Receiver {
         }
     }
 
-    /// Whether [`Receiver::take_sources`] gives something.
+    /// True if [`Receiver::take_sources`] returns an answer.
     pub fn has_sources(&self) -> bool {
         matches!(self.asking_sources, AskingSources::Answered(_))
     }
 
-    /// The answer: `None` in it if the probe is in no such directory.
+    /// Returns the answer; `None` in it if the probe is in no such directory.
     pub fn take_sources(&mut self) -> Option<Option<Failure>> {
         match std::mem::take(&mut self.asking_sources) {
             AskingSources::Answered(found) => Some(found),
@@ -83,7 +83,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Probes were made, as far as possible.
+    /// Handles the probes that were made; `None` for directories in which that failed.
     pub fn handle_probes_made(&mut self, probes: Vec<Option<Probe>>) {
         if self.probing == Probing::Making {
             self.probing = Probing::Made(probes.len());
@@ -100,7 +100,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The probes were removed: for each directory why it may be a source's; `None` if it is not.
+    /// Handles the removal of the probes. A result is the reason why a directory may be a source's.
     pub fn handle_probes_removed(&mut self, results: Vec<Option<Failure>>) {
         if self.probing == Probing::Removing {
             self.probing = Probing::Idle;

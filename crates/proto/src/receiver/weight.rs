@@ -1,5 +1,5 @@
-//! How many bytes a receiver remembers of what is under way. Counts alone are no bound: a path
-//! may have 16 KiB.
+//! Estimates and bounds the memory of a receiver. A bound on the number of entries is not enough,
+//! because a path may have 16 KiB.
 
 use super::{
     FRAGMENTS_PER_ENTRY, MAXIMUM_REMEMBERED_BYTES, MAXIMUM_UNDER_WAY, OUTCOME_BYTES_PER_ENTRY,
@@ -8,8 +8,8 @@ use super::{
 use crate::block::ContentName;
 use crate::message::{Answer, Failure, Message, Outcome};
 
-/// What one of each takes beside paths and texts, with the tree or list that it is in: a bit
-/// more than was measured.
+/// Memory of one item of each kind in bytes, with its place in a tree or list but without paths and
+/// texts. The values are slightly above measured ones.
 const FILE_BYTES: usize = 1024;
 const PACKED_BYTES: usize = 192;
 const FOLDER_BYTES: usize = 320;
@@ -21,7 +21,7 @@ const ASKED_BYTES: usize = 128;
 const OUTCOME_BYTES: usize = 96;
 
 impl Receiver {
-    /// Bytes that are remembered of what is not done or not said, about.
+    /// Returns the approximate memory in bytes for items that are not done or not sent.
     pub fn remembered_bytes(&self) -> usize {
         let numbers = self.seals.len()
             + self.expected.len()
@@ -53,7 +53,7 @@ impl Receiver {
         self.messages.push_back(message);
     }
 
-    /// Whether what the sender has under way is within all bounds.
+    /// Checks that the items that the sender has under way are within all bounds.
     pub(super) fn check_bounds(&self) -> Result<(), ReceiverError> {
         let most = [
             self.files.len() + self.packed.len(),
@@ -83,8 +83,8 @@ impl Receiver {
     }
 }
 
-/// Bytes of the paths in a job. Comparisons and directories are counted until they are done, since
-/// many of them may wait.
+/// Returns the bytes of the paths in a job. Comparisons and directories are counted elsewhere until
+/// they are done, because many of them may wait.
 pub(super) fn of_job(job: &StorageJob) -> usize {
     match job {
         StorageJob::Commit { entry, .. } | StorageJob::Link(entry) => entry.text_bytes(),
@@ -94,18 +94,18 @@ pub(super) fn of_job(job: &StorageJob) -> usize {
         | StorageJob::FinishDirectory(_)
         | StorageJob::Checkpoint(_)
         | StorageJob::Discard { .. }
-        // Bounded by their window.
+        // The window for names bounds these jobs.
         | StorageJob::Names(_)
         | StorageJob::EndNames(_)
         | StorageJob::Remove
-        // One question at a time.
+        // Only one question is open at a time.
         | StorageJob::MakeProbes(_)
         | StorageJob::RemoveProbes(_)
         | StorageJob::Finish => 0,
     }
 }
 
-/// Bytes of lists and texts in a message that waits to be said.
+/// Returns the bytes of lists and texts in an unsent message.
 pub(super) fn of_message(message: &Message) -> usize {
     match message {
         Message::Again {
@@ -169,7 +169,7 @@ mod tests {
         names.join("/").into_bytes()
     }
 
-    /// Directories that wait for what they hold, and whose paths are as long as can be.
+    /// Directories wait for their entries and have paths of the maximum length.
     #[test]
     fn paths_are_bounded_by_their_bytes() {
         let mut receiver = Receiver::new(ReceiverSettings::default());
@@ -192,7 +192,7 @@ mod tests {
         let mut receiver = Receiver::new(ReceiverSettings::default());
         for id in 0..100 {
             let directory = entry(id, EntryKind::Directory, &long(id));
-            // The second time it replaces what was said.
+            // The second message replaces the first.
             for children in [7, 0] {
                 let entry = directory.clone();
                 receiver
@@ -221,7 +221,7 @@ mod tests {
         }
         while receiver.poll_message().is_some() {}
         while receiver.poll_event().is_some() {}
-        // One range of numbers that are done.
+        // One range of finished numbers remains.
         assert_eq!(receiver.remembered_bytes(), NUMBER_BYTES);
     }
 }

@@ -1,5 +1,4 @@
-//! What the sender counts of file data, and what it reports of large files
-//! that are not done.
+//! Counts file data at the sender and reports the progress of large files.
 
 use std::collections::BTreeSet;
 
@@ -12,75 +11,75 @@ use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Change, Failure, Removal};
 
-/// What became of an entry, for observers.
+/// Event of an entry, for observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryEvent {
-    /// It is done.
+    /// The entry is done.
     Ended {
         /// The entry.
         entry: Entry,
-        /// How it ended.
+        /// Result of the entry.
         ending: Ending,
     },
-    /// The bytes of it that an earlier session left durable.
+    /// An earlier session left durable bytes of the entry.
     Resumed {
         /// The entry.
         entry: Entry,
-        /// Bytes, neither read nor sent again.
+        /// Number of bytes that are neither read nor sent again.
         bytes: u64,
     },
-    /// More of it is durable, still without its name.
+    /// More of the entry is durable. It does not have its name yet.
     Durable {
         /// The entry.
         entry: Entry,
-        /// Bytes in all, those of earlier sessions too.
+        /// Total durable bytes, including those of earlier sessions.
         bytes: u64,
     },
-    /// A block arrived wrong: it is sent again.
+    /// A block arrived corrupt and is sent again.
     Damaged {
-        /// The entry; of a pack the first one that arrived wrong.
+        /// The entry; for a pack the first corrupt one.
         entry: Entry,
-        /// Of a large file, offset and length of the block.
+        /// Offset and length of a large file's block.
         piece: Option<(u64, u64)>,
-        /// Entries that arrived wrong.
+        /// Number of corrupt entries.
         entries: usize,
     },
-    /// What became of a name that the source does not have.
+    /// Result of deleting a name that the source does not have.
     Removed(Removal),
 }
 
-/// How an entry ended.
+/// Result of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Moved.
+    /// The entry was copied.
     Committed(Option<Checksum>),
-    /// Was there.
+    /// The entry already existed.
     Skipped(Option<Checksum>),
-    /// Was there, and its owner, mode, time or attributes were corrected.
+    /// The entry already existed, and its owner, mode, time or attributes were corrected.
     Mended(Option<Checksum>),
-    /// Would be moved, were this no dry run.
+    /// In a dry run: the entry would be copied.
     Planned(Change),
-    /// The destination does without it.
+    /// The destination omits the entry.
     LeftOut,
-    /// Stays as it is at the destination.
+    /// The existing state at the destination remains.
     Left(Held),
-    /// Failed.
+    /// The entry failed.
     Failed(Failure),
 }
 
 impl Sender {
-    /// What became of file data so far.
+    /// Returns the account of file data so far.
     pub fn account(&self) -> Account {
         Account {
-            // A block without data counts a byte where rates are measured.
+            // A block without data counts as one byte in the measurement of rates.
             arrived_bytes: self.account.arrived_bytes.min(self.account.moved_bytes),
             discarded_bytes: self.plan.discarded_bytes(),
             ..self.account
         }
     }
 
-    /// A stream took a block. Of a twin of a pack some entries may be done
-    /// meanwhile: their bytes move again, and `bytes` has them.
+    /// Counts a block that a stream took. In a twin of a pack, some entries may be done meanwhile.
+    /// `bytes` includes their bytes, which move again.
     pub(super) fn count_moved(&mut self, block: BlockId, bytes: u64) {
         match self.plan.content(block) {
             Some(&ContentName::Piece(piece)) => self.count_piece(piece),
@@ -118,14 +117,14 @@ impl Sender {
         }
     }
 
-    /// The receiver reported further bytes of a large file.
+    /// Counts further durable bytes of a large file.
     pub(super) fn count_durable(&mut self, id: EntryId, bytes: u64) {
         if let Some(tracked) = self.entries.get_mut(&id) {
             self.account.add_durable(&mut tracked.share, bytes);
         }
     }
 
-    /// Bytes of a large file that were there already.
+    /// Counts bytes of a large file that an earlier session left.
     pub(super) fn count_resumed(&mut self, id: EntryId, bytes: u64) {
         if let Some(tracked) = self.entries.get_mut(&id).filter(|_| bytes > 0) {
             self.account.add_resumed(&mut tracked.share, bytes);
@@ -136,13 +135,13 @@ impl Sender {
         }
     }
 
-    /// An entry has its name.
+    /// Counts an entry that has its name.
     pub(super) fn count_committed(&mut self, tracked: &mut Tracked) {
         let size = tracked.entry.size();
         self.account.complete(&mut tracked.share, size);
     }
 
-    /// Reports what is durable of files of which a message told.
+    /// Reports the durable bytes of these files.
     pub(super) fn report_durable(&mut self, files: BTreeSet<EntryId>) {
         for id in files {
             let tracked = self.entries.get(&id);
@@ -155,7 +154,7 @@ impl Sender {
         }
     }
 
-    /// Reports a block that arrived wrong, by what it held.
+    /// Reports a block that arrived corrupt, by its content.
     pub(super) fn report_damaged(&mut self, content: &ContentName) {
         let (piece, ids) = match content {
             ContentName::Piece(piece) => (Some((piece.offset, piece.length)), vec![piece.file]),

@@ -1,20 +1,20 @@
-//! What a sender does about what arrived wrong.
+//! Handles data that must be sent again.
 
 use super::Sender;
 use crate::block::ContentName;
 use crate::message::{AgainReason, Failure, FailureKind};
 
-/// An entry that arrives wrong more often than this, with nothing of it made
-/// durable in between, is given up.
+/// Maximum number of corrupt arrivals of an entry, without durable progress in between, before it
+/// fails.
 const MAXIMUM_CORRUPTIONS: u32 = 16;
 
 impl Sender {
-    /// What arrived wrong is planned anew, a bounded number of times.
+    /// Plans content again that must be sent again, for a limited number of corrupt arrivals.
     pub(super) fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
         if let ContentName::Piece(piece) = &content {
             let tracked = self.entries.get(&piece.file);
             if tracked.is_none_or(|tracked| tracked.generation != piece.generation) {
-                // Of a state that is void already.
+                // The request is for an older, void generation.
                 return;
             }
         }

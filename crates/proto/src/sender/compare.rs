@@ -1,5 +1,5 @@
-//! Files that the receiver has with the same size and time. It compares its contents with
-//! their digests, which this end reads the files for.
+//! Reads files for their digests if the receiver has files with the same size and time. The
+//! receiver compares its contents with the digests.
 
 use std::collections::VecDeque;
 
@@ -8,18 +8,18 @@ use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Failure, MAXIMUM_LISTED_ENTRIES};
 
-/// How reading a file for its digest went.
+/// Result of reading a file for its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DigestRead {
-    /// Read, and the file is still what the walk saw.
+    /// The file was read and has not changed since the walk.
     Ready(Checksum),
-    /// The file is not what it was; the entry as it is now.
+    /// The file changed. This is its new state.
     Changed(Entry),
-    /// It cannot be read.
+    /// The file cannot be read.
     Failed(Failure),
 }
 
-/// Files to read, and digests to tell.
+/// Files to read, and digests to send.
 #[derive(Debug, Default)]
 pub(super) struct Comparing {
     unread: VecDeque<EntryId>,
@@ -31,7 +31,7 @@ impl Comparing {
         !self.digests.is_empty()
     }
 
-    /// As many as go into one message.
+    /// Removes and returns the digests for one message.
     pub fn take_digests(&mut self) -> Option<Vec<(EntryId, Checksum)>> {
         let count = self.digests.len().min(MAXIMUM_LISTED_ENTRIES);
         (count > 0).then(|| self.digests.drain(..count).collect())
@@ -39,7 +39,7 @@ impl Comparing {
 }
 
 impl Sender {
-    /// The receiver wants to know a file's digest.
+    /// Queues a file whose digest the receiver requested.
     pub(super) fn compare(&mut self, id: EntryId) {
         let Some(tracked) = self.entries.get_mut(&id) else {
             return;
@@ -52,17 +52,17 @@ impl Sender {
                 tracked.stage = Stage::Compared;
                 self.comparing.unread.push_back(id);
             }
-            // It has no digest.
+            // The entry has no digest.
             _ => self.route(id),
         }
     }
 
-    /// Whether [`Sender::poll_digest`] may give something.
+    /// True if [`Sender::poll_digest`] may return a file.
     pub fn has_unread_digest(&self) -> bool {
         !self.comparing.unread.is_empty()
     }
 
-    /// The next file to read for its digest; its reader reports to
+    /// Returns the next file to read for its digest. Its reader reports to
     /// [`Sender::handle_digest_read`].
     pub fn poll_digest(&mut self) -> Option<Entry> {
         while let Some(id) = self.comparing.unread.pop_front() {
@@ -75,7 +75,7 @@ impl Sender {
         None
     }
 
-    /// A file was read for its digest.
+    /// Handles a file that was read for its digest.
     pub fn handle_digest_read(&mut self, id: EntryId, read: DigestRead) {
         let stage = self.entries.get(&id).map(|tracked| &tracked.stage);
         if !matches!(stage, Some(Stage::Compared)) {
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// The receiver has a file with the same size and time.
+    /// Makes a sender of files that the receiver has with the same size and time.
     fn asked() -> Sender {
         let mut sender = Sender::new(SenderSettings {
             asks: true,

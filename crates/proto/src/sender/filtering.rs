@@ -1,5 +1,5 @@
-//! Files that go through a command at this end: what is sent is its output, whose size is known
-//! once the command ended.
+//! Files that go through a command at this end. The command's output is sent, and its size is known
+//! only after the command ended.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,23 +8,23 @@ use super::{Sender, Stage};
 use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::Failure;
 
-/// The usual [`SenderSettings::filtered_files`](super::SenderSettings::filtered_files).
+/// Default of [`SenderSettings::filtered_files`](super::SenderSettings::filtered_files).
 pub const MOST_FILTERED: usize = 64;
 
-/// What to do next for such files.
+/// Next step for a file that goes through the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterStep {
-    /// Put it through the command, and report to [`Sender::handle_filtered`].
+    /// Run the command on the file and report to [`Sender::handle_filtered`].
     Filter(Entry),
-    /// Its output is not needed any more.
+    /// Discard the output of the file.
     Forget(EntryId),
 }
 
-/// Such files.
+/// Files that go through the command.
 #[derive(Debug, Default)]
 pub(super) struct Filtering {
     waiting: VecDeque<EntryId>,
-    /// In the command, or with an output.
+    /// Files in the command or with an output.
     begun: BTreeSet<EntryId>,
     ended: VecDeque<EntryId>,
 }
@@ -34,7 +34,7 @@ impl Filtering {
         self.begun.len() < most.max(1)
     }
 
-    /// An entry is done.
+    /// Handles the end of an entry.
     pub fn end(&mut self, id: EntryId) {
         if self.begun.remove(&id) {
             self.ended.push_back(id);
@@ -43,7 +43,7 @@ impl Filtering {
 }
 
 impl Sender {
-    /// Whether an entry has to go through the command first.
+    /// True if an entry must go through the command first.
     pub(super) fn filters(&self, id: EntryId) -> bool {
         let tracked = self.entries.get(&id);
         let is_due = |entry: &Entry| matches!(entry.kind, EntryKind::File { .. });
@@ -60,14 +60,14 @@ impl Sender {
         }
     }
 
-    /// Whether [`Sender::poll_filter`] may give something.
+    /// True if [`Sender::poll_filter`] may return a step.
     pub fn has_filter_step(&self) -> bool {
         let Filtering { waiting, ended, .. } = &self.filtering;
         let most = self.settings.filtered_files;
         !ended.is_empty() || !waiting.is_empty() && self.filtering.has_room(most)
     }
 
-    /// What to do next for files that go through the command.
+    /// Returns the next step for files that go through the command.
     pub fn poll_filter(&mut self) -> Option<FilterStep> {
         if let Some(id) = self.filtering.ended.pop_front() {
             return Some(FilterStep::Forget(id));
@@ -84,8 +84,9 @@ impl Sender {
         None
     }
 
-    /// A file went through the command: the entry as it is sent. What the receiver knows of it is
-    /// void, as of one that changed. False if the output is not needed, since the entry ended.
+    /// Handles the output of the command; `result` is the entry as it will be sent. The receiver's
+    /// earlier state of the file is void, as after a change. Returns false if the output is not
+    /// needed because the entry ended.
     pub fn handle_filtered(&mut self, id: EntryId, result: Result<Entry, Failure>) -> bool {
         let tracked = self.entries.get_mut(&id);
         let is_in_it = |tracked: &&mut Tracked| matches!(tracked.stage, Stage::Filtering);
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// With files of five bytes, which are all to be sent.
+    /// Makes a sender of files of five bytes. The receiver has answered that it has all of them.
     fn asked(files: u64) -> Sender {
         let mut sender = Sender::new(SenderSettings {
             asks: true,
@@ -163,7 +164,7 @@ mod tests {
         say(sender, Message::Done { epoch: 1, entries });
     }
 
-    /// Whatever the receiver had of it.
+    /// The receiver's earlier state of the file does not matter.
     #[test]
     fn the_output_is_sent_with_its_own_size() {
         let mut sender = asked(1);
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(sender.poll_filter(), Some(FilterStep::Forget(EntryId(0))));
     }
 
-    /// Whatever the receiver says of it meanwhile.
+    /// The receiver ends the file while the command runs.
     #[test]
     fn an_output_that_comes_too_late_is_not_needed() {
         let mut sender = asked(2);

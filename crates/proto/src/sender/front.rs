@@ -1,5 +1,5 @@
-//! The front of a file that keeps growing, such as a log: it is read, sent, read again before it
-//! is sealed, and is one state of the file where both times it was the same.
+//! Sends the front of a file that keeps growing, such as a log. The front is read, sent, and read
+//! again before it is sealed. It is one state of the file if both reads agree.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,24 +9,24 @@ use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId};
 use crate::message::{Failure, FailureKind};
 
-/// A file that grew this often is not waited for any longer.
+/// Number of growths of a file after which its front is sent.
 const MOST_GROWTHS: u32 = 2;
 
-/// What is known of a front.
+/// State of a front.
 #[derive(Debug, Default)]
 pub(super) struct Front {
-    /// What its pieces were when they were read, by offset and length.
+    /// Checksums of the pieces at the first read, by offset and length.
     read: BTreeMap<(u64, u64), Checksum>,
-    /// All of it was read: these are to be read again.
+    /// Pieces that must be read again, after all of the front was read.
     unchecked: VecDeque<(u64, u64)>,
-    /// The number that is being read again.
+    /// Number of pieces that are being read again.
     checking: usize,
-    /// Reading it again has begun.
+    /// True if the second read has begun.
     begun: bool,
 }
 
 impl Front {
-    /// Whether what was read agrees with what was read before.
+    /// Records a piece. Returns true unless an earlier read of it had another checksum.
     fn note(&mut self, piece: PieceName, checksum: Checksum) -> bool {
         let range = (piece.offset, piece.length);
         match self.read.insert(range, checksum) {
@@ -46,12 +46,12 @@ impl Front {
 }
 
 impl Sender {
-    /// Whether a file that changed once more is sent as far as it is there now.
+    /// True if a file that changed once more is sent as a front of its current size.
     pub(super) fn goes_as_front(&self, tracked: &Tracked) -> bool {
         self.settings.fronts && tracked.only_grew && tracked.generation >= MOST_GROWTHS
     }
 
-    /// From here on it is the front of its file.
+    /// Makes a file a front.
     pub(super) fn begin_front(&mut self, id: EntryId) {
         if let Some(tracked) = self.entries.get_mut(&id) {
             let front = Some(Front::default());
@@ -60,7 +60,8 @@ impl Sender {
         }
     }
 
-    /// A piece of a front was read. False as with [`Sender::handle_pack_read`].
+    /// Handles a piece of a front that was read. Returns false under the same condition as
+    /// [`Sender::handle_pack_read`].
     pub(super) fn handle_front_read(&mut self, block: BlockId, checksum: Checksum) -> bool {
         let Some(piece) = self.plan.piece(block) else {
             return false;
@@ -85,8 +86,8 @@ impl Sender {
         self.plan.make_ready(block)
     }
 
-    /// Whether a file may be sealed, of which all was read: of a front when all was read again,
-    /// which begins here.
+    /// True if a file that was read completely may be sealed. The second read of a front begins
+    /// here and must finish first.
     pub(super) fn is_front_checked(&mut self, id: EntryId) -> bool {
         let Some(large) = self.entries.get_mut(&id).and_then(Tracked::large_mut) else {
             return false;
@@ -98,14 +99,14 @@ impl Sender {
             front.begun = true;
             front.unchecked.extend(front.read.keys().copied());
         }
-        // What was lost and read again may have been cut otherwise, and is to be checked as well.
+        // Data that was lost and read again may be cut differently and must also be checked.
         if !front.unchecked.is_empty() && !self.unchecked_fronts.contains(&id) {
             self.unchecked_fronts.push_back(id);
         }
         front.is_checked()
     }
 
-    /// The next piece to be read again.
+    /// Returns the next piece to read again.
     pub(super) fn next_check(&mut self) -> Option<ReadJob> {
         while let Some(&id) = self.unchecked_fronts.front() {
             if let Some((entry, piece, earlier)) = self.take_unchecked(id) {
@@ -143,7 +144,7 @@ impl Sender {
         Some((tracked.entry.clone(), piece, earlier))
     }
 
-    /// A piece was read again.
+    /// Handles a piece that was read again.
     pub(super) fn handle_checked(&mut self, piece: PieceName, same: bool) {
         let Some(tracked) = self.entries.get_mut(&piece.file) else {
             return;
@@ -162,13 +163,13 @@ impl Sender {
         }
     }
 
-    /// It changes too often.
+    /// Gives up a file that changes too often.
     pub(super) fn give_up(&mut self, id: EntryId) {
         let text = "it keeps changing while it is copied: copy it again when nobody writes to it";
         self.abandon(id, Failure::new(FailureKind::Changing, text));
     }
 
-    /// Whether an entry may change once more.
+    /// True if an entry may change once more.
     pub(super) fn may_restart(&self, id: EntryId) -> bool {
         let tracked = self.entries.get(&id);
         tracked.is_some_and(|tracked| tracked.generation <= MAXIMUM_RESTARTS)

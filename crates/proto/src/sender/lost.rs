@@ -1,7 +1,7 @@
-//! Blocks that were lost unnoticed. The other end counts the blocks of a stream; where
-//! bytes in clear can vanish on the path, a whole block may, and a later one is then
-//! taken for it. Nothing else tells that it has to be sent again. And how a block that
-//! is known to be lost is planned anew.
+//! Handles lost blocks. The other end counts the blocks of a stream. If bytes in clear vanish on
+//! the path, a whole block may vanish unnoticed, and a later block is then counted in its place.
+//! Only the lack of progress shows that the block must be sent again. This module also plans blocks
+//! again that are known to be lost.
 
 use std::time::Duration;
 
@@ -13,23 +13,22 @@ use crate::block::{ContentName, PieceName};
 use crate::digest::is_block;
 use crate::manifest::EntryId;
 
-/// A pause that brought nothing is doubled at most this many times.
+/// Maximum number of doublings of the patience without progress.
 const MOST_DOUBLINGS: u32 = 5;
 
-/// Since when nothing has changed at all.
+/// Period without any progress.
 #[derive(Debug, Default)]
 pub(super) struct Still {
     since: Moment,
-    /// Bytes that arrived and are durable, entries known and walked.
+    /// Arrived bytes, durable bytes, number of open entries and number of walked entries.
     seen: (u64, u64, usize, u64),
     tries: u32,
 }
 
 impl Sender {
-    /// Called now and then. Where everything that was sent counts as arrived, the other
-    /// end has room, and for `patience` nothing became durable or done, blocks that
-    /// are not are sent again; a block that is there already costs its way alone. Gives
-    /// how many they are.
+    /// Sends blocks again that seem lost. Called regularly. Acts only if all sent blocks count as
+    /// arrived, the other end has room, and for `patience` there was no progress. A block that is
+    /// already there costs only its transmission. Returns the number of blocks.
     pub fn handle_stillness(&mut self, patience: Duration, now: Moment) -> usize {
         let account = self.account();
         let seen = (
@@ -61,7 +60,7 @@ impl Sender {
         lost.len()
     }
 
-    /// A lost block is planned anew, unless a twin of it is under way.
+    /// Plans a lost block again, unless a twin of it is under way.
     pub(super) fn replan(&mut self, block: BlockId) {
         let twin = self.plan.twin(block);
         match self.plan.forget(block) {
@@ -85,8 +84,8 @@ impl Sender {
         }
     }
 
-    /// The pack of an entry is lost: its twin holds the entry now, or it waits for another pack.
-    /// True if the twin holds it.
+    /// Moves an entry of a lost pack to the pack's twin, or queues it for another pack. Returns
+    /// true if the twin holds it.
     pub(super) fn replan_packed(
         &mut self,
         id: EntryId,
@@ -178,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Reads and sends all that is to be sent; the entries, in the order of their blocks.
+    /// Reads and sends all pending entries. Returns the entries in the order of their blocks.
     fn send_all(sender: &mut Sender, now: Moment) -> Vec<EntryId> {
         let mut sent = Vec::new();
         while let Some(ReadJob { block, work }) = sender.poll_read(now) {
@@ -221,11 +220,11 @@ mod tests {
         let all = [0, 1, 2].map(EntryId);
         assert_eq!(send_all(&mut sender, at(0)), all);
         assert_eq!(sender.handle_stillness(PATIENCE, at(0)), 0);
-        // The second is lost, and the third counted as the second.
+        // The second block is lost, and the third is counted in its place.
         sender.handle_arrived(STREAM, 2, at(1));
         done(&mut sender, 0, at(2));
         done(&mut sender, 2, at(2));
-        // The stream stands still, and is given up: its last block is done already.
+        // The idle stream is closed. Its last block is already done.
         sender.handle_stream_down(STREAM);
         sender.handle_stream_up(StreamId(1), at(12));
         assert_eq!(sender.poll_read(at(12)), None);
@@ -263,7 +262,7 @@ mod tests {
         for second in 0..100 {
             send_all(&mut sender, at(second));
             sender.handle_arrived(STREAM, u64::MAX, at(second));
-            // All that was sent counts as arrived, whatever it was.
+            // All sent data counts as arrived.
             sender.account = Default::default();
             if sender.handle_stillness(PATIENCE, at(second)) > 0 {
                 tries.push(second);

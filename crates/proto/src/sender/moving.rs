@@ -1,5 +1,5 @@
-//! Sources that are removed once they are durable at the destination (`--move`), and once the
-//! destination's directory is known to be another one than the source's ([`crate::distinct`]).
+//! Removes sources once they are durable at the destination (`--move`) and the destination's
+//! directory is known to be distinct from the source's ([`crate::distinct`]).
 
 use std::collections::VecDeque;
 
@@ -8,13 +8,13 @@ use crate::distinct::{MAXIMUM_PROBES, Probe, Question};
 use crate::manifest::{Entry, EntryKind};
 use crate::message::{Failure, Message, Removal};
 
-/// Most sources that are handed out for removal at a time.
+/// Maximum number of sources in one batch for removal.
 const REMOVED_AT_ONCE: usize = MAXIMUM_PROBES;
 
-/// Most bytes of their paths.
+/// Maximum bytes of the paths in one batch.
 const REMOVED_BYTES: usize = 256 << 10;
 
-/// What is to be removed, and how much of that is under way.
+/// Sources to remove, and the number whose removal is under way.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     waiting: VecDeque<Moved>,
@@ -23,42 +23,43 @@ pub(super) struct Moving {
     end_told: bool,
 }
 
-/// A source that is to be removed.
+/// A source that must be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The entry, as it was read.
+    /// The entry as it was read.
     pub entry: Entry,
-    /// This copy wrote it; else it was at the destination before.
+    /// True if this copy wrote the entry, false if it already was at the destination.
     pub written: bool,
 }
 
-/// How far the question about directories of the destination is.
+/// State of the question about directories of the destination.
 #[derive(Debug, Default)]
 enum Asking {
-    /// No question is under way.
+    /// No question is open.
     #[default]
     Idle,
-    /// Number of directories that were asked for.
+    /// The receiver was asked about this number of directories.
     Asked(usize),
     /// The receiver made these probes.
     Made(Vec<Option<Probe>>),
-    /// This end looks for the probes.
+    /// This end searches for the probes.
     Looking,
-    /// Number of probes of which this end told whether it sees them.
+    /// This end reported for this number of probes if it sees them.
     Looked(usize),
     /// The results.
     Told(Vec<Option<Failure>>),
 }
 
 impl Moving {
-    /// Files and links whose removal waits or is under way: the walk waits for them, too.
+    /// Returns the number of files and links whose removal waits or is under way. The walk waits
+    /// for them, too.
     pub fn count(&self) -> usize {
         self.waiting.len() + self.under_way
     }
 }
 
 impl Sender {
-    /// An entry is done. It is removed if all of it is durable at the destination, as it was read
+    /// Queues a done entry for removal if all of it is durable at the destination, as it was read
     /// in this session.
     pub(super) fn move_away(&mut self, entry: &Entry, ending: &Ending) {
         let there = matches!(
@@ -73,15 +74,15 @@ impl Sender {
         }
     }
 
-    /// Whether [`Sender::poll_moved`], [`Sender::poll_probes`] or [`Sender::poll_distinct`] gives
-    /// something.
+    /// True if [`Sender::poll_moved`], [`Sender::poll_probes`] or [`Sender::poll_distinct`] returns
+    /// a value.
     pub fn has_moved(&self) -> bool {
         let answered = matches!(self.moving.asking, Asking::Made(_) | Asking::Told(_));
         answered || !self.moving.waiting.is_empty()
     }
 
-    /// The next sources to remove, if each still is this and its copy is in another directory.
-    /// [`Sender::handle_moved`] takes the result of each.
+    /// Returns the next sources to remove. Each must be removed only if it is still the same entry
+    /// and its copy is in another directory. [`Sender::handle_moved`] takes the result of each.
     pub fn poll_moved(&mut self) -> Option<Vec<Moved>> {
         let mut bytes = 0;
         let fits = |moved: &&Moved| {
@@ -96,8 +97,8 @@ impl Sender {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Asks whether these directories of the destination are other ones than those of the sources,
-    /// at most [`MAXIMUM_PROBES`]. [`Sender::poll_probes`] follows.
+    /// Asks if these directories of the destination are distinct from those of the sources, at most
+    /// [`MAXIMUM_PROBES`]. [`Sender::poll_probes`] follows.
     pub fn ask_distinct(&mut self, questions: Vec<Question>) {
         self.moving.asking = Asking::Asked(questions.len());
         self.messages.push_back(Message::AskDistinct(questions));
@@ -113,8 +114,8 @@ impl Sender {
         }
     }
 
-    /// The probes that were made, in the order of the directories. [`Sender::handle_seen`] tells
-    /// which of them are in sources' directories.
+    /// Returns the receiver's probes, in the order of the directories. [`Sender::handle_seen`]
+    /// takes the result of the search for them.
     pub fn poll_probes(&mut self) -> Option<Vec<Option<Probe>>> {
         match std::mem::take(&mut self.moving.asking) {
             Asking::Made(probes) => {
@@ -128,7 +129,7 @@ impl Sender {
         }
     }
 
-    /// Whether each probe was seen, or may be there. [`Sender::poll_distinct`] follows.
+    /// Takes for each probe true if it was seen or may be there. [`Sender::poll_distinct`] follows.
     pub fn handle_seen(&mut self, seen: Vec<bool>) {
         if let Asking::Looking = self.moving.asking {
             self.moving.asking = Asking::Looked(seen.len());
@@ -149,8 +150,8 @@ impl Sender {
         }
     }
 
-    /// The result for each directory that was asked for; `None` in it if the directory is another
-    /// one, and what is in it durable.
+    /// Returns the result for each directory in the question; `None` in it if the directory is
+    /// distinct and its contents are durable.
     pub fn poll_distinct(&mut self) -> Option<Vec<Option<Failure>>> {
         match std::mem::take(&mut self.moving.asking) {
             Asking::Told(results) => Some(results),
@@ -161,7 +162,7 @@ impl Sender {
         }
     }
 
-    /// A source was removed, or why not.
+    /// Handles the removal of a source, or the reason why it failed.
     pub fn handle_moved(&mut self, entry: Entry, result: Result<(), Failure>) {
         self.moving.under_way = self.moving.under_way.saturating_sub(1);
         let Err(failure) = result else { return };
@@ -175,7 +176,7 @@ impl Sender {
         }));
     }
 
-    /// Whether every source was removed that is to be, and the receiver does not know it.
+    /// True if all sources were removed and the receiver has not yet received the report.
     pub(super) fn ends_moves(&self) -> bool {
         let done = self.walk_ended && self.entries.is_empty() && self.moving.count() == 0;
         self.settings.moves_away && done && !self.moving.end_told

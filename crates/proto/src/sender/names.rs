@@ -1,18 +1,18 @@
-//! The names that the source has, told for deletion at the destination.
+//! Sends the names at the source for deletion at the destination.
 
 use super::{EntryEvent, Sender, SenderError};
 use crate::deletion::{NAMES_WINDOW, NamesOf, REMOVED_AT_ONCE};
 use crate::filter::{OMITTED_WINDOW, Omitted};
 use crate::message::{Failure, FailureKind, Message, Removal};
 
-/// What the receiver asked for, and what it has room for.
+/// Requests of the receiver and the windows for its messages.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
     wanted: bool,
     credit: u32,
-    /// Messages about what was left out that were not heard.
+    /// Number of unacknowledged messages about omitted names.
     omitted: u32,
-    /// Entries that failed at this end or the other.
+    /// Number of entries that failed at either end.
     pub failed: u64,
 }
 
@@ -42,12 +42,12 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether the receiver wants to know the names that the source has.
+    /// True if the receiver asked for the names at the source.
     pub fn wants_names(&self) -> bool {
         self.naming.wanted
     }
 
-    /// Why the names are not listed at all; `None` if they are.
+    /// Returns the reason why the names are not listed; `None` if they are.
     pub fn withholds_names(&self) -> Option<Failure> {
         let failed = self.naming.failed;
         (failed > 0 && !self.settings.names_only).then(|| {
@@ -56,12 +56,12 @@ impl Sender {
         })
     }
 
-    /// Whether [`Sender::handle_omitted`] may be called.
+    /// True if [`Sender::handle_omitted`] may be called.
     pub fn has_omitted_credit(&self) -> bool {
         self.naming.omitted < OMITTED_WINDOW
     }
 
-    /// The walk left these out on purpose, and the receiver is to hear of it.
+    /// Reports names that the walk left out on purpose to the receiver.
     pub fn handle_omitted(&mut self, omitted: Vec<Omitted>) {
         self.naming.omitted += 1;
         self.messages.push_back(Message::Omitted(omitted));
@@ -71,18 +71,18 @@ impl Sender {
         self.naming.omitted = self.naming.omitted.saturating_sub(1);
     }
 
-    /// Whether [`Sender::handle_names`] may be called.
+    /// True if [`Sender::handle_names`] may be called.
     pub fn has_names_credit(&self) -> bool {
         self.naming.credit > 0
     }
 
-    /// The next names that the source has.
+    /// Sends the next names at the source to the receiver.
     pub fn handle_names(&mut self, names: Vec<NamesOf>) {
         self.naming.credit = self.naming.credit.saturating_sub(1);
         self.messages.push_back(Message::Names(names));
     }
 
-    /// All names were told, or could not be.
+    /// Reports the end of the names, or the reason why they could not be listed.
     pub fn handle_names_end(&mut self, failure: Option<Failure>) {
         self.messages.push_back(Message::NamesEnd(failure));
     }

@@ -1,5 +1,4 @@
-//! Cuts files into blocks, packs small entries, and keeps the blocks that are
-//! on their way.
+//! Cuts files into blocks, packs small entries, and tracks the blocks on their way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,49 +13,49 @@ use crate::session::StreamId;
 
 // tidy: long file because the plan of what is read next is one structure.
 
-/// Longest paths of a pack together: half of what a frame's body may be.
+/// Maximum total length of a pack's paths in bytes: half of the maximum body of a frame.
 const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
 
-/// Places for small entries that an empty queue keeps.
+/// Capacity that an empty queue of small entries keeps.
 const SMALL_KEPT: usize = 256;
 
-/// At the end, each stream should have at least this many blocks of what is left, of at least this
-/// many bytes. The copy waits for the last block of a stream, or another stream sends it again,
-/// and on a slow path a full block takes seconds. ("Guided self-scheduling" of loops has one for
-/// each processor.)
+/// Minimum number of remaining blocks per stream at the end, and the minimum block size in bytes.
+/// The copy waits for the last block of a stream, or another stream sends it again, and on a slow
+/// path a full block takes seconds. ("Guided self-scheduling" of loops has one for each processor.)
 const LAST_BLOCKS: usize = 2;
 const SHORT_BLOCK_BYTES: u64 = 64 << 10;
 
-/// This many pieces for each stream are short at first, until as many have arrived as there are
-/// streams. On a slow path, a surplus stream ends no sooner than its block.
+/// Number of short first pieces per stream. Pieces stay short until as many blocks have arrived as
+/// there are streams. On a slow path, a surplus stream ends no sooner than its block.
 const FIRST_PIECES: usize = 4;
 
-/// Something to read.
+/// A job for a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadJob {
-    /// The block it becomes.
+    /// Number of the resulting block.
     pub block: BlockId,
-    /// What to read.
+    /// Data to read.
     pub work: Work,
 }
 
-/// What to read.
+/// Data to read for one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A piece of a large file.
     Piece {
-        /// The file as it was when the walk met it, or when it changed last.
+        /// The file as the walk found it, or as it was after its last change.
         entry: Entry,
         /// The piece.
         piece: PieceName,
     },
     /// A piece of the front of a file that grows.
     Front {
-        /// The front as the file was when it changed last.
+        /// The front, as the file was after its last change.
         entry: Entry,
         /// The piece.
         piece: PieceName,
-        /// What it was when it was sent: it is only compared. Else it is sent.
+        /// Checksum of the piece if it was already sent, so that it is only compared; `None` if it
+        /// must be sent.
         earlier: Option<Checksum>,
     },
     /// Small entries.
@@ -66,13 +65,13 @@ pub enum Work {
 /// An entry of a pack to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedJob {
-    /// The entry as it was when the walk met it.
+    /// The entry as the walk found it.
     pub entry: Entry,
-    /// How often it changed under the copy.
+    /// Number of changes of the source during the copy.
     pub generation: u32,
 }
 
-/// Where a block is: being read -> ready -> sent.
+/// State of a block: being read -> ready -> sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Reading,
@@ -85,44 +84,43 @@ struct Block {
     content: ContentName,
     state: State,
     bytes: u64,
-    /// Entries of a pack that are not done.
+    /// Number of the pack's entries that are not done.
     remaining: usize,
-    /// The same content on its way once more.
+    /// Another block on its way with the same content.
     twin: Option<BlockId>,
-    /// Of a twin: where it goes.
+    /// For a twin, the streams that may take it.
     help: Option<Help>,
 }
 
-/// Where a twin goes: to the stream it was read for while that lives, else to
-/// any but the slow one.
+/// Streams that may take a twin: the helper while it lives, otherwise any stream but the slow one.
 #[derive(Clone, Copy, Debug)]
 struct Help {
     slow: StreamId,
     helper: Option<StreamId>,
 }
 
-/// Queues of what is to be cut and packed, and the blocks under way.
+/// Queues of entries to cut and pack, and the blocks under way.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     small: VecDeque<(EntryId, u64, usize)>,
     small_bytes: u64,
     large: VecDeque<EntryId>,
     large_queued: BTreeSet<EntryId>,
-    /// Large files that the receiver has open. In the queue they stand before
-    /// all others, so that they come to an end.
+    /// Large files that the receiver has open. They stand first in the queue, so that they are
+    /// completed.
     begun: BTreeSet<EntryId>,
     blocks: BTreeMap<BlockId, Block>,
     ready: VecDeque<BlockId>,
     packed_entries: usize,
     last_was_pack: bool,
     next: u64,
-    /// Blocks read or being read that no stream has taken.
+    /// Number of blocks that are being read or were read and that no stream has taken.
     unsent: usize,
-    /// Bytes of those that were forgotten.
+    /// Total bytes of blocks that were forgotten before a stream took them.
     discarded_bytes: u64,
-    /// Twins of which neither has arrived.
+    /// Twins whose race is undecided: neither the twin nor its original has arrived.
     racing: BTreeSet<BlockId>,
-    /// Most bytes of a block for now, where that is less than of others.
+    /// Current maximum bytes of a block; `None` for the size in the settings.
     most_bytes: Option<u64>,
 }
 
@@ -149,27 +147,26 @@ impl Plan {
         }
     }
 
-    /// The receiver has a large file open, or will.
+    /// Notes that the receiver has a large file open, or will soon.
     pub fn begin_large(&mut self, id: EntryId) {
         self.begun.insert(id);
     }
 
-    /// It has not any more.
+    /// Notes that the receiver has closed a large file.
     pub fn end_large(&mut self, id: EntryId) {
         self.begun.remove(&id);
         self.large_queued.remove(&id);
     }
 
-    /// Whether the next large file waits until one of those that are begun is
-    /// done.
+    /// True if the next large file must wait until an open one is done.
     fn large_waits(&self, most: usize) -> bool {
         let next = self.large.front();
-        // One that came to its end meanwhile is only to be taken out.
+        // A file that ended meanwhile needs no place: it is only removed from the queue.
         let waits = |next| self.large_queued.contains(next) && !self.begun.contains(next);
         self.begun.len() >= most && next.is_some_and(waits)
     }
 
-    /// Packs and pieces take turns where there are both.
+    /// True if the next block should be a pack. Packs and pieces alternate if there are both.
     pub fn prefers_packs(&self) -> bool {
         !self.last_was_pack
     }
@@ -178,7 +175,7 @@ impl Plan {
         self.blocks.len()
     }
 
-    /// Bytes of blocks that were forgotten before a stream took them.
+    /// Returns the total bytes of blocks that were forgotten before a stream took them.
     pub fn discarded_bytes(&self) -> u64 {
         self.discarded_bytes
     }
@@ -187,8 +184,8 @@ impl Plan {
         self.first_ready(stream, alone).is_some()
     }
 
-    /// The first block that this stream may take: one that was given up on a
-    /// slow stream waits for another.
+    /// Returns the position of the first ready block that this stream may take. A twin waits for
+    /// its helper or for any stream but the slow one.
     fn first_ready(&self, stream: StreamId, alone: bool) -> Option<usize> {
         self.ready.iter().position(|block| {
             let help = self.blocks.get(block).and_then(|known| known.help);
@@ -199,7 +196,7 @@ impl Plan {
         })
     }
 
-    /// What a block holds.
+    /// Returns the content of a block.
     pub fn content(&self, block: BlockId) -> Option<&ContentName> {
         Some(&self.blocks.get(&block)?.content)
     }
@@ -211,7 +208,7 @@ impl Plan {
         }
     }
 
-    /// The block was read; false where nobody needs it any more.
+    /// Marks a block as read. Returns false if it is no longer needed.
     pub fn make_ready(&mut self, block: BlockId) -> bool {
         match self.blocks.get_mut(&block) {
             Some(known) if known.state == State::Reading => {
@@ -223,8 +220,8 @@ impl Plan {
         }
     }
 
-    /// One entry of a pack is done, or leaves it; gives the blocks that have
-    /// none left.
+    /// Removes one entry from the count of a pack. Returns the pack and its twin if no entry is
+    /// left.
     pub fn entry_done(&mut self, block: BlockId) -> Vec<BlockId> {
         self.packed_entries = self.packed_entries.saturating_sub(1);
         let Some(known) = self.blocks.get_mut(&block) else {
@@ -237,7 +234,7 @@ impl Plan {
         [Some(block), known.twin].into_iter().flatten().collect()
     }
 
-    /// An entry could not be read into its pack.
+    /// Removes an entry that could not be read from its pack.
     pub fn drop_from_pack(&mut self, block: BlockId, id: EntryId) {
         if let Some(Block {
             content: ContentName::Pack(ids),
@@ -248,20 +245,20 @@ impl Plan {
         }
     }
 
-    /// The other block with the same content.
+    /// Returns the other block with the same content.
     pub fn twin(&self, block: BlockId) -> Option<BlockId> {
         self.blocks.get(&block)?.twin
     }
 
-    /// Whether a block was read because another one was slow.
+    /// True if the block is a twin, read because the original was slow.
     pub fn is_twin(&self, block: BlockId) -> bool {
         self.blocks
             .get(&block)
             .is_some_and(|known| known.help.is_some())
     }
 
-    /// A block arrived; where it raced with one of the same content, whether
-    /// it was the twin.
+    /// Ends the race of a block that arrived. Returns true if the block is the twin, false if it is
+    /// the original, and `None` if there was no race.
     pub fn end_race(&mut self, block: BlockId) -> Option<bool> {
         if self.racing.remove(&block) {
             return Some(true);
@@ -270,15 +267,15 @@ impl Plan {
         self.racing.remove(&twin).then_some(false)
     }
 
-    /// The number of entries of a twin, now that its first one is lost.
+    /// Sets the number of entries of a twin after its original is lost.
     pub fn inherit(&mut self, twin: BlockId, entries: usize) {
         if let Some(known) = self.blocks.get_mut(&twin) {
             known.remaining = entries;
         }
     }
 
-    /// Forgets a block and gives what it held. Where it waits for a stream,
-    /// that will be told to discard it.
+    /// Removes a block and returns its content. A block that waits for a stream is discarded when a
+    /// stream takes it.
     pub fn forget(&mut self, block: BlockId) -> Option<ContentName> {
         let known = self.blocks.remove(&block)?;
         if known.state != State::Sent {
@@ -295,7 +292,7 @@ impl Plan {
         Some(known.content)
     }
 
-    /// The next block that this stream may take.
+    /// Returns the next block for this stream, to send or to discard.
     pub fn next_ready(&mut self, stream: StreamId, alone: bool) -> Option<Dispatch> {
         let at = self.first_ready(stream, alone)?;
         let block = self.ready.remove(at)?;
@@ -306,7 +303,7 @@ impl Plan {
         })
     }
 
-    /// A stream is lost: twins that were read for it go elsewhere.
+    /// Handles the loss of a stream: its twins may go to other streams.
     pub fn handle_stream_down(&mut self, stream: StreamId) {
         let twins = self.blocks.values_mut();
         for help in twins.filter_map(|known| known.help.as_mut()) {
@@ -314,7 +311,7 @@ impl Plan {
         }
     }
 
-    /// A stream took the block; gives its bytes.
+    /// Notes that a stream took the block. Returns the block's bytes.
     pub fn handle_sent(&mut self, block: BlockId) -> u64 {
         self.unsent = self.unsent.saturating_sub(1);
         self.blocks.get_mut(&block).map_or(0, |known| {
@@ -323,14 +320,14 @@ impl Plan {
         })
     }
 
-    /// Blocks that a stream took and that are not done.
+    /// Returns the blocks that a stream took and that are not done.
     pub fn sent(&self) -> Vec<BlockId> {
         let blocks = self.blocks.iter();
         let sent = blocks.filter(|(_, known)| known.state == State::Sent);
         sent.map(|(block, _)| *block).collect()
     }
 
-    /// A number that no block has.
+    /// Returns an unused block number.
     pub fn take_number(&mut self) -> BlockId {
         let block = BlockId(self.next);
         self.next += 1;
@@ -363,7 +360,7 @@ impl Plan {
         let next = self.small.pop_front()?;
         self.small_bytes = self.small_bytes.saturating_sub(next.1);
         if self.small.is_empty() {
-            // A walk that ran ahead once need not be paid for until the end.
+            // The memory that a fast walk once needed is released before the end.
             self.small.shrink_to(SMALL_KEPT);
         }
         Some(next)
@@ -383,20 +380,20 @@ fn piece_work(entry: Entry, piece: PieceName, grows: bool) -> Work {
 }
 
 impl Sender {
-    /// Has blocks cut and packed of at most this many bytes from now on: rounded down to a power of
-    /// two, at least 64 KiB, and never more than the settings' block.
+    /// Sets the maximum size of new blocks to `bytes`, rounded down to a power of two. It is at
+    /// least 64 KiB and at most the block size of the settings.
     pub fn bound_blocks(&mut self, bytes: u64) {
         let power = 1 << bytes.max(SHORT_BLOCK_BYTES).ilog2();
         self.plan.most_bytes = Some(power);
     }
 
-    /// Bytes of a block, a power of two, where there is enough for it.
+    /// Returns the size of a full block in bytes, a power of two.
     fn full_block_bytes(&self) -> u64 {
         let block = self.settings.block_bytes;
         self.plan.most_bytes.map_or(block, |most| most.min(block))
     }
 
-    /// Whether a pack is worth its while: full, or nothing better to wait for.
+    /// True if a pack should be read now: it is full, or waiting would not help.
     fn pack_is_due(&self) -> bool {
         let plan = &self.plan;
         !plan.small.is_empty()
@@ -407,8 +404,8 @@ impl Sender {
                 || plan.unsent == 0)
     }
 
-    /// Bytes of the next piece, a power of two: fewer than of others until it is known that
-    /// blocks arrive, and once little is left.
+    /// Returns the maximum bytes of the next piece, a power of two. It is smaller before the first
+    /// blocks arrive, and when little data is left.
     fn next_piece_bytes(&self) -> u64 {
         let first = (self.streams.count() * FIRST_PIECES) as u64;
         let early = self.plan.next < first && !self.streams.are_proven();
@@ -419,14 +416,15 @@ impl Sender {
         }
     }
 
-    /// Bytes of the next block, a power of two: fewer than of others once little is left.
+    /// Returns the maximum bytes of the next block, a power of two. It is smaller when little data
+    /// is left.
     fn next_block_bytes(&self) -> u64 {
         let block = self.full_block_bytes();
         if !self.walk_ended {
             return block;
         }
         let parts = self.streams.count().max(1) * LAST_BLOCKS;
-        // Each of these has at most what comes behind its first gap.
+        // The remaining data of a file is at most the data behind its first gap.
         let behind = |id: &EntryId| {
             let Stage::Large(large) = &self.entries.get(id)?.stage else {
                 return None;
@@ -449,7 +447,7 @@ impl Sender {
         bytes
     }
 
-    /// Packs what waits, as much as fits into one block.
+    /// Packs queued small entries, up to one block.
     pub(super) fn next_pack(&mut self) -> Option<ReadJob> {
         if !self.pack_is_due() {
             return None;
@@ -494,7 +492,7 @@ impl Sender {
         })
     }
 
-    /// Cuts the next piece off the first large file that has one left.
+    /// Cuts the next piece off the first large file with unplanned data.
     pub(super) fn next_piece(&mut self) -> Option<ReadJob> {
         while let Some(&id) = self.plan.large.front() {
             if self.plan.large_waits(self.settings.large_files) {
@@ -532,8 +530,8 @@ impl Sender {
         Some(ReadJob { block, work })
     }
 
-    /// Whether nothing new can be read before something is acknowledged: the
-    /// walk is over, or a window is full.
+    /// True if no new data can be read before an acknowledgement, because the walk is over or a
+    /// window is full.
     fn is_held_up(&self) -> bool {
         self.walk_ended
             || self.entry_credit() == 0
@@ -542,15 +540,15 @@ impl Sender {
             || self.plan.large_waits(self.settings.large_files)
     }
 
-    /// Whether slow streams are worth looking for now.
+    /// True if it is useful to search for slow streams now.
     pub(super) fn waits_for_streams(&self) -> bool {
         self.plan.unsent == 0 && self.is_held_up()
     }
 
-    /// If nothing new can be read, a block that another stream would deliver sooner than the slow
-    /// one that holds it.
+    /// Returns a block that another stream would deliver sooner than the slow stream that carries
+    /// it, if no new data can be read.
     pub(super) fn hopeless(&self, now: Moment) -> Option<Hopeless> {
-        // Where the receiver has no room, no stream is to blame.
+        // If the receiver has no room, waiting is not the fault of a stream.
         let waits = self.waits_for_streams() && self.streams.has_room();
         if !waits || self.plan.racing.len() >= self.streams.most_twins() {
             return None;
@@ -560,9 +558,8 @@ impl Sender {
         self.streams.hopeless(now, single)
     }
 
-    /// Nothing new can be read, but a stream is so slow that the others would
-    /// have its last block there sooner: read that block once more for them.
-    /// The first one durable wins.
+    /// Returns a job that reads the last block of a slow stream once more for a faster stream, if
+    /// no new data can be read. The first of the two blocks to become durable wins.
     pub(super) fn next_twin(&mut self, now: Moment) -> Option<ReadJob> {
         let Hopeless {
             slow,
@@ -593,7 +590,7 @@ impl Sender {
         Some(ReadJob { block: twin, work })
     }
 
-    /// What of a block's content is still needed.
+    /// Returns the part of a block's content that is still needed.
     fn work_of(&self, block: BlockId) -> Option<(ContentName, Work)> {
         match &self.plan.blocks.get(&block)?.content {
             ContentName::Piece(piece) => {

@@ -1,4 +1,5 @@
-//! The receiver's question whether a probe is in a directory of the sources ([`crate::distinct`]).
+//! Answers the receiver's questions if a probe is in a directory of the sources
+//! ([`crate::distinct`]).
 
 use super::{Sender, SenderError};
 use crate::distinct::SourcesQuestion;
@@ -9,7 +10,7 @@ use crate::message::{Failure, Message};
 /// 514 (`recv/replacing/proof.rs` in the engine).
 const MOST_SEARCHES: u32 = 520;
 
-/// What the receiver asked for.
+/// Searches that the receiver asked for.
 #[derive(Debug, Default)]
 pub(super) struct Searching {
     step: Step,
@@ -17,15 +18,15 @@ pub(super) struct Searching {
     count: u32,
 }
 
-/// How far the search is.
+/// State of the search.
 #[derive(Debug, Default)]
 enum Step {
-    /// The receiver has not asked.
+    /// No question is open.
     #[default]
     Idle,
-    /// It asks this.
+    /// The receiver asked this question.
     Asked(SourcesQuestion),
-    /// This end searches its sources.
+    /// This end is searching its sources.
     Busy,
 }
 
@@ -45,13 +46,13 @@ impl Sender {
         }
     }
 
-    /// Whether [`Sender::poll_search`] gives something.
+    /// True if [`Sender::poll_search`] returns a question.
     pub fn has_search(&self) -> bool {
         matches!(self.searching.step, Step::Asked(_))
     }
 
-    /// The probe that the sources are to be searched for. [`Sender::handle_searched`] takes the
-    /// result.
+    /// Returns the probe for which the sources must be searched. [`Sender::handle_searched`] takes
+    /// the result.
     pub fn poll_search(&mut self) -> Option<SourcesQuestion> {
         match std::mem::take(&mut self.searching.step) {
             Step::Asked(question) => {
@@ -65,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// The sources were searched: why the probe is there, or may be.
+    /// Handles the end of a search. An error means that the probe is or may be there.
     pub fn handle_searched(&mut self, result: Result<(), Failure>) {
         if let Step::Busy = self.searching.step {
             self.searching.step = Step::Idle;

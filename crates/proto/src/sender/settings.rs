@@ -1,50 +1,51 @@
-//! How a sender works, and its windows.
+//! Settings of a sender and its windows.
 
 use super::filtering::MOST_FILTERED;
 use crate::block::MAXIMUM_PACK_ENTRIES;
 
-/// Large files begun and not done at most, whatever the receiver can have open:
-/// of two blocks of 512 KiB each, what a path of 366 ms takes at 80 Gbit/s.
+/// Maximum number of large files that are begun and not done, independent of the receiver's limit.
+/// With two blocks of 512 KiB each, they fill a path of 366 ms at 80 Gbit/s.
 pub const MOST_LARGE_FILES: usize = 4096;
 
-/// How a sender works.
+/// Settings of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderSettings {
-    /// Bytes of a block, a power of two.
+    /// Block size in bytes, a power of two.
     pub block_bytes: u64,
-    /// Most entries in a pack.
+    /// Maximum number of entries in a pack.
     pub pack_entries: usize,
-    /// Most entries known and not done.
+    /// Maximum number of entries that are known and not done.
     pub window_entries: usize,
-    /// Most bytes of their paths: from there on the walk waits. The receiver keeps them too.
+    /// Maximum bytes of the paths of these entries, at which the walk waits. The receiver keeps
+    /// them too.
     pub window_bytes: usize,
-    /// Most packed entries sent and not done: what a kill may cost.
+    /// Maximum number of packed entries that are sent and not done. A kill can lose them.
     pub unacknowledged_entries: usize,
-    /// Most blocks read and not acknowledged.
+    /// Maximum number of blocks that are read and not acknowledged.
     pub unacknowledged_blocks: usize,
-    /// Most large files begun and not done: the receiver has each of them open.
+    /// Maximum number of large files that are begun and not done. The receiver has each of them
+    /// open.
     pub large_files: usize,
-    /// Every entry is asked for first: the destination is not empty.
+    /// True if every entry is asked for first, because the destination is not empty.
     pub asks: bool,
-    /// Data are moved; else this is a dry run, in which every entry is asked
-    /// for and nothing is sent.
+    /// True if data is sent. False in a dry run, which asks for every entry and sends no data.
     pub moves: bool,
-    /// Sources are removed once they are durable at the destination.
+    /// True if sources are removed once they are durable at the destination.
     pub moves_away: bool,
-    /// The receiver may ask for names, for deletion.
+    /// True if the receiver may ask for names for deletion.
     pub deletes: bool,
-    /// Nothing is deleted: names that would be are differences, whatever failed.
+    /// True if extra names are only reported as differences, even after failures, and not deleted.
     pub names_only: bool,
-    /// A dry run compares the contents of files that are there.
+    /// True if a dry run compares the contents of existing files.
     pub compares: bool,
-    /// Of a file that keeps growing the front is sent: the receiver understands that.
+    /// True if the front of a file that keeps growing is sent.
     pub fronts: bool,
-    /// Files go through a command before they are read.
+    /// True if files go through a command before they are read.
     pub filters: bool,
-    /// Files that are in the command, or whose output waits to be sent, at most; 1 or more. Each is
-    /// open, and takes room.
+    /// Maximum number of files in the command or with output that waits to be sent; at least 1.
+    /// Each is open and takes space.
     pub filtered_files: usize,
-    /// The session's epoch.
+    /// Number of this session among those of the transfer.
     pub epoch: u64,
 }
 

@@ -1,5 +1,4 @@
-//! How fast each stream is, seen from what arrived, and which one holds the
-//! others up.
+//! Estimates the speed of each stream from arrivals, and finds the stream that delays the others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,46 +8,44 @@ use longhaul_units::Moment;
 use super::BlockId;
 use crate::session::StreamId;
 
-/// A rate is taken over spans of this length, so that it follows the path and
-/// not single blocks.
+/// Length of the spans over which a rate is measured. It is long enough that a rate follows the
+/// path and not single blocks.
 const RATE_SPAN: Duration = Duration::from_millis(500);
 
-/// How often a slow stream is looked for at the end: eight times within the
-/// least latency, within these bounds.
+/// Minimum and maximum interval between searches for a slow stream at the end. The interval is an
+/// eighth of the least latency within these bounds.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_micros(250), Duration::from_millis(20));
 
-/// Round trips that a fresh connection takes for a block of 1 MiB, from ten
-/// segments doubling.
+/// Round trips that a new connection needs for a block of 1 MiB, if its window starts at ten
+/// segments and doubles.
 const SLOW_START_LATENCIES: f64 = 7.0;
 
-/// Nothing was heard for this many times the least latency, and at least for [`LEAST_SILENCE`]:
-/// the stream that carries messages may be stuck.
+/// Factor on the least latency. After so long without arrivals, and at least [`LEAST_SILENCE`], the
+/// stream that carries messages may be stuck.
 const SILENT_LATENCIES: u32 = 4;
 
-/// Shortest silence that is one.
+/// Minimum time without arrivals that counts as silence.
 const LEAST_SILENCE: Duration = Duration::from_millis(50);
 
-/// Longest silence to wait for, where one is not longer by itself, and how many times it
-/// doubles.
+/// Maximum silence after doublings, unless the first silence is longer, and the maximum number of
+/// doublings.
 const MOST_SILENCE: Duration = Duration::from_secs(2);
 const MOST_DOUBLINGS: u32 = 6;
 
-/// Silence where no latency is known yet.
+/// Silence before any latency is known.
 const FIRST_SILENCE: Duration = Duration::from_secs(1);
 
-/// How many times the usual lateness is no sign of a slow stream. RFC 6298 has
+/// Factor on the usual lateness up to which a late block is no sign of a slow stream. RFC 6298 has
 /// four for its timer; here a timer that is early costs a block, not a window.
 const USUAL_LATENESS: f64 = 3.0;
 
-/// The part of a block's time by which any block may be late, however regular
-/// the path is.
+/// Fraction of a block's time by which any block may be late, however regular the path is.
 const LEAST_LATENESS: f64 = 0.125;
 
-/// How much more patient a sender becomes at most after unnecessary twins.
+/// Maximum factor of a sender's patience after unnecessary twins.
 const MOST_PATIENCE: f64 = 16.0;
 
-/// How long a path's innocence lasts: where nothing waits for it, it is looked
-/// at again after this.
+/// Time for which a judgement remains valid that a stream does not wait for its path.
 const INNOCENCE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -60,38 +57,36 @@ struct Sent {
 
 #[derive(Debug)]
 struct Stream {
-    /// Sent and not arrived, oldest first.
+    /// Blocks sent and not yet arrived, oldest first.
     backlog: VecDeque<Sent>,
     backlog_bytes: u64,
     arrived: u64,
-    /// When something arrived last, or after the stream was idle, when
-    /// something could arrive first.
+    /// Time of the last arrival. After an idle period, the earliest possible time of an arrival.
     progress: Moment,
-    /// The first arrival of the span; none before it.
+    /// Time of the first arrival of the span; `None` before it.
     span_began: Option<Moment>,
-    /// Bytes that arrived after it.
+    /// Bytes that arrived after the first arrival of the span.
     span_bytes: u64,
     /// Bytes per second over the last span.
     rate: Option<f64>,
-    /// The rate is of less than a full span.
+    /// True if the rate covers less than a full span.
     provisional: bool,
-    /// Least time from handing a block to the stream to hearing of it.
+    /// Minimum time between handing a block to the stream and the report of its arrival.
     latency: Option<Duration>,
-    /// When the driver was asked last whether something of it waits for the
-    /// path, and whether it does.
+    /// Last answer of the driver: its time, and true if data of the stream waits for the path.
     judged: Option<(Moment, bool)>,
-    /// Takes no new blocks as long as others do.
+    /// True if the stream takes no new blocks as long as others do.
     reserve: bool,
 }
 
-/// A block that another stream would have there sooner.
+/// A block that would arrive sooner over another stream.
 #[derive(Debug)]
 pub(super) struct Hopeless {
-    /// Its stream.
+    /// The stream that carries the block.
     pub slow: StreamId,
     /// The block.
     pub block: BlockId,
-    /// The stream that would be faster.
+    /// The faster stream.
     pub helper: StreamId,
 }
 
@@ -99,27 +94,27 @@ pub(super) struct Hopeless {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     streams: BTreeMap<StreamId, Stream>,
-    /// When something arrived last on any of them, or all had been idle, or
-    /// the messages moved to another one.
+    /// Time of the last arrival on any stream. Also set when data is sent on idle streams and when
+    /// the messages move to another stream.
     heard: Moment,
-    /// When the messages moved last.
+    /// Time at which the messages last moved to another stream.
     moved: Option<Moment>,
-    /// How many times they moved because nothing was heard, since something arrived.
+    /// Number of moves because of silence since the last arrival.
     silent_moves: u32,
-    /// The receiver has no room: streams wait for it.
+    /// True if the receiver has no room, so that streams wait for it.
     choked: bool,
-    /// How many times it said so.
+    /// Number of times that the receiver ran out of room.
     chokes: u64,
-    /// How much later than by its stream's rate a block usually arrives, in seconds; `None` before
-    /// one has.
+    /// Average deviation of a block's arrival from the time expected by its stream's rate, in
+    /// seconds; `None` before the first measurement.
     lateness: Option<f64>,
     /// Blocks that arrived on all streams.
     arrivals: u64,
-    /// Grows with unnecessary twins.
+    /// Patience, which grows with each unnecessary twin.
     patience: Patience,
 }
 
-/// From 1 up: a factor on every span that is waited before a twin is sent.
+/// Factor, at least 1, on every time that the sender waits before it sends a twin.
 #[derive(Clone, Copy, Debug)]
 struct Patience(f64);
 
@@ -129,13 +124,12 @@ impl Default for Patience {
     }
 }
 
-/// What is usual among the streams of a sender.
+/// Typical values among the streams of a sender.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
-    /// The best rate in bytes per second.
+    /// Best rate of all streams in bytes per second.
     rate: Option<f64>,
-    /// Seconds that a block may be late without meaning anything; none before
-    /// that is known.
+    /// Tolerated lateness of a block in seconds; `None` before it is known.
     lateness: Option<f64>,
     /// See [`Patience`].
     patience: f64,
@@ -158,8 +152,8 @@ impl Stream {
         }
     }
 
-    /// The first block of the backlog arrived. Returns it, and how many seconds later than by its
-    /// stream's rate, or the usual one.
+    /// Handles the arrival of the first block of the backlog. Returns the block and its lateness in
+    /// seconds against its stream's rate, or the best rate.
     fn handle_arrival(&mut self, usual: Usual, now: Moment) -> Option<(BlockId, Option<f64>)> {
         let sent = self.backlog.pop_front()?;
         let rate = self.rate.or(usual.rate);
@@ -179,7 +173,7 @@ impl Stream {
         self.latency = Some(self.latency.map_or(taken, |least| least.min(taken)));
         let Some(began) = self.span_began else {
             self.span_began = Some(now);
-            // Of the first block only how long it took in all is known.
+            // For the first block, only the total time is known.
             let sending = taken
                 .checked_sub(known)
                 .filter(|left| !left.is_zero())
@@ -203,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// Bytes per second now: what was measured, or is usual, or less where the
+    /// Returns the current rate in bytes per second: the measured or the usual rate, reduced if the
     /// first block in the backlog is overdue.
     fn current_rate(&self, usual: Option<f64>, now: Moment) -> Option<f64> {
         let waited = (now - self.progress).as_secs_f64();
@@ -217,10 +211,10 @@ impl Stream {
         })
     }
 
-    /// When the first block in the backlog should have been reported. Its turn began when the one
-    /// before had left. It takes its time at the stream's own rate, or at the usual one while that
-    /// is unknown; if both are, the round trips of a slow start. Usual lateness and
-    /// [`LEAST_LATENESS`] are allowed for.
+    /// Returns the time by which the first block in the backlog should have been reported. Its turn
+    /// began when the previous block had left. Its duration follows from the stream's own rate,
+    /// else from the usual rate, else from the round trips of a slow start. Usual lateness and
+    /// [`LEAST_LATENESS`] are added.
     fn overdue_at(&self, usual: Usual) -> Option<Moment> {
         let (first, latency) = (self.backlog.front()?, self.latency?);
         let seconds = match self.rate.or(usual.rate) {
@@ -236,8 +230,7 @@ impl Stream {
         Some(turn + Duration::try_from_secs_f64(seconds).ok()?)
     }
 
-    /// Whether it would take one more block at once: what is on its way is no
-    /// more than the path holds.
+    /// True if the stream could send one more block at once, because the path can hold its backlog.
     fn is_free(&self, now: Moment) -> bool {
         let path = self.latency.unwrap_or_default().as_secs_f64();
         let block = self.backlog.back().map_or(0, |sent| sent.bytes) as f64;
@@ -245,12 +238,12 @@ impl Stream {
         self.backlog.is_empty() || self.drain_seconds(None, now) <= path + block / rate
     }
 
-    /// Whether nothing of it waits for the path.
+    /// True if the driver recently judged that no data of the stream waits for the path.
     fn is_innocent(&self, now: Moment) -> bool {
         matches!(self.judged, Some((at, false)) if now < at + INNOCENCE)
     }
 
-    /// Seconds until its backlog has arrived.
+    /// Returns the seconds until the backlog has arrived.
     fn drain_seconds(&self, usual: Option<f64>, now: Moment) -> f64 {
         match self.current_rate(usual, now) {
             _ if self.backlog.is_empty() => 0.0,
@@ -259,10 +252,10 @@ impl Stream {
         }
     }
 
-    /// Seconds until one more block of `bytes` has arrived and was reported. A
-    /// stream that has not shown its rate is taken to have `otherwise` while
-    /// it is idle; where nobody has, a block may need the round trips of a slow
-    /// start.
+    /// Returns the seconds until one more block of `bytes` has arrived and its arrival was
+    /// reported. An idle stream without a measured rate is assumed to have the rate `otherwise`. If
+    /// that is unknown, the block needs the round trips of a slow start. `None` if a stream without
+    /// a measured rate is busy.
     fn seconds_for(&self, bytes: u64, otherwise: Option<f64>, now: Moment) -> Option<f64> {
         let latency = self.latency.unwrap_or(FIRST_SILENCE).as_secs_f64();
         match self.rate {
@@ -278,7 +271,7 @@ impl Stream {
     }
 }
 
-/// How long the first block of a fresh connection may take.
+/// Returns the maximum seconds for the first block of a new connection.
 fn slow_start_seconds(latency: Duration) -> f64 {
     SLOW_START_LATENCIES * latency.as_secs_f64() + LOOK_AGAIN.1.as_secs_f64()
 }
@@ -288,7 +281,7 @@ impl Streams {
         self.streams.insert(stream, Stream::new(now));
     }
 
-    /// Removes a stream and gives the blocks that had not arrived.
+    /// Removes a stream and returns its blocks that have not arrived.
     pub fn remove(&mut self, stream: StreamId) -> Vec<BlockId> {
         let gone = self.streams.remove(&stream);
         gone.map_or_else(Vec::new, |gone| {
@@ -296,7 +289,7 @@ impl Streams {
         })
     }
 
-    /// A round trip was measured, by whatever means.
+    /// Handles a measured round trip from any source.
     pub fn handle_round_trip(&mut self, stream: StreamId, span: Duration) {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.latency = Some(known.latency.map_or(span, |least| least.min(span)));
@@ -321,7 +314,7 @@ impl Streams {
         self.streams.contains_key(&stream)
     }
 
-    /// Streams that take blocks.
+    /// Returns the number of streams that take blocks.
     pub fn count(&self) -> usize {
         let streams = self.streams.values();
         streams.filter(|stream| !stream.reserve).count()
@@ -359,8 +352,8 @@ impl Streams {
         }
     }
 
-    /// The number of blocks that arrived since the stream began. Reports those that arrived now,
-    /// and returns their bytes.
+    /// Handles the number of blocks that arrived since the stream began. Calls `arrived` for each
+    /// new arrival and returns the bytes of these blocks.
     pub fn handle_arrived(
         &mut self,
         stream: StreamId,
@@ -389,45 +382,45 @@ impl Streams {
         before - known.backlog_bytes
     }
 
-    /// Whether as many blocks have arrived as there are streams. Before, nobody knows how
-    /// slow the path is.
+    /// True if as many blocks have arrived as there are streams. Before that, the speed of the path
+    /// is unknown.
     pub fn are_proven(&self) -> bool {
         self.arrivals >= self.streams.len() as u64
     }
 
-    /// Which of two blocks with the same content arrived first: the twin, or the original, so that
-    /// the twin was unnecessary.
+    /// Handles the first arrival of a twin or its original. If the original won, the twin was
+    /// unnecessary.
     pub fn handle_race(&mut self, twin_won: bool) {
         let factor = if twin_won { 0.5 } else { 1.25 };
         self.patience.0 = (self.patience.0 * factor).clamp(1.0, MOST_PATIENCE);
     }
 
-    /// How many twins may be under way: little is known before much has
-    /// arrived.
+    /// Returns the maximum number of twins on their way. It grows with the number of arrivals,
+    /// because the estimates improve.
     pub fn most_twins(&self) -> usize {
         usize::try_from(2 + self.arrivals / 2).unwrap_or(usize::MAX)
     }
 
-    /// Whether something of a stream waits for its path.
+    /// Handles the driver's judgement; `guilty` is true if data of the stream waits for its path.
     pub fn handle_judged(&mut self, stream: StreamId, guilty: bool, now: Moment) {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.judged = Some((now, guilty));
         }
     }
 
-    /// Whether the driver was asked about it at this moment.
+    /// True if the driver judged the stream at this moment.
     pub fn is_judged(&self, stream: StreamId, now: Moment) -> bool {
         let known = self.streams.get(&stream);
         known.is_some_and(|known| known.judged.is_some_and(|(at, _)| at == now))
     }
 
-    /// Whether the receiver has room for more blocks.
+    /// True if the receiver has room for more blocks.
     pub fn has_room(&self) -> bool {
         !self.choked
     }
 
-    /// The receiver has room for more blocks, or not; the time that streams
-    /// spent waiting for it does not count against them.
+    /// Handles a change of the receiver's room. The time that streams waited for room does not
+    /// count as slowness.
     pub fn handle_room(&mut self, room: bool, now: Moment) {
         if room && self.choked {
             for stream in self.streams.values_mut() {
@@ -438,13 +431,13 @@ impl Streams {
         self.choked = !room;
     }
 
-    /// How many times the receiver's room ended.
+    /// Returns the number of times that the receiver ran out of room.
     pub fn chokes(&self) -> u64 {
         self.chokes
     }
 
-    /// A block that would be there sooner by another stream that is free;
-    /// `eligible` says which blocks come into question.
+    /// Returns a block that would arrive sooner over another free stream. Considers only blocks for
+    /// which `eligible` is true.
     pub fn hopeless(&self, now: Moment, eligible: impl Fn(BlockId) -> bool) -> Option<Hopeless> {
         let usual = self.usual();
         let suspects = self.streams.iter().filter(|s| !s.1.is_innocent(now));
@@ -470,7 +463,7 @@ impl Streams {
                 Some((other.seconds_for(candidate.bytes, usual.rate, now)?, id))
             })
             .min_by(|a, b| a.0.total_cmp(&b.0))?;
-        // What saves next to no time is not worth a block.
+        // A twin costs a block, so it must save more than a small margin of time.
         let block = usual.rate.map_or(0.0, |rate| candidate.bytes as f64 / rate);
         let margin = usual.patience * block * LEAST_LATENESS + usual.lateness.unwrap_or_default();
         (finish > best.0 + margin).then_some(Hopeless {
@@ -480,10 +473,10 @@ impl Streams {
         })
     }
 
-    /// The stream to which messages should move from `current`, because that is slow, or because
-    /// nothing was heard for so long that it may be stuck.
+    /// Returns the stream to which messages should move from `current`, if `current` is slow or may
+    /// be stuck because of silence.
     pub fn better_than(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
-        // Messages that move are said again: not more often than they are heard.
+        // Moved messages are sent again, so they must not move more often than they can arrive.
         if self.moved.is_some_and(|at| now < at + self.silence()) {
             return None;
         }
@@ -491,7 +484,7 @@ impl Streams {
         let known = self.streams.get(&current)?;
         let fit = |stream: &Stream| !stream.reserve;
         let overdue = known.overdue_at(usual).is_some_and(|at| now >= at);
-        // Twice, so that streams of a kind do not take turns.
+        // The factor 2 prevents alternation between streams of similar speed.
         let slow = known.rate.or(usual.rate) < usual.rate.map(|best| best / 2.0);
         let silent = self.is_busy() && now >= self.heard + self.silence();
         let next = if silent {
@@ -514,19 +507,20 @@ impl Streams {
         Some(next)
     }
 
-    /// When something arrived last, where something is still to arrive and may.
+    /// Returns the time of the stream's last arrival, if its backlog is not empty and the receiver
+    /// has room.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
         let known = self.streams.get(&stream)?;
         (self.has_room() && !known.backlog.is_empty()).then_some(known.progress)
     }
 
-    /// Whether a stream has blocks that have not arrived.
+    /// True if the stream has blocks that have not arrived.
     pub fn carries_something(&self, stream: StreamId) -> bool {
         let known = self.streams.get(&stream);
         known.is_some_and(|known| !known.backlog.is_empty())
     }
 
-    /// Whether anything that was sent has not arrived.
+    /// True if any block that was sent has not arrived.
     pub fn is_busy(&self) -> bool {
         let mut streams = self.streams.values();
         streams.any(|stream| !stream.backlog.is_empty())
@@ -539,8 +533,8 @@ impl Streams {
             .min()
     }
 
-    /// How long nothing must be heard until messages move; twice as long after each
-    /// move that brought nothing, for what moves is said again.
+    /// Returns the time without arrivals after which messages move. It doubles after each move
+    /// without effect, because moved messages are sent again.
     fn silence(&self) -> Duration {
         let first = self.least_latency().map_or(FIRST_SILENCE, |least| {
             (least * SILENT_LATENCIES).max(LEAST_SILENCE)
@@ -549,8 +543,8 @@ impl Streams {
         doubled.min(first.max(MOST_SILENCE))
     }
 
-    /// When to look for a slow stream again; `held_up` where nothing but a
-    /// slow one is waited for.
+    /// Returns the time of the next search for a slow stream; `held_up` is true if the sender waits
+    /// only for blocks on their way.
     pub fn poll_timeout(&self, held_up: bool, now: Moment) -> Option<Moment> {
         if !self.is_busy() || self.streams.len() < 2 {
             return None;

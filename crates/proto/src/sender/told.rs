@@ -1,61 +1,61 @@
-//! What a sender learns about reading, and what it reports.
+//! Results of reading for the sender, and its decisions for streams.
 
 use super::BlockId;
 use crate::digest::Checksum;
 use crate::manifest::Entry;
 use crate::message::Failure;
 
-/// How reading one entry of a pack went.
+/// Result of reading one entry of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PackedRead {
-    /// Read; the entry as it was then, if it had changed since the walk.
+    /// The entry was read. If it changed since the walk, this is its new state.
     Ready(Option<Entry>),
-    /// It grew beyond what the block can hold: to be planned anew.
+    /// The entry grew beyond the block's size and must be planned again.
     Grown(Entry),
-    /// It cannot be read.
+    /// The entry cannot be read.
     Failed(Failure),
 }
 
-/// How reading a piece went.
+/// Result of reading a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PieceRead {
-    /// Read, and the file is still what it was.
+    /// The piece was read, and the file has not changed.
     Ready,
-    /// Read of a file that grows, with what it was then.
+    /// A piece of a growing file was read, with this checksum.
     Front(Checksum),
-    /// Read again, and it still is what it was.
+    /// A piece of a front was read again and has not changed.
     Same,
-    /// The file is not what it was; the entry as it is now.
+    /// The file changed. This is its new state.
     Changed(Entry),
-    /// It cannot be read.
+    /// The piece cannot be read.
     Failed(Failure),
 }
 
-/// What a stream should do with a block.
+/// Decision of the sender about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
-    /// Send it.
+    /// The stream must send the block.
     Send(BlockId),
-    /// Nobody needs it any more: free its buffer.
+    /// The block is no longer needed. Its buffer must be freed.
     Discard(BlockId),
 }
 
-/// What the other end did wrong; the session is over.
+/// Error of the other end that ends the session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SenderError {
-    /// A message that only a sender sends.
+    /// The receiver sent a message that only a sender sends.
     #[error("the receiver sent what only a sender may send ({0})")]
     WrongRole(&'static str),
-    /// It says that everything is done, and something is not.
+    /// The receiver reported the end while entries were not done.
     #[error("the receiver said that everything is done before it was")]
     TooEarly,
-    /// It asks for data in a dry run, or plans although it should take them.
+    /// The receiver asks for data in a dry run, or plans in a real copy.
     #[error("the receiver and this end do not agree whether this is a dry run")]
     DryRun,
-    /// It asks for names, or says what it deleted, where that was not asked for.
+    /// The receiver asks for names or reports deletions in a copy without deletion, or too early.
     #[error("the receiver speaks of deletion, which was not asked for, or too early")]
     Deletion,
-    /// It makes probes or tells results that were not asked for, or too many of them.
+    /// The receiver sends probes or results that were not requested, or too many.
     #[error("the receiver speaks of probes in directories that it was not asked for")]
     Probes,
 }

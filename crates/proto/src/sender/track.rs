@@ -1,4 +1,4 @@
-//! What a sender knows of an entry that is not done.
+//! The sender's state of an entry that is not done.
 
 use std::collections::BTreeMap;
 
@@ -13,67 +13,66 @@ use crate::message::AgainReason;
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub entry: Entry,
-    /// How often the source changed under the copy.
+    /// Number of changes of the source during the copy.
     pub generation: u32,
-    /// How often it arrived wrong.
+    /// Number of times that the entry arrived corrupt.
     pub corruptions: u32,
-    /// Each change so far made it longer.
+    /// True if each change so far made the file longer.
     pub only_grew: bool,
-    /// It went through a command: what is sent is the output.
+    /// True if the file went through a command, so that its output is sent.
     pub filtered: bool,
-    /// What is counted of it.
+    /// The entry's part of the account.
     pub share: Share,
     pub stage: Stage,
-    /// What it weighs in the window's bytes. A directory weighs nothing while the walk is in it,
-    /// so that a deep tree cannot keep the walk from going on.
+    /// Bytes of the entry in the window. A directory counts zero while the walk is in it, so that a
+    /// deep tree cannot block the walk.
     pub weighs: usize,
 }
 
-/// Where it is on its way. `Asked` -> `Small` or `Large`, perhaps by way of `Compared` or
-/// `Filtering`; `Small` ->
-/// `Packed`; `Packed` -> `Small` when it was lost; any -> `Abandoned`. It leaves when the receiver
-/// says how it ended.
+/// Stage of an entry. `Asked` -> `Small` or `Large`, perhaps through `Compared` or `Filtering`;
+/// `Small` -> `Packed`; `Packed` -> `Small` if it was lost; any -> `Abandoned`. The entry is
+/// removed when the receiver reports its outcome.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The receiver has not answered yet.
     Asked,
-    /// The receiver compares what it has with this file's digest, which is read for that.
+    /// The file is read for its digest, with which the receiver compares its own file.
     Compared,
-    /// It waits for the command that it goes through, or is in it.
+    /// The file waits for its command or is in it.
     Filtering,
-    /// A directory; done after all it holds.
+    /// A directory. It is done after all its entries.
     Directory,
-    /// Waits for a pack.
+    /// The entry waits for a pack.
     Small,
-    /// In a pack.
+    /// The entry is in a pack.
     Packed(BlockId),
-    /// Goes in pieces.
+    /// The file is sent in pieces.
     Large(Box<Large>),
-    /// Will not come; the receiver has the last word, because an earlier block
-    /// of it may be there already.
+    /// The entry will not be sent. The receiver still decides its outcome, because an earlier block
+    /// of it may already be there.
     Abandoned,
 }
 
-/// A file that goes in pieces.
+/// A file that is sent in pieces.
 #[derive(Debug)]
 pub(super) struct Large {
     pub size: u64,
-    /// Cut into blocks that are under way, or durable.
+    /// Ranges in blocks that are under way or durable.
     pub planned: RangeSet,
-    /// Read from this generation of the source, or not needed.
+    /// Ranges that were read from this generation of the source or need not be read.
     pub read: RangeSet,
-    /// Handed to streams.
+    /// Ranges handed to streams.
     pub moved: RangeSet,
-    /// Acknowledged.
+    /// Ranges that the receiver acknowledged as durable.
     pub durable: RangeSet,
     pub sealed: bool,
-    /// Pieces came wrong, and nothing was read since: where the source changed under
-    /// what was under way, all of that comes wrong before reading finds it.
+    /// True if pieces arrived corrupt and no piece was read since. If the source changed, all
+    /// pieces under way can arrive corrupt before a read detects the change.
     pub doubted: bool,
-    /// It keeps growing, and its front is sent.
+    /// State of the front, if the file keeps growing.
     pub front: Option<Front>,
-    /// Blocks under way by first byte: one past their last byte, and their
-    /// number; more than one where a twin is under way too.
+    /// Blocks under way by their first byte: the offset after their last byte, and their number. A
+    /// twin adds a second block.
     blocks: BTreeMap<u64, Vec<(u64, BlockId)>>,
 }
 
@@ -95,7 +94,7 @@ impl Tracked {
         }
     }
 
-    /// It goes in pieces; what `prepare` says of it is known already.
+    /// Makes the entry a file in pieces. `prepare` sets the ranges that are already known.
     pub fn make_large(&mut self, prepare: impl FnOnce(&mut Large)) {
         let size = self.entry.size();
         let mut large = Box::new(Large {
@@ -113,7 +112,7 @@ impl Tracked {
         self.stage = Stage::Large(large);
     }
 
-    /// Some of it must come again.
+    /// Counts data that must be sent again.
     pub fn count_again(&mut self, reason: AgainReason) {
         if reason == AgainReason::Overlap {
             return;
@@ -138,8 +137,8 @@ impl Large {
         self.blocks.entry(offset).or_default().push((end, block));
     }
 
-    /// Removes a block that begins at `offset`; true where another one with
-    /// the same first byte is under way.
+    /// Removes a block that begins at `offset`. Returns true if another block with the same first
+    /// byte is under way.
     pub fn remove_block(&mut self, offset: u64, block: BlockId) -> bool {
         let Some(list) = self.blocks.get_mut(&offset) else {
             return false;
@@ -152,20 +151,20 @@ impl Large {
         twin
     }
 
-    /// Takes out the blocks that lie within `[start, end)`.
+    /// Removes and returns the blocks within `[start, end)`.
     pub fn take_covered(&mut self, start: u64, end: u64) -> Vec<BlockId> {
         self.take(start, end, |stop| stop <= end)
     }
 
-    /// Takes out the blocks that have a byte in `[start, end)`.
+    /// Removes and returns the blocks that have a byte in `[start, end)`.
     pub fn take_overlapping(&mut self, start: u64, end: u64) -> Vec<BlockId> {
         let first = self.blocks.range(..start).next_back();
         let from = first.map_or(start, |(&offset, _)| offset);
         self.take(from, end, |stop| stop > start)
     }
 
-    /// Takes out the blocks that begin in `[from, to)` and are `wanted` by
-    /// one past their last byte.
+    /// Removes and returns the blocks that begin in `[from, to)` and for which `wanted` is true,
+    /// given the offset after their last byte.
     fn take(&mut self, from: u64, to: u64, wanted: impl Fn(u64) -> bool) -> Vec<BlockId> {
         let (mut taken, mut emptied) = (Vec::new(), Vec::new());
         for (&offset, list) in self.blocks.range_mut(from..to.max(from)) {
