@@ -1,9 +1,10 @@
-//! Which path each entry of a session has, as the other end announced it, so that a further name of
-//! an entry becomes one of that entry and of nothing else. Only a copy with hard links needs it.
+//! Remembers the announced path of each entry, so that a hard link is tied to the entry that it
+//! names and to no other file. Only a copy with hard links needs it.
 //!
-//! A path is known by 128 bits of its digest, keyed for this session: a peer that chooses paths
-//! cannot find two of one digest. A table in memory has the newest; a file without a name the
-//! others, each at its entry's number, so that millions of entries cost no memory.
+//! A path is stored as 128 bits of a digest with a key of this session, so a peer that chooses
+//! paths cannot find two with one digest. The newest digests are in a table in memory. The others
+//! are in an unnamed file, at the positions of their entry numbers, so millions of entries need no
+//! memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,29 +14,29 @@ use std::os::unix::fs::FileExt;
 use longhaul_net::token::fill_random;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
 
-/// Entries in memory at most.
+/// Maximum number of entries in memory.
 const MOST_ENTRIES: usize = 65_536;
 
 /// Bytes of a digest.
 const DIGEST_BYTES: usize = 16;
 
-/// Entries that a session may have for this: above it no file system takes the file.
+/// Upper limit of entry numbers: file systems do not support larger files.
 const MOST_NUMBERS: u64 = 1 << 38;
 
 type Digest = [u8; DIGEST_BYTES];
 
-/// In the file: of no entry. No path is likely to have this digest.
+/// Marks numbers without an entry in the file. A path is very unlikely to have this digest.
 const UNKNOWN: Digest = [0; DIGEST_BYTES];
 
-/// The paths that were announced.
+/// The announced paths.
 pub(super) struct Announced {
     key: [u8; 32],
     memory: BTreeMap<u64, Digest>,
     most: usize,
     file: Option<File>,
-    /// One more than the greatest number in it.
+    /// One more than the greatest entry number in the file.
     file_end: u64,
-    /// Why one could not be kept: none of the names can be tied then.
+    /// Error of storing a path: no hard link can be tied after it.
     failed: Option<io::Error>,
 }
 
@@ -46,7 +47,7 @@ impl Default for Announced {
 }
 
 impl Announced {
-    /// With this many entries in memory at most.
+    /// Creates a table with at most `most` entries in memory.
     fn holding(most: usize) -> Announced {
         let mut key = [0; 32];
         let failed = fill_random(&mut key).err();
@@ -60,7 +61,7 @@ impl Announced {
         }
     }
 
-    /// The other end announced it.
+    /// Records an entry that the other end announced.
     pub fn note(&mut self, entry: &Entry) {
         let links = matches!(
             entry.kind,
@@ -71,7 +72,8 @@ impl Announced {
         }
         let digest = self.digest(&entry.path);
         let noted = self.known(entry.id).and_then(|known| {
-            // It comes once as a question and once with its data. One that has two paths has none.
+            // An entry comes once in a listing and once with its data. An entry with two different
+            // paths is void.
             let digest = match known {
                 Some(known) if known != digest => UNKNOWN,
                 _ => digest,
@@ -86,11 +88,12 @@ impl Announced {
         self.failed = noted.err();
     }
 
-    /// Whether an entry was announced with this path. No directory and no further name is.
+    /// True if an entry was announced with this path. Directories and hard links are never
+    /// recorded.
     ///
     /// # Errors
     ///
-    /// Where that is not known.
+    /// Returns the error of reading or storing paths.
     pub fn is(&self, id: EntryId, path: &TreePath) -> io::Result<bool> {
         if let Some(error) = &self.failed {
             return Err(io::Error::new(error.kind(), error.to_string()));
@@ -117,7 +120,7 @@ impl Announced {
         digest
     }
 
-    /// Writes what is in memory, each run of numbers at once.
+    /// Writes the table to the file, each run of consecutive numbers at once.
     fn spill(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn a_path_is_that_of_its_entry_in_memory_and_in_the_file() {
         let mut announced = Announced::holding(50);
-        // With gaps, and not in order.
+        // The numbers have gaps and are not sorted.
         let numbers: Vec<u64> = (0..500).map(|at| (at * 7919) % 1000).collect();
         for number in &numbers {
             announced.note(&entry(*number, file()));

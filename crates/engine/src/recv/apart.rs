@@ -1,21 +1,21 @@
-//! Proof that directories of the destination are no sources' directories, do not lie in one and
-//! hold none. A probe is made in each, and the other end searches its sources for it
-//! ([`longhaul_proto::distinct`]).
+//! Proves that directories of the destination are not directories of a source, are not within one
+//! and do not contain one. A probe is created in each, and the other end searches its sources for
+//! it ([`longhaul_proto::distinct`]).
 //!
 //! These operations remove or replace an existing name of the destination:
 //!
-//! - Deletion, and an entry that takes the place of a directory: proved once, before the first
-//!   name is removed (`deletion/carry.rs`).
-//! - A directory that takes the place of a file, and a file that takes the place of a special file
-//!   because of `--delete`: proved before the first one in each part of the destination
+//! - Deletion, and an entry that replaces a directory: proved once, before the first name is
+//!   removed (`deletion/carry.rs`).
+//! - A directory that replaces a file, and a file that replaces a special file because of
+//!   `--delete`: proved before the first one in each part of the destination
 //!   (`replacing/proof.rs`).
 //! - A backup that replaces an older one in a directory for backups: proved once
-//!   (`backup/proof.rs`). The proof is not needed for a backup next to its file: it replaces only
-//!   the older backup of that name, as `-b` asks.
-//! - A file, link or special file that takes the place of one of the same name: not proved. This is
-//!   what every copy does, and the name then has the source's data.
+//!   (`backup/proof.rs`). A backup next to its file needs no proof: it replaces only the older
+//!   backup of that name, as `-b` requests.
+//! - A file, link or special file that replaces one of the same name: not proved. Every copy does
+//!   this, and the name then has the source's data.
 //! - Removal of temporary files, parts and probes: not proved. Their names are reserved for
-//!   longhaul, and one that is in use is locked.
+//!   longhaul, and files in use are locked.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -32,11 +32,11 @@ use super::ReceiveSide;
 use super::probes::{Placed, random_number};
 use crate::session::{Machine, Transfer};
 
-/// Most directories in which names are deleted that no other one holds, and most file systems
-/// mounted in them.
+/// Maximum number of topmost directories in which names are deleted, and of file systems mounted in
+/// them.
 pub(super) const MOST_TOPS: usize = 512;
 
-/// What the probes are for.
+/// Purpose of a proof.
 #[derive(Clone, Copy)]
 pub(super) enum For {
     Deletion,
@@ -50,7 +50,7 @@ pub(super) enum For {
 }
 
 impl For {
-    /// What is refused.
+    /// Returns the description of the refused operation.
     fn refused(self) -> &'static str {
         match self {
             For::Deletion => "nothing was deleted at the destination",
@@ -71,34 +71,35 @@ impl For {
         }
     }
 
-    /// True if the probe is also made in file systems that are mounted beneath a directory.
+    /// True if the probe is also created in file systems that are mounted beneath a directory.
     fn includes_mounted(self) -> bool {
         !matches!(self, For::ReplacementIn | For::ReplacementOnMount)
     }
 
-    /// True if a directory may not hold a source. A source beneath it does not lose names that are
-    /// replaced in the directory itself.
+    /// True if a directory must not contain a source. Replacing names in the directory itself does
+    /// not affect a source beneath it.
     fn excludes_sources_beneath(self) -> bool {
         !matches!(self, For::ReplacementIn)
     }
 }
 
 impl Transfer {
-    /// Fails unless these directories are no part of a source, and no part of them is one.
+    /// Returns a failure unless these directories are not within a source and, if the purpose
+    /// requires it, do not contain one.
     ///
-    /// Waits for the other end: it must not be called while the session owns the anchor, or with a
-    /// lock held that another thread needs to end the session.
+    /// It waits for the other end. Do not call it while the session owns the anchor, or with a lock
+    /// that another thread needs to end the session.
     ///
     /// # Errors
     ///
-    /// Why that is not known.
+    /// Returns the reason why this is not proved.
     pub(super) fn ensure_apart(
         &self,
         side: &ReceiveSide,
         directories: &[Arc<dyn Directory>],
         purpose: For,
     ) -> Result<(), Failure> {
-        // The other end takes one question at a time.
+        // The other end accepts one request at a time.
         let _one = lock(&side.asking);
         let refused = purpose.refused();
         let failed = |error: io::Error| {
@@ -143,7 +144,7 @@ impl Transfer {
         }
     }
 
-    /// Has the other end search its sources for a probe. `None` if the session is over.
+    /// Lets the other end search its sources for a probe. Returns `None` if the session is over.
     fn ask_sources(&self, question: SourcesQuestion) -> Option<Result<(), Failure>> {
         let asks = self.tell_receiver(|receiver| receiver.ask_sources(question))?;
         if !asks {
@@ -166,8 +167,9 @@ impl Transfer {
     }
 }
 
-/// Makes the probe in each of the directories and, if the purpose needs it, in each file system
-/// that is mounted beneath them. Where nothing may be made, nothing can be deleted or replaced.
+/// Creates the probe in each of the directories and, if the purpose needs it, in each file system
+/// mounted beneath them. Mounted file systems that refuse the probe also refuse deletion and
+/// replacement.
 fn place_all(
     (side, purpose): (&ReceiveSide, For),
     directories: &[Arc<dyn Directory>],
@@ -177,7 +179,7 @@ fn place_all(
     for directory in directories {
         match Placed::make(side, Arc::clone(directory), probe) {
             Ok(made) => placed.push(made),
-            // It is mounted beneath another one of them.
+            // The directory is mounted beneath another one of the list.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -195,8 +197,8 @@ fn place_all(
     Ok(())
 }
 
-/// Whether an error says that nothing may be changed in a directory. The probe of a directory may
-/// be there already, if it is mounted twice.
+/// True if an error means that a directory cannot be changed, or that its probe already exists
+/// because it is mounted twice.
 fn may_not(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -208,7 +210,7 @@ fn may_not(error: &io::Error) -> bool {
     )
 }
 
-/// The directories beneath this one on which something is mounted.
+/// Returns the mount points beneath this directory.
 fn mounted_beneath(directory: &dyn Directory) -> io::Result<Vec<Arc<dyn Directory>>> {
     let Some(location) = directory.location() else {
         return Ok(Vec::new());
@@ -228,7 +230,7 @@ fn mounted_beneath(directory: &dyn Directory) -> io::Result<Vec<Arc<dyn Director
         let opened = names.fold(first, |above, name| {
             Some(above?.and_then(|above| above.open_directory(name)))
         });
-        // What cannot be opened here is not entered to delete in it.
+        // A directory that cannot be opened here is not entered by deletion either.
         found.extend(opened.and_then(Result::ok));
     }
     Ok(found)

@@ -119,7 +119,7 @@ struct Known {
 pub(super) struct Kept {
     pub folder: Arc<Folder>,
     name: Box<[u8]>,
-    /// The full path of the backup, if the copy does not have it.
+    /// Full path of the backup, unless it is recorded as a name of the copy already.
     target: Option<TreePath>,
     /// True if hard links are not available: the old file is renamed just before the new one takes
     /// its name.
@@ -277,7 +277,8 @@ impl Backups {
         let name: Box<[u8]> = target.name().into();
         let moves = !link(side, (from, path.name()), (&folder, &name))?;
         self.remember(&mut known, target.clone());
-        // A listed name may belong to the copy, so the backup must not be treated as final.
+        // `remember` may have recorded the name itself; then a later check cannot tell if the copy
+        // has it, too.
         let is_free = !known.brought.contains(&target);
         drop(known);
         Ok(Kept {
@@ -309,8 +310,8 @@ impl Backups {
         }
     }
 
-    /// Protects the new backup's name: a backup of a name of the copy, or of its backup, must not
-    /// be overwritten.
+    /// Records the name of a new backup. If the name of its original also ends with the suffix, no
+    /// later backup may take it.
     fn remember(&self, known: &mut Known, target: TreePath) {
         if self.stay_beside() {
             known.taken.add(target.clone());
@@ -433,8 +434,8 @@ fn link(
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Gives a new directory of backups the default mode of its parent, but not more rights than the
-/// destination has.
+/// Gives a new directory of backups the mode of a new directory at that place, but not more rights
+/// than the destination has.
 fn open_as_anchor(side: &ReceiveSide, root: &dyn Directory) -> io::Result<()> {
     let mode = root.status()?.mode;
     if !is_filling(mode) {

@@ -1,13 +1,13 @@
-//! Removes what the source does not have, once everything is copied. One directory at a time,
-//! the source's names are compared with a listing of the destination (`plan`); only when the
-//! source was listed to its end without an error is anything removed (`carry`).
+//! Removes names that the source lacks, after all data is copied. One directory at a time, the
+//! source's names are compared with a listing of the destination (`plan`). Names are removed only
+//! if the source was listed completely and without an error (`carry`).
 //!
-//! - A name at either end is present, absent, or could not be looked at. What is absent at the
-//!   source, as its listing says, and present here is removed. Everything else stays.
+//! - A name at either end is present, absent, or unreadable. A name is removed if the source's
+//!   listing shows that it is absent there and it is present here. All other names stay.
 //! - A rule that leaves a name out protects it here (`protection`).
 //! - All paths lead through the directories of the session, beneath the anchor, never through a
-//!   link. Other file systems are not entered.
-//! - What changed since it was listed stays.
+//!   symbolic link. Other file systems are not entered.
+//! - Entries that changed since they were listed stay.
 
 mod carry;
 mod inner;
@@ -29,7 +29,7 @@ use longhaul_system::queue::lock;
 use plan::Plan;
 use protection::Protection;
 
-/// How far a session's deletion is. One thread at a time works on it.
+/// State of a session's deletion. One thread at a time works on it.
 #[derive(Default)]
 pub(crate) struct Deletions(Mutex<State>);
 
@@ -43,7 +43,7 @@ enum State {
 }
 
 impl Transfer {
-    /// A step of deletion, on the comparer's thread.
+    /// Runs a step of deletion on the comparer's thread.
     pub(super) fn delete(&self, side: &ReceiveSide, job: StorageJob) {
         let mut state = lock(&side.deletions.0);
         match job {
@@ -65,7 +65,7 @@ impl Transfer {
                     (None, State::Planning(plan)) => {
                         plan.finish((self, side), self.deletion_maximum())
                     }
-                    // Nothing in the source is a directory.
+                    // The source has no directories.
                     (None, _) => match self.begin_plan(side) {
                         State::Planning(plan) => plan.finish((self, side), self.deletion_maximum()),
                         _ => Plan::new(Default::default()).finish((self, side), None),
@@ -88,13 +88,13 @@ impl Transfer {
     }
 
     fn begin_plan(&self, side: &ReceiveSide) -> State {
-        // A single file lands in a directory of which nothing else is the copy's. Of two trees that
-        // are compared, either may have any name.
+        // The directory of a single file does not belong to the copy. Two trees that are compared
+        // may have different names.
         if side.destination.rename.is_some() && !self.names_only() {
             return State::Over;
         }
         let asked = self.settings.deletion.as_deref();
-        // What stays as it is does not become what the source has.
+        // With other criteria, existing rule files may differ from the source's after the copy.
         let are_copied = self.settings.criteria.is_usual();
         let foresees = !self.copies() && are_copied;
         let shows_lines = side.destination.keeper.may_compare();
@@ -102,12 +102,12 @@ impl Transfer {
             asked.map(|asked| Protection::new(asked, (foresees, are_copied), shows_lines));
         match protection {
             Some(Ok(protection)) => State::Planning(Box::new(Plan::new(protection))),
-            // Its rules were read before the session began.
+            // The rules were checked before the session began.
             Some(Err(_)) | None => State::Over,
         }
     }
 
-    /// Whether names are differences, and nothing is deleted.
+    /// True if names are only compared, and no names are deleted.
     fn names_only(&self) -> bool {
         self.settings.operation == Operation::Verify
     }
@@ -117,7 +117,7 @@ impl Transfer {
     }
 }
 
-/// Why the source could not be listed, and what that means.
+/// Adds to a failure that no names were deleted.
 fn as_undeleted(failure: Failure) -> Failure {
     const MEANS: &str = "nothing was deleted at the destination";
     if failure.text.contains(MEANS) {
@@ -127,7 +127,7 @@ fn as_undeleted(failure: Failure) -> Failure {
     }
 }
 
-/// The same of a comparison.
+/// Adds to a failure of a comparison that surplus names were not searched.
 fn as_unnamed(failure: Failure) -> Failure {
     let text = format!(
         "{}; what is only at the destination was not looked for",
@@ -136,7 +136,7 @@ fn as_unnamed(failure: Failure) -> Failure {
     Failure::new(failure.kind, text)
 }
 
-/// More than may be.
+/// Returns the failure for more surplus names than `--max-delete` allows.
 fn too_many(count: u64, most: u64) -> Failure {
     let text = format!(
         "nothing was deleted at the destination: {count} names are not at the source, and \
@@ -159,7 +159,7 @@ mod tests {
     use crate::recv::landing::{Arrival, Destination, Missing};
     use crate::session::TransferSettings;
 
-    /// A peer that calls something a single file may name any directory of the destination.
+    /// A peer that announces a single file could name any directory of the destination.
     #[test]
     fn where_a_single_file_lands_nothing_is_deleted() {
         for (landing, operation, plans) in [

@@ -1,5 +1,5 @@
-//! For `verify`: what is at the destination alone. Both ends list a directory
-//! in byte order, so that one pass over both finds it, with flat memory.
+//! Finds names that only the destination has, for `verify`. Both ends list a directory in byte
+//! order, so one pass over both finds them in constant memory.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -15,12 +15,12 @@ use longhaul_system::queue::lock;
 
 use super::folders::Folders;
 
-/// Names that a message gives; more are counted.
+/// Number of names in a message; further ones are only counted.
 const SHOWN: usize = 10;
 
-/// Directories that the source left and whose contents are not all compared, at most: those of
-/// an honest one are entries known and not done. And bytes of what is kept of those that have
-/// too much.
+/// Maximum number of directories that the source left and that are not compared completely (those
+/// of a correct source are limited by its unfinished entries), and maximum bytes of data about
+/// those with surplus names.
 const MOST_ENDED: usize = 65_536;
 const MOST_BYTES: usize = 64 << 20;
 
@@ -30,30 +30,30 @@ pub(crate) struct Extras {
     compared: Mutex<Compared>,
 }
 
-/// The source lists depth first: of all directories that it has begun, those above the one that it
-/// is in may continue, and no other.
+/// State of the comparison. The source lists depth first: only the directories above its current
+/// one can continue.
 #[derive(Default)]
 struct Compared {
-    /// From the top down, each within the one before.
+    /// Open directories from the top down, each within the one before.
     open: Vec<(TreePath, Merge)>,
-    /// What those have too much that do not continue, until all in them is done.
+    /// Surplus names of directories that do not continue, until these are complete.
     ended: HashMap<TreePath, TooMuch>,
-    /// Bytes of paths and names among them.
+    /// Bytes of paths and names in `ended`.
     bytes: usize,
-    /// The others that do not continue, by the hash of their paths: they have nothing too much.
+    /// Hashes of the paths of other directories that do not continue: they have no surplus names.
     equal: HashSet<u64>,
     hashes: RandomState,
-    /// The last one that could not be opened. It is tried again where the source ends it.
+    /// The last directory that could not be opened. It is tried again when the source ends it.
     unopened: Option<TreePath>,
 }
 
-/// The destination's listing of one directory, as far as the source's got.
+/// The destination's listing of a directory, up to the source's position.
 struct Merge {
     listing: Peekable<SortedListing>,
     found: TooMuch,
 }
 
-/// What a directory has at the destination alone.
+/// Names in a directory that only the destination has.
 #[derive(Default)]
 struct TooMuch {
     shown: Vec<String>,
@@ -70,13 +70,13 @@ impl Merge {
         })
     }
 
-    /// The source has this name next, or none any more: what comes before it
-    /// here is here alone.
+    /// Advances to the source's next name; `None` ends the listing. Names before it exist at the
+    /// destination only.
     fn advance(&mut self, name: Option<&[u8]>) {
         loop {
             let here = match self.listing.peek() {
                 Some(Ok(listed)) => &*listed.name,
-                // An unreadable listing is reported by whoever reads it next.
+                // The next reader of an unreadable listing reports the error.
                 Some(Err(_)) | None => return,
             };
             match name {
@@ -92,7 +92,7 @@ impl Merge {
         }
     }
 
-    /// The source has no more names.
+    /// Ends the listing after the source's last name.
     fn end(mut self) -> TooMuch {
         self.advance(None);
         self.found
@@ -113,7 +113,7 @@ impl TooMuch {
 }
 
 impl Compared {
-    /// The source is in this directory: those that are not above it have ended.
+    /// Moves to a directory of the source: open directories that are not above it have ended.
     fn come_to(&mut self, path: &TreePath) {
         while let Some((last, merge)) = self.open.pop() {
             if last == *path || last.is_above(path) {
@@ -134,7 +134,7 @@ impl Compared {
         }
     }
 
-    /// What a directory has too much that does not continue.
+    /// Returns the surplus names of a directory that does not continue.
     fn take_ended(&mut self, path: &TreePath) -> Option<TooMuch> {
         if self.equal.remove(&self.hashes.hash_one(path)) {
             return Some(TooMuch::default());
@@ -154,8 +154,8 @@ impl Compared {
 }
 
 impl Extras {
-    /// The source listed an entry, after those before it; `path` is where it is at the
-    /// destination. `None` if more directories were begun than an honest source begins.
+    /// Handles the next entry of the source's listing; `path` is its path at the destination.
+    /// Returns `None` if the source began too many directories.
     pub fn handle_listed(&self, folders: &Folders, path: &TreePath) -> Option<()> {
         let Some(parent) = path.parent() else {
             return Some(());
@@ -181,12 +181,11 @@ impl Extras {
         (!compared.is_too_much()).then_some(())
     }
 
-    /// The source listed a directory to its end: what of it is at the
-    /// destination alone.
+    /// Ends a directory of the source, and reports the names in it that only the destination has.
     ///
     /// # Errors
     ///
-    /// As `openat` and `getdents`, where the directory was not listed before.
+    /// Returns the errors of `openat` and `getdents` if the directory was not listed before.
     pub fn finish(
         &self,
         folders: &Folders,
@@ -195,7 +194,7 @@ impl Extras {
     ) -> io::Result<Option<Failure>> {
         let mut compared = lock(&self.compared);
         if let Some(at) = compared.open.iter().position(|(open, _)| open == path) {
-            // Those within it have ended as well.
+            // The directories within it have ended as well.
             let ended = compared.open.split_off(at);
             for (path, merge) in ended {
                 compared.note_ended(path, merge);

@@ -1,7 +1,6 @@
-//! Puts a command between what comes and what gets a file's name. The file has come whole by then,
-//! and agreed with its checksums: the command reads it under its temporary name, and what it writes
-//! goes into another temporary file, which is hashed on the way. If the command fails, nothing gets
-//! the name.
+//! Passes received files through a command. A file has arrived completely and matches its checksums
+//! by then. The command reads the file by its temporary name. Its output goes into another
+//! temporary file and is hashed on the way. If the command fails, no file gets the name.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,36 +25,35 @@ use crate::flows::Flow;
 use crate::session::Transfer;
 use crate::shell;
 
-/// The layer's name.
+/// Name of the layer.
 pub(super) const LAYER: &str = "filter";
 
-/// Files that may wait for the command; with more, what writes them waits.
+/// Maximum number of files that wait for the command; with more, writing waits.
 const MOST_WAITING: usize = 64;
 
-/// The descriptors that this process may have are divided by this number for small files that wait,
-/// since these are open.
+/// Divisor of the descriptor limit for waiting small files, since these are open.
 const WAITING_PART: usize = 8;
 
-/// Files that may wait for the command.
+/// Returns the number of files that may wait for the command.
 pub(super) fn most_waiting() -> usize {
     descriptors::share(WAITING_PART, MOST_WAITING)
 }
 
-/// A file that came whole.
+/// A file that has arrived completely.
 pub(super) enum Unfiltered {
-    /// In pieces: its part is under way.
+    /// The file came in pieces, and its part is open.
     Large {
-        /// The file.
+        /// Entry of the file.
         entry: Entry,
-        /// Its generation.
+        /// Generation of the file.
         generation: u32,
     },
-    /// In a pack: it has a temporary name.
+    /// The file came in a pack and has a temporary name.
     Small(Staged),
 }
 
 impl ReceiveSide {
-    /// Commands at a time, if there is one.
+    /// Returns the number of commands that run at a time; `None` without a filter.
     pub(super) fn filters(&self, transfer: &Transfer) -> Option<usize> {
         let jobs = self.destination.filter.as_ref()?.jobs;
         transfer.filters(self).then(|| shell::most_at_once(jobs))
@@ -63,17 +61,17 @@ impl ReceiveSide {
 }
 
 impl Transfer {
-    /// Whether files go through a command.
+    /// True if files go through a command.
     pub(super) fn filters(&self, side: &ReceiveSide) -> bool {
         side.destination.filter.is_some() && !side.destination.is_sink && self.copies()
     }
 
-    /// Whether this entry does.
+    /// True if this entry goes through a command.
     pub(super) fn filters_entry(&self, side: &ReceiveSide, entry: &Entry) -> bool {
         matches!(entry.kind, EntryKind::File { .. }) && self.filters(side)
     }
 
-    /// A thread that runs commands.
+    /// Runs the thread of a filter.
     pub(crate) fn run_filters(&self, side: &ReceiveSide, flow: &Flow) {
         while let Some(file) = side.filtering.pop(|| flow.is_wanted()) {
             match file {
@@ -94,7 +92,7 @@ impl Transfer {
             ..
         } = file;
         let filtered = flow.busy(|| self.filter(side, &entry, (&folder, &temporary)));
-        // What cannot be removed is found by `longhaul clean`.
+        // `longhaul clean` finds files that cannot be removed here.
         let _ = folder.directory().remove_file(&temporary);
         match filtered {
             Ok((file, digest)) => side.staging.push(Staged {
@@ -110,7 +108,8 @@ impl Transfer {
         }
     }
 
-    /// The part stays if the command fails: a later session continues with what of it is durable.
+    /// Filters a large file. If the command fails, the part stays, and a later session continues
+    /// with its durable data.
     fn filter_large(&self, side: &ReceiveSide, flow: &Flow, (entry, generation): (Entry, u32)) {
         let result = flow.busy(|| self.filter_part(side, &entry, generation));
         if result.is_err() && (self.is_over() || self.end_if_lost(side)) {
@@ -159,7 +158,7 @@ impl Transfer {
         }
     }
 
-    /// Runs the command for a file under a temporary name; gives what it made of it.
+    /// Runs the command for a file with a temporary name, and returns its output.
     fn filter(
         &self,
         side: &ReceiveSide,
@@ -193,14 +192,14 @@ impl Transfer {
                 Ok((staged, digest))
             }
             Err(failure) => {
-                // What cannot be removed is found by `longhaul clean`.
+                // `longhaul clean` finds files that cannot be removed here.
                 let _ = folder.directory().remove_file(&name);
                 Err(failure)
             }
         }
     }
 
-    /// Fills a new file with what the command makes of another one.
+    /// Writes the command's output for one file into a new file.
     fn fill(
         &self,
         side: &ReceiveSide,

@@ -1,5 +1,5 @@
-//! What a dry run says of what is there: which modes, times, owners and attributes a copy would
-//! change.
+//! Predicts, for a dry run, which modes, times, owners and attributes of existing entries a copy
+//! would change.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use super::replacing::{Way, is_obstructed};
 use crate::session::Transfer;
 
 impl Transfer {
-    /// A directory was listed to its end.
+    /// Compares a directory at the end of its listing.
     pub(super) fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
         if self.settings.operation == Operation::Verify {
             let result = self.finish_directory(side, &entry).map(drop);
@@ -62,7 +62,7 @@ impl Transfer {
         });
     }
 
-    /// What a copy would change of a directory that is there.
+    /// Returns the change that a copy would make to an existing directory.
     fn planned_directory(
         &self,
         side: &ReceiveSide,
@@ -80,8 +80,8 @@ impl Transfer {
         (!same).then_some(Change::Attributes)
     }
 
-    /// What is there has the source's data. In a dry run: whether a copy would change more of it.
-    /// Otherwise it counts as unchanged.
+    /// Handles an existing entry with the source's data. In a dry run, returns the changes that a
+    /// copy would make to its metadata. Otherwise the entry counts as unchanged.
     pub(super) fn planned(
         &self,
         side: &ReceiveSide,
@@ -99,7 +99,7 @@ impl Transfer {
                 Compared::Planned(Change::Attributes)
             };
         }
-        // What is not kept is noted by the copy.
+        // Notices are dropped here; the copy reports them.
         let looked = look(side, folder, entry, status);
         let same_time = match status.kind {
             FileKind::File => !self.is_late(side, entry, status),

@@ -223,7 +223,7 @@ impl Keeper {
     }
 
     /// Returns the final mode of a directory that was created for the copy. It is at most as open
-    /// to the group and others as the source directory.
+    /// to the group and others as each source that fills it.
     pub(super) fn opened_mode(&self, directory: &dyn Directory, filling: u32, mode: u32) -> u32 {
         let filling = self.kept.modes.apply(filling, true);
         let allowed = self.allowed_in(directory) & filling & 0o777;
@@ -389,7 +389,7 @@ impl Keeper {
 
     /// Sets the attributes of an entry and removes other ones. Old and new ones together may not
     /// fit into the inode. Attributes that do not fit are set again after the others are final.
-    /// Those that still do not fit are reported, and their data stay at the source.
+    /// Those that still do not fit are reported; the data of the file is kept all the same.
     fn set_extended(&self, of: &Dressing<'_>, attributes: &Attributes) -> io::Result<bool> {
         let (path, kind) = (&of.entry.path, NoticeKind::AttributeNotKept);
         let listed = of.notices.wish(kind, path, of.inode.names())?;

@@ -397,8 +397,8 @@ impl Destination {
         };
         let below = path.names().skip(1);
         below.fold(rename.clone(), |above, name| {
-            // The new name can make a valid path a few bytes too long; such a path keeps the part
-            // before it.
+            // The new name can make a path a few bytes too long; components that do not fit are
+            // left out.
             above.join(name).unwrap_or(above)
         })
     }

@@ -1,5 +1,5 @@
-//! Further names of one inode: made under a temporary name once the first one is done, and renamed,
-//! so that a reader of the name finds what was there or what is there now.
+//! Hard links. Each is created with a temporary name after its target is complete, and then
+//! renamed, so that a reader finds either the old or the new file.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use super::commit::{Staged, StagedFile};
 use super::parts::journal_failure;
 use crate::session::Transfer;
 
-/// Makes the name in a directory another one of what a path beneath the anchor is.
+/// Creates a hard link to a path beneath the anchor.
 pub(super) fn make(
     side: &ReceiveSide,
     target: &TreePath,
@@ -29,7 +29,7 @@ pub(super) fn make(
     above.directory().link(&first, directory, name)
 }
 
-/// Whether two paths beneath the anchor name one inode.
+/// True if two paths beneath the anchor name one inode.
 pub(super) fn are_one(side: &ReceiveSide, path: &TreePath, target: &TreePath) -> io::Result<bool> {
     let status = |path: &TreePath| {
         let folder = side.folders.find(path.parent().as_ref())?;
@@ -44,8 +44,7 @@ pub(super) fn are_one(side: &ReceiveSide, path: &TreePath, target: &TreePath) ->
 }
 
 impl ReceiveSide {
-    /// Sees to it that a further name is one of the entry that it names, and not of anything else
-    /// that lies beneath the anchor.
+    /// Checks that a hard link names an announced entry, and not another file beneath the anchor.
     fn tie(&self, entry: &Entry, (first, target): (EntryId, &TreePath)) -> Result<(), Failure> {
         let shown = entry.path.to_string();
         let tied = match &self.announced {
@@ -67,7 +66,7 @@ impl ReceiveSide {
 }
 
 impl Transfer {
-    /// Makes a further name, or finds that it is one.
+    /// Creates a hard link, unless the name already is one.
     pub(super) fn link(&self, side: &ReceiveSide, entry: Entry) {
         let EntryKind::HardLink { target, first } = &entry.kind else {
             return;
@@ -136,7 +135,7 @@ impl Transfer {
     }
 }
 
-/// Why a name could not be made another one of a path.
+/// Returns the failure of creating a hard link.
 fn link_failure(shown: &str, target: &TreePath, error: &io::Error) -> Failure {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MLINK) => "that has as many names as the file system allows",

@@ -1,5 +1,5 @@
-//! A block comes on a stream: its lengths are bounded before its bytes are read,
-//! and these are hashed while they are hot in the cache.
+//! Reads a block from a stream. Its lengths are checked before its bytes are read, and the bytes
+//! are hashed while they are in the cache.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::session::streams::{CHANGED_IN_CLEAR, Stop, read_exact};
 use crate::session::{Counters, Transfer};
 
 impl ReceiveSide {
-    /// Reads a block whose header came, and its bytes of payload.
+    /// Reads the payload of a block whose header has arrived; `payload` is its length in bytes.
     pub(super) fn open_block(
         &self,
         transfer: &Arc<Transfer>,
@@ -40,7 +40,8 @@ impl ReceiveSide {
         let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
         if !block.is_valid(payload) || data > transfer.pool.buffer_bytes() {
             let error = FrameError::Unexpected("a block whose lengths contradict each other");
-            // The frame's own length is nobody's word in clear: the header alone is proved.
+            // On a clear connection the length of the frame is not authenticated; only the header
+            // is.
             return Err(if transfer.is_clear() {
                 Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned()))
             } else {
@@ -50,7 +51,7 @@ impl ReceiveSide {
         if block.trailer.is_some() && transfer.is_clear() {
             return Err(FrameError::Unexpected("a checksum in clear").into());
         }
-        // From now on half of the memory is for what comes out of a codec.
+        // From now on, half of the memory is for the output of codecs.
         let need = compresses(block.codec).then(|| transfer.coded.need());
         let Some(mut buffer) = transfer.buffer_for(id) else {
             return Err(Stop::Lost(None));
@@ -58,7 +59,7 @@ impl ReceiveSide {
         if let Some(need) = need {
             buffer.keep(need);
         }
-        // A receiver that waits for the path is idle: only its work counts.
+        // Waiting for the network is idle time, so only CPU time counts.
         let began = thread_cpu_time();
         let mut hasher = ArrivingHasher::new(transfer.settings.integrity, &block);
         reader.anticipate(payload);
@@ -79,7 +80,7 @@ impl ReceiveSide {
     }
 }
 
-/// Reads all of `buffer`, and shows each part while it is hot in the cache.
+/// Fills `buffer`, and passes each part to `show` while it is in the cache.
 fn read_parts(
     reader: &mut dyn StreamReader,
     buffer: &mut [u8],

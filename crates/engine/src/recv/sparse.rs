@@ -4,14 +4,14 @@ use std::io;
 
 use longhaul_storage::StoredFile;
 
-/// The unit of holes in bytes. File systems have blocks of this size or larger ones, so a smaller
-/// run of zeros would save nothing.
+/// Unit of holes in bytes. File systems have blocks of at least this size, so a smaller run of
+/// zeros would save no space.
 const HOLE_BYTES: usize = 4096;
 
 static ZEROS: [u8; HOLE_BYTES] = [0; HOLE_BYTES];
 
-/// Writes the pages that are not all zeros. The others stay as they are: the file must have a hole
-/// there, or zeros.
+/// Writes the pages that are not all zeros. The file must already have holes or zeros in the
+/// others.
 pub(super) fn write_around_holes(
     file: &dyn StoredFile,
     offset: u64,
@@ -25,7 +25,7 @@ pub(super) fn write_around_holes(
     Ok(())
 }
 
-/// Frees the pages of a file that hold nothing but zeros. `data` are the bytes at `offset`.
+/// Frees the pages of a file that are all zeros. `data` are the bytes at `offset`.
 pub(super) fn punch_zeros(file: &dyn StoredFile, offset: u64, data: &[u8]) -> io::Result<()> {
     for run in runs_of(offset, data) {
         if run.is_hole {
@@ -35,7 +35,7 @@ pub(super) fn punch_zeros(file: &dyn StoredFile, offset: u64, data: &[u8]) -> io
     Ok(())
 }
 
-/// Pages that are all zeros, or pages of which none is.
+/// A run of pages that are all zeros, or of pages that are not.
 struct Run<'a> {
     offset: u64,
     data: &'a [u8],
@@ -65,7 +65,8 @@ fn runs_of(mut offset: u64, mut data: &[u8]) -> impl Iterator<Item = Run<'_>> {
     })
 }
 
-/// The length of the first page of `data`, and whether it is all zeros. `None` if there is no page.
+/// Returns the length of the first page of `data`, and true if it is all zeros. Returns `None` for
+/// empty data.
 fn page_of(offset: u64, data: &[u8]) -> Option<(usize, bool)> {
     let before = (offset % HOLE_BYTES as u64) as usize;
     let length = data.len().min(HOLE_BYTES - before);

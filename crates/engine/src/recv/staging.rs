@@ -9,8 +9,8 @@ use longhaul_system::shares::Seat;
 
 use super::commit::Staged;
 
-/// Maximum number of waiting files, independent of the system's limits. A killed copy loses at most
-/// a quarter of these, beside data in transit (SEMANTICS: 5,000 in all).
+/// Maximum number of waiting files, independent of the system's limits. A killed copy can lose them
+/// in addition to data in transit (SEMANTICS: 5,000 in all).
 const MOST_STAGED: usize = 1024;
 
 /// Divisor of this process's descriptor limit for staged files of all its sessions: sockets and

@@ -43,7 +43,7 @@ impl ReceiveSide {
                 "its file system takes no changes any more ({error}): look for errors in the \
                  kernel's log, then run the same command again"
             ))),
-            // A refused change for lack of rights gives no information.
+            // A change that is refused for lack of rights gives no information.
             Ok(()) | Err(_) => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Writes what was verified. Nothing here is durable yet.
+//! Writes verified blocks. Written data is not durable yet.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -30,13 +30,13 @@ use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::session::{Counters, Machine, Transfer};
 
-/// Files of a pack that are larger than this are copied once more, to aligned memory for direct
-/// I/O. That is no more work than finding pages for them in the cache, and much less if the kernel
-/// has to find memory first (files of 2 MB: the same time, or 0.4 of it).
+/// Minimum size in bytes above which a packed file is copied to aligned memory for direct I/O. The
+/// copy costs no more than finding cache pages for the file, and much less if the kernel must free
+/// memory first (files of 2 MB: the same time, or 0.4 of it).
 const PACKED_DIRECT_BYTES: usize = 1 << 20;
 
 impl Transfer {
-    /// A writer's thread.
+    /// Runs the thread of a writer.
     pub(crate) fn run_writer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
         while let Some(block) = side.verified.pop(|| flow.is_wanted()) {
             if let Content::Piece(_) = block.content {
@@ -47,20 +47,20 @@ impl Transfer {
         }
     }
 
-    /// The same for one block, on the thread of the stream that brought it.
+    /// Writes one block on the thread of the stream that received it.
     pub(super) fn write_here(&self, side: &ReceiveSide, block: VerifiedBlock) {
         if let Content::Piece(_) = block.content {
             self.wait_to_write();
         }
         let _writing = side.staging.write();
-        // Whoever stops the flows waits for those that have begun.
+        // A thread that stops the flows waits for writers that have begun.
         if !self.is_over() {
             side.busy_writing(|| self.write_block(side, block));
         }
     }
 
-    /// Waits while as much is written and not durable as may be lost. Blocks
-    /// keep their buffers meanwhile, so that in the end the sender waits too.
+    /// Waits while the amount of written data that is not durable is at its limit. Blocks keep
+    /// their buffers meanwhile, so that the sender waits in the end, too.
     fn wait_to_write(&self) {
         let mut shared = self.lock();
         while !shared.is_over()
@@ -100,8 +100,8 @@ impl Transfer {
         }
     }
 
-    /// A file that failed is let go of: what is durable of it stays for the
-    /// next attempt.
+    /// Reports a written piece. A failed file is closed: its durable data stays for the next
+    /// attempt.
     fn report_piece(&self, side: &ReceiveSide, piece: &Piece, written: Result<(), Failure>) {
         let (name, now) = (piece.name(), self.now());
         match (written, piece.checksum) {
@@ -121,8 +121,8 @@ impl Transfer {
         }
     }
 
-    /// Where a later session of this transfer took over, or the destination is gone, the
-    /// session ends as a whole, not file by file; true then. To be asked once something failed.
+    /// Ends the whole session if a later session of this transfer took over or the destination is
+    /// gone, and then returns true. Call it after a failure.
     pub(super) fn end_if_lost(&self, side: &ReceiveSide) -> bool {
         match side.destination.ensure_there() {
             Ok(()) | Err(JournalError::Closed) => return false,
@@ -163,18 +163,18 @@ impl Transfer {
             written.map_err(failed)?;
             data = rest;
         }
-        // Only now is it proved how data really moves.
+        // The mode of data transfer is known only after the first write.
         side.note_data_mode(file.data_mode());
         if file.data_mode() == DataMode::Buffered {
-            // The disk works while the next blocks come; the checkpoint's sync
-            // then finds little left to do. The other modes see to it.
+            // The disk writes while the next blocks arrive, so the sync of the checkpoint has
+            // little left to do. The other modes do this themselves.
             file.advise(Advice::StartWriteback, piece.offset, piece.length);
         }
         Ok(())
     }
 
-    /// Small files of a pack: written under temporary names, then handed to
-    /// the commit, which takes those of many packs at once.
+    /// Writes the small files of a pack with temporary names and passes them to the committer,
+    /// which takes files of many packs at once.
     fn write_pack(
         &self,
         side: &ReceiveSide,
@@ -193,7 +193,7 @@ impl Transfer {
             if let EntryKind::HardLink { .. } = &entry.kind
                 && !side.destination.is_sink
             {
-                // It waits for what it is another name of.
+                // A hard link waits for its target.
                 self.tell_receiver(|receiver| receiver.handle_link(entry));
                 continue;
             }
@@ -231,7 +231,7 @@ impl Transfer {
         }
     }
 
-    /// A small file is to be committed, or goes through a command first.
+    /// Passes a small file to the committer, or to its filter command.
     fn pass_staged(&self, side: &ReceiveSide, staged: Staged) {
         if !self.filters_entry(side, &staged.entry) {
             side.staging.push(staged);
@@ -240,7 +240,7 @@ impl Transfer {
         side.filtering.push(Unfiltered::Small(staged));
     }
 
-    /// What becomes of a device that nobody may make here.
+    /// Returns the outcome of a device that must not be created here.
     fn leaves_out(&self, side: &ReceiveSide, entry: &Entry) -> Option<Outcome> {
         let EntryKind::Special { kind, .. } = &entry.kind else {
             return None;
@@ -292,7 +292,7 @@ impl Transfer {
         let destination = &side.destination;
         let finish = |file: &dyn StoredFile| {
             if self.filters_entry(side, entry) {
-                // The command's output gets mode and time; its input needs neither.
+                // The output of the command gets the mode and time; its input does not need them.
                 Ok(())
             } else {
                 destination.finish_file(&**folder.directory(), file, entry)
@@ -313,8 +313,8 @@ impl Transfer {
         })
     }
 
-    /// A packed file that is large enough to go past the page cache, in memory as direct I/O wants
-    /// it. `None` if there is none to spare: then the page cache helps out.
+    /// Copies a packed file that is large enough for direct I/O to aligned memory. Returns `None`
+    /// if the file is small or no buffer is free; the page cache is used then.
     fn align_for_disk(&self, data: &[u8]) -> Option<Buffer> {
         let large = data.len() > PACKED_DIRECT_BYTES;
         let mut aligned = large.then(|| self.pool.try_take()).flatten()?;
@@ -323,7 +323,7 @@ impl Transfer {
         Some(aligned)
     }
 
-    /// Compares a piece with what is at the destination.
+    /// Compares a piece with the destination.
     fn compare_piece(
         &self,
         side: &ReceiveSide,
@@ -355,7 +355,7 @@ impl Transfer {
             .ok_or_else(|| differs(&shown, "the contents differ"))
     }
 
-    /// Compares a small entry with what is at the destination.
+    /// Compares a small entry with the destination.
     fn compare_small(
         &self,
         side: &ReceiveSide,
@@ -411,13 +411,14 @@ impl Transfer {
         (entry, outcome)
     }
 
-    /// Whether things are really written.
+    /// True if the operation writes data.
     pub(super) fn copies(&self) -> bool {
         self.settings.operation == Operation::Copy
     }
 }
 
-/// A file that goes into a stream may not have changed: what it was has left already.
+/// Rejects a file that changed while it was sent to a stream: its earlier state was already
+/// written.
 fn check_first(entry: &Entry, generation: u32) -> Result<(), Failure> {
     if generation == 0 {
         return Ok(());
@@ -430,17 +431,17 @@ fn check_first(entry: &Entry, generation: u32) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Changing, text))
 }
 
-/// A piece of the one file that a stream gets. Of a hole there is nothing: it
-/// is zeros.
+/// Writes a piece of the file that a stream receives. Holes have no data and are written as zeros.
 fn put_piece(stream: &dyn DataStream, piece: &Piece, mut data: &[u8]) -> Result<(), Failure> {
     check_first(&piece.entry, piece.generation)?;
     let failed = |error: io::Error| failure_of("write", stream.shown(), &error);
-    // Where blocks are smaller than what is read of a stream at once, that goes in pieces.
+    // If blocks are smaller than the parts that are read from the stream, each part is split into
+    // pieces.
     let base = match part_of(&piece.entry) {
         Some(StreamPart::Data(base)) => base,
         _ => 0,
     };
-    // Both are less than 2^63.
+    // Both numbers are less than 2^63.
     let offset = base + piece.offset;
     let mut at = 0;
     for run in runs_of(piece) {
@@ -456,7 +457,7 @@ fn put_piece(stream: &dyn DataStream, piece: &Piece, mut data: &[u8]) -> Result<
     put_zeros(stream, offset, at, piece.length).map_err(failed)
 }
 
-/// Zeros of a hole, put at once.
+/// Zeros that are written at once for a part of a hole.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 fn put_zeros(stream: &dyn DataStream, offset: u64, from: u64, to: u64) -> io::Result<()> {
@@ -469,12 +470,12 @@ fn put_zeros(stream: &dyn DataStream, offset: u64, from: u64, to: u64) -> io::Re
     Ok(())
 }
 
-/// What differs between source and destination.
+/// Returns the failure for a difference between source and destination.
 pub(super) fn differs(shown: &str, how: &str) -> Failure {
     Failure::new(FailureKind::Differs, format!("{shown}: {how}"))
 }
 
-/// Entries of a pack that are wanted, each with its data.
+/// Returns the wanted entries of a pack, each with its data.
 fn wanted<'a>(
     entries: Vec<PackedEntry>,
     keeps: &[Verdict],
@@ -492,7 +493,7 @@ fn wanted<'a>(
     list
 }
 
-/// Makes a small file or link under its temporary name.
+/// Creates a small file or link with its temporary name.
 fn stage_file(
     (destination, folder, name): (&Destination, &Folder, &[u8]),
     entry: &Entry,
@@ -512,7 +513,7 @@ fn stage_file(
         destination.make_special(&**directory, name, (special, entry))?;
         return Ok(None);
     }
-    // Its lock tells `longhaul clean` that somebody is at work.
+    // The lock shows `longhaul clean` that the file is in use.
     let file = create_held(&**directory, name, mode)?;
     let put = if entry.is_sparse() || destination.keeper.keeping().sparse {
         let length = file.set_length(data.len() as u64);
@@ -522,7 +523,7 @@ fn stage_file(
     };
     let finished = put.and_then(|()| finish(&*file));
     if let Err(error) = finished {
-        // The reason is the first error; what remains is found by `clean`.
+        // The first error is reported; `longhaul clean` finds a file that stays.
         let _ = directory.remove_file(name);
         return Err(error);
     }

@@ -190,7 +190,7 @@ pub(super) fn entry_again(entry: &Entry, kind: EntryKind, status: &Status) -> En
     }
 }
 
-/// Opens a directory. If links are followed, it rejects a directory that contains itself.
+/// Opens a directory. If links are followed, it rejects a directory that is one of those above it.
 fn enter_new(
     directory: &dyn Directory,
     name: &[u8],

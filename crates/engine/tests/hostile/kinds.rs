@@ -1,4 +1,5 @@
-//! A sender of what nobody asked for: devices, hard links, a mode for the destination itself.
+//! A sender of entries that were not requested: devices, hard links, a mode for the destination
+//! itself.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -98,8 +99,8 @@ fn what_nobody_asked_for_is_not_made() {
     place.assert_untouched("kinds");
 }
 
-/// A further name becomes one of what came by the number that it names, and of nothing else that is
-/// there.
+/// A hard link must be tied to the entry that was sent under the number that it names, and to no
+/// other existing file.
 // Promise 73.
 #[test]
 fn a_further_name_is_tied_to_its_entry() {
@@ -148,7 +149,7 @@ fn a_further_name_is_tied_to_its_entry() {
     place.assert_untouched("links");
 }
 
-/// Attributes beyond their bounds, and a name that comes before what it is a name of.
+/// Sends attributes beyond their bounds, and a hard link before its target.
 // Promise 74.
 #[test]
 fn attributes_beyond_their_bounds_end_the_session() {

@@ -26,7 +26,7 @@ use minicbor::Encode;
 
 use crate::support::ends::{PATIENCE, arrival, destination, settings, sources};
 
-/// A root, and beside it what must stay as it is.
+/// A root, and files beside it that must not change.
 pub struct Place {
     outer: tempfile::TempDir,
     before: Vec<(PathBuf, u64, i64, i64, u32)>,
@@ -55,7 +55,7 @@ impl Place {
         self.outer.path().join("beside")
     }
 
-    /// Everything beside the root: name, inode, times, mode.
+    /// Returns name, inode, times and mode of each entry beside the root.
     fn look(&self) -> Vec<(PathBuf, u64, i64, i64, u32)> {
         let mut seen = Vec::new();
         let mut open = vec![self.outer.path().to_owned()];
@@ -88,14 +88,15 @@ pub struct Peer {
     pub end: Arc<Transfer>,
     writer: Box<dyn StreamWriter>,
     pub handle: StreamHandle,
-    /// Bytes that came on its last stream.
+    /// Number of bytes received on the last stream.
     pub heard: Arc<AtomicUsize>,
     before: Option<Box<dyn StreamWriter>>,
     number: u64,
     gone: bool,
 }
 
-/// Ends soon after its last stream. Its silence is longer than a busy host keeps a test waiting.
+/// Returns settings for an end that ends soon after its last stream. Silence is allowed longer than
+/// a busy host delays a test.
 pub fn short() -> TransferSettings {
     TransferSettings {
         linger: Duration::from_millis(500),
@@ -104,7 +105,7 @@ pub fn short() -> TransferSettings {
     }
 }
 
-/// Waits for a peer that comes back on another stream.
+/// Returns settings for an end that waits for a peer that comes back on another stream.
 pub fn lingering() -> TransferSettings {
     TransferSettings {
         linger: PATIENCE,
@@ -113,7 +114,7 @@ pub fn lingering() -> TransferSettings {
 }
 
 impl Peer {
-    /// To an end that receives into the place's root.
+    /// Connects to an end that receives into the place's root.
     pub fn of_receiver(place: &Place, settings: TransferSettings) -> Peer {
         let root = PosixDirectory::open_root(&place.root()).unwrap();
         let there = destination(root);
@@ -122,20 +123,20 @@ impl Peer {
         Peer::new(Transfer::receiving(settings, side, Arc::new(|_| {})))
     }
 
-    /// To an end that receives there.
+    /// Connects to an end that receives into a destination.
     pub fn of_destination(there: Destination, settings: TransferSettings) -> Peer {
         there.take().unwrap();
         let side = ReceiveSide::new(there);
         Peer::new(Transfer::receiving(settings, side, Arc::new(|_| {})))
     }
 
-    /// To an end that keeps nothing of what it receives.
+    /// Connects to an end that discards all data.
     pub fn of_sink(settings: TransferSettings) -> Peer {
         let side = ReceiveSide::new(Destination::sink(sink(), arrival()));
         Peer::new(Transfer::receiving(settings, side, Arc::new(|_| {})))
     }
 
-    /// To an end that sends what is in the place's root.
+    /// Connects to an end that sends the content of the place's root.
     pub fn of_sender(root: &Path, settings: TransferSettings) -> Peer {
         let root = PosixDirectory::open_root(root).unwrap();
         let side = SendSide::new(sources(root, What::Contents));
@@ -155,14 +156,14 @@ impl Peer {
         }
     }
 
-    /// Goes on over another stream, and keeps the one before.
+    /// Continues on another stream, and keeps the previous one open.
     pub fn come_back(&mut self, stream: StreamId) {
         let (writer, handle, heard) = join(&self.end, stream);
         self.before = Some(std::mem::replace(&mut self.writer, writer));
         (self.handle, self.heard) = (handle, heard);
     }
 
-    /// Sends bytes as they are; false once the other end has left.
+    /// Sends raw bytes; false once the other end has left.
     pub fn send(&mut self, parts: &[&[u8]]) -> bool {
         self.gone = self.gone || self.writer.write_all(parts).is_err();
         !self.gone
@@ -177,7 +178,7 @@ impl Peer {
         self.say_raw(minicbor::to_vec(message).unwrap())
     }
 
-    /// A message that may be none.
+    /// Sends a message that may be invalid.
     pub fn say_raw(&mut self, message: Vec<u8>) -> bool {
         self.number += 1;
         let numbered = Numbered {
@@ -192,7 +193,7 @@ impl Peer {
         self.frame(FrameKind::Block, header, payload)
     }
 
-    /// Waits for the session's end.
+    /// Waits for the end of the session.
     pub fn ending(self, context: &str) -> Ending {
         let until = Instant::now() + PATIENCE;
         while !self.end.is_over() {
@@ -209,7 +210,7 @@ impl Peer {
     }
 }
 
-/// A stream on which it listens, but never acts on what it hears.
+/// Joins a stream whose messages are read and ignored.
 fn join(
     end: &Arc<Transfer>,
     stream: StreamId,
@@ -252,7 +253,7 @@ pub fn file(id: u64, path: &[u8], size: u64) -> Entry {
     }
 }
 
-/// A pack of one small file.
+/// Returns a pack of one small file.
 pub fn pack(entry: Entry, data: &[u8]) -> BlockHeader {
     let checksum = Some(whole_file(Integrity::Digest, data));
     let packed = PackedEntry {
@@ -263,7 +264,7 @@ pub fn pack(entry: Entry, data: &[u8]) -> BlockHeader {
     plain(Content::Pack(vec![packed]), data.len())
 }
 
-/// A piece of a large file, as it should be.
+/// Returns a valid piece of a large file.
 pub fn piece(entry: Entry, offset: u64, data: &[u8]) -> BlockHeader {
     let length = data.len() as u64;
     let hasher = BlockHasher::new(Integrity::Digest, offset, length, entry.size());

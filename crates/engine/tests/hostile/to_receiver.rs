@@ -1,4 +1,4 @@
-//! Against an end that receives.
+//! Tests against an end that receives.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
 use super::peer::{Peer, Place, file, lingering, pack, piece, short};
 use crate::support::ends::PATIENCE;
 
-/// More than any end takes; the bar's ten million take a minute.
+/// More messages than any end accepts; the bar's ten million take a minute.
 const FLOOD: u64 = 1_000_000;
 
 fn broken(peer: Peer, context: &str) -> String {
@@ -34,7 +34,7 @@ fn broken(peer: Peer, context: &str) -> String {
     }
 }
 
-/// The bytes of a message with a path that [`longhaul_proto`] would not make.
+/// Returns the bytes of a message with a path that [`longhaul_proto`] would refuse to create.
 fn with_path(path: &[u8]) -> Vec<u8> {
     let stand_in = vec![b'x'; path.len().max(1)];
     let end = Message::Entries(vec![file(0, &stand_in, 3)]);
@@ -68,7 +68,7 @@ fn paths_that_lead_out_end_the_session() {
     }
 }
 
-/// A sender in the middle of a large file has to hear why the session ended.
+/// A sender in the middle of a large file must still receive the reason for the end of the session.
 #[test]
 fn what_comes_after_the_end_is_read() {
     let place = Place::new();
@@ -78,7 +78,7 @@ fn what_comes_after_the_end_is_read() {
     let waiting = Arc::clone(&end);
     let ended = std::thread::spawn(move || waiting.wait());
     assert!(end.wait_until_left(PATIENCE));
-    // More than a socket holds.
+    // The data exceeds the buffer of a socket.
     let large = file(0, b"large", 1 << 20);
     for offset in (0..1 << 20).step_by(65_536) {
         let header = piece(large.clone(), offset, &[1; 65_536]);
@@ -119,7 +119,7 @@ fn links_in_the_way_are_not_followed() {
         left_out: LeftOut::default(),
         anchor: None,
     });
-    // It waits for the end of the walk's last entry, which never comes: it is let go.
+    // The last entry never completes, so the test waits for the counts and not for the end.
     let until = Instant::now() + PATIENCE;
     let counts = || {
         let progress = peer.end.progress();
@@ -162,7 +162,7 @@ fn a_directory_swapped_for_a_link_meanwhile_leads_nowhere() {
         let large = file(id, format!("inside/inner/l{id}").as_bytes(), 100_000);
         peer.block(&piece(large, 0, &[1; 65_536]), &[1; 65_536]);
         id += 1;
-        // Whatever of this works, in whatever moment.
+        // Each step may succeed or fail at any moment.
         let _ = match round % 2 {
             0 => std::fs::rename(&inside, place.root().join(format!("old{round}")))
                 .and_then(|()| symlink(place.beside(), &inside)),
@@ -207,7 +207,7 @@ const FLOODS: [&str; 12] = [
     "wants",
 ];
 
-/// The n-th message of a flood.
+/// Returns the n-th message of a flood.
 fn message_of(flood: &str, n: u64) -> Message {
     let (id, generation) = (EntryId(n), 0);
     let apart = EntryId(2 * n);
@@ -290,7 +290,7 @@ fn floods_are_refused_with_bounded_memory() {
     }
 }
 
-/// What a lost session keeps, it keeps for a client that comes back.
+/// A lost session keeps its state for a client that comes back.
 #[test]
 fn a_lost_session_with_much_under_way_ends_at_once() {
     let place = Place::new();
@@ -306,7 +306,7 @@ fn a_lost_session_with_much_under_way_ends_at_once() {
     assert!(broken(peer, "lost").contains("under way"));
 }
 
-/// Threads that a peer asks for.
+/// The number of threads that a peer requests is bounded.
 #[test]
 fn flows_that_a_peer_asks_for_are_bounded() {
     let place = Place::new();
@@ -327,7 +327,7 @@ fn flows_that_a_peer_asks_for_are_bounded() {
         let found = layers.iter().find(|found| found.layer == layer);
         found.map_or(0, |found| found.flows)
     };
-    // Eight at most without being asked.
+    // Without a request there are at most eight.
     while flows_of("write") <= 8 {
         assert!(Instant::now() < until, "it does not heed what is asked");
         std::thread::yield_now();
@@ -339,7 +339,7 @@ fn flows_that_a_peer_asks_for_are_bounded() {
     peer.ending("flows");
 }
 
-/// Directories that are compared, begun in masses and never ended.
+/// The peer begins very many directories that are compared, and ends none of them.
 #[test]
 fn directories_without_end_end_the_session() {
     let place = Place::new();
@@ -361,7 +361,7 @@ fn directories_without_end_end_the_session() {
     assert!(broken(peer, "without end").contains("ends none"));
 }
 
-/// The same of directories that are not there.
+/// The peer begins very many directories that do not exist at the destination.
 #[test]
 fn missing_directories_without_end_take_bounded_memory() {
     let place = Place::new();
@@ -387,7 +387,7 @@ fn missing_directories_without_end_take_bounded_memory() {
     peer.ending("without end");
 }
 
-/// Bytes of memory this process has.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -423,7 +423,7 @@ fn what_is_wrong_is_never_written_under_its_name() {
     };
     piece_of.checksum = Some(Checksum::Xxh3(1));
     peer.block(&other, &[1; 65_536]);
-    // Overlapping, twice, and sealed before it is whole.
+    // Pieces overlap, come twice, and the file is sealed before it is complete.
     let large = || file(3, b"large", 131_072);
     peer.block(&piece(large(), 0, &[1; 65_536]), &[1; 65_536]);
     peer.block(&piece(large(), 0, &[2; 1024]), &[2; 1024]);
@@ -518,8 +518,8 @@ fn a_bomb_is_bounded_by_what_it_announced() {
     assert!(!place.root().join("0").exists());
 }
 
-/// What another codec would make of it, cut short, damaged, or longer or shorter than announced:
-/// none of it is written, whatever codec the session named.
+/// Data of another codec, truncated or corrupt data, or data of another length than announced must
+/// not be written, whatever codec the session named.
 #[test]
 fn what_does_not_decode_to_what_was_announced_is_not_written() {
     const LENGTH: usize = 60_000;
@@ -552,7 +552,7 @@ fn what_does_not_decode_to_what_was_announced_is_not_written() {
                 peer.block(&header, payload);
             }
         }
-        // A shuffle that was none.
+        // The header claims a shuffle that was not applied.
         let mut header = pack(file(100, b"shuffled", LENGTH as u64), &text(LENGTH));
         (header.codec, header.shuffle) = (codec, shuffle);
         peer.block(&header, &good);
@@ -658,8 +658,8 @@ fn a_receiver_that_is_done_stays_for_a_sender_that_does_not_know_it() {
     assert!(ending.totals.is_some_and(|totals| totals.committed == 1));
 }
 
-/// The sender moves to another stream, where it has nothing new to say: what the receiver
-/// said on the one before may be on its way for ever.
+/// The sender moves to another stream and sends no new messages there. The receiver must repeat its
+/// messages, because those on the previous stream may never arrive.
 #[test]
 fn what_was_said_is_said_again_where_the_sender_moved_to() {
     let place = Place::new();
@@ -671,11 +671,11 @@ fn what_was_said_is_said_again_where_the_sender_moved_to() {
         anchor: None,
     });
     while !peer.end.wait_for(Duration::from_secs(1)) {}
-    // Its last words take a moment, and so does a stream until it waits for more.
+    // The last messages take a moment, and so does a stream until it waits for more.
     std::thread::park_timeout(Duration::from_millis(50));
     peer.come_back(StreamId(1));
     std::thread::park_timeout(Duration::from_millis(50));
-    // Nothing yet, unless this host was too busy for its last words.
+    // No messages have come yet, unless this host was too busy for the last ones.
     let before = peer.heard.load(Ordering::Relaxed);
     assert!(peer.say(&Message::SetFlows(Flows::default())));
     let until = Instant::now() + PATIENCE;
@@ -732,7 +732,7 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
     assert_eq!(peer.ending("flows").farewell, Farewell::Cancelled);
 }
 
-/// Who is on the path can say anything on a stream in clear.
+/// An attacker on the network path can send any bytes on a clear stream.
 // Promise 36.
 #[test]
 fn nonsense_on_a_stream_in_clear_costs_that_stream_alone() {
@@ -747,12 +747,12 @@ fn nonsense_on_a_stream_in_clear_costs_that_stream_alone() {
     };
     for number in [1, 7] {
         let said = frame::encode(FrameKind::Control, &goodbye(number), 0).unwrap();
-        // The second one meets a stream that is closed already.
+        // The second message meets a stream that is already closed.
         let _ = ours.writer.write_all(&[&said]);
     }
-    // Closed with something unread, it is reset.
+    // A stream that is closed with unread data is reset.
     while matches!(ours.reader.read(&mut [0; 4096]), Ok(1..)) {}
-    // Nor can a handshake, nor what whoever joins says that he has.
+    // A handshake or a false claim of a joining stream must not end the session either.
     let (mut ours, theirs) = local_pair().unwrap();
     assert!(peer.end.attach(theirs, StreamId(2), true, 99));
     let said = frame::encode(FrameKind::Handshake, &goodbye(1), 0).unwrap();
@@ -763,7 +763,7 @@ fn nonsense_on_a_stream_in_clear_costs_that_stream_alone() {
     assert_eq!(peer.ending("in clear").farewell, Farewell::Cancelled);
 }
 
-/// Each is two threads and a descriptor: who joins a session is somebody, and may be wrong.
+/// Each stream costs two threads and a descriptor, so even an authenticated peer is limited.
 #[test]
 fn a_session_takes_no_more_streams_than_it_may_have() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Against an end that sends.
+//! Tests against an end that sends.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn what_only_a_sender_sends_ends_the_session() {
     assert!(matches!(&ended, Farewell::Broken(text) if text.contains("a block came to a sender")));
 }
 
-/// The totals are known although the other end takes nothing.
+/// The totals must be known although the other end accepts no entries.
 #[test]
 fn the_scan_ends_before_the_other_end_takes_its_entries() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! A source of many small files and a destination that swallows them, both
-//! without a disk and without memory for each.
+//! A source of many small files and a destination that discards them. Neither uses a disk, or
+//! memory for each file.
 
 use std::any::Any;
 use std::io;
@@ -14,11 +14,11 @@ use longhaul_storage::{
 };
 use tempfile::TempDir;
 
-/// Files in each directory.
+/// Number of files in each directory.
 const PER_DIRECTORY: u64 = 1000;
 const FILE_BYTES: u64 = 100;
 
-/// Files and the directories that hold them.
+/// Returns the number of files and of the directories that hold them.
 pub fn entries(files: u64) -> u64 {
     files + files.div_ceil(PER_DIRECTORY)
 }
@@ -84,7 +84,7 @@ impl NameList for Names {
     }
 }
 
-/// A file of the same bytes everywhere; what is written to it is gone.
+/// A file with the same bytes everywhere, which discards writes.
 struct Same {
     inode: u64,
     length: AtomicU64,
@@ -208,8 +208,8 @@ impl Directory for Generated {
     }
 }
 
-/// The destination: takes everything, keeps only the session's own two files,
-/// and those on a real disk: kept digests grow there, not in the heap.
+/// The destination. It discards all files but the two files of the session, which are on a real
+/// disk: stored digests grow there, not in the heap.
 pub struct Swallowing {
     session: Arc<dyn Directory>,
     place: Arc<TempDir>,
@@ -277,7 +277,8 @@ impl Directory for Swallowing {
     fn status_of(&self, name: &[u8]) -> io::Result<Status> {
         match Self::is_session(name) {
             true => self.session.status_of(name),
-            // What is being written has its name; nothing that is asked for is there.
+            // A file that is being written exists by its temporary name; the requested entries do
+            // not exist.
             false if name.starts_with(b".longhaul-") => Ok(status(FileKind::File, 1)),
             false => none(),
         }

@@ -1,5 +1,4 @@
-//! Digests that are kept for a later run: their records, and the table by which
-//! they are found, are on disk alone.
+//! Digests that are stored for a later run: their records and the index are only on disk.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use longhaul_storage::{Creation, DataMode, FileKind, Status, StoredFile};
 
 use super::{LIVE, turn};
 
-/// Bytes that a table may differ by, whatever its size.
+/// Bytes by which two tables may differ, independent of their sizes.
 const SPREAD_BYTES: i64 = 4096;
 
 fn state(number: u64) -> FileState {
@@ -31,7 +30,7 @@ fn state(number: u64) -> FileState {
     FileState::new(b"data/file", &Default::default(), &status)
 }
 
-/// Live bytes that a session's digests take, with those of so many files.
+/// Returns the live bytes of a session's digests for this number of files.
 fn taken(files: u64) -> i64 {
     let directory = tempfile::tempdir().unwrap();
     File::create(directory.path().join("digests")).unwrap();

@@ -1,6 +1,6 @@
-//! Nothing grows with the number of files: the live heap of a process that
-//! moves many small files, seen by a counting allocator, is the same after few
-//! and after many. Both ends are in it, source and sink are not on a disk.
+//! Memory does not grow with the number of files. A counting allocator measures the live heap of a
+//! process that moves many small files: it is the same after few and after many files. Both ends
+//! are in the process; source and sink do not use a disk.
 //!
 //! `LONGHAUL_MEMORY_FILES` is the larger number (1000000 for a soak).
 #![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
@@ -22,11 +22,11 @@ use crate::support::ends::{Ends, destination, settings, sources};
 use crate::support::times;
 use generated::{Generated, Swallowing};
 
-/// What both ends may differ by, together: half of it each would be stricter
-/// than what is promised of one.
+/// Bytes by which the heap of both ends together may differ. Half of it for each end would be
+/// stricter than the promise for one end.
 const FLAT_BYTES: i64 = 64 << 10;
 
-/// What the number of blocks in flight may add to that while data flows.
+/// Bytes that the varying number of blocks in flight may add while data flows.
 const SWINGS_BYTES: i64 = 4 << 20;
 
 struct Counting;
@@ -53,18 +53,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What one test allocates is not to count in another.
+/// Serializes tests, so that the allocations of one do not count in another.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Least and most live bytes in a transfer, after its beginning.
+/// Minimum and maximum of live bytes during a transfer, after its start.
 #[derive(Debug)]
 struct Seen {
     least: i64,
     most: i64,
-    /// When all is done, before the ends are gone.
+    /// Live bytes at the end, before the ends are dropped.
     last: i64,
 }
 
@@ -76,7 +76,7 @@ fn run(files: u64, asks: bool) -> Seen {
     settings.asks = asks;
     settings.epoch = there.take().unwrap();
     let before = LIVE.load(Ordering::Relaxed);
-    // Without a watch that remembers what it was told.
+    // The ends have no observer, because it would store events.
     let ends = Ends::start_unwatched(settings, sources(source, What::Contents), there);
     ends.join(0, false);
     ends.join(1, false);
@@ -100,7 +100,7 @@ fn run(files: u64, asks: bool) -> Seen {
     seen
 }
 
-/// Live bytes once what was in flight is gone.
+/// Waits until the live bytes no longer change and returns them.
 fn settled() -> i64 {
     let mut last = i64::MAX;
     loop {
@@ -114,7 +114,7 @@ fn settled() -> i64 {
 }
 
 impl Seen {
-    /// What a size takes, the `pick` of several runs.
+    /// Combines the values of several runs with `pick`.
     fn with(self, other: &Seen, pick: fn(i64, i64) -> i64) -> Seen {
         Seen {
             least: pick(self.least, other.least),
@@ -123,7 +123,7 @@ impl Seen {
         }
     }
 
-    /// What the larger number of files took more than a promise allows.
+    /// Returns a description of growth beyond the promised limit.
     fn excess(&self, few: &Seen) -> Option<String> {
         [
             ("at the end", self.last - few.last, FLAT_BYTES),
@@ -136,9 +136,9 @@ impl Seen {
     }
 }
 
-/// How many were in flight at once, and so to which power of two a list once
-/// grew, is chance, and is no less likely in a short run than in a long one.
-/// What grows with the files is more in every pair of runs, however many.
+/// Maximum number of pairs of runs. The number of blocks in flight, and thus the size that a list
+/// once reached, is random and as likely in a short run as in a long one. Growth with the number of
+/// files shows in every pair.
 const PAIRS: usize = 12;
 
 // Promise 37.
@@ -148,7 +148,7 @@ fn the_heap_is_flat_in_the_number_of_files() {
     let many = times("LONGHAUL_MEMORY_FILES", 200_000);
     let few = (many / 10).max(50_000);
     for asks in [false, true] {
-        // What a process allocates once.
+        // The first run makes the one-time allocations of the process.
         run(few, asks);
         let (mut small, mut large) = (run(few, asks), run(many, asks));
         for pair in 1.. {

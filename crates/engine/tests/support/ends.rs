@@ -26,15 +26,15 @@ use longhaul_storage::journal::Owner;
 use longhaul_storage::roots::OpenRoot;
 use longhaul_units::ByteCount;
 
-/// Longer than any transfer of these tests takes: then it hangs.
+/// Longer than any transfer of these tests takes: after it, the transfer hangs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// For streams in clear.
+/// Returns a key for clear streams.
 pub fn key() -> Option<HeaderKey> {
     Some(HeaderKey::new(Secret([7; 32])))
 }
 
-/// One directory, whatever path is asked for.
+/// Returns one directory for every path.
 pub struct OnlyRoot(pub Arc<dyn Directory>);
 
 impl OpenRoot for OnlyRoot {
@@ -51,7 +51,7 @@ impl OpenRoot for OnlyRoot {
     }
 }
 
-/// A session of its own, each time.
+/// Returns the owner of a new session.
 pub fn owner() -> Owner {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
     Sources::new(vec![Source::new(directory.into(), what, shown)])
 }
 
-/// The same transfer, each time by a session of its own.
+/// Returns the same transfer each time, with a new session.
 pub fn arrival() -> Arrival {
     Arrival {
         set_ids: Default::default(),
@@ -98,7 +98,7 @@ pub fn destination(root: Arc<dyn Directory>) -> Destination {
     .unwrap()
 }
 
-/// Small blocks, checkpoints all the time, little patience.
+/// Returns settings with small blocks, frequent checkpoints and short timeouts.
 pub fn settings() -> TransferSettings {
     TransferSettings {
         block_bytes: 64 << 10,
@@ -119,18 +119,18 @@ pub fn settings() -> TransferSettings {
     }
 }
 
-/// What an end was told of each path.
+/// Events that an end reported, by path.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     pub committed: Vec<Vec<u8>>,
     pub skipped: Vec<Vec<u8>>,
     pub failed: BTreeMap<Vec<u8>, String>,
     pub deleted: Vec<Vec<u8>>,
-    /// Why nothing was deleted.
+    /// Reasons for which deletion was skipped.
     pub undeleted: Vec<String>,
 }
 
-/// Watches one end.
+/// Creates an observer of one end.
 pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
     let told = Arc::new(Mutex::new(Told::default()));
     let inner = told.clone();
@@ -159,10 +159,10 @@ pub fn watch() -> (Watch, Arc<Mutex<Told>>) {
     (watch, told)
 }
 
-/// What an end tells, and what it was.
+/// An observer of an end, and the events that it received.
 type Watched = (Watch, Arc<Mutex<Told>>);
 
-/// Two ends, their streams, and what they were told.
+/// Two ends, their streams, and the events that they reported.
 pub struct Ends {
     pub sender: Arc<Transfer>,
     pub receiver: Arc<Transfer>,
@@ -170,7 +170,7 @@ pub struct Ends {
     received: Arc<Mutex<Told>>,
 }
 
-/// How both ended.
+/// The endings of both ends.
 pub struct Ended {
     pub sender: Ending,
     pub receiver: Ending,
@@ -189,7 +189,7 @@ impl Ends {
         Ends::start_watched(settings, from, to, watch(), watch())
     }
 
-    /// With nobody who remembers what became of which entry.
+    /// Starts both ends without observers.
     pub fn start_unwatched(settings: TransferSettings, from: Sources, to: Destination) -> Ends {
         let nobody = || -> (Watch, Arc<Mutex<Told>>) { (Arc::new(|_| {}), Arc::default()) };
         Ends::start_watched(settings, from, to, nobody(), nobody())
@@ -206,7 +206,7 @@ impl Ends {
         Ends::start_sides(settings, SendSide::new(from), ReceiveSide::new(to), watched)
     }
 
-    /// With no more of the sources than this.
+    /// Starts both ends with a selection of the sources.
     pub fn start_selecting(
         settings: TransferSettings,
         (from, selection): (Sources, &Selection),
@@ -217,7 +217,7 @@ impl Ends {
         Ends::start_sides(settings, side, ReceiveSide::new(to), (watch(), watch()))
     }
 
-    /// With this sending side.
+    /// Starts both ends with this sending side.
     pub fn start_coding(settings: TransferSettings, from: SendSide, to: Destination) -> Ends {
         Ends::start_sides(settings, from, ReceiveSide::new(to), (watch(), watch()))
     }
@@ -238,7 +238,7 @@ impl Ends {
         }
     }
 
-    /// Joins both by a new stream; false where one of them is over.
+    /// Joins both ends by a new stream; false if one of them is over.
     pub fn join(&self, number: u32, clear: bool) -> bool {
         let (left, right) = local_pair().unwrap();
         let id = StreamId(number);
@@ -247,14 +247,14 @@ impl Ends {
             && self.sender.attach(left, id, clear, received)
     }
 
-    /// As [`Ends::join`], and gives what kills the stream.
+    /// Joins like [`Ends::join`], and returns a handle that kills the stream.
     pub fn join_killable(&self, number: u32) -> Option<StreamHandle> {
         let (left, right) = local_pair().unwrap();
         let handle = left.handle.clone();
         self.join_by(left, right, number, false).then_some(handle)
     }
 
-    /// Joins both by the two ends of a way.
+    /// Joins both ends by the two given streams.
     pub fn join_by(&self, left: Stream, right: Stream, number: u32, clear: bool) -> bool {
         let id = StreamId(number);
         let (sent, received) = (self.sender.received(), self.receiver.received());
@@ -262,8 +262,8 @@ impl Ends {
             && self.sender.attach(left, id, clear, received)
     }
 
-    /// What was read, written and done so far at both ends: where that does not change for
-    /// [`PATIENCE`] they hang, however slow the host is.
+    /// Returns counters of work at both ends. If they do not change for [`PATIENCE`], the ends
+    /// hang, even on a slow host.
     fn work(&self) -> [u64; 8] {
         let [sender, receiver] = [&self.sender, &self.receiver].map(|end| end.progress());
         [
@@ -301,8 +301,8 @@ impl Ends {
     }
 }
 
-/// A whole transfer of a tree named `top`, over two streams. The destination
-/// is taken first; where that fails, so says the result.
+/// Copies a tree named `top` over two streams. The destination is claimed first; a failure of that
+/// is returned.
 pub fn copy(
     mut settings: TransferSettings,
     from: &Arc<dyn Directory>,

@@ -1,4 +1,4 @@
-//! A tree as a value: made in any directory, read from any directory.
+//! A tree as a value: created in any directory, read from any directory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use longhaul_storage::{Creation, DataMode, Directory, FileKind};
 
 use super::Random;
 
-/// One thing in a tree.
+/// An entry of a tree.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Node {
     Directory {
@@ -46,7 +46,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Paths, separated by `/`, and what they are.
+/// Entries by path; names are separated by `/`.
 pub type Tree = BTreeMap<Vec<u8>, Node>;
 
 fn time(chance: &mut Random) -> Timestamp {
@@ -70,8 +70,8 @@ pub fn file(chance: &mut Random, size: usize) -> Node {
     }
 }
 
-/// A few directories, small files, links, and files of several blocks of
-/// 64 KiB; some names are no UTF-8.
+/// Returns a few directories, small files, links, and files of several blocks of 64 KiB. Some names
+/// are not UTF-8.
 pub fn small_tree(seed: u64) -> Tree {
     let chance = &mut Random::new(seed);
     let mut tree = Tree::new();
@@ -94,7 +94,7 @@ pub fn small_tree(seed: u64) -> Tree {
     tree
 }
 
-/// One large file, of two blocks of 64 KiB, in a directory of its own.
+/// Returns one large file, of two blocks of 64 KiB, in a separate directory.
 pub fn single_file() -> Tree {
     let chance = &mut Random::new(6);
     let mut tree = Tree::new();
@@ -105,7 +105,7 @@ pub fn single_file() -> Tree {
     tree
 }
 
-/// One file of so many bytes, named by its path beneath `top`.
+/// Returns one file of `size` bytes, named by its path beneath `top`.
 pub fn one_file(seed: u64, path: &str, size: usize) -> Tree {
     let chance = &mut Random::new(seed);
     let mut tree = Tree::new();
@@ -114,7 +114,7 @@ pub fn one_file(seed: u64, path: &str, size: usize) -> Tree {
     tree
 }
 
-/// A random tree of so many entries, most of them small.
+/// Returns a random tree with this number of entries, most of them small.
 pub fn random_tree(seed: u64, entries: usize) -> Tree {
     let chance = &mut Random::new(seed);
     let mut tree = Tree::new();
@@ -152,7 +152,7 @@ fn parent_of(root: &Arc<dyn Directory>, path: &[u8]) -> (Arc<dyn Directory>, Vec
     (opened, last)
 }
 
-/// Makes a tree; durable where that means something.
+/// Creates a tree, and makes it durable if the storage supports it.
 pub fn build(root: &Arc<dyn Directory>, tree: &Tree) {
     for (path, node) in tree {
         let (parent, name) = parent_of(root, path);
@@ -193,7 +193,7 @@ pub fn build(root: &Arc<dyn Directory>, tree: &Tree) {
     root.sync().unwrap();
 }
 
-/// Everything in a directory but staging files, and how many of those.
+/// Returns all entries of a directory except staging files, and the names of the staging files.
 pub fn read(root: &Arc<dyn Directory>) -> (Tree, Vec<String>) {
     let (mut tree, mut staging) = (Tree::new(), Vec::new());
     read_into(root, &[], &mut tree, &mut staging);
@@ -243,7 +243,7 @@ fn read_into(
     }
 }
 
-/// Where two trees differ, in words; none where they do not.
+/// Describes the first difference between two trees; `None` if they are equal.
 pub fn difference(found: &Tree, expected: &Tree) -> Option<String> {
     for (path, node) in expected {
         if found.get(path) != Some(node) {

@@ -1,4 +1,4 @@
-//! Backups of what is deleted: each gets its other name, that is made durable, and then the old
+//! Backups of deleted files: each gets its backup name, the name is made durable, and then the old
 //! name is removed.
 
 use std::io;
@@ -14,15 +14,16 @@ use crate::recv::ReceiveSide;
 use crate::recv::folders::Folder;
 
 impl Backups {
-    /// Gives what is deleted its backup's name, too. If there are no further names, it is renamed:
-    /// its directory must not be synced before the backup's. As [`Backups::keep`].
+    /// Gives a deleted file its backup name, under the conditions of [`Backups::keep`]. Without
+    /// hard links the file is renamed: its directory must not be synced before the directory of the
+    /// backup.
     pub(in crate::recv) fn keep_deleted(
         &self,
         side: &ReceiveSide,
         from: &Arc<Folder>,
         path: &TreePath,
     ) -> io::Result<Kept> {
-        // What has the name was just looked at: what is missing is the directory of backups.
+        // The file was just found, so the missing directory is that of the backup.
         let gone = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => {
                 io::Error::other("the directory for its backup was removed: run it again")
@@ -41,7 +42,8 @@ impl Backups {
         if moves {
             let (from, to) = (from.directory(), folder.directory());
             from.rename(path.name(), &**to, &name).map_err(gone)?;
-            // Of two names of one inode the kernel renames none: a killed copy has linked it.
+            // `rename` does not act if both names are the same inode, as a killed copy may have
+            // left them.
             moves = !was_there || from.status_of(path.name()).is_err();
         }
         if was_there {
@@ -58,7 +60,8 @@ impl Backups {
     }
 }
 
-/// Makes the backups of what is deleted durable, each directory once; one result for each.
+/// Makes the backups of deleted files durable, with one sync for each directory. Returns one result
+/// for each file.
 pub(in crate::recv) fn sync_deleted(kept: &[Deleted<'_>]) -> Vec<io::Result<()>> {
     let mut synced: Vec<(&Arc<Folder>, io::Result<()>)> = Vec::new();
     let results = kept.iter().map(|of| {
@@ -73,7 +76,7 @@ pub(in crate::recv) fn sync_deleted(kept: &[Deleted<'_>]) -> Vec<io::Result<()>>
     results.collect()
 }
 
-/// What is deleted, and has a backup.
+/// A deleted file with a backup.
 pub(in crate::recv) struct Deleted<'a> {
     pub from: &'a Arc<Folder>,
     pub name: &'a [u8],
@@ -81,12 +84,13 @@ pub(in crate::recv) struct Deleted<'a> {
 }
 
 impl Deleted<'_> {
-    /// The old name still leads to it.
+    /// True if the old name still exists.
     pub(in crate::recv) fn has_both_names(&self) -> bool {
         !self.kept.moves
     }
 
-    /// Its backup is not durable: it gets its old name again. True if that is to be made durable.
+    /// Restores the old name of a file whose backup is not durable. Returns true if the old name
+    /// must be made durable.
     pub(in crate::recv) fn stays(&self) -> bool {
         self.kept.moves && rename_back(&**self.from.directory(), (self.name, self.kept))
     }

@@ -1,4 +1,4 @@
-//! Where a directory for backups lies, by its path and the destination's.
+//! Locates the directory for backups by its path and the destination's path.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -9,10 +9,10 @@ use longhaul_storage::Directory;
 use longhaul_system::refusals::or_without;
 use rustix::io::Errno;
 
-/// Mode of directories that are made for backups beneath the anchor, before the umask.
+/// Mode of directories that are created for backups beneath the anchor, before the umask.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
 
-/// The names of a path that only leads downwards; `None` if it may lead elsewhere.
+/// Returns the names of a path that only leads downwards; `None` if it may lead elsewhere.
 pub(super) fn downwards(path: &[u8]) -> Option<Vec<&[u8]>> {
     let names = path.split(|byte| *byte == b'/');
     let names: Vec<&[u8]> = names.filter(|name| !matches!(*name, b"" | b".")).collect();
@@ -20,8 +20,8 @@ pub(super) fn downwards(path: &[u8]) -> Option<Vec<&[u8]>> {
     stays.then_some(names)
 }
 
-/// What follows of a path after a part of it that is the anchor, and does not lead out of that
-/// again. Links beneath the anchor are not followed to find it: an earlier copy may have brought
+/// Returns the rest of a path after a part of it that is the anchor, if the rest does not leave the
+/// anchor. Links beneath the anchor are not followed, because an earlier copy may have brought
 /// them.
 pub(super) fn beneath(anchor: &Path, path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
@@ -31,7 +31,7 @@ pub(super) fn beneath(anchor: &Path, path: &Path) -> Option<PathBuf> {
     anchors.find_map(|part| downwards_alone(path.strip_prefix(part).ok()?))
 }
 
-/// A path without dots; `None` if it leads upwards from where it begins.
+/// Returns a path without `.` and `..`; `None` if it leads above its start.
 fn downwards_alone(path: &Path) -> Option<PathBuf> {
     let mut names = PathBuf::new();
     for component in path.components() {
@@ -44,7 +44,7 @@ fn downwards_alone(path: &Path) -> Option<PathBuf> {
     Some(names)
 }
 
-/// A path without links and dots, as far as it is there.
+/// Returns a path without links and dots, as far as it exists.
 pub fn real(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|above| {
@@ -66,9 +66,9 @@ pub fn real(path: &Path) -> PathBuf {
     real
 }
 
-/// Makes directories beneath the anchor, each from the one above it, never through a link. Their
-/// names are durable afterwards; where one once was not, `unsynced` says so, and no later sync is
-/// believed: it succeeds although that name is lost.
+/// Creates directories beneath the anchor, each from its parent, never through a symbolic link.
+/// Their names are durable afterwards. A failed sync is stored in `unsynced` and fails all later
+/// calls: a later sync would succeed although that name is lost.
 pub(super) fn make_beneath(
     anchor: &Arc<dyn Directory>,
     path: &TreePath,
@@ -91,7 +91,7 @@ pub(super) fn make_beneath(
             }
             other => other?,
         };
-        // One that is there may be of a run that was killed before this.
+        // An existing directory may be from a run that was killed before its sync.
         or_without(directory.sync()).inspect_err(|error| {
             let number = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
             let _ = unsynced.set(number);

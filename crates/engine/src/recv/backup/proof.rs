@@ -1,4 +1,4 @@
-//! Proof that the directory for backups is no part of a source.
+//! Proves that the directory for backups is not a part of a source.
 
 use std::io;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::recv::apart::For;
 use crate::session::Transfer;
 
 impl Backups {
-    /// Fails unless the directory for backups is no source's directory, lies in none and holds
-    /// none: a backup replaces what has its name.
+    /// Returns a failure unless the directory for backups neither contains nor is within a source:
+    /// a backup replaces the file of its name.
     ///
     /// # Errors
     ///
-    /// Why that is not known.
+    /// Returns the reason why this is not proved.
     pub(in crate::recv) fn prove(
         &self,
         transfer: &Transfer,
@@ -34,7 +34,7 @@ impl Backups {
             return known.clone();
         }
         let found = match place.find(side) {
-            // It is made by this copy, and holds nothing.
+            // This copy will create the directory, which is then empty.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failure_of("open", "the directory for backups", &error)),
             Ok(directory) => transfer.ensure_apart(side, &[directory], For::Backups),
@@ -44,7 +44,7 @@ impl Backups {
 }
 
 impl Place {
-    /// The directory, if it is there.
+    /// Opens the directory if it exists.
     fn find(&self, side: &ReceiveSide) -> io::Result<Arc<dyn Directory>> {
         match &self.opening {
             Opening::Apart(open, path) => open.open_root(path),

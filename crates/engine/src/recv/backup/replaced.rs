@@ -1,4 +1,4 @@
-//! Backups of what is replaced: each gets its other name, that is made durable, and then the new
+//! Backups of replaced files: each gets its backup name, the name is made durable, and then the new
 //! file gets the old name.
 
 use std::io;
@@ -18,8 +18,8 @@ use crate::recv::parts::journal_failure;
 use crate::session::Transfer;
 
 impl ReceiveSide {
-    /// Keeps what these names are taken from, and makes that durable: one result for each, as
-    /// [`Backups::keep`] gives it.
+    /// Makes durable backups of the files that these names will lose. Returns one result of
+    /// [`Backups::keep`] for each name.
     pub(in crate::recv) fn keep_replaced(
         &self,
         transfer: &Transfer,
@@ -73,8 +73,8 @@ impl ReceiveSide {
         kept
     }
 
-    /// Just before a new file gets a name: what the name is of, without a further one, is renamed.
-    /// True if it was. To be called while the session owns the anchor.
+    /// Renames the old file just before a new file gets its name, if there are no hard links.
+    /// Returns true if it was renamed. Call it while the session owns the anchor.
     pub(in crate::recv) fn make_way(
         &self,
         from: &Arc<Folder>,
@@ -85,7 +85,7 @@ impl ReceiveSide {
             return Ok(false);
         };
         let rename = || {
-            // Whoever notes a name meanwhile finds what is there afterwards.
+            // Holding the lock lets other threads that note a name see the final state.
             let known = self
                 .destination
                 .backups
@@ -119,13 +119,14 @@ impl ReceiveSide {
                 let _ = directory.sync();
                 Err(error)
             }
-            // Somebody else removed it.
+            // Another process removed the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// The new file did not get the name: what made way gets it again, unless something else did.
+    /// Restores the name of the old file if the new file did not get it, unless another file has
+    /// it.
     pub(in crate::recv) fn move_back(&self, directory: &dyn Directory, of: (&[u8], &Kept)) {
         if rename_back(directory, of) {
             let _ = directory.sync();
@@ -133,8 +134,8 @@ impl ReceiveSide {
     }
 }
 
-/// Gives what was renamed its old name, unless something else has that. If it fails, the file has
-/// the backup's name.
+/// Gives a renamed file its old name, unless another file has it. If this fails, the file keeps its
+/// backup name.
 pub(super) fn rename_back(directory: &dyn Directory, (name, kept): (&[u8], &Kept)) -> bool {
     let there = kept.folder.directory();
     is_free(directory, name) && there.rename(&kept.name, directory, name).is_ok()

@@ -1,4 +1,5 @@
-//! What no schedule of a whole copy shows: a name of the copy is noted while a backup is made.
+//! Tests a case that no schedule of a whole copy covers: a name of the copy is noted while a backup
+//! is made.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +17,7 @@ use crate::recv::ReceiveSide;
 use crate::recv::landing::{Arrival, Destination, Missing};
 use crate::session::{Transfer, TransferSettings};
 
-/// One directory, whatever path is asked for.
+/// Returns one directory for every path.
 struct OnlyRoot(Arc<dyn Directory>);
 
 impl OpenRoot for OnlyRoot {
@@ -57,8 +58,8 @@ fn read(root: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The other end reports a name of the copy once it is known that a backup gets it: without
-/// further names nothing was renamed by then, and nothing is.
+/// The other end announces a name of the copy after a backup was given that name. Without hard
+/// links the file was not renamed by then, and it stays.
 #[test]
 fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
     let disk = ForgettingStorage::new();

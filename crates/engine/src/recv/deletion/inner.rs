@@ -1,5 +1,5 @@
-//! What a directory holds that goes: it goes first, and then the directory, unless anything in it
-//! stays.
+//! Plans the deletion of whole directories: first their content, and then each directory, unless an
+//! entry in it stays.
 
 use std::io;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use super::plan::{Here, Look, Place, Plan};
 use super::protection::{At, Force};
 use super::record::{Seen, Step};
 
-/// Directories within each other that are looked through, at most: each is kept open.
+/// Maximum depth of nested directories that are searched: each is kept open.
 const MOST_LEVELS: usize = 100;
 
-/// A directory that the source does not have.
+/// A directory that the source lacks.
 struct Level {
     place: Place,
     seen: Seen,
     listing: SortedListing,
-    /// Something in it stays, and so does it.
+    /// True if an entry in it stays, and so the directory stays, too.
     kept: bool,
-    /// An entry of the copy takes its place.
+    /// True if an entry of the copy replaces the directory.
     is_replaced: bool,
 }
 
 impl Plan {
-    /// A directory that the source does not have: what it holds first, and itself if nothing in
-    /// it stays.
+    /// Plans the deletion of a directory that the source lacks: first its content, and then the
+    /// directory itself if no entry in it stays.
     pub(super) fn expand(
         &mut self,
         here: Here<'_>,
@@ -67,7 +67,7 @@ impl Plan {
                 }
             };
             if listed.name.starts_with(RESERVED_PREFIX) {
-                // Somebody may be at work there; `clean` knows.
+                // Another process may be using the name; `longhaul clean` can tell.
                 level.kept = true;
                 continue;
             }
@@ -79,7 +79,7 @@ impl Plan {
                     self.push(group, &Step::Stays(path, failure));
                 }
                 Look::File(path, seen) => {
-                    // Its backup stays there.
+                    // The backup of the file stays in this directory.
                     let backups = here.side.destination.backups.as_ref();
                     level.kept |= backups.is_some_and(|backups| {
                         backups.stay_beside() && !backups.is_backup(&listed.name)
@@ -109,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// The last of these was listed to its end.
+    /// Ends the innermost directory.
     fn leave(&mut self, group: u64, levels: &mut Vec<Level>) {
         let Some(level) = levels.pop() else { return };
         match (level.kept, level.place.path) {
@@ -126,7 +126,7 @@ impl Plan {
         }
     }
 
-    /// `None` if it stays on purpose.
+    /// Opens a directory; `None` if it stays on purpose.
     fn enter(
         &self,
         here: Here<'_>,
@@ -148,7 +148,7 @@ impl Plan {
             if (found.inode, found.device) != (status.inode, status.device) {
                 return Err(io::Error::other("another one has its name now"));
             }
-            // Also one of the same file system, as a bind mount is.
+            // A bind mount has the same device, so mounts are compared.
             if directory.mount() != parent.directory().mount() {
                 if self.protection.one_file_system {
                     return Ok(None);
@@ -169,7 +169,7 @@ impl Plan {
         let Some((folder, force, listing)) = opened? else {
             return Ok(None);
         };
-        // The directory of backups may be made in it before it is empty.
+        // The directory of backups may be created in it before it is empty.
         let barred = here.side.destination.barred();
         let kept = barred.is_some_and(|barred| path.is_above(barred));
         Ok(Some(Level {

@@ -324,15 +324,15 @@ impl Plan {
         self.merge = Some(merge);
     }
 
-    /// Where a listing broke off or does not tell all, what it gave may be wrong, too: nothing of
-    /// the directory is removed.
+    /// Keeps a directory whole whose listing failed or is incomplete: the names that it gave may be
+    /// wrong, too.
     fn give_up(&mut self, merge: &Merge, what: &str, error: &io::Error) {
         self.count -= merge.count;
         self.void.extend(merge.group);
         self.stays_whole(merge.place.path.clone(), what, error);
     }
 
-    /// A path as rules know it.
+    /// Returns the path as the rules see it.
     pub(super) fn at_source<'a>(&self, path: &'a TreePath) -> Cow<'a, TreePath> {
         let renamed = self.source_name.as_ref().and_then(|first| {
             let first = TreePath::new(first).ok()?;
@@ -343,7 +343,7 @@ impl Plan {
         renamed.map_or(Cow::Borrowed(path), Cow::Owned)
     }
 
-    /// A name that the source does not have.
+    /// Plans the removal of a name that the source lacks.
     fn judge(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
         let group = self.group_of(merge);
         match self.look(here, &merge.place, name) {
@@ -366,11 +366,11 @@ impl Plan {
         self.group
     }
 
-    /// What a name is that the source does not have.
+    /// Examines a name that the source lacks.
     pub(super) fn look(&self, here: Here<'_>, place: &Place, name: &[u8]) -> Look {
         let path = TreePath::beneath(place.path.as_ref(), name);
         let Ok(path) = path else {
-            // Too long to be said; it stays.
+            // The path is too long for a message, so the name stays.
             return Look::Kept;
         };
         let status = match place.folder.directory().status_of(name) {
@@ -403,7 +403,7 @@ impl Plan {
         self.push(group, &Step::Remove(path, seen));
     }
 
-    /// What a directory of the copy has too much is not known: all of it stays.
+    /// Keeps a directory of the copy whole, because its surplus names are not known.
     fn stays_whole(&mut self, path: Option<TreePath>, what: &str, error: &io::Error) {
         self.group += 1;
         let shown = path.as_ref().map_or(".".to_owned(), TreePath::to_string);
@@ -435,21 +435,20 @@ impl Plan {
     }
 }
 
-/// What a name is that the source does not have.
+/// Result of examining a name that the source lacks.
 pub(super) enum Look {
-    /// It is not there any more.
+    /// The name no longer exists.
     Gone,
-    /// It stays on purpose.
+    /// The name stays on purpose.
     Kept,
-    /// It stays, and why.
+    /// The name stays, for this reason.
     Stays(TreePath, Failure),
     File(TreePath, Seen),
     Directory(TreePath, Status),
 }
 
-/// A name of the source that the listing does not have may be there under another spelling, on a
-/// file system that folds or changes names: then the listing does not tell what is too much. `None`
-/// where it is not there.
+/// Returns an error if a name that the listing lacks exists: on a file system that folds or changes
+/// names, it may have another spelling, and then the listing does not show the surplus names.
 fn other_spelling(place: &Place, name: &[u8]) -> Option<io::Error> {
     match place.folder.directory().status_of(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

@@ -1,5 +1,5 @@
-//! What is planned, as it is kept until it is carried out: in memory, and beyond that in a file
-//! without a name.
+//! Stores the planned steps until they are carried out: in memory, and if there are many, in an
+//! unnamed file.
 
 use std::io;
 
@@ -9,25 +9,25 @@ use longhaul_storage::spill::{Sorted, Sorter, SpillSettings};
 use longhaul_storage::{FileKind, Status};
 use minicbor::{Decode, Encode};
 
-/// One step.
+/// A step of the plan.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 pub(super) enum Step {
-    /// What follows lies in this directory of the copy; `None`: the anchor.
+    /// The next steps are in this directory of the copy; `None` is the anchor.
     #[n(0)]
     Within(#[n(0)] Option<TreePath>),
-    /// Remove this, if it still is what was seen.
+    /// Removes a name if it did not change since it was listed.
     #[n(1)]
     Remove(#[n(0)] TreePath, #[n(1)] Seen),
-    /// Let a new entry take the place of this directory, if it still is what was seen.
+    /// Lets a new entry replace this directory if it did not change since it was listed.
     #[n(3)]
     Replace(#[n(0)] TreePath, #[n(1)] Seen),
-    /// This stays, though it should not.
+    /// Reports a surplus name that stays.
     #[n(2)]
     Stays(#[n(0)] TreePath, #[n(1)] Failure),
 }
 
-/// What tells one state of a name from another. The time of change of the inode does not: another
-/// name of the same file may be removed before.
+/// Identifies the state of a name. The change time of the inode is not used: an earlier removal of
+/// another hard link would change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Seen {
     #[n(0)]
@@ -49,7 +49,7 @@ impl Seen {
             directory,
             inode: status.inode,
             device: status.device,
-            // Removing what a directory holds changes it.
+            // Removing the content of a directory changes its size and time.
             size: if directory { 0 } else { status.size },
             modified: if directory {
                 Timestamp::default()
@@ -59,13 +59,13 @@ impl Seen {
         }
     }
 
-    /// Bytes of a file.
+    /// Returns the size of a file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.size
     }
 }
 
-/// Steps in their order, each of a group.
+/// Collects steps in order, each with a group.
 pub(super) struct Steps {
     sorter: Sorter,
     next: u64,
@@ -93,7 +93,7 @@ impl Steps {
     }
 }
 
-/// The same, to be carried out.
+/// The collected steps, to be carried out.
 pub(super) struct Planned(Sorted);
 
 impl Planned {

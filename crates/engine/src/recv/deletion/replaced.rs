@@ -1,4 +1,4 @@
-//! Directories that entries of another kind are to take the place of: what they hold is too much.
+//! Plans the deletion of directories that entries of another kind replace.
 
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
@@ -6,7 +6,8 @@ use longhaul_proto::message::{Failure, FailureKind};
 use super::plan::{Here, Look, Merge, Plan};
 
 impl Plan {
-    /// Named sources that are no directories have names in the anchor, which is not compared.
+    /// Handles named sources that are not directories: their names are in the anchor, which is not
+    /// compared.
     pub(super) fn replace_in_anchor(&mut self, here: Here<'_>) {
         if self.compares_anchor {
             return;
@@ -19,8 +20,7 @@ impl Plan {
         }
     }
 
-    /// A name that the source has. If it is a directory here that is to be replaced, its
-    /// content is to be deleted.
+    /// Plans the deletion of a directory's content if the source's entry of this name replaces it.
     pub(super) fn judge_replaced(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
         let path = TreePath::beneath(merge.place.path.as_ref(), name);
         let Ok(path) = path else { return };
@@ -50,7 +50,7 @@ impl Plan {
     }
 }
 
-/// Perhaps a file system of the source is not mounted.
+/// Returns the failure for an empty source: perhaps a file system is not mounted there.
 pub(super) fn empty_source(path: Option<&TreePath>) -> Failure {
     let name = path.map_or(String::new(), |path| format!(" {path}"));
     let text = format!(

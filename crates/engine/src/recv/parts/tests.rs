@@ -1,5 +1,5 @@
-//! Where a session that finds too many files open waits for another one to close some: never with
-//! the locks that closing takes.
+//! Tests that a session with too many open files waits for another one to close some, without the
+//! locks that closing needs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ fn receiver(root: &Path) -> (Arc<Transfer>, Arc<ReceiveSide>) {
     (transfer, side)
 }
 
-/// A large file whose first piece came.
+/// Returns a large file whose first piece has arrived.
 fn begun(transfer: &Transfer) -> Entry {
     let entry = Entry {
         id: EntryId(0),
@@ -63,8 +63,8 @@ fn begun(transfer: &Transfer) -> Entry {
     entry
 }
 
-/// Does something that finds too many files open at first. Gives what came of it, how often it
-/// waited then, and in how many of these times it kept other threads from parts.
+/// Runs an action that first finds too many files open. Returns its result, how often it waited,
+/// and how often it held the lock of parts meanwhile.
 fn scarcely<T>(side: &Arc<ReceiveSide>, what: impl FnOnce() -> T) -> (T, usize, usize) {
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let (seen, parts) = (Arc::clone(&counts), Arc::clone(side));
@@ -107,7 +107,7 @@ fn nothing_waits_while_the_session_is_owned() {
     let place = tempfile::tempdir().unwrap();
     let (_transfer, side) = receiver(place.path());
     let (owned, waited, _) = scarcely(&side, || side.destination.while_owned(|| ()));
-    // It could not look whether it is.
+    // The check of ownership needs a descriptor.
     assert!(owned.is_err());
     assert_eq!(waited, 0);
 }

@@ -1,4 +1,4 @@
-//! Proof that a name which something of another kind replaces at once is not the source's.
+//! Proves that a name that an entry of another kind replaces at once does not belong to the source.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,11 +13,11 @@ use super::super::apart::{For, MOST_TOPS};
 use super::super::folders::Folder;
 use crate::session::Transfer;
 
-/// What the other end answered.
+/// Answers of the other end.
 #[derive(Default)]
 pub(super) struct Proofs(Mutex<BTreeMap<Scope, Result<(), Failure>>>);
 
-/// Directories that are proved together.
+/// Directories that one proof covers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
     /// The anchor alone.
@@ -46,16 +46,16 @@ impl Scope {
 }
 
 impl Transfer {
-    /// Fails unless the directory that has the name `at` is no source's directory.
+    /// Returns a failure unless the directory with the name `at` is not a source's directory.
     ///
-    /// The proof for the anchor is enough for all directories of its file system. If the anchor
-    /// holds the source, or a directory is mounted beneath it, each directory directly in the
-    /// anchor is proved by itself. The other end searches all its sources for each proof, so they
-    /// are few.
+    /// The proof for the anchor holds for all directories of its file system. If the anchor
+    /// contains the source, or a directory is mounted beneath it, each directory directly in the
+    /// anchor needs a separate proof. The other end searches all its sources for each proof, so
+    /// their number is limited.
     ///
     /// # Errors
     ///
-    /// Why the directory may be the source's.
+    /// Returns the reason why the directory may be the source's.
     pub(in crate::recv) fn ensure_replaceable(
         &self,
         side: &ReceiveSide,
@@ -81,7 +81,7 @@ impl Transfer {
         ensure().map_err(|failure| Failure::new(failure.kind, format!("{at}: {}", failure.text)))
     }
 
-    /// Asks the other end at most once for each scope.
+    /// Returns the proof for a scope. The other end is asked at most once for each.
     fn proof_of(
         &self,
         side: &ReceiveSide,

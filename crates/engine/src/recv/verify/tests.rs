@@ -1,6 +1,5 @@
-//! Blocks in clear and their checksums, which come another way: in any order,
-//! twice, corrupt. Every block that is wanted meets its checksums in the end,
-//! and none keeps its buffer.
+//! Tests blocks on clear connections, whose checksums come separately: in any order, twice, or
+//! corrupt. Every wanted block must meet its checksums, and no block may keep its buffer.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -30,10 +29,10 @@ const BLOCK_BYTES: usize = 4096;
 const PIECES: usize = 24;
 const SMALL_BYTES: usize = 100;
 
-/// Longer than it takes: then it hangs.
+/// Longer than the test takes: after it, the test hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One directory, whatever path is asked for.
+/// Returns one directory for every path.
 struct OnlyRoot(Arc<dyn Directory>);
 
 impl OpenRoot for OnlyRoot {
@@ -50,7 +49,7 @@ impl OpenRoot for OnlyRoot {
     }
 }
 
-/// A receiving end, and its stages.
+/// A receiving end and its stages.
 type End = (Arc<Transfer>, Arc<ReceiveSide>);
 
 fn receiver(root: Arc<dyn Directory>) -> End {
@@ -60,7 +59,7 @@ fn receiver(root: Arc<dyn Directory>) -> End {
         Destination::open(&root, b"there/", Landing::Within, Missing::Make, arrival).unwrap();
     let settings = TransferSettings {
         block_bytes: BLOCK_BYTES,
-        // Room for every block twice: here nobody waits for a buffer.
+        // Room for every block twice, so that no block waits for a buffer.
         budget: ByteCount(200 * 2 * BLOCK_BYTES as u64),
         checkpoint_span: Duration::from_millis(1),
         clear: Some(HeaderKey::new(Secret([7; 32]))),
@@ -102,7 +101,7 @@ fn bytes(seed: usize, count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + seed * 31) as u8).collect()
 }
 
-/// A block as a sender in clear sends it, and the message next to it.
+/// A block as a clear sender sends it, and the message with its checksums.
 #[derive(Clone)]
 struct Sent {
     header: BlockHeader,
@@ -144,7 +143,7 @@ fn piece(number: usize) -> Sent {
     sent(Content::Piece(piece), payload, vec![Some(hasher.finish())])
 }
 
-/// A pack of these files.
+/// Returns a pack of these files.
 fn pack(ids: &[u64]) -> Sent {
     let mut payload = Vec::new();
     let (mut entries, mut checksums) = (Vec::new(), Vec::new());
@@ -161,7 +160,7 @@ fn pack(ids: &[u64]) -> Sent {
     sent(Content::Pack(entries), payload, checksums)
 }
 
-/// What arrives next.
+/// The next thing that arrives.
 enum Coming {
     Block(Sent),
     Checksums(Sent),
@@ -184,7 +183,7 @@ fn arrive((transfer, side): &End, arrival: Coming) {
     }
 }
 
-/// What the receiver asks for again, as often as it does.
+/// Returns the blocks that the receiver requests again, as often as it does.
 fn asked_again(transfer: &Transfer) -> Vec<Sent> {
     let messages = transfer.tell_receiver(|receiver| {
         std::iter::from_fn(|| receiver.poll_message()).collect::<Vec<_>>()
@@ -213,7 +212,7 @@ fn blocks_and_checksums_meet_in_any_order() {
         let mut arrivals = Vec::new();
         let packs = [pack(&[1, 2, 3]), pack(&[4])];
         for original in (0..PIECES).map(piece).chain(packs) {
-            // The same content on its way once more: so is its message.
+            // The same content may be sent twice, with its message.
             for copy in 0..1 + chance.below(2) {
                 let mut block = original.clone();
                 if copy == 0 && chance.below(4) == 0 {
@@ -232,8 +231,8 @@ fn blocks_and_checksums_meet_in_any_order() {
     }
 }
 
-/// Two streams bring the same blocks at the same time: of the one that is
-/// wanted, the other must not take the checksums away.
+/// Two streams bring the same blocks at the same time. The duplicate must not take the checksums of
+/// the wanted block.
 #[test]
 fn twins_at_the_same_time_leave_each_other_their_checksums() {
     for seed in 0..60 {
@@ -259,7 +258,7 @@ fn twins_at_the_same_time_leave_each_other_their_checksums() {
     }
 }
 
-/// Brings what is asked for again, until everything is there.
+/// Delivers the requested blocks until all are complete.
 fn finish(end: &End, chance: &mut Random, seed: u64) {
     let transfer = &*end.0;
     let told = transfer.tell_receiver(|receiver| {
@@ -309,7 +308,7 @@ fn each_of_two_twins_has_checksums_of_its_own() {
     for checksum in [1, 2] {
         awaited.insert(name.clone(), vec![Some(Checksum::Xxh3(checksum))]);
     }
-    // The first one is damaged: the other shall not wait for ever.
+    // The first block is damaged; the other must not wait forever.
     for checksum in [1, 2] {
         let found = awaited.remove(&name);
         assert_eq!(found, Some(vec![Some(Checksum::Xxh3(checksum))]));

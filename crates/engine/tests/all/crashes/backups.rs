@@ -1,7 +1,7 @@
-//! Power is lost, the process killed, a sync or a rename fails at every step of a copy that keeps
-//! what it replaces and deletes: what was there is there, under one of its names. On a file system
-//! with and without further names, with and without hard links in the copy, with backups beside
-//! their files and in a directory of their own.
+//! Tests a copy that keeps replaced and deleted files. At every step, power is lost, the process is
+//! killed, or a sync or a rename fails: each old file must exist under one of its names. The file
+//! system has hard links or not, the copy has hard links or not, and backups are beside their files
+//! or in a separate directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,23 +23,24 @@ use crate::support::ends::{Ends, OnlyRoot, arrival, settings, sources};
 use crate::support::tree::{self, Node, Tree, small_tree};
 use crate::support::{Random, times};
 
-/// Files of the source that are further names of others.
+/// Files of the source that are hard links to others.
 const FURTHER: [(&[u8], &[u8]); 2] = [(b"top/a", b"top/sub/b"), (b"top/large", b"top/sub/two")];
 
 /// A file of the source that has the name of a backup.
 const LIKE_A_BACKUP: &[u8] = b"top/a~";
 
-/// Seeds of what is left when power is lost: what may be in any order is in both.
+/// Number of seeds for the state after a power loss: the seed decides the order of changes that may
+/// be in any order.
 const SEEDS: u64 = 4;
 
-/// A disk and a copy to it.
+/// A file system and the kind of copy to it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
-    /// The file system has further names.
+    /// True if the file system has hard links.
     links: bool,
-    /// The copy has hard links.
+    /// True if the copy has hard links.
     hard_links: bool,
-    /// Backups are in a directory of their own.
+    /// True if backups are in a separate directory.
     apart: bool,
 }
 
@@ -72,7 +73,7 @@ impl Case {
         (backups, deletion)
     }
 
-    /// Copies over what is there, and deletes what is too much; whether all of it was done.
+    /// Copies over existing files and deletes surplus ones. Returns true if the copy was complete.
     fn copy(self, from: &Arc<dyn Directory>, to: &Arc<dyn Directory>, context: &str) -> bool {
         let keeping = Keeping {
             hard_links: self.hard_links,
@@ -109,7 +110,7 @@ impl Case {
     }
 }
 
-/// What is copied, and what was there before.
+/// The source, and the earlier state of the destination.
 struct Scene {
     case: Case,
     source: Arc<dyn Directory>,
@@ -130,7 +131,7 @@ impl Scene {
             content.insert(further.into(), content[first].clone());
             older.insert(further.into(), tree::file(chance, 2000));
         }
-        // It is there as it is in the source.
+        // The destination has this file with the same content as the source.
         older.insert(LIKE_A_BACKUP.into(), content[LIKE_A_BACKUP].clone());
         let disk = ForgettingStorage::new();
         disk.allow_links();
@@ -168,12 +169,12 @@ impl Scene {
         self.case.copy(&self.source, &disk.root(), context)
     }
 
-    /// Whether all can be done: no further name is made where there are none.
+    /// True if the copy can be complete: hard links need a file system that supports them.
     fn may_complete(&self) -> bool {
         self.case.links || !self.case.hard_links
     }
 
-    /// What was there is there, under its name or a backup's.
+    /// Checks that each old file exists under its name or its backup's name.
     fn check_kept(&self, disk: &ForgettingStorage, context: &str) {
         let (found, _) = tree::read(&disk.root());
         for (path, node) in &self.older {
@@ -192,7 +193,7 @@ impl Scene {
         }
     }
 
-    /// While the process runs no name is gone that the source has, too.
+    /// Checks that the names of the source always exist while the process runs.
     fn check_names(&self, disk: &ForgettingStorage, context: &str) {
         let (found, _) = tree::read(&disk.root());
         for path in self.older.keys() {
@@ -205,7 +206,7 @@ impl Scene {
         }
     }
 
-    /// All that the source has is there as it is in the source, and no backup has its place.
+    /// Checks that all files of the source were copied, and that backups replaced none of them.
     fn check_copied(&self, disk: &ForgettingStorage, context: &str) {
         let (found, _) = tree::read(&disk.root());
         for (path, node) in &self.content {
@@ -225,8 +226,8 @@ impl Scene {
         }
     }
 
-    /// Copies until all is done that may be: where a backup would have got a name of the copy, the
-    /// file waits for another run.
+    /// Repeats the copy until it is complete, if that is possible. A file whose backup would take a
+    /// name of the copy needs another run.
     fn complete(&self, disk: &ForgettingStorage, context: &str) {
         let runs = if self.may_complete() { 3 } else { 1 };
         let completed = (0..runs).any(|_| self.copy(disk, context));
@@ -238,7 +239,7 @@ impl Scene {
         }
     }
 
-    /// What is left when power is lost now.
+    /// Checks the state after a power loss now.
     fn check_after_power_loss(&self, disk: &ForgettingStorage, context: &str) {
         for seed in 0..SEEDS {
             let context = format!("{context}, seed {seed}");
@@ -246,7 +247,7 @@ impl Scene {
         }
     }
 
-    /// Steps of a whole run.
+    /// Returns the number of steps of a whole run.
     fn steps(&self) -> u64 {
         let disk = self.disk();
         let before = disk.steps();
@@ -291,8 +292,8 @@ fn what_is_kept_is_never_lost() {
     }
 }
 
-/// A backup that is not durable is none, and a new file that does not get its name leaves the old
-/// one that.
+/// A backup that is not durable does not count, and if a new file does not get its name, the old
+/// file keeps it.
 #[test]
 fn what_is_kept_outlives_syncs_and_renames_that_fail() {
     for case in Case::all() {

@@ -1,4 +1,4 @@
-//! Syncs that fail and disks that fill: told as failures, never as durable.
+//! Syncs that fail and disks that become full: files fail, and do not count as durable.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -44,8 +44,8 @@ fn a_sync_that_fails_is_never_called_durable() {
     }
 }
 
-/// A file system that goes down, and whose later syncs succeed all the same: of what is told to
-/// be durable nothing is lost.
+/// A file system goes down, and its later syncs succeed all the same. Data that was reported as
+/// durable must not be lost.
 // Promise 9.
 #[test]
 fn nothing_is_durable_on_a_file_system_that_went_down() {
@@ -89,7 +89,7 @@ fn nothing_is_durable_on_a_file_system_that_went_down() {
     }
 }
 
-/// Somebody writes into what a killed run left of a file.
+/// Changes the partial data that a killed run left.
 fn alter_part(root: &Arc<dyn Directory>) -> bool {
     let Ok(top) = root.open_directory(b"top") else {
         return false;
@@ -107,8 +107,8 @@ fn alter_part(root: &Arc<dyn Directory>) -> bool {
     altered
 }
 
-/// What an earlier run left of a file, and somebody altered, does not get the file's name: the
-/// file fails, and is copied from its beginning the next time.
+/// Partial data of an earlier run that was changed since must not get the file's name. The file
+/// fails, and the next run copies it from the start.
 // Promise 31.
 #[test]
 fn a_part_that_was_altered_is_not_gone_on_with() {
@@ -135,7 +135,7 @@ fn a_part_that_was_altered_is_not_gone_on_with() {
                     assert!(text.contains("changed since"), "{context}: {text}");
                     found += 1;
                 }
-                // Nothing of it was durable where it was altered.
+                // No data was durable at the changed place.
                 None => scene.check_committed(&left, &ended.sent, &context),
             }
             scene.run_again(&left, &context);
@@ -144,9 +144,8 @@ fn a_part_that_was_altered_is_not_gone_on_with() {
     assert!(found > 0, "no part was ever gone on with");
 }
 
-/// As [`copy`]; but the thread of the receiver that tells of a file that
-/// failed goes no further until the receiver is done with everything. True
-/// where there was one.
+/// Copies like [`copy`], but the thread of the receiver that reports a failed file stops until the
+/// receiver has done all other work. Returns true if a file failed.
 fn copy_holding_failures(scene: &Scene, disk: &ForgettingStorage, context: &str) -> bool {
     let to = destination(disk.root());
     let mut settings = scene.settings.clone();
@@ -176,9 +175,9 @@ fn copy_holding_failures(scene: &Scene, disk: &ForgettingStorage, context: &str)
     ended.received.failed.contains_key(&b"top/sub/two"[..])
 }
 
-/// All may be done before the thread that told of the last failure has noted
-/// that something was left behind. The next run has to find it nevertheless,
-/// also where a crash takes the journal that names it.
+/// All other work may be done before the thread that reported the last failure has recorded that
+/// data was left behind. The next run must find that data nevertheless, even if a crash removes the
+/// journal that names it.
 #[test]
 fn what_the_last_file_left_is_found_when_it_failed() {
     let scene = Scene::new(single_file(), Tree::new());
@@ -196,7 +195,7 @@ fn what_the_last_file_left_is_found_when_it_failed() {
     assert!(failed > 0, "the file never failed");
 }
 
-/// Steps on a disk that has no room for a file of so many pieces.
+/// Returns the number of steps on a disk without space for a file of this many pieces.
 fn steps_without_room(pieces: usize, context: &str) -> u64 {
     let chance = &mut Random::new(7);
     let mut tree = Tree::new();
@@ -213,8 +212,8 @@ fn steps_without_room(pieces: usize, context: &str) -> u64 {
     disk.steps()
 }
 
-/// Pieces that come after one that found no room do not try again: that would
-/// change a directory that was finished when the file had failed.
+/// Pieces that arrive after a lack of space must not try again: that would change a directory that
+/// was finished when the file failed.
 #[test]
 fn a_file_without_room_is_tried_once() {
     for round in 0..24 {

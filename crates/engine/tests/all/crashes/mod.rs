@@ -1,10 +1,8 @@
-//! Power is lost at every step of small transfers and at random in larger
-//! ones: whatever the sender was told to be durable is there, nothing half
-//! written has its final name, and the same transfer run again ends as if
-//! nothing had happened.
+//! Power is lost at every step of small transfers and at random in larger ones. Data that was
+//! reported to the sender as durable must exist, partial files must not have final names, and a
+//! second run of the same transfer must complete normally.
 //!
-//! `LONGHAUL_CRASHES` is the number of power losses of each test; a failure
-//! names seed and step.
+//! `LONGHAUL_CRASHES` is the number of power losses of each test. A failure prints seed and step.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod backups;
@@ -20,14 +18,14 @@ use crate::support::ends::{Told, copy, settings};
 use crate::support::tree::{self, Node, Tree, random_tree, small_tree};
 use crate::support::{Random, times};
 
-/// A disk with a tree.
+/// Returns a disk with a tree.
 fn disk_with(content: &Tree) -> ForgettingStorage {
     let disk = ForgettingStorage::new();
     tree::build(&disk.root(), content);
     disk
 }
 
-/// Earlier versions of some of a tree's files, to be replaced.
+/// Returns earlier versions of some of a tree's files, to be replaced.
 fn older(content: &Tree, seed: u64) -> Tree {
     let mut chance = Random::new(seed ^ 0x01d);
     let mut older = Tree::new();
@@ -45,13 +43,13 @@ fn older(content: &Tree, seed: u64) -> Tree {
     older
 }
 
-/// One scene: what is copied, onto what.
+/// The source and the earlier destination of a copy.
 struct Scene {
     source: Arc<dyn Directory>,
     content: Tree,
     older: Tree,
     settings: TransferSettings,
-    /// The destination's file system has no journal.
+    /// True if the destination's file system has no journal.
     lacks_journal: bool,
 }
 
@@ -68,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// The destination before the copy.
+    /// Returns the destination before the copy.
     fn disk(&self) -> ForgettingStorage {
         let disk = disk_with(&self.older);
         if self.lacks_journal {
@@ -77,7 +75,7 @@ impl Scene {
         disk
     }
 
-    /// What a crash left is what the promises say.
+    /// Checks the promises for the state after a crash.
     fn check_crashed(&self, disk: &ForgettingStorage, told: &Told, context: &str) {
         let (found, _) = tree::read(&disk.root());
         for path in told.committed.iter().chain(&told.skipped) {
@@ -102,8 +100,7 @@ impl Scene {
         }
     }
 
-    /// The same transfer again completes and leaves what it should, whatever
-    /// happens afterwards.
+    /// Runs the same transfer again, and checks that it is complete, also after another crash.
     fn run_again(&self, disk: &ForgettingStorage, context: &str) {
         let mut settings = self.settings.clone();
         settings.asks = true;
@@ -128,7 +125,7 @@ impl Scene {
         assert_eq!(staging, [""; 0], "{context}: left behind");
     }
 
-    /// Runs until power is lost at `step`; true where it was.
+    /// Runs until power is lost at `step`; false if the run ended before.
     fn lose_power_at(&self, step: u64, seeds: std::ops::Range<u64>) -> bool {
         let context = format!("power lost at step {step}, seeds {seeds:?}");
         let disk = self.disk();
@@ -148,8 +145,8 @@ impl Scene {
         lost
     }
 
-    /// Runs until the process is killed at `step`: what it did is seen, but
-    /// not all of it durable; then power is lost in the second run.
+    /// Runs until the process is killed at `step`: its changes are visible, but not all durable.
+    /// Then power is lost in the second run.
     fn kill_at(&self, step: u64, seed: u64) {
         let context = format!("killed at step {step}, seed {seed}");
         let disk = self.disk();
@@ -171,8 +168,8 @@ impl Scene {
         }
     }
 
-    /// Only what the last run itself made durable: what it found and skipped
-    /// may be an earlier run's that nothing has synced.
+    /// Checks only data that the last run itself made durable: files that it skipped may be an
+    /// earlier run's, which were not synced.
     fn check_committed(&self, disk: &ForgettingStorage, told: &Told, context: &str) {
         let committed = Told {
             skipped: Vec::new(),
@@ -182,7 +179,7 @@ impl Scene {
     }
 }
 
-/// Steps of a whole run of a scene.
+/// Returns the number of steps of a whole run of a scene.
 fn steps_of(scene: &Scene) -> u64 {
     let disk = scene.disk();
     let before = disk.steps();
@@ -208,7 +205,7 @@ fn steps_of(scene: &Scene) -> u64 {
     disk.steps() - before
 }
 
-/// Every step once, and again with other seeds while there are crashes left.
+/// Crashes at every step once, and again with other seeds until the number of crashes is reached.
 fn at_every_step(scene: &Scene, crashes: u64) {
     let steps = steps_of(scene);
     let stride = (steps / crashes).max(1);
@@ -236,7 +233,7 @@ fn power_is_lost_at_every_step_of_a_copy_over_older_files() {
     at_every_step(&Scene::new(content, older), times("LONGHAUL_CRASHES", 200));
 }
 
-/// Without a journal the sync of a directory does not write the inodes of links in it.
+/// Without a journal, the sync of a directory does not write the inodes of links in it.
 // Promise 9.
 #[test]
 fn links_are_durable_before_they_are_called_so_without_a_journal() {

@@ -1,4 +1,4 @@
-//! A directory in which some calls fail, and in which others do something meanwhile.
+//! A directory in which some calls fail, and which changes during other calls.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,34 +17,34 @@ use crate::support::Random;
 
 const DIRECTORIES: [&str; 7] = ["", "a", "b", "c", "a/b", "b/a", "c/a"];
 
-/// Where a directory is moved to.
+/// Name that a moved directory gets.
 pub const MOVED_AWAY: &str = "moved away";
 
-/// What goes wrong.
+/// A fault of a directory.
 #[derive(Clone, Debug)]
 pub struct Fault {
     directory: &'static str,
-    /// The listing of the directory that it happens to: the first, the second.
+    /// Number of the listing of the directory at which the fault happens, from 0.
     time: u64,
     what: Wrong,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Wrong {
-    /// It cannot be listed.
+    /// The directory cannot be listed.
     List,
-    /// Its listing breaks off after so many names.
+    /// The listing fails after this number of names.
     BreakOff(usize),
-    /// Somebody makes a file in it once all is planned.
+    /// Another process creates a file in the directory after the plan is complete.
     Add,
-    /// Somebody writes to the files in it once all is planned.
+    /// Another process writes to the files of the directory after the plan is complete.
     Change,
-    /// Somebody moves it away once all is planned.
+    /// Another process moves the directory away after the plan is complete.
     Move,
 }
 
 impl Fault {
-    /// Somebody moves a directory away, to keep it, once all is planned.
+    /// Returns the fault that another process moves a directory away after the plan is complete.
     pub fn moved(directory: &'static str) -> Fault {
         Fault {
             directory,
@@ -53,8 +53,8 @@ impl Fault {
         }
     }
 
-    /// The anchor of a destination is listed for more than deletion, before and after it: its
-    /// faults are in `below` alone.
+    /// Returns a random fault. The anchor of a destination is also listed before and after
+    /// deletion, so its faults are only `below` it.
     pub fn random(chance: &mut Random, below: bool) -> Fault {
         let directories = &DIRECTORIES[usize::from(below)..];
         Fault {
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-/// The faults of one end, and what came of them.
+/// The faults of one end, and their effects.
 pub struct Faults {
     root: PathBuf,
     faults: Vec<Fault>,
@@ -80,13 +80,13 @@ pub struct Faults {
 #[derive(Default)]
 struct Came {
     listed: BTreeMap<Vec<u8>, u64>,
-    /// Directories of which the last listing failed.
+    /// Directories whose last listing failed.
     failed: BTreeSet<Vec<u8>>,
-    /// Any listing failed.
+    /// True if any listing failed.
     ever_failed: bool,
-    /// Something was removed.
+    /// True after the first removal.
     removing: bool,
-    /// What was changed and added just before that.
+    /// Names that were changed and added just before the first removal.
     changed: BTreeSet<Vec<u8>>,
     added: BTreeSet<Vec<u8>>,
 }
@@ -100,30 +100,31 @@ impl Faults {
         }
     }
 
-    /// Whether something could not be looked at.
+    /// True if a directory could not be listed.
     pub fn failed(&self) -> bool {
         self.came.lock().unwrap().ever_failed
     }
 
-    /// The same, or was changed meanwhile.
+    /// True if a directory could not be listed, or changed meanwhile.
     pub fn happened(&self) -> bool {
         let disturbed = self.failed();
         let came = self.came.lock().unwrap();
         disturbed || !came.changed.is_empty() || !came.added.is_empty()
     }
 
-    /// Names that could not be looked at, or changed meanwhile.
+    /// Returns names that could not be listed, or that changed meanwhile.
     pub fn touched(&self) -> BTreeSet<Vec<u8>> {
         let came = self.came.lock().unwrap();
         came.changed.union(&came.failed).cloned().collect()
     }
 
-    /// Names that were made meanwhile.
+    /// Returns names that were created meanwhile.
     pub fn added(&self) -> BTreeSet<Vec<u8>> {
         self.came.lock().unwrap().added.clone()
     }
 
-    /// A directory is listed: after how many names that breaks off, if it does.
+    /// Handles the listing of a directory. Returns the number of names after which it fails, if
+    /// any.
     fn list(&self, path: &[u8]) -> io::Result<Option<usize>> {
         let mut came = self.came.lock().unwrap();
         came.failed.remove(path);
@@ -143,7 +144,7 @@ impl Faults {
         }
     }
 
-    /// Before the first removal, when all is planned, somebody else is at work.
+    /// Makes the changes of other processes before the first removal, after the plan is complete.
     fn removing(&self, path: &[u8]) {
         let mut came = self.came.lock().unwrap();
         if std::mem::replace(&mut came.removing, true) {

@@ -1,5 +1,5 @@
 //! Deletion after a copy, against a reference model: random trees, filters, errors at either end
-//! and changes meanwhile. Nothing is deleted that the model keeps.
+//! and concurrent changes. Names that the model keeps must not be deleted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +20,7 @@ use longhaul_proto::filter::Selection;
 use longhaul_storage::posix::PosixDirectory;
 use model::{Kept, Tree};
 
-/// Cases; `LONGHAUL_DELETIONS` is another number.
+/// Returns the number of cases; `LONGHAUL_DELETIONS` overrides it.
 fn cases() -> u64 {
     let set = std::env::var("LONGHAUL_DELETIONS").ok();
     set.map_or(1000, |set| set.parse().unwrap())
@@ -31,7 +31,7 @@ const RULES: [&str; 12] = [
     ": .f",
 ];
 
-/// What of a case is random beside its trees.
+/// Random settings of a case, in addition to its trees.
 struct Case {
     rules: Vec<&'static str>,
     excluded: bool,
@@ -82,7 +82,7 @@ impl Case {
     }
 }
 
-/// Every name below a directory, with what a file holds.
+/// Returns every name below a directory, with the content of files.
 fn state(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     fn walk(root: &Path, at: &Path, found: &mut BTreeMap<Vec<u8>, Option<Vec<u8>>>) {
         for entry in std::fs::read_dir(at).unwrap() {
@@ -132,7 +132,7 @@ fn nothing_is_deleted_that_the_model_keeps() {
         let root = PosixDirectory::open_root(&from).unwrap();
         let from_root = sources(Faulty::root(root, &source_faults), What::Contents);
         let ends = Ends::start_selecting(settings, (from_root, &case.selection()), destination);
-        // From here on: what only a copy looks at has to work, so that some get to deletion.
+        // Faults begin here: the copy itself must succeed, so that some cases reach deletion.
         assert!(ends.join(0, false));
         let ended = ends.finish(&format!("seed {seed}"));
         let after = state(&to);
@@ -177,7 +177,7 @@ fn nothing_is_deleted_that_the_model_keeps() {
                 shown()
             );
         }
-        // What nobody touched, and nothing spoke for, is gone.
+        // Surplus names must be gone if no fault or failure kept them.
         let clean = !source_faults.happened() && !faults.happened() && ended.sent.failed.is_empty();
         let limited = case
             .maximum
@@ -210,14 +210,15 @@ fn nothing_is_deleted_that_the_model_keeps() {
         faulted += usize::from(source_faults.happened() || faults.happened());
         assert_eq!(ended.sent.deleted, ended.received.deleted, "{}", shown());
     }
-    // They are worth something only if all of these happen.
+    // The test is meaningful only if all of these happen.
     assert!(
         deleted > 1000 && undeleted > 100 && faulted > 100 || cases() < 1000,
         "{deleted} {undeleted} {faulted}"
     );
 }
 
-/// What is in a directory that somebody moved away when all was planned stays where it is now.
+/// The content of a directory that another process moved away after the plan must stay at its new
+/// place.
 // Promise 66.
 #[test]
 fn what_was_moved_away_meanwhile_stays() {
@@ -246,7 +247,7 @@ fn what_was_moved_away_meanwhile_stays() {
     assert!(moved.join("same").exists() && !to.join("a/more").exists());
 }
 
-/// A place in memory if there is one: each case syncs what it writes.
+/// Returns a place in memory if possible, because each case syncs its writes.
 fn place() -> tempfile::TempDir {
     let in_memory = tempfile::tempdir_in("/dev/shm");
     in_memory.unwrap_or_else(|_| tempfile::tempdir().unwrap())

@@ -1,4 +1,4 @@
-//! Small trees, and which names of the destination must stay.
+//! Small trees, and the names of the destination that must stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use crate::support::Random;
 
 const NAMES: [&str; 8] = ["a", "b", "c", "a.o", "d.o", "x", "y", "z"];
 
-/// Paths; of a directory none, of a file its text.
+/// Paths with the text of each file; `None` for a directory.
 #[derive(Debug, Default)]
 pub struct Tree(pub BTreeMap<Vec<u8>, Option<Vec<u8>>>);
 
@@ -24,7 +24,7 @@ pub fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 impl Tree {
-    /// With directories that have fixed names, so that none is a file at the other end.
+    /// Returns a tree whose directories have fixed names, so that none is a file at the other end.
     pub fn random(chance: &mut Random, text: &str) -> Tree {
         let mut tree = Tree::default();
         let mut directories = vec![Vec::new()];
@@ -70,17 +70,17 @@ impl Tree {
     }
 }
 
-/// What is asked of the model.
+/// Input of the model.
 pub struct Kept<'a> {
     pub source: &'a Tree,
     pub there: &'a Tree,
     pub rules: &'a [&'static str],
     pub excluded: bool,
-    /// Something at the source could not be looked at.
+    /// True if a name of the source could not be read.
     pub source_failed: bool,
-    /// Names of the destination that could not be looked at, or that changed meanwhile.
+    /// Names of the destination that could not be read, or that changed meanwhile.
     pub touched: &'a BTreeSet<Vec<u8>>,
-    /// Names that were made there meanwhile.
+    /// Names that were created at the destination meanwhile.
     pub added: &'a BTreeSet<Vec<u8>>,
 }
 
@@ -89,7 +89,7 @@ impl Kept<'_> {
         Rules::parse(self.rules).unwrap()
     }
 
-    /// What holds in a directory of a tree, by the rules of the files in it and above it.
+    /// Returns the rules in a directory of a tree, from the rule files in it and above it.
     fn force(&self, files: &dyn Fn(&[u8]) -> Option<Vec<u8>>, directory: &[u8]) -> InForce {
         let rules = self.rules();
         let text = |directory: &[u8]| {
@@ -115,7 +115,7 @@ impl Kept<'_> {
             .map_or(b"", |at| &path[..at])
     }
 
-    /// Whether the source has a name, as far as filters show it.
+    /// True if the source has a name that filters do not hide.
     fn shows(&self, path: &[u8]) -> bool {
         let Some(kind) = self.source.0.get(path) else {
             return false;
@@ -128,7 +128,7 @@ impl Kept<'_> {
         above_shown && verdict != Some(Action::Exclude)
     }
 
-    /// The text of a file at the destination once all is copied.
+    /// Returns the text of a file at the destination after the copy.
     fn copied(&self, path: &[u8]) -> Option<Vec<u8>> {
         if self.shows(path) {
             self.source.0.get(path).cloned().flatten()
@@ -148,7 +148,7 @@ impl Kept<'_> {
         force.decide_at(end, &self.rules(), path, directory) == Some(Action::Exclude)
     }
 
-    /// Whether a name of the destination may go.
+    /// True if a name of the destination may be deleted.
     fn may_go(&self, path: &[u8]) -> bool {
         let there = self.there.0.get(path);
         let Some(kind) = there else { return false };
@@ -156,7 +156,7 @@ impl Kept<'_> {
             return false;
         }
         let above = Self::parent(path);
-        // Only what lies in a directory that is copied, or in one that goes.
+        // Only names in a directory that is copied, or in one that is deleted, may be deleted.
         let reached = above.is_empty() || self.shows(above) || self.is_reached(above);
         let below = joined(path, b"");
         let within = |other: &&Vec<u8>| other.starts_with(&below);
@@ -169,20 +169,20 @@ impl Kept<'_> {
             && holds.next().is_none()
     }
 
-    /// Whether what is in a directory that the source does not have is looked at.
+    /// True if deletion examines the content of a directory that the source lacks.
     fn is_reached(&self, path: &[u8]) -> bool {
         let above = Self::parent(path);
         let reached = above.is_empty() || self.shows(above) || self.is_reached(above);
         reached && !self.protects(path, true) && !self.touched.contains(path) && !self.shows(path)
     }
 
-    /// Names of the destination that have to be there in the end.
+    /// Returns names of the destination that must exist at the end.
     pub fn paths(&self) -> Vec<Vec<u8>> {
         let names = self.there.0.keys().filter(|path| !self.may_go(path));
         names.cloned().collect()
     }
 
-    /// The others.
+    /// Returns names of the destination that may be deleted.
     pub fn too_much(&self) -> Vec<Vec<u8>> {
         let names = self.there.0.keys().filter(|path| self.may_go(path));
         names.cloned().collect()

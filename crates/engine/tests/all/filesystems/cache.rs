@@ -1,4 +1,4 @@
-//! What of a file is in the page cache.
+//! Reads and sets the state of the page cache.
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use rustix::io::pread;
 
 const PAGE_BYTES: usize = 4096;
 
-/// How many pages of a range are in the page cache.
+/// Returns the number of pages of a range that are in the page cache.
 ///
-/// By mapping the file, because overlayfs answers neither `RWF_NOWAIT` nor
-/// `cachestat` for the file beneath.
+/// It maps the file, because overlayfs supports neither `RWF_NOWAIT` nor `cachestat` for the file
+/// beneath.
 #[expect(unsafe_code, reason = "mapping a file is unsafe")]
 pub fn resident_pages(path: &Path, range: Range<usize>) -> usize {
     let file = File::open(path).unwrap();
@@ -33,18 +33,17 @@ pub fn resident_pages(path: &Path, range: Range<usize>) -> usize {
     wanted.iter().filter(|&&page| page & 1 == 1).count()
 }
 
-/// Brings a range into the page cache and nothing else, as another program
-/// would that uses it.
+/// Brings a range, and no more, into the page cache, like another program that uses it.
 pub fn read_exactly(path: &Path, range: Range<usize>) {
     let file = File::open(path).unwrap();
-    // Without reading ahead.
+    // Disables read-ahead.
     fadvise(&file, 0, None, Advice::Random).unwrap();
     let mut buffer = vec![0; range.len()];
     let count = pread(&file, &mut buffer[..], range.start as u64).unwrap();
     assert_eq!(count, range.len());
 }
 
-/// Pages in a range.
+/// Returns the number of pages in a range.
 pub fn pages(range: Range<usize>) -> usize {
     range.len() / PAGE_BYTES
 }

@@ -1,5 +1,5 @@
-//! Whole copies from a file system to itself: that its direct I/O, its holes
-//! and its page cache are used as promised when it is not one call that asks.
+//! Whole copies within a file system: direct I/O, holes and the page cache must be used as promised
+//! by a complete copy, not only by single calls.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,23 +15,21 @@ use crate::support::ends::{Ends, destination, settings, sources};
 
 const MIB: usize = 1 << 20;
 
-/// For blocks, at each end.
+/// Memory for blocks at each end.
 const BUDGET: ByteCount = ByteCount(4 << 20);
 
-/// Pages that direct reads may leave in the cache: btrfs reads through it into
-/// memory that was never touched before, so into each buffer once.
+/// Number of pages that direct reads may leave in the cache. btrfs reads through the cache into
+/// memory that was never touched before, so once into each buffer.
 const UNTOUCHED: usize = (BUDGET.0 / 4096) as usize;
 
-/// Larger than what is worth sparing the cache for (256 MiB), nearly all of
-/// it a hole.
+/// Size of a file that is large enough to spare the cache (256 MiB), almost entirely a hole.
 const SPARSE_BYTES: usize = 257 * MIB + 1000;
 
-/// Where the source has data: in two places, of pages, with a hole before,
-/// between and behind.
+/// Ranges of data in the source: two, of whole pages, with holes before, between and after them.
 const DATA: [Range<usize>; 2] = [2 * MIB..4 * MIB, 250 * MIB..251 * MIB];
 
-/// Copies one file from `source` to `target` beneath a place; gives what both
-/// ends say of how they did it.
+/// Copies one file from `source` to `target` beneath a place. Returns the reports of both ends on
+/// their I/O mode.
 fn copy(place: &Place, name: &[u8], settings: TransferSettings) -> [String; 2] {
     place.root.make_directory(b"target", 0o755).unwrap();
     let target = place.root.open_directory(b"target").unwrap();
@@ -54,7 +52,7 @@ fn copy(place: &Place, name: &[u8], settings: TransferSettings) -> [String; 2] {
     both.map(|end| end.describe())
 }
 
-/// Makes a file whose data is in these ranges, durable and in no cache.
+/// Creates a file with data in these ranges, durable and not cached.
 fn make(place: &Place, name: &[u8], size: usize, data: &[Range<usize>]) {
     let file = place
         .root
@@ -82,8 +80,8 @@ fn assert_same(place: &Place, name: &[u8], data: &[Range<usize>], size: usize) {
     }
 }
 
-/// With `--direct` both ends go past the page cache where there is anything
-/// else, and say which it was.
+/// With `--direct`, both ends bypass the page cache if the file system permits it, and report the
+/// mode that was used.
 pub fn direct_copy(place: &Place, expected: &Expected) {
     let size = 16 * MIB + 1234;
     let whole = [Range {
@@ -115,8 +113,8 @@ pub fn direct_copy(place: &Place, expected: &Expected) {
     assert_same(place, b"f", &whole, size);
 }
 
-/// A large file leaves neither end's data in the page cache, and its holes
-/// stay holes, although room is reserved for files that have none.
+/// A large file leaves the data of neither end in the page cache. Its holes stay holes, although
+/// space is reserved for files without holes.
 pub fn sparing_copy(place: &Place, expected: &Expected) {
     make(place, b"f", SPARSE_BYTES, &DATA);
     let settings = TransferSettings {

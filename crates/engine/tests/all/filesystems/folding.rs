@@ -1,5 +1,5 @@
-//! Copies onto file systems that take several names for one: what came first keeps its name and
-//! its content, and whatever else would have it fails.
+//! Copies onto file systems that fold names. The first entry keeps its name and content, and later
+//! entries with an equal folded name fail.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::support::Random;
 use crate::support::ends::{Ended, Ends, copy, destination, settings, sources};
 use crate::support::tree::{self, Node, Tree};
 
-/// Names that are one where case is folded, over many packs and in both ways that files go.
+/// Returns names that are equal if case is folded, in many packs and for both small and large
+/// files.
 fn clashing() -> Tree {
     let chance = &mut Random::new(38);
     let directory = Node::Directory {
@@ -52,7 +53,7 @@ fn folded(path: &[u8]) -> Vec<u8> {
     path.to_ascii_lowercase()
 }
 
-/// What a path leads to: a file's content, or a link's target.
+/// Returns the content of a file, or the target of a link.
 fn content_at(root: &Arc<dyn Directory>, path: &[u8]) -> Option<Vec<u8>> {
     let mut names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let name = names.pop()?;
@@ -71,7 +72,7 @@ fn content_at(root: &Arc<dyn Directory>, path: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Of each name that has several spellings one is there, with its own content, and the others
+/// Checks that one spelling of each folded name exists, with its content, and that the others
 /// failed.
 fn check(content: &Tree, ended: &Ended, root: &Arc<dyn Directory>, context: &str) {
     let failed = &ended.sent.failed;
@@ -95,7 +96,7 @@ fn check(content: &Tree, ended: &Ended, root: &Arc<dyn Directory>, context: &str
         assert!(is_same, "{context}: {shown} is another's, or lost");
     }
     for path in content.keys() {
-        // Of a directory that is not there nothing is.
+        // Entries of a directory that does not exist must not exist.
         let within = folded(path).starts_with(b"top/sub/");
         let shown = path.escape_ascii();
         assert!(
@@ -149,8 +150,8 @@ fn names_that_are_one_on_ntfs() {
     }
 }
 
-/// The name of a backup is another spelling of what is there, which the copy has, too: whichever of
-/// the two comes first has it, and the other one fails.
+/// The name of a backup is another spelling of an existing name that the copy also has. The first
+/// of the two keeps the name, and the other one fails.
 #[test]
 fn a_backup_takes_no_name_under_another_spelling() {
     let storage = ForgettingStorage::new();
@@ -188,7 +189,7 @@ fn a_backup_takes_no_name_under_another_spelling() {
     }
     let ended = ends.finish("folding");
     let failed: Vec<&Vec<u8>> = ended.sent.failed.keys().collect();
-    // What is compared and what is committed have threads of their own.
+    // Comparison and commit run on different threads.
     let backup_was_first = failed == [b"top/RUN.old"];
     assert!(backup_was_first || failed == [b"top/run"], "{failed:?}");
     let (run, old) = if backup_was_first {

@@ -1,7 +1,6 @@
-//! The promises of the storage traits, tried on the file systems that sites
-//! have. Each is made in a file and mounted where only this test sees it, so
-//! root and the tools of each file system are needed: where one is missing,
-//! the test is skipped.
+//! Tests the promises of the storage traits on the file systems that sites use. Each is created in
+//! a file and mounted only for this test, which needs root and the tools of the file system;
+//! without them the test is skipped.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -16,21 +15,21 @@ use longhaul_storage::DataMode;
 use self::mounts::{Skipped, mount_image, mount_overlay, mount_tmpfs};
 use self::suite::Expected;
 
-/// With a disk beneath and direct I/O that works.
+/// Expectations for a disk with working direct I/O.
 const ON_DISK: Expected = Expected {
     direct: DataMode::Direct,
     is_page_cache: false,
     tells_cached: true,
 };
 
-/// overlayfs takes no flags with a read, so that what others cached cannot be
-/// told from what we did.
+/// Expectations for overlayfs. It supports no flags for reads, so pages cached by others cannot be
+/// distinguished from pages cached by this test.
 const OVERLAID: Expected = Expected {
     tells_cached: false,
     ..ON_DISK
 };
 
-/// The page cache is all there is.
+/// Expectations for a file system that has only the page cache.
 const IN_MEMORY: Expected = Expected {
     direct: DataMode::Buffered,
     is_page_cache: true,

@@ -1,4 +1,4 @@
-//! File systems made for one test.
+//! File systems created for one test.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -7,22 +7,21 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Why a file system could not be tried.
+/// Reason why a file system could not be tested.
 pub struct Skipped(String);
 
 impl Skipped {
-    /// Reports it.
+    /// Reports the reason.
     pub fn report(self, name: &str) {
         let Skipped(reason) = self;
         longhaul_testing::skip(&format!("{name} was not tried: {reason}"));
     }
 }
 
-/// What is mounted, until this is dropped, also by a panic. A killed test
-/// leaves nothing either: its mount namespace goes with it, and the loop
-/// device with the mount.
+/// Mounted file systems, until this is dropped, also by a panic. A killed test leaves no mounts
+/// either: its mount namespace ends with it, and the loop device ends with the mount.
 pub struct Mounted {
-    /// The last one mounted comes last.
+    /// Mount points in the order of mounting.
     points: Vec<PathBuf>,
     /// Holds the image and the mount point; dropped after the unmounting.
     _directory: TempDir,
@@ -45,10 +44,10 @@ impl Drop for Mounted {
     }
 }
 
-/// Enough for the smallest XFS (300 MB); the file is sparse.
+/// Large enough for the smallest XFS (300 MB); the file is sparse.
 const IMAGE_BYTES: u64 = 512 << 20;
 
-/// A file system on a loop device, made by a command that takes the image.
+/// Mounts a file system on a loop device, created by a command that takes the image.
 pub fn mount_image(kind: &str, make: &[&str]) -> Result<Mounted, Skipped> {
     let directory = private_directory()?;
     let image = directory.path().join("image");
@@ -63,7 +62,7 @@ pub fn mount_image(kind: &str, make: &[&str]) -> Result<Mounted, Skipped> {
     })
 }
 
-/// tmpfs, small enough to be filled.
+/// Mounts a tmpfs that is small enough to be filled.
 pub fn mount_tmpfs() -> Result<Mounted, Skipped> {
     let directory = private_directory()?;
     let point = directory.path().join("mounted");
@@ -75,8 +74,7 @@ pub fn mount_tmpfs() -> Result<Mounted, Skipped> {
     })
 }
 
-/// overlayfs over ext4, so that it does not depend on what is beneath the
-/// directory for temporary files.
+/// Mounts an overlayfs over ext4, so that it does not depend on the file system of temporary files.
 pub fn mount_overlay() -> Result<Mounted, Skipped> {
     let mut mounted = mount_image("ext4", &["mkfs.ext4", "-q"])?;
     let base = mounted.point().to_owned();
@@ -93,7 +91,7 @@ pub fn mount_overlay() -> Result<Mounted, Skipped> {
     Ok(mounted)
 }
 
-/// NTFS by FUSE, which takes names that differ in case for one.
+/// Mounts NTFS by FUSE, which ignores case in names.
 pub fn mount_folding() -> Result<Mounted, Skipped> {
     let directory = private_directory()?;
     let image = directory.path().join("image");
@@ -116,14 +114,14 @@ fn private_directory() -> Result<TempDir, Skipped> {
     if !rustix::process::geteuid().is_root() {
         return Err(Skipped("it needs root".to_owned()));
     }
-    // Where a sandbox forbids it, mounts are visible outside for a while.
+    // If a sandbox forbids it, mounts are visible outside for a while.
     if leave_mount_namespace() {
         run(Command::new("mount").args(["--make-rprivate", "/"]))?;
     }
     Ok(tempfile::tempdir().unwrap())
 }
 
-/// Gives this thread, and what it starts, mounts of its own.
+/// Gives this thread, and the processes that it starts, a separate mount namespace.
 #[expect(unsafe_code, reason = "rustix calls it unsafe as well")]
 fn leave_mount_namespace() -> bool {
     // SAFETY: the call touches no memory. The thread no longer shares its

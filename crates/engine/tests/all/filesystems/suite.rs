@@ -1,4 +1,4 @@
-//! What every file system must do.
+//! Tests that every file system must pass.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,27 @@ use longhaul_units::ByteCount;
 use super::cache::{pages, read_exactly, resident_pages};
 use super::copies;
 
-/// Where file systems differ.
+/// Differences between file systems.
 pub struct Expected {
-    /// What a file opened as [`DataMode::Direct`] turns out to be.
+    /// Actual mode of a file opened as [`DataMode::Direct`].
     pub direct: DataMode,
-    /// There is nothing but the page cache, and nothing is ever dropped.
+    /// True if the file system has only the page cache, which is never dropped.
     pub is_page_cache: bool,
-    /// An uncached read can tell what others had cached before.
+    /// True if an uncached read can detect data that others cached before.
     pub tells_cached: bool,
 }
 
 /// A directory of one test.
 pub struct Place {
-    /// Opened.
+    /// The open directory.
     pub root: Arc<dyn Directory>,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
 }
 
 type Test = fn(&Place, &Expected);
 
-/// Runs everything beneath a mount point, each in a directory of its own.
+/// Runs all tests beneath a mount point, each in a separate directory.
 pub fn run(point: &Path, expected: &Expected) {
     let tests: [(&str, Test); 17] = [
         ("names", names),
@@ -78,12 +78,12 @@ impl Place {
 
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Buffers that direct I/O can use.
+/// Returns buffers that direct I/O can use.
 fn pool() -> BufferPool {
     BufferPool::new(ByteCount(16 << 20), BLOCK_BYTES)
 }
 
-/// A block whose bytes depend on where they are in the file.
+/// Returns a block whose bytes depend on their offsets in the file.
 fn block_at(pool: &BufferPool, offset: usize) -> Buffer {
     let mut buffer = pool.take().unwrap();
     for (at, byte) in buffer.iter_mut().enumerate() {
@@ -92,7 +92,7 @@ fn block_at(pool: &BufferPool, offset: usize) -> Buffer {
     buffer
 }
 
-/// Never zero, so that nothing passes for a hole.
+/// Returns the byte at an offset; never 0, so that no byte looks like a hole.
 pub fn byte_at(offset: usize) -> u8 {
     (offset % 251) as u8 + 1
 }
@@ -166,7 +166,7 @@ fn renames(place: &Place, _: &Expected) {
     let found = below.open_file(b"name", DataMode::Buffered).unwrap();
     assert_eq!(found.read_at(&mut buffer, 0).unwrap(), 5);
     assert_eq!(&buffer[..5], b"newer");
-    // Whoever had the old one open still has it.
+    // A process that had the old file open still has it.
     assert_eq!(old.read_at(&mut buffer, 0).unwrap(), 3);
     let gone = place.root.status_of(b"staged").unwrap_err();
     assert_eq!(gone.kind(), io::ErrorKind::NotFound);
@@ -243,7 +243,7 @@ fn preallocation(place: &Place, expected: &Expected) {
     file.preallocate(LENGTH).unwrap();
     let status = file.status().unwrap();
     assert_eq!(status.size, 0);
-    // In memory nothing is gained by it, and every page written twice.
+    // In memory a reservation has no benefit, and would write every page twice.
     let reserved = if expected.is_page_cache { 0 } else { LENGTH };
     assert!(status.allocated >= reserved, "{status:?}");
     assert_eq!(status.allocated == 0, expected.is_page_cache);
@@ -257,7 +257,7 @@ fn preallocation(place: &Place, expected: &Expected) {
     gone_on_with(place);
 }
 
-/// A part that is gone on with needs room for what is missing, not for all of it again.
+/// A part that is continued needs space for the missing data only, not for all of it again.
 fn gone_on_with(place: &Place) {
     let small = place.create(b"part", DataMode::Buffered);
     let block = vec![7; 1 << 20];
@@ -269,7 +269,7 @@ fn gone_on_with(place: &Place) {
     });
     if written {
         small.preallocate((WRITTEN + 1) << 20).unwrap();
-        // Asked for again it is reserved already.
+        // A second request finds the space already reserved.
         small.preallocate((WRITTEN + 1) << 20).unwrap();
     }
     drop(small);
@@ -280,7 +280,7 @@ fn direct(place: &Place, expected: &Expected) {
     direct_as(place, DataMode::Direct, expected.direct);
 }
 
-/// One sync for many files, or each by itself: whatever the file system does.
+/// Syncs many files together or one by one, depending on the file system.
 fn together(place: &Place, _: &Expected) {
     let files: Vec<_> = (0..50)
         .map(|number| {
@@ -297,7 +297,7 @@ fn together(place: &Place, _: &Expected) {
     }
 }
 
-/// Where there is no direct I/O the page cache is spared all the same.
+/// Without direct I/O the page cache is spared all the same.
 fn bypass(place: &Place, expected: &Expected) {
     let mode = match expected.direct {
         DataMode::Direct => DataMode::Direct,
@@ -327,8 +327,8 @@ fn direct_as(place: &Place, asked: DataMode, expected: DataMode) {
     }
 }
 
-/// Blocks of one file written by many threads in any order, the tail first:
-/// direct and buffered I/O meet in the middle of the file.
+/// Many threads write blocks of one file in any order, the tail first: direct and buffered I/O meet
+/// in the middle of the file.
 fn parallel_direct(place: &Place, _: &Expected) {
     const BLOCKS: usize = 8;
     const LENGTH: usize = BLOCKS * BLOCK_BYTES - 777;
@@ -358,8 +358,8 @@ fn uncached_reads(place: &Place, expected: &Expected) {
     file.write_at(&block_at(&pool(), 0), 0).unwrap();
     file.sync_all().unwrap();
     let (others, ours) = (0..BLOCK_BYTES / 4, BLOCK_BYTES / 2..BLOCK_BYTES);
-    // A page that another core has in hand just then is not dropped: of some reads, each of a
-    // cache without the file, one leaves nothing.
+    // A page that another core uses at the moment is not dropped. Of several reads, each with the
+    // file uncached, one must leave no pages.
     let leaves_nothing = |_: &u32| {
         file.advise(Advice::DropCache, 0, 0);
         read_exactly(&path, others.clone());

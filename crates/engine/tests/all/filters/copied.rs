@@ -14,9 +14,9 @@ use longhaul_storage::posix::PosixDirectory;
 
 use crate::support::ends::{Ends, destination, settings, sources};
 
-/// What came of a copy.
+/// Result of a copy.
 pub struct Copied {
-    /// Paths at the destination, of directories with a slash.
+    /// Paths at the destination; directories end with a slash.
     pub names: BTreeSet<Vec<u8>>,
     pub failed: Vec<String>,
     pub sent: Progress,
@@ -37,7 +37,7 @@ pub fn copy(root: &Path, selection: &Selection, contents: bool) -> Copied {
     let from = sources(PosixDirectory::open_root(root).unwrap(), what);
     let ends = Ends::start_selecting(settings, (from, selection), to);
     assert!(ends.join(0, false));
-    // Where nothing is left to copy it may be over by now.
+    // If no data is left to copy, the session may already be over.
     ends.join(1, false);
     let (sender, receiver) = (ends.sender.clone(), ends.receiver.clone());
     let ended = ends.finish("a copy of a selection");
@@ -69,7 +69,7 @@ fn list(place: &Path, above: &[u8], names: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// A tree of files with their sizes.
+/// Creates a tree of files with their sizes.
 fn tree(files: &[(&str, usize)]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for (name, size) in files {
@@ -99,7 +99,7 @@ fn rules(rules: &[&str]) -> Selection {
 #[test]
 fn an_excluded_directory_is_not_opened() {
     let place = tree(&[("a", 1), ("d/e/f", 1)]);
-    // One that is opened is a failure, also for root: a file of rules that is none.
+    // An opened directory would cause a failure, also for root: its rule file is not valid.
     std::fs::write(place.path().join("d/.f"), "nothing\n").unwrap();
     let copied = copy(place.path(), &rules(&["- /d", ": .f"]), true);
     assert_eq!(names(&copied), ["a"]);
@@ -193,7 +193,7 @@ fn listed_files_are_copied_with_the_directories_that_they_lie_in() {
     assert!(copied.failed[0].contains("none"), "{:?}", copied.failed);
 }
 
-/// Another file system within the tree, where this host has one that needs no mounting: `/proc`
+/// Uses another file system within the tree, if this host has one that needs no mounting: `/proc`
 /// within the root.
 #[test]
 fn other_file_systems_are_made_and_not_entered() {

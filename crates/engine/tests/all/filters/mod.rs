@@ -1,7 +1,7 @@
-//! Filters, beside rsync's: random rules and trees, and the same selection by both.
+//! Compares filters with rsync's: random rules and trees must give the same selection.
 //!
-//! `LONGHAUL_FILTERS` says how many lists of rules; `LONGHAUL_SEED` is the first one's seed. A
-//! failure prints its seed.
+//! `LONGHAUL_FILTERS` is the number of lists of rules; `LONGHAUL_SEED` is the seed of the first
+//! one. A failure prints its seed.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -20,13 +20,13 @@ use crate::support::{Random, times};
 use rules::Given;
 use tree::Tree;
 
-/// Lists of rules that one tree is selected by.
+/// Number of lists of rules for one tree.
 const LISTS_OF_A_TREE: u64 = 10;
 
-/// Of so many lists one is also copied by.
+/// One of this many lists is also tested by a copy.
 const COPIED: u64 = 10;
 
-/// What rsync would copy: paths, of directories with a slash.
+/// Returns the paths that rsync would copy; directories end with a slash.
 fn by_rsync(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec<u8>>, String> {
     let mut command = Command::new("rsync");
     command.args(["-r", "--dry-run", "--out-format=%n"]);
@@ -50,7 +50,7 @@ fn by_rsync(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec
     }
 }
 
-/// What the rules here select.
+/// Returns the paths that longhaul's rules select.
 fn by_rules(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec<u8>>, String> {
     let mut gathered = Gathered::default();
     for given in given {
@@ -76,7 +76,7 @@ fn select(
     (above, path, inner): (&InForce, &[u8], &[u8]),
     selected: &mut BTreeSet<Vec<u8>>,
 ) -> Result<(), String> {
-    // The tree's own name, if it has one in the copy.
+    // The tree's name, if the copy includes it.
     let top = path.strip_suffix(inner).unwrap_or(path);
     let top = top.strip_suffix(b"/").unwrap_or(top);
     let mut read = |name: &[u8]| {
@@ -116,7 +116,7 @@ fn select(
     Ok(())
 }
 
-/// What a copy of the tree brings, by the walk itself.
+/// Returns the paths of a copy of the tree, by the walk itself.
 fn by_copy(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec<u8>>, String> {
     let mut gathered = Gathered::default();
     for given in given {
@@ -183,6 +183,6 @@ fn random_rules_select_what_they_select_for_rsync() {
         }
     }
     println!("{lists} lists of rules from seed {first}: {left_out} left something out");
-    // Most lists mean something.
+    // Most lists must have an effect.
     assert!(lists < 100 || left_out * 3 > lists as usize);
 }

@@ -20,7 +20,7 @@ pub enum Given {
 type Read<'a> = &'a mut dyn FnMut(&[u8]) -> Result<Vec<u8>, std::io::Error>;
 
 impl Given {
-    /// As both have it on the command line.
+    /// Returns the argument for both programs.
     pub fn argument(&self) -> OsString {
         let text = match self {
             Given::Filter(rule) => format!("--filter={rule}"),
@@ -52,7 +52,7 @@ fn one_of<'a>(chance: &mut Random, all: &[&'a str]) -> &'a str {
     all[chance.below(all.len() as u64) as usize]
 }
 
-/// A pattern of pieces that mean something, in an order that need not.
+/// Returns a pattern of valid pieces in random order.
 fn pattern(chance: &mut Random) -> String {
     const PIECES: [&str; 22] = [
         "*",
@@ -100,7 +100,7 @@ fn pattern(chance: &mut Random) -> String {
     text
 }
 
-/// A pattern that is likely to be of the tree.
+/// Returns a pattern that probably matches a name of the tree.
 fn likely(chance: &mut Random) -> String {
     let name = one_of(chance, &NAMES);
     match chance.below(6) {
@@ -120,7 +120,7 @@ fn any(chance: &mut Random) -> String {
     }
 }
 
-/// A rule that matches paths.
+/// Returns a rule that matches paths.
 fn matching(chance: &mut Random) -> String {
     let prefix = one_of(
         chance,
@@ -146,14 +146,14 @@ fn matching(chance: &mut Random) -> String {
     format!("{prefix}{}", any(chance))
 }
 
-/// A rule that names a file, most often one that is there.
+/// Returns a rule that names a file, which usually exists.
 fn merging(chance: &mut Random) -> String {
     let rule = one_of(chance, &[". ", ". ", ".- ", ".+ ", ".s ", ".w "]);
     let place = one_of(chance, &["./", "./", "./", "./../", ""]);
     format!("{rule}{place}{MERGED}")
 }
 
-/// The text of a per-directory file, which is read as rules (0) or as patterns (1), or that of a
+/// Returns the text of a per-directory file, which is read as rules (0) or as patterns (1), or of a
 /// file that it names (2).
 pub fn random_file(number: usize, chance: &mut Random) -> Vec<u8> {
     let mut text = String::new();
@@ -172,7 +172,7 @@ pub fn random_file(number: usize, chance: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Rules of a command line.
+/// Returns the rules of a command line.
 pub fn random(_: &Tree, chance: &mut Random) -> Vec<Given> {
     let rule = |chance: &mut Random| match chance.below(20) {
         0 => {

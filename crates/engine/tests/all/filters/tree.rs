@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::rules;
 use crate::support::Random;
 
-/// Names that patterns are made of too.
+/// Names that are also used in patterns.
 pub const NAMES: [&str; 14] = [
     "a", "b", "ab", "ba", "a.o", "b.c", ".a", "a[b]", "x*", "a\\b", "-", "a b", "A1", "_",
 ];
@@ -16,12 +16,12 @@ pub const NAMES: [&str; 14] = [
 /// Names of per-directory files.
 pub const FILES: [&str; 2] = [".f", ".g"];
 
-/// Name of files that per-directory files name.
+/// Name of the file that per-directory files refer to.
 pub const MERGED: &str = ".m";
 
 pub struct Tree {
     place: tempfile::TempDir,
-    /// Paths beneath the root; of a directory none, of a file its text.
+    /// Paths beneath the root with the text of each file; `None` for a directory.
     entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
@@ -55,7 +55,7 @@ impl Tree {
                 directories.push(path);
             }
         }
-        // To an anchored rule in such a directory rsync adds its path, wildcards and all.
+        // rsync prefixes an anchored rule in such a directory with its path, including wildcards.
         let sound = |directory: &Vec<u8>| !directory.iter().any(|byte| b"\\*[".contains(byte));
         for directory in directories.into_iter().filter(sound) {
             for (number, file) in FILES.iter().enumerate() {
@@ -93,12 +93,12 @@ impl Tree {
         Path::join(self.place.path(), name)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// The text of a file in a directory.
+    /// Returns the text of a file in a directory.
     pub fn text(&self, directory: &[u8], name: &[u8]) -> Option<Vec<u8>> {
         self.entries
             .get(&joined(directory, name))
@@ -106,7 +106,7 @@ impl Tree {
             .flatten()
     }
 
-    /// Names in a directory, and whether each is one.
+    /// Returns the names in a directory, and true for each that is a directory.
     pub fn children(&self, directory: &[u8]) -> Vec<(Vec<u8>, bool)> {
         let prefix = joined(directory, b"");
         let within = |path: &[u8]| path.strip_prefix(&prefix[..]).map(<[u8]>::to_vec);

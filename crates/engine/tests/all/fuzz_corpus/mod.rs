@@ -1,5 +1,5 @@
-//! The corpora of the fuzz targets, through what the targets do. `cargo test -p
-//! longhaul-engine --test all fuzz_corpus:: -- --ignored` makes the samples anew.
+//! Runs the corpora of the fuzz targets through the code of the targets. `cargo test -p
+//! longhaul-engine --test all fuzz_corpus:: -- --ignored` creates the samples again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -3,7 +3,7 @@
 use longhaul_engine::codec::{Encoder, bound};
 use longhaul_proto::block::Codec;
 
-/// Codec, announced size (a power of two), payload.
+/// Returns codec, announced size (a power of two) and payload of each sample.
 pub fn payloads() -> Vec<Vec<u8>> {
     let mut encoder = Encoder::new().unwrap();
     let text = b"what repeats is shorter, what repeats is shorter.".repeat(100);
@@ -19,7 +19,7 @@ pub fn payloads() -> Vec<Vec<u8>> {
     payloads
 }
 
-/// Name and text.
+/// Returns names and texts of samples.
 pub fn words() -> Vec<(&'static str, String)> {
     let secret = "A".repeat(43);
     let salt = "A".repeat(22);

@@ -1,5 +1,4 @@
-//! Whole transfers while everything about them changes: flows, streams, bytes
-//! on the way, sources.
+//! Whole transfers while flows, streams, transmitted bytes and sources change.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod paired;
@@ -47,12 +46,12 @@ fn assert_same(root: &Arc<dyn Directory>, content: &Tree, context: &str) {
     assert_eq!(staging, [""; 0], "{context}: left behind");
 }
 
-/// Two ends that copy `content` between disks in memory.
+/// Starts two ends that copy `content` between disks in memory.
 fn start(settings: TransferSettings, content: &Tree) -> (Ends, Arc<dyn Directory>) {
     start_with(settings, content, None)
 }
 
-/// As [`start`], with arrays of these elements; `None`: samples tell.
+/// Starts like [`start`], with arrays of these elements; `None` detects them from samples.
 fn start_with(
     mut settings: TransferSettings,
     content: &Tree,
@@ -67,7 +66,7 @@ fn start_with(
     (Ends::start_coding(settings, side, destination), to)
 }
 
-/// A tree that takes a moment: many small files, some of many blocks.
+/// Returns a tree that takes a moment: many small files, some of many blocks.
 fn busy_tree(seed: u64) -> Tree {
     let mut content = random_tree(seed, 1500);
     let mut chance = Random::new(seed);
@@ -124,7 +123,7 @@ fn streams_are_killed_and_replaced_while_data_flows() {
         let mut chance = Random::new(seed);
         let (mut next, mut live) = (0, Vec::new());
         loop {
-            // A session that is over takes no more streams.
+            // A session that is over accepts no more streams.
             while live.len() < 3 && !ends.sender.is_over() {
                 live.extend(ends.join_killable(next));
                 next += 1;
@@ -136,7 +135,7 @@ fn streams_are_killed_and_replaced_while_data_flows() {
             {
                 break;
             }
-            // Also all of them at once: the session outlives its streams.
+            // All streams may die at once: the session outlives them.
             let kills = if chance.below(5) == 0 { 3 } else { 1 };
             for _ in 0..kills.min(live.len()) {
                 let victim = chance.below(live.len() as u64) as usize;
@@ -183,7 +182,7 @@ fn every_flipped_byte_is_noticed_and_sent_again() {
     assert!(noticed > 0);
 }
 
-/// Names, modes, kinds and targets are in blocks' headers, and contents alone have checksums.
+/// Names, modes, kinds and targets are in the headers of blocks; checksums cover only contents.
 // Promise 36.
 #[test]
 fn a_header_in_clear_that_was_changed_does_nothing() {
@@ -224,9 +223,9 @@ fn a_stream_that_stalls_does_not_hold_up_the_end() {
     }
 }
 
-/// In clear the first stream carries no blocks, and what the others brought has
-/// to wait for its checksums: with so few buffers that one block which nobody
-/// is woken for, or which never meets its checksums, stops everything.
+/// On clear connections the first stream carries no blocks, and blocks of the others wait for their
+/// checksums. With few buffers, one block that is not woken, or never meets its checksums, stops
+/// the transfer.
 #[test]
 fn blocks_in_clear_need_little_memory() {
     let content = busy_tree(400);
@@ -249,8 +248,7 @@ fn blocks_in_clear_need_little_memory() {
     }
 }
 
-/// The only stream with blocks stalls: it is given up and replaced, although
-/// messages still come.
+/// The only stream with blocks stalls. It is closed and replaced, although messages still arrive.
 #[test]
 fn the_only_block_stream_stalls_and_is_replaced() {
     let content = small_tree(9);
@@ -307,8 +305,8 @@ fn compressed_and_lightly_checked_copies_are_right() {
     }
 }
 
-/// A field of doubles with noise arrives unchanged, and in fewer bytes with shuffles than without
-/// them.
+/// A field of doubles with noise arrives unchanged, and needs fewer bytes with shuffles than
+/// without.
 #[test]
 fn arrays_of_numbers_are_shuffled() {
     let random = &mut Random::new(11);
@@ -342,7 +340,7 @@ fn arrays_of_numbers_are_shuffled() {
     }
 }
 
-/// Takes codecs in turn, and leaves each fourth block as it is.
+/// Uses codecs in turn, and leaves each fourth block uncompressed.
 #[derive(Default)]
 struct InTurn {
     blocks: usize,
@@ -385,8 +383,8 @@ impl Choose for InTurn {
     }
 }
 
-/// Blocks of one session may each have another codec, a shuffle or none of it; both ends have the
-/// memory that one codec has.
+/// Each block of a session may have another codec, with or without a shuffle. Both ends use the
+/// memory of one codec.
 #[test]
 fn each_block_may_have_another_codec() {
     let random = &mut Random::new(13);
@@ -414,7 +412,7 @@ fn each_block_may_have_another_codec() {
         let side = SendSide::new(sources(top, What::Tree(b"top"[..].into())))
             .coding(Some(Box::new(InTurn::default())), None);
         let ends = Ends::start_coding(settings, side, landing);
-        // What chooses is looked for ten times a second, before anything goes.
+        // The chooser is looked up ten times a second, before any data is sent.
         std::thread::sleep(Duration::from_millis(300));
         ends.join(0, false);
         ends.join(1, false);
@@ -458,7 +456,7 @@ fn holes_stay_holes() {
     }
     let end = top.create_file(b"hole", Creation::New, DataMode::Buffered);
     end.unwrap().set_length(3_000_000).unwrap();
-    // One that goes in a pack.
+    // A small file that is sent in a pack.
     let small = top.create_file(b"small", Creation::New, DataMode::Buffered);
     let small = small.unwrap();
     small.set_length(60_001).unwrap();
@@ -478,8 +476,8 @@ fn holes_stay_holes() {
     assert!(taken <= 16 << 10, "{taken} bytes taken");
 }
 
-/// A block that the journal calls durable is garbled on the disk: the copy that reads its file
-/// back says so, and the next one does not go on with it.
+/// A block that the journal calls durable is corrupt on the disk. The copy that reads the file back
+/// reports it, and the next one does not continue the file.
 // Promise 32.
 #[test]
 fn what_reads_back_otherwise_is_copied_anew() {
@@ -521,8 +519,8 @@ fn what_reads_back_otherwise_is_copied_anew() {
     assert_same(&target, &content, "again");
 }
 
-/// Sources change, grow, shrink and vanish while they are copied: what arrives
-/// is one state of each, whole, and the rest is told.
+/// Sources change, grow, shrink and vanish while they are copied. Each file that arrives has one
+/// complete state, and the others are reported.
 // Promise 21.
 #[test]
 fn sources_that_change_are_never_mixed() {
@@ -532,8 +530,8 @@ fn sources_that_change_are_never_mixed() {
     }
 }
 
-/// Whole blocks in the page cache go to the wire from there, in clear alone, unless they are
-/// made smaller.
+/// Whole blocks in the page cache are sent from there without a copy, but only on clear connections
+/// and without compression.
 #[test]
 fn what_lies_in_the_page_cache_is_not_copied() {
     let content = single_file();
@@ -544,7 +542,7 @@ fn what_lies_in_the_page_cache_is_not_copied() {
     let sub = top.open_directory(b"sub").unwrap();
     let file = sub.open_file(b"two", DataMode::Buffered).unwrap();
     let size = file.status().unwrap().size as usize;
-    // Not every file system tells.
+    // Some file systems do not support cached reads.
     let told = file.read_cached_at(&mut vec![0; size], 0);
     let zstd = Codec::Zstd { level: 1 };
     for (clear, codec, expected) in [
@@ -573,8 +571,8 @@ fn what_lies_in_the_page_cache_is_not_copied() {
     }
 }
 
-/// Elsewhere it is read by the thread that sends it, where the other end takes a
-/// piece's checksum behind it, and there are as many streams as cores.
+/// On encrypted connections, cached data is read by the thread that sends it, if the other end
+/// accepts a checksum after the data, and if there are as many streams as cores.
 #[test]
 fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
     let chance = &mut Random::new(7);
@@ -592,7 +590,7 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
         let file = sub.open_file(name, DataMode::Buffered).unwrap();
         let bytes = file.status().unwrap().size as usize;
         size += bytes;
-        // Not every file system tells.
+        // Some file systems do not support cached reads.
         told += file.read_cached_at(&mut vec![0; bytes], 0);
     }
     let zstd = Codec::Zstd { level: 1 };
@@ -626,16 +624,16 @@ fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
             assert_same(&to, &content, "as it is sent");
             let progress = sender.progress();
             assert_eq!(progress.read_bytes, size as u64);
-            // All but the last blocks, too short to gain by it (those of which two streams
-            // have two of 512 KiB no more), and what follows in a file of which the kernel
-            // said once that it cannot be had now, as when it moves a page.
+            // The last blocks are excluded because they are too short to gain from it (fewer than
+            // two blocks of 512 KiB remain for each of two streams). So is the rest of a file after
+            // the kernel once refused a cached read, as when it moves a page.
             let allowed = expected as u64 / 2..=expected as u64;
             assert!(allowed.contains(&progress.late_bytes), "{progress:?}");
         }
     }
 }
 
-/// There, what was announced is read later, when it may be another.
+/// Announced data is read later and may have changed by then.
 #[test]
 fn sources_that_change_before_they_are_sent_are_never_mixed() {
     for seed in 0..times("LONGHAUL_PIPELINES", 3) {
@@ -651,8 +649,8 @@ fn sources_that_change_before_they_are_sent_are_never_mixed() {
     }
 }
 
-/// In clear, blocks are hashed where they lie in the page cache, and sent from
-/// there later, when they may be others.
+/// On clear connections, blocks are hashed in the page cache and sent from there later, when they
+/// may have changed.
 #[test]
 fn sources_that_change_in_the_page_cache_are_never_mixed() {
     for seed in 0..times("LONGHAUL_PIPELINES", 3) {
@@ -691,7 +689,7 @@ fn change_while_copied(disk: &Arc<dyn Directory>, mut settings: TransferSettings
     }
     let ended = ends.finish(&format!("seed {seed}"));
     assert_eq!(ended.sender.farewell, Farewell::Complete, "seed {seed}");
-    // A source that changes is no damage on the way.
+    // A source that changes must not be reported as damage in transit.
     let mut failures = ended.sent.failed.values();
     assert!(
         !failures.any(|text| text.contains("faulty memory")),
@@ -717,7 +715,7 @@ fn change_while_copied(disk: &Arc<dyn Directory>, mut settings: TransferSettings
     }
 }
 
-/// Fills a file with one byte, a number of its own each time.
+/// Fills a file with one byte, which differs each time.
 fn change(top: &Arc<dyn Directory>, name: &[u8], chance: &mut Random) {
     if chance.below(10) == 0 {
         let _ = top.remove_file(name);
@@ -733,8 +731,8 @@ fn change(top: &Arc<dyn Directory>, name: &[u8], chance: &mut Random) {
     file.write_at(&vec![state; size], 0).unwrap();
 }
 
-/// One byte again and again, or what the tree was made of; a state between two
-/// calls of [`change`] is one too (and empty).
+/// True if the data is one repeated byte or the original content. The state between two calls of
+/// [`change`] is valid as well (and empty).
 fn is_one_state(data: &[u8]) -> bool {
     let Some(first) = data.first() else {
         return true;
@@ -742,8 +740,8 @@ fn is_one_state(data: &[u8]) -> bool {
     data.len() > 2_500_000 || data.iter().all(|byte| byte == first)
 }
 
-/// A file system may take direct I/O when a file is opened and refuse it when
-/// it is used: what is said of the copy is what happened.
+/// A file system may accept direct I/O when a file is opened and refuse it later. The report must
+/// state the mode that was used.
 // Promise 38.
 #[test]
 fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
@@ -772,8 +770,8 @@ fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
     }
 }
 
-/// The source becomes another file while its first blocks are being written:
-/// what this session itself has of the first one is in nobody's way.
+/// The source becomes another file while its first blocks are written. This session's partial data
+/// of the first file must not block the second one.
 #[test]
 fn a_file_that_is_replaced_while_it_is_copied_arrives_as_the_new_one() {
     let mut replaced = 0;
@@ -817,7 +815,7 @@ fn a_file_that_is_replaced_while_it_is_copied_arrives_as_the_new_one() {
     assert!(replaced > 0, "never replaced in time");
 }
 
-/// The same file under the name from which it will be renamed.
+/// Returns the same file under the name from which it will be renamed.
 fn staged(newer: &Tree) -> Tree {
     let file = newer[&b"file"[..]].clone();
     Tree::from([(b"new".to_vec(), file)])

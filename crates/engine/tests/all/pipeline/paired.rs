@@ -51,7 +51,7 @@ fn more_streams_than_buffers_wait_for_each_other() {
     for seed in 0..3 {
         let content = busy_tree(seed + 400);
         let (ends, to) = start(paired(seed), &content);
-        // Half of 32 buffers where there is a codec.
+        // With a codec, half of the 32 buffers are available.
         for number in 0..40 {
             ends.join(number, false);
         }
@@ -79,7 +79,7 @@ fn blocks_in_clear_find_their_checksums() {
     }
 }
 
-/// Whoever asks for flows in layers gets none: they would take the streams' work.
+/// Requests for flows in layers have no effect, because the streams do the work.
 #[test]
 fn there_are_no_flows_but_the_streams() {
     let content = busy_tree(600);
@@ -103,7 +103,7 @@ fn there_are_no_flows_but_the_streams() {
         let layers = end.progress().layers;
         let layer = layers.iter().find(|found| found.layer == layer);
         let layer = layer.unwrap_or_else(|| panic!("{layers:?}"));
-        // As many as there were streams.
+        // The number of flows is the number of streams.
         assert!(layer.flows == 2 && layer.busy > 0, "{layers:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A way between two ends that does to bytes what bad hardware does.
+//! A connection between two ends that corrupts bytes like faulty hardware.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,24 +13,24 @@ use longhaul_proto::manifest::TreePath;
 use crate::support::Random;
 use crate::support::ends::Ends;
 
-/// What goes wrong, from the sender to the receiver.
+/// Fault in the direction from the sender to the receiver.
 #[derive(Clone, Copy)]
 pub enum Fault {
-    /// A bit of one byte in about so many.
+    /// Flips a bit of one byte in about `every` bytes.
     Flips { every: u64 },
-    /// Nothing comes any more after so many bytes, on the first stream.
+    /// Stops the first stream after `after` bytes.
     Stall { after: u64 },
-    /// One of so many blocks is said to be another file's, in a frame without fault.
+    /// Changes the header of one block in `every`, in a valid frame.
     Forges { every: u64 },
 }
 
-/// Streams over such ways.
+/// Streams over faulty connections.
 pub struct Proxied {
     fault: Fault,
     seed: u64,
     count: Arc<AtomicU64>,
     next: u32,
-    /// Of both ends of each stream, and whether it ended.
+    /// A handle of each stream, and a number that is not 0 once it ended.
     live: Vec<(StreamHandle, Arc<AtomicU64>)>,
 }
 
@@ -45,7 +45,7 @@ impl Proxied {
         }
     }
 
-    /// How often something went wrong.
+    /// Returns the number of faults that happened.
     pub fn faults(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -60,7 +60,7 @@ impl Proxied {
         ends.join_by(left, right, number, clear)
     }
 
-    /// Joins new streams in clear for those that ended.
+    /// Joins new clear streams in place of those that ended.
     pub fn keep_joined(&mut self, ends: &Ends, wanted: usize) {
         self.live
             .retain(|(_, ended)| ended.load(Ordering::Relaxed) == 0);
@@ -117,7 +117,7 @@ fn forwards(
             }
             Fault::Stall { after } if carried > after => {
                 count.fetch_add(1, Ordering::Relaxed);
-                // Until whoever waits gives the stream up.
+                // The stream stays stalled until the other end closes it.
                 while let Ok(1..) = from.read(&mut room) {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
@@ -142,7 +142,7 @@ fn take(from: &mut dyn StreamReader, room: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// None where a stream ends.
+/// Returns `None` at the end of the stream.
 fn forges(
     every: u64,
     chance: &mut Random,

@@ -1,4 +1,4 @@
-//! A disk that takes in faster than it makes durable.
+//! A disk that accepts data faster than it makes it durable.
 
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use crate::support::Random;
 use crate::support::ends::{Ends, destination, settings, sources};
 use crate::support::tree::{self, Tree};
 
-/// Looks in a row that find nothing changed: then nothing moves any more.
+/// Number of consecutive checks without a change after which the transfer counts as stopped.
 const LOOKS: u32 = 2000;
 
-/// A disk that stands still is no stream that does: none is lost, however long it takes.
+/// A disk that stalls must not be taken for a stalled stream: no stream is lost, however long it
+/// takes.
 #[test]
 fn a_disk_that_stands_still_costs_no_streams() {
     let content = tree::one_file(5, "a", 12 << 20);
@@ -41,8 +42,8 @@ fn a_disk_that_stands_still_costs_no_streams() {
     assert_eq!(lost, [0, 0]);
 }
 
-/// While the disk does not sync, no more is written than a checkpoint, and what
-/// writers had in hand: the rest waits in buffers, and then at the sender.
+/// While the disk does not sync, at most a checkpoint and the blocks of the writers are written.
+/// The rest waits in buffers, and then at the sender.
 // Promise 13.
 #[test]
 fn a_disk_that_does_not_sync_takes_in_no_more_than_a_checkpoint() {

@@ -1,5 +1,4 @@
-//! One stream of data over connections that die, and a rate that is changed while
-//! it is kept.
+//! One stream of data over connections that die, and a rate that changes during the transfer.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use longhaul_storage::measuring::{ZERO_NAME, sink, zero_source};
 
 use crate::support::ends::{Ends, OnlyRoot, arrival, settings, watch};
 
-/// Pieces of a 64th of this are held in memory, 16 at a time.
+/// Length of the data; pieces of a 64th of it are held in memory, 16 at a time.
 const BYTES: usize = 4 << 20;
 
 // Promise 52.
@@ -69,7 +68,7 @@ fn a_stream_of_data_outlives_its_connections() {
     assert_eq!(source.whole().map(|whole| whole.bytes), Some(BYTES as u64));
 }
 
-/// Zeros, so many bytes, to where nothing is kept.
+/// Sends zeros to a destination that discards them.
 fn nothing_to_nowhere(bytes: u64, settings: TransferSettings) -> Ends {
     let what = What::File {
         name: ZERO_NAME.into(),
@@ -82,7 +81,7 @@ fn nothing_to_nowhere(bytes: u64, settings: TransferSettings) -> Ends {
 
 #[test]
 fn whoever_receives_can_change_the_rate() {
-    // At this rate it would take ten hours.
+    // At this rate the transfer would take ten hours.
     let settings = TransferSettings {
         limit: Some(1000),
         ..settings()
@@ -97,7 +96,7 @@ fn whoever_receives_can_change_the_rate() {
 #[test]
 fn what_is_durable_of_a_file_under_way_does_not_remain() {
     const SIZE: u64 = 36 << 20;
-    // At this rate it would take ten seconds: it is looked at in the middle.
+    // At this rate the transfer would take ten seconds; it is observed in the middle.
     let settings = TransferSettings {
         limit: Some(4 << 20),
         ..settings()
@@ -108,7 +107,7 @@ fn what_is_durable_of_a_file_under_way_does_not_remain() {
     let (settled, remaining) = loop {
         assert!(!ends.sender.wait_for(Duration::from_millis(1)), "too fast");
         let settled = ends.sender.progress().settled_bytes;
-        // Nothing is said before the walk is over.
+        // The remaining bytes are unknown before the walk is complete.
         match ends.sender.observe().remaining {
             Some(remaining) if settled > 0 => break (settled, remaining),
             _ => {}
@@ -119,7 +118,7 @@ fn what_is_durable_of_a_file_under_way_does_not_remain() {
     assert!(ends.finish("what remains").is_complete());
 }
 
-/// The receiver's end of its streams never comes to the sender.
+/// The receiver's end of its streams never reaches the sender.
 #[test]
 fn who_exits_does_not_wait_for_the_other_end_to_close() {
     let ends = nothing_to_nowhere(3 << 20, settings());
@@ -137,7 +136,7 @@ fn who_exits_does_not_wait_for_the_other_end_to_close() {
     assert_eq!(ends.sender.wait_to_exit().farewell, Farewell::Complete);
     assert_eq!(ends.receiver.wait().farewell, Farewell::Complete);
     forth.join().unwrap();
-    // Only a sender that gave up waiting would have closed its stream.
+    // Only a sender that stopped waiting would have closed its stream.
     let mut kept_open = back.join().unwrap();
     kept_open.write_all(&[b"more"]).unwrap();
 }

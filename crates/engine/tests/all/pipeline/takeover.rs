@@ -1,6 +1,5 @@
-//! A later session of the same transfer takes over while an older one still
-//! has work in hand: from then on the older one changes nothing that has a
-//! name, and takes nothing from the later one.
+//! A later session of the same transfer takes over while an older one is still working. From then
+//! on the older one neither changes files with names nor takes files of the later one.
 
 use std::sync::Arc;
 
@@ -13,8 +12,7 @@ use super::disk_with;
 use crate::support::ends::{Ended, Ends, destination, settings, sources};
 use crate::support::tree::{self, Node, Tree, single_file, small_tree};
 
-/// Both ends of a session that owns `disk`; nothing moves before a stream
-/// joins them.
+/// Starts both ends of a session that owns `disk`; data moves only after a stream joins them.
 fn start(disk: &ForgettingStorage, content: &Tree) -> Ends {
     let to = destination(disk.root());
     let mut settings = settings();
@@ -35,8 +33,8 @@ fn a_large_file_that_became_durable_too_late_gets_no_name() {
     let ends = start(&disk, &single_file());
     let root: Arc<dyn Directory> = disk.root();
     disk.before_next_sync_all(move || {
-        // In the newer state of the source this is a link: the later session
-        // has no use for the part, and does not claim it.
+        // In the newer state of the source this is a link: the later session does not need the part
+        // and does not claim it.
         let later = destination(root.clone());
         later.take().unwrap();
         let sub = root.open_directory(b"top").unwrap();
@@ -66,7 +64,7 @@ fn a_fenced_session_claims_no_part_and_finishes_no_directory() {
         for (path, node) in found {
             assert_ne!(content.get(&path), Some(&node), "{path:?} was finished");
         }
-        // Journal and part of the later session itself.
+        // The journal and the part of the later session itself.
         assert_eq!(staging.len(), 2, "{staging:?}");
         assert!(
             staging.iter().all(|name| !name.contains('/')),

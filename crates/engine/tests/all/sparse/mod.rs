@@ -1,5 +1,5 @@
-//! One large sparse file end to end: its holes stay holes, but are hashed.
-//! `LONGHAUL_SPARSE_GIB` is its size, 2 by default, 300 for a soak.
+//! Copies one large sparse file: its holes stay holes, but are hashed. `LONGHAUL_SPARSE_GIB` is its
+//! size, 2 by default, 300 for a soak.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ use crate::support::times;
 
 const GIB: u64 = 1 << 30;
 
-/// Where the file has data, and what: at the start, across a block's edge, and
-/// at the very end, which is no multiple of anything.
+/// Returns the data of the file: at the start, across a block's edge, and at the very end, whose
+/// offset is not a multiple of any unit.
 fn data(size: u64) -> [(u64, &'static [u8]); 4] {
     [
         (0, b"begin"),
