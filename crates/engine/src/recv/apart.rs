@@ -87,7 +87,7 @@ impl Transfer {
     /// Returns a failure unless these directories are not within a source and, if the purpose
     /// requires it, do not contain one.
     ///
-    /// It waits for the other end. Do not call it while the session owns the anchor, or with a lock
+    /// Waits for the other end. Do not call it while the session owns the anchor, or with a lock
     /// that another thread needs to end the session.
     ///
     /// # Errors

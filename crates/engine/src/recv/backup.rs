@@ -190,8 +190,8 @@ impl Backups {
         })
     }
 
-    /// Returns the path of the directory of backups beneath the anchor, if it is there. The copy
-    /// neither writes nor deletes entries in it.
+    /// Returns the path of the directory of backups, if it is beneath the anchor. The copy neither
+    /// writes nor deletes entries in it.
     pub(super) fn beneath(&self) -> Option<&TreePath> {
         match &self.place.as_ref()?.opening {
             Opening::Beneath(path) => Some(path),
@@ -401,9 +401,9 @@ impl Place {
     }
 }
 
-/// Gives an inode a further name and replaces an existing file of that name. Returns false if hard
-/// links are not supported or not allowed. The link is first created in the original's directory,
-/// so that a killed copy leaves it beneath the anchor.
+/// Creates a hard link to a file, which replaces an existing file of the new name. Returns false if
+/// hard links are not supported or not allowed. The link is first created in the directory of the
+/// original, so that a killed copy leaves it beneath the anchor.
 fn link(
     side: &ReceiveSide,
     (from, old): (&Folder, &[u8]),

@@ -318,8 +318,8 @@ impl Transfer {
         }
         let path = side.destination.path_of(&entry.path);
         let failed = |error| journal_failure(&shown, &error);
-        // Syncing data takes long, so a later session may take over meanwhile. From this check
-        // until the file has its name, it may not.
+        // Finalising syncs the data, which takes long, and a later session may take over meanwhile.
+        // Only `while_owned` below excludes that, until the file has its name.
         side.destination.ensure_owned().map_err(failed)?;
         let directory = &**part.folder.directory();
         let finish = |file: &dyn StoredFile| side.destination.finish_file(directory, file, entry);

@@ -37,8 +37,8 @@ pub(crate) enum Listed {
 }
 
 impl ReceiveSide {
-    /// Queues jobs that must run in the order of the listing for the comparer. Returns any other
-    /// job.
+    /// Passes jobs that must run in the order of the listing to the comparer, and jobs that read
+    /// existing data to their threads. Returns any other job.
     pub(super) fn pass_to_comparer(&self, copies: bool, job: StorageJob) -> Option<StorageJob> {
         match job {
             StorageJob::Compare(entries) => self.listed.push(Listed::Entries(entries)),

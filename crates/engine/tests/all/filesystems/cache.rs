@@ -13,7 +13,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// Returns the number of pages of a range that are in the page cache.
 ///
-/// It maps the file, because overlayfs supports neither `RWF_NOWAIT` nor `cachestat` for the file
+/// Maps the file, because overlayfs supports neither `RWF_NOWAIT` nor `cachestat` for the file
 /// beneath.
 #[expect(unsafe_code, reason = "mapping a file is unsafe")]
 pub fn resident_pages(path: &Path, range: Range<usize>) -> usize {

@@ -31,7 +31,7 @@ pub struct Expected {
 pub struct Place {
     /// The open directory.
     pub root: Arc<dyn Directory>,
-    /// Its path.
+    /// Path of the directory.
     pub path: PathBuf,
 }
 

@@ -412,7 +412,7 @@ fn each_block_may_have_another_codec() {
         let side = SendSide::new(sources(top, What::Tree(b"top"[..].into())))
             .coding(Some(Box::new(InTurn::default())), None);
         let ends = Ends::start_coding(settings, side, landing);
-        // The chooser is looked up ten times a second, before any data is sent.
+        // The transfer looks for the chooser every 100 ms, and must find it before data is sent.
         std::thread::sleep(Duration::from_millis(300));
         ends.join(0, false);
         ends.join(1, false);
