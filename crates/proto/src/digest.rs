@@ -60,7 +60,7 @@ impl Checksum {
         matches!(self, Checksum::Blake3(_))
     }
 
-    /// Returns the digest, if this is the checksum of a whole file.
+    /// Returns the digest of the file whose checksum this is; `None` for XXH3-64.
     pub fn digest(&self) -> Option<[u8; 32]> {
         match self {
             Checksum::Blake3(digest) => Some(*digest),

@@ -16,7 +16,7 @@
 //!    [`crate::message::Message::Probes`].
 //! 3. The sender tells which of them it sees: [`crate::message::Message::Sighted`].
 //! 4. The receiver removes the probes and tells the result for each directory:
-//!    [`crate::message::Message::Distinct`]. A probe that was removed meanwhile proves nothing.
+//!    [`crate::message::Message::Distinct`]. A probe that was removed meanwhile is no proof.
 //!
 //! Deletion and backups need more: no directory in which names are deleted, or files are replaced
 //! by backups, may be a source's directory, lie in one or hold one. The receiver makes one probe in

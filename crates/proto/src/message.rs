@@ -239,8 +239,8 @@ pub enum Message {
     /// Sender: reports that it has no more sources to remove.
     #[n(36)]
     MovesEnd,
-    /// Receiver: asks if a probe is in a directory of the sources. Only one such question is open at
-    /// a time.
+    /// Receiver: asks if a probe is in a directory of the sources. Only one such question is open
+    /// at a time.
     #[n(37)]
     AskSources(#[n(0)] SourcesQuestion),
     /// Sender: gives the reason if the probe is or may be there; `None` if it is not.
@@ -278,7 +278,7 @@ pub enum Answer {
     /// sender's digest ([`Message::Digests`]) and then answer again.
     #[n(5)]
     Compare,
-    /// The existing state remains, whatever the source has.
+    /// The existing entry remains unchanged on purpose.
     #[n(6)]
     Leave(#[n(0)] Held),
 }

@@ -127,10 +127,10 @@ pub enum Reason {
     /// The destination has a newer file.
     #[n(6)]
     Newer,
-    /// It is missing at the destination, and nothing is made there.
+    /// The entry is missing at the destination, and no entries may be created there.
     #[n(7)]
     Missing,
-    /// It exists at the destination, and nothing is replaced there.
+    /// The entry exists at the destination, and no entries may be replaced there.
     #[n(8)]
     Exists,
 }

@@ -1,4 +1,4 @@
-//! The protocol between two simulated ends, and the corpora of its fuzz targets.
+//! Tests of the protocol with two simulated ends, and of the corpora of its fuzz targets.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,6 +1,5 @@
-//! The corpora of the fuzz targets, through what the targets do. After a change
-//! of the protocol, `cargo test -p longhaul-proto --test all fuzz_corpus:: --
-//! --ignored` makes the samples anew.
+//! Runs the corpora of the fuzz targets through the targets' code. After a change of the protocol,
+//! `cargo test -p longhaul-proto --test all fuzz_corpus:: -- --ignored` writes the samples again.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

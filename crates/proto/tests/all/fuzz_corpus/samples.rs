@@ -1,4 +1,4 @@
-//! Valid samples of what two ends say.
+//! Valid samples of the messages of both ends.
 
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::block::{
@@ -384,8 +384,8 @@ fn answers() -> Vec<handshake::Answer> {
     ]
 }
 
-/// Frames as they are on the wire; and as the target builds them: kind,
-/// payload length, body.
+/// Returns frames as they are on the wire, and as the target builds them: kind, payload length,
+/// body.
 pub fn frames() -> Vec<Vec<u8>> {
     let handshakes = hellos()
         .into_iter()

@@ -1,4 +1,4 @@
-//! What a sender makes of pieces that came wrong.
+//! Tests of a sender whose pieces arrive corrupt.
 
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
@@ -34,7 +34,7 @@ fn file(modified: i64) -> Entry {
     }
 }
 
-/// A sender of one file of many pieces, to one stream.
+/// Makes a sender of one file of many pieces, with one stream.
 fn sender() -> Sender {
     let mut sender = Sender::new(SenderSettings {
         block_bytes: BLOCK,
@@ -48,7 +48,7 @@ fn sender() -> Sender {
     sender
 }
 
-/// Reads what is to be read, and sends it; the pieces, in order.
+/// Reads and sends all pending data. Returns the pieces in order.
 fn send_all(sender: &mut Sender, mut read: impl FnMut() -> PieceRead) -> Vec<PieceName> {
     let mut sent = Vec::new();
     while let Some(job) = sender.poll_read(NOW) {
@@ -69,7 +69,7 @@ fn again(sender: &mut Sender, piece: PieceName, reason: AgainReason) {
     sender.handle_message(message, NOW).unwrap();
 }
 
-/// Why the file was given up, where it was.
+/// Returns the reason why the file was given up; `None` if it was not.
 fn given_up(sender: &mut Sender) -> Option<Failure> {
     let mut messages = std::iter::from_fn(|| sender.poll_message());
     messages.find_map(|message| match message {
@@ -88,14 +88,14 @@ fn all_that_was_under_way_as_the_source_changed_is_one_mishap() {
             for piece in &sent {
                 again(&mut sender, *piece, reason);
             }
-            // The first to be read again shows what happened.
+            // The first piece that is read again shows that the file changed.
             let mut changed = Some(file(state));
             let sent = send_all(&mut sender, || {
                 changed.take().map_or(PieceRead::Ready, PieceRead::Changed)
             });
             let generation = sent.iter().map(|piece| piece.generation).max();
             assert_eq!(generation, Some(state as u32 - 1));
-            // What was said of the former state comes late.
+            // A message about the former state arrives late.
             let former = PieceName {
                 generation: state as u32 - 2,
                 ..sent[0]

@@ -1,4 +1,4 @@
-//! What must hold, whatever happens.
+//! Conditions that hold in every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,25 +18,24 @@ use super::sending::Sending;
 use super::source::{self, Node, NodeKind};
 use super::world::World;
 
-/// What was seen.
+/// Observations of a run.
 #[derive(Default)]
 pub struct Checks {
-    /// Durable, as the sender heard: by node and version.
+    /// Durable ranges that the sender learned of, by node and version.
     durable: BTreeMap<(usize, u32), RangeSet>,
-    /// Committed, as the sender heard: nodes and what was committed of them,
-    /// over all sessions.
+    /// Nodes that the sender learned were committed, with the committed kind, over all sessions.
     committed: BTreeMap<usize, EntryKind>,
-    /// Done in this session.
+    /// Entries that are done in this session.
     done: BTreeSet<EntryId>,
     versions: BTreeMap<(EntryId, u32), u32>,
     endings: BTreeMap<EntryId, Ending>,
     outcomes: BTreeMap<EntryId, (Option<Entry>, Option<Outcome>)>,
     stale: Vec<Message>,
-    /// Sessions that were needed, less one.
+    /// Number of sessions after the first one.
     pub restarts: u32,
     pub blocks_sent: u64,
     pub bytes_sent: u64,
-    /// What the sender wrote, with headers and messages.
+    /// Bytes that the sender wrote, with headers and messages, by time.
     pub wire: Vec<(Moment, u64)>,
     pub first_sent: Option<Moment>,
     pub last_sent: Moment,
@@ -44,7 +43,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// A new session begins: what of the old one could still come late.
+    /// Begins a new session. Returns messages of the old one that could arrive late.
     pub fn begin_session(&mut self) -> Vec<Message> {
         self.restarts += 1;
         self.done.clear();
@@ -54,7 +53,7 @@ impl Checks {
         std::mem::take(&mut self.stale)
     }
 
-    /// An end says something.
+    /// Observes a message that an end sends.
     pub fn say(&mut self, message: &Message) {
         let late = matches!(message, Message::Durable { .. } | Message::Done { .. });
         if late && self.stale.len() < 20 {
@@ -62,7 +61,7 @@ impl Checks {
         }
     }
 
-    /// An end hears something.
+    /// Checks a message that an end receives.
     pub fn hear(&mut self, end: End, message: &Message, sending: &Sending, disk: &Disk) {
         match message {
             Message::Durable { pieces, .. } if end == End::Sender => {
@@ -91,7 +90,7 @@ impl Checks {
         }
     }
 
-    /// The sender reads something: nothing that it knows to be there.
+    /// Checks that the sender reads no data that it knows to be at the destination.
     pub fn read(&mut self, job: &ReadJob, sending: &Sending) {
         match &job.work {
             Work::Piece { entry, piece } | Work::Front { entry, piece, .. } => {
@@ -130,7 +129,7 @@ impl Checks {
         );
     }
 
-    /// A block leaves.
+    /// Observes a block that leaves the sender.
     pub fn send(&mut self, header: &BlockHeader, now: Moment, sending: &Sending) {
         self.blocks_sent += 1;
         self.bytes_sent += header.decoded;
@@ -150,7 +149,7 @@ impl Checks {
         }
     }
 
-    /// A block arrives.
+    /// Observes a block that arrives.
     pub fn arrive(&mut self, now: Moment) {
         self.last_arrival = now;
     }
@@ -205,7 +204,7 @@ impl Checks {
 }
 
 impl World {
-    /// After the end.
+    /// Checks the final state after the end.
     pub fn check(&self) {
         let (sender, receiver) = (&self.sending.sender, &self.receiving.receiver);
         assert_eq!(
@@ -220,7 +219,7 @@ impl World {
             "{}",
             self.state()
         );
-        // Blocks that nobody needed may come after the end was said.
+        // Unnecessary blocks may arrive after the message that reports the end.
         let said = sender.finished().unwrap();
         let late = Totals {
             corrupt_blocks: said.corrupt_blocks,
@@ -236,7 +235,7 @@ impl World {
         }
     }
 
-    /// Every byte of what was committed in this session is counted once.
+    /// Checks that every committed byte of this session is counted once.
     fn check_accounts(&self) {
         let totals = self.receiving.receiver.totals();
         let here = self.receiving.receiver.account();
@@ -284,7 +283,7 @@ impl World {
         );
     }
 
-    /// Whether it arrived wrong so often that it was given up.
+    /// True if an entry of the node arrived corrupt too often and was given up.
     fn is_given_up(&self, index: usize) -> bool {
         let corrupt = |ending: &Ending| matches!(ending, Ending::Failed(failure) if failure.kind == FailureKind::Corrupt);
         self.checks.endings.iter().any(|(id, ending)| {

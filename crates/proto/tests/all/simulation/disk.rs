@@ -1,4 +1,4 @@
-//! The destination: what is durable survives a kill, the rest does not.
+//! The destination's disk: durable data survives a kill, other data is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,32 +15,31 @@ pub struct Committed {
     pub data: Vec<u8>,
 }
 
-/// Blocks of a file that has no name yet.
+/// Blocks of a file that does not have its name yet.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     entry: Option<Entry>,
     blocks: BTreeMap<u64, (DurableBlock, Vec<u8>)>,
 }
 
-/// The disk.
+/// State of the disk.
 #[derive(Debug, Default)]
 pub struct Disk {
     pub named: BTreeMap<TreePath, Committed>,
-    /// Durable parts, by name and what of its source they are.
+    /// Durable parts, by name and state of the source.
     parts: BTreeMap<(TreePath, i64), Part>,
-    /// Written and not synced, of this session.
+    /// Blocks written in this session and not synced.
     volatile: BTreeMap<(EntryId, u32), Part>,
-    /// Files of which nothing more is to be kept: writes and checkpoints of
-    /// them may still be under way.
+    /// Files that must leave no data. Writes and checkpoints of them may still be under way.
     discarded: BTreeSet<(EntryId, u32)>,
     /// Names given in this session.
     pub given: BTreeSet<TreePath>,
     pub finished_directories: BTreeSet<TreePath>,
-    /// Files for which there is no space.
+    /// Files that fail because the disk is full.
     pub full: BTreeSet<TreePath>,
-    /// What cannot get its name, be it a file or a directory.
+    /// Files and directories that cannot get their names.
     pub refused: BTreeSet<TreePath>,
-    /// What is already there and in the way.
+    /// Existing entries that conflict with the copy.
     pub conflicts: BTreeSet<TreePath>,
 }
 
@@ -53,7 +52,7 @@ pub fn no_space() -> Failure {
 }
 
 impl Disk {
-    /// The process is gone; a new one begins.
+    /// Loses all data that is not durable, as when the process is killed.
     pub fn lose_volatile(&mut self) {
         self.volatile.clear();
         self.discarded.clear();
@@ -104,7 +103,7 @@ impl Disk {
         let key_of_part = (checkpoint.file, checkpoint.generation);
         let part = self.volatile.get_mut(&key_of_part)?;
         let entry = part.entry.clone().unwrap();
-        // What cannot get its name may fail before.
+        // A file that cannot get its name may fail earlier.
         if self.refused.contains(&entry.path) && entry.id.0.is_multiple_of(2) {
             return Some(Failure::new(FailureKind::Other, "no sync"));
         }

@@ -1,5 +1,5 @@
-//! Over long paths nothing but the path limits: no window of ours is smaller
-//! than what the path holds. And where a promise limits, it is that one.
+//! Tests that only the path limits a transfer over a long path, because every window holds more
+//! than the path. If a promise sets a lower limit, that limit is reached.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::scenario::{Scenario, milliseconds};
 use super::source::{NodeKind, Source};
 use super::world::World;
 
-/// One way around the world: a round trip of 366 ms.
+/// Latency of half a circuit of the world: a round trip of 366 ms.
 const FAR: Duration = milliseconds(183);
 
 fn run(scenario: Scenario) -> World {
@@ -18,8 +18,8 @@ fn run(scenario: Scenario) -> World {
     world
 }
 
-/// 10 Gbit/s with every byte standing for 64: blocks of 16 KiB are as many as
-/// are of 1 MiB in life, and as many of them are on their way.
+/// The rate stands for 10 Gbit/s, with 64 real bytes per simulated byte. Blocks of 16 KiB are as
+/// numerous as real blocks of 1 MiB, and as many of them are on their way.
 #[test]
 fn no_window_is_smaller_than_the_path() {
     const BLOCK: u64 = 16 << 10;
@@ -32,19 +32,20 @@ fn no_window_is_smaller_than_the_path() {
             stalls: None,
         };
         let links = vec![link; streams as usize];
-        // Twelve seconds; the path holds 436 blocks, checkpoints as many again
-        // for each second.
+        // The blocks of twelve seconds. The path holds 436 blocks, and the checkpoints of each
+        // second hold as many again.
         let blocks = 12 * rate as u64 / BLOCK;
         let mut source = Source::default();
         source.add_file(None, blocks * BLOCK);
         let mut scenario = Scenario::plain(source, links, BLOCK);
-        // `--memory 64MiB`: blocks are forgotten when the kernel has them.
+        // With `--memory 64MiB`, blocks are forgotten when the kernel has them.
         scenario.pool = 64;
         scenario.store = (milliseconds(50), milliseconds(50));
         scenario.receiver.checkpoint_bytes = (256 << 20) / 64;
         let world = run(scenario);
         let ideal = (blocks * BLOCK) as f64 / rate;
-        // The last byte's way, its checkpoint and commit, success's way back.
+        // The transmission of the last byte, its checkpoint and commit, and the way back of the
+        // result.
         let ends = 2.0 * FAR.as_secs_f64() + 0.2;
         let used = ideal / (world.now.0 as f64 / 1e9 - ends);
         println!("{streams} streams: {used:.3} of the path, {:?}", world.now);
@@ -54,8 +55,8 @@ fn no_window_is_smaller_than_the_path() {
     }
 }
 
-/// At most 5,000 small files may have to be sent again after a kill: no more
-/// may be on their way, and that alone limits how many go in a round trip.
+/// At most 5,000 small files may have to be sent again after a kill. No more may be on their way,
+/// and only this limits the number of files per round trip.
 #[test]
 fn small_files_go_as_fast_as_the_promise_allows() {
     const FILES: u64 = 60_000;
@@ -77,10 +78,10 @@ fn small_files_go_as_fast_as_the_promise_allows() {
             let window = scenario.sender.unacknowledged_entries;
             assert!((4000..=5000).contains(&window));
             let world = run(scenario);
-            // A file is on its way until its name is durable and that is known.
+            // A file is on its way until its name is durable and the sender knows it.
             let turn = (2 * latency + storing).as_secs_f64();
             let allowed = FILES as f64 / window as f64 * turn;
-            // The first questions, and the directory after the last file.
+            // Time for the first questions, and for the directory after the last file.
             let ends = (4 * latency + 4 * storing).as_secs_f64();
             let used = allowed / (world.now.0 as f64 / 1e9 - ends);
             let rate = FILES as f64 / (world.now.0 as f64 / 1e9);

@@ -1,4 +1,4 @@
-//! A dry run: every entry is asked about, nothing is moved or changed.
+//! Tests of a dry run, which asks about every entry and neither moves nor changes data.
 
 use longhaul_proto::manifest::EntryId;
 use longhaul_proto::message::{Answer, Message, Totals};
@@ -11,7 +11,7 @@ use super::scenario::{Fault, Scenario, milliseconds};
 use super::source::{NodeKind, Source};
 use super::world::World;
 
-/// A tree of which a third is there, a third is there in an older state.
+/// Runs a tree of which one third exists at the destination and one third exists in an older state.
 fn world(seed: u64, faults: Vec<(Moment, Fault)>) -> (World, Totals) {
     let mut source = Source::default();
     let directory = source.add(None, NodeKind::Directory);
@@ -30,7 +30,7 @@ fn world(seed: u64, faults: Vec<(Moment, Fault)>) -> (World, Totals) {
     scenario.faults = faults;
     let mut world = World::new(scenario);
     let mut expected = Totals {
-        // The directory, and the link.
+        // Counts the directory and the link.
         planned: 2,
         ..Totals::default()
     };

@@ -1,4 +1,4 @@
-//! Of a file that keeps growing the front is sent, and read again before it is sealed.
+//! Tests that the front of a file that keeps growing is sent, and read again before it is sealed.
 
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::digest::Checksum;
@@ -43,7 +43,7 @@ fn sender(size: u64, fronts: bool) -> Sender {
     sender
 }
 
-/// What became of a front: the pieces that were sent, and what was said last.
+/// Course of a front: the pieces that were sent, and the last messages.
 #[derive(Debug, Default)]
 struct Course {
     sent: Vec<PieceName>,
@@ -51,13 +51,13 @@ struct Course {
     said: Vec<Message>,
 }
 
-/// The sum of a piece.
+/// Returns the checksum of a piece.
 fn sum(piece: PieceName) -> Checksum {
     Checksum::Xxh3(piece.offset)
 }
 
-/// Reads and sends all there is to; each read of the whole file sees that it grew by a byte.
-/// `read` is what becomes of a piece of the front, where it is not as it should be.
+/// Reads and sends all pending data. Each read of the whole file finds that it grew by a byte.
+/// `read` overrides the result for a piece of the front.
 fn run(sender: &mut Sender, read: &mut dyn FnMut(&Work) -> Option<PieceRead>) -> Course {
     let mut course = Course::default();
     while let Some(ReadJob { block, work }) = sender.poll_read(NOW) {
@@ -109,7 +109,7 @@ fn sealed(course: &Course) -> Option<(u64, bool)> {
 
 #[test]
 fn its_front_is_sent_once_it_grew_again_and_sealed_when_it_was_read_again() {
-    // In pieces, and as one of a pack.
+    // A file in pieces and a file in a pack.
     for size in [3 * BLOCK, 100] {
         let mut sender = sender(size, true);
         let course = run(&mut sender, &mut |_| None);
@@ -128,7 +128,7 @@ fn no_front_is_sent_if_the_settings_forbid_it() {
 
 #[test]
 fn what_also_changed_is_given_up() {
-    // It once had the same size.
+    // The file has the same size once.
     let mut same = Some(file(3 * BLOCK));
     let mut sender_ = sender(3 * BLOCK, true);
     let course = run(&mut sender_, &mut |work| match work {
@@ -136,7 +136,7 @@ fn what_also_changed_is_given_up() {
         _ => None,
     });
     assert!(given_up(&course) && course.sent.is_empty());
-    // Its front is not what it was: as it is read again, for the check or because it was lost.
+    // The front differs when it is read again, for the check or because it was lost.
     let course = run(&mut sender(3 * BLOCK, true), &mut |work| match work {
         Work::Front {
             earlier: Some(_),
@@ -168,7 +168,7 @@ fn what_also_changed_is_given_up() {
     }
 }
 
-/// As `run`, with sums of the reader's own.
+/// Works as `run`, with checksums that `read` determines.
 fn run_unchecked(sender: &mut Sender, read: &mut dyn FnMut(&Work) -> Option<PieceRead>) -> Course {
     let mut course = Course::default();
     while let Some(ReadJob { block, work }) = sender.poll_read(NOW) {

@@ -1,5 +1,5 @@
-//! The other end may say anything that can be decoded: no panic, bounded
-//! memory. And what a later version adds is skipped.
+//! Tests that any message that can be decoded causes no panic and uses bounded memory, and that
+//! additions of later versions are skipped.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use longhaul_units::Moment;
 
 use super::random::Random;
 
-/// Numbers that meet each other often, and some that are extreme.
+/// Returns a number from a small range, so that numbers collide often, or an extreme one.
 fn number(random: &mut Random) -> u64 {
     match random.below(12) {
         0 => u64::MAX,
@@ -233,7 +233,7 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
     }
 }
 
-/// Blocks are proved valid before a receiver sees them.
+/// Gives the receiver a random block, if the block is valid.
 fn random_block(receiver: &mut Receiver, random: &mut Random, now: Moment) -> bool {
     let mut file = entry(random);
     if random.chance(400) {
@@ -338,8 +338,8 @@ fn a_sender_survives_whatever_a_receiver_says() {
             }
             if random.chance(700) {
                 let message = for_sender(&mut random);
-                // The one thing that such a message can be is too early, and
-                // the session is over then.
+                // The only possible error of such a message is that it comes too early, which ends
+                // the session.
                 let ends = matches!(message, Message::Finished(..));
                 let done = step >= walk && sender.tracked() == 0;
                 let expected = if ends && !done {
@@ -434,7 +434,7 @@ fn drive(
     sender.poll_timeout(now + Duration::from_secs(1));
 }
 
-/// Sends until it is refused, and never listens.
+/// Sends messages until the receiver refuses one, and never reads.
 fn endures(mut say: impl FnMut(&mut Receiver, u64) -> bool) {
     let mut receiver = Receiver::new(ReceiverSettings::default());
     let refused = (0..2_000_000).any(|n| !say(&mut receiver, n));

@@ -1,7 +1,6 @@
-//! The protocol with two ends and a virtual clock: no sockets, no threads, no
-//! disk. Every schedule is its seed: `LONGHAUL_SEED=n cargo test -p
-//! longhaul-proto --test all simulation::` runs one again; `LONGHAUL_SCHEDULES` says
-//! how many are run.
+//! Simulates the protocol with two ends and a virtual clock: no sockets, no threads, no disk. A
+//! seed determines each schedule: `LONGHAUL_SEED=n cargo test -p longhaul-proto --test all
+//! simulation::` runs one again. `LONGHAUL_SCHEDULES` sets the number of schedules.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,5 @@
-//! Streams: each direction a bounded buffer, a rate, a latency, in order.
+//! Simulated streams. Each direction has a bounded buffer, a rate and a latency, and keeps the
+//! order.
 
 use std::time::Duration;
 
@@ -25,29 +26,29 @@ impl End {
     }
 }
 
-/// What a stream is like, both directions alike.
+/// Properties of a stream, equal in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     /// Bytes per second.
     pub rate: f64,
-    /// One way.
+    /// One-way latency.
     pub latency: Duration,
-    /// Bytes that an end may have written and the link not yet taken.
+    /// Maximum number of bytes that an end has written and the link has not taken.
     pub buffer: usize,
-    /// From here on nothing moves, and nobody is told.
+    /// Time after which no data moves, without notice to either end.
     pub stalls: Option<Moment>,
 }
 
-/// What travels.
+/// A frame on its way.
 #[derive(Clone, Debug)]
 pub enum Frame {
     Handshake(Vec<u8>),
     Control(Vec<u8>),
     Block {
-        /// As encoded, with its frame's header.
+        /// Encoded header, with the frame's header.
         header: Vec<u8>,
         payload: Vec<u8>,
-        /// The payload cannot be decoded.
+        /// True if the payload cannot be decoded.
         undecodable: bool,
     },
 }
@@ -68,24 +69,24 @@ struct Pipe {
     free_at: Moment,
     buffered: usize,
     flying: usize,
-    /// Frames that have not left: they stand still, or wait for the others.
+    /// Number of frames that have not left, because the link stands still or earlier frames wait.
     unsent: usize,
-    /// When the other end read the last frame.
+    /// Time at which the other end read the last frame.
     read_at: Moment,
 }
 
-/// A stream, from its dial to its end.
+/// A stream, from its dialing to its end.
 #[derive(Debug)]
 pub struct Conn {
     pub id: StreamId,
     pub epoch: u64,
     pub link: Link,
-    /// Joined, by end.
+    /// True for each end at which the stream joined.
     pub up: [bool; 2],
     pub dead: bool,
-    /// Frames that still come through after its death, by direction.
+    /// Number of frames that still arrive after the stream's death, by direction.
     pub passes: [usize; 2],
-    /// Bytes that were written, by who wrote them.
+    /// Number of bytes written, by writing end.
     pub written: [u64; 2],
     pipes: [Pipe; 2],
 }
@@ -104,14 +105,14 @@ impl Conn {
         }
     }
 
-    /// Whether an end may write.
+    /// True if an end may write.
     pub fn has_room(&self, from: End) -> bool {
         self.pipes[from.index()].buffered < self.link.buffer
     }
 
-    /// An end writes so many bytes, which take `pace` times as long as the rate
-    /// says; `reading` is how long the other end's process lets them lie. When
-    /// they have left, and when they are read; none where they never are.
+    /// Writes bytes that take `pace` times as long as the rate implies. `reading` is the delay
+    /// until the other end's process reads them. Returns the times at which they have left and are
+    /// read; `None` if that never happens.
     pub fn write(
         &mut self,
         from: End,
@@ -134,8 +135,8 @@ impl Conn {
         Some((pipe.free_at, pipe.read_at))
     }
 
-    /// Whether something that an end wrote has not left, as its kernel knows.
-    /// What has left is there within the latency.
+    /// True if bytes of an end have not left, as its kernel knows. Bytes that have left arrive
+    /// within the latency.
     pub fn has_unsent(&self, from: End) -> bool {
         self.pipes[from.index()].unsent > 0
     }
@@ -146,7 +147,7 @@ impl Conn {
         pipe.unsent -= 1;
     }
 
-    /// A frame reaches its end; false where it was lost.
+    /// Delivers a frame. Returns false if it was lost.
     pub fn arrive(&mut self, to: End) -> bool {
         let from = to.other().index();
         self.pipes[from].flying -= 1;
@@ -158,7 +159,7 @@ impl Conn {
         passes
     }
 
-    /// It dies; `keep` says how many of so many frames under way come through.
+    /// Kills the stream. `keep` maps the number of frames under way to the number that arrive.
     pub fn die(&mut self, mut keep: impl FnMut(usize) -> usize) {
         self.dead = true;
         for end in 0..2 {

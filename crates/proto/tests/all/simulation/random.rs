@@ -1,20 +1,20 @@
-//! A small seeded generator, so that a schedule is its seed.
+//! A small seeded generator. The seed determines a schedule.
 
 use std::time::Duration;
 
-/// Mixes a word; a bijection.
+/// Mixes a word bijectively.
 pub fn mix(word: u64) -> u64 {
     longhaul_units::number_at(word, 1)
 }
 
-/// The generator: `longhaul_units::Random` from a mixed seed.
+/// A random generator: `longhaul_units::Random` from a mixed seed.
 #[derive(Clone, Debug)]
 pub struct Random(longhaul_units::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
         let mut random = longhaul_units::Random::new(mix(seed));
-        // The schedules of the seeds that are written down begin with the second number.
+        // The schedules of recorded seeds begin with the second number.
         random.bits();
         Random(random)
     }
@@ -23,17 +23,17 @@ impl Random {
         self.0.bits()
     }
 
-    /// 0 to `n` - 1; `n` > 0.
+    /// Returns a number from 0 to `n` - 1. Requires `n` > 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0.below(n)
     }
 
-    /// `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         self.0.between(low, high)
     }
 
-    /// True in so many of a thousand cases.
+    /// Returns true in `per_mille` of a thousand cases.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }

@@ -14,24 +14,24 @@ use super::source;
 use super::streams::decode;
 use super::world::{Event, Report, World};
 
-/// What is to be verified and written.
+/// A block to be verified and written.
 pub struct WriteJob {
     content: Content,
     payload: Vec<u8>,
     undecodable: bool,
-    /// Entries of a pack that are kept.
+    /// True for each entry of a pack that is kept.
     kept: Vec<bool>,
 }
 
 /// The receiving end.
 pub struct Receiving {
     pub receiver: Receiver,
-    /// As steered; none as in the scenario.
+    /// Number of writers that the steering end set; `None` for the scenario's.
     pub writers: Option<usize>,
     settings: ReceiverSettings,
     queue: VecDeque<WriteJob>,
     writing: usize,
-    /// Most writers there have been.
+    /// Maximum number of writers so far.
     most_writers: usize,
 }
 
@@ -110,7 +110,7 @@ impl World {
             }
         }
         loop {
-            // A driver wakes whoever does it only where there may be one.
+            // A driver wakes a thread for storage only if `has_storage_job` is true.
             let foretold = self.receiving.receiver.has_storage_job(self.now);
             let Some(job) = self.receiving.receiver.poll_storage(self.now) else {
                 break;
@@ -138,7 +138,7 @@ impl World {
         );
     }
 
-    /// Pieces wait while too much is not durable.
+    /// True if the next block may be written. Pieces wait while too much data is not durable.
     fn may_write_next(&self) -> bool {
         let piece = |job: &WriteJob| matches!(job.content, Content::Piece(_));
         self.receiving.receiver.may_write() || !self.receiving.queue.front().is_some_and(piece)
@@ -210,7 +210,7 @@ impl World {
         self.report(Report::Packed(done));
     }
 
-    /// Something is durable; the process hears of it a little later.
+    /// Delivers a report about durable data to the process after a short delay.
     fn report(&mut self, report: Report) {
         if self.scenario.store.1.is_zero() {
             self.handle_report(report);
@@ -252,7 +252,7 @@ impl World {
                 let result = self.disk.commit(&entry, generation, digest, integrity);
                 Report::Committed(entry.id, generation, result)
             }
-            // No source here has any.
+            // The simulated sources cause no such jobs.
             StorageJob::CompareContents(..)
             | StorageJob::Link(_)
             | StorageJob::Names(_)

@@ -1,5 +1,5 @@
-//! Round trips from the start to the first byte, from the last byte to
-//! success, and none in between.
+//! Tests of the round trips from the start to the first byte and from the last byte to success.
+//! There are no idle round trips in between.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::world::World;
 
 const LATENCIES: [Duration; 3] = [milliseconds(1), milliseconds(20), milliseconds(100)];
 
-/// So fast that only latency takes time.
+/// Returns links so fast that only latency takes time.
 fn links(latency: Duration, count: usize) -> Vec<Link> {
     let buffer = 1 << 20;
     vec![
@@ -53,7 +53,7 @@ fn round_trips(from: Moment, to: Moment, latency: Duration) -> f64 {
 }
 
 // tidy: long because a request has many fields.
-/// The exchange that opens a session says all that a sender needs to begin.
+/// Runs the exchange that opens a session. It gives a sender all that it needs to begin.
 fn open(dialer: End, empty: bool) -> Welcome {
     let request = Request {
         credential: None,
@@ -145,8 +145,8 @@ fn the_first_byte_leaves_within_three_round_trips() {
                 scenario.sender.asks = !welcome.destination_empty;
                 let world = run(scenario);
                 let first = round_trips(Moment(0), world.checks.first_sent.unwrap(), latency);
-                // A sender that dials asks with its request what is there. One
-                // that is dialed hears first what it shall send, and asks then.
+                // A sender that dials asks together with its request. A sender that is dialed first
+                // receives the request and asks then.
                 let allowed = match (dialer, empty) {
                     (End::Sender, _) => 3.0,
                     (End::Receiver, true) => 2.5,
@@ -172,8 +172,8 @@ fn success_comes_within_a_round_trip_of_the_last_byte() {
             scenario.receiver.checkpoint_span = Duration::from_secs(5);
             let world = run(scenario);
             let checks = &world.checks;
-            // Each step is done and then heard of: checkpoint, commit,
-            // directory, end; a pack is written and heard of once.
+            // Each step is done and then reported: checkpoint, commit, directory, end. A pack is
+            // written and reported once.
             let storage = store * if size > 4096 { 6 } else { 5 };
             let since_left = round_trips(checks.last_sent + storage, world.now, latency);
             let since_arrival = round_trips(checks.last_arrival + storage, world.now, latency);
@@ -193,7 +193,7 @@ fn nothing_stops_while_answers_are_awaited() {
         let mut scenario = Scenario::plain(tree(20_000, 200), vec![link], 16 << 10);
         scenario.sender.asks = true;
         let world = run(scenario);
-        // The middle of it, so that neither start nor end counts.
+        // Only the middle part counts, without the start and the end.
         let wire = &world.checks.wire;
         let (begin, end) = (wire[wire.len() / 10].0, wire[wire.len() * 9 / 10].0);
         let middle = wire.iter().filter(|sent| sent.0 >= begin && sent.0 < end);

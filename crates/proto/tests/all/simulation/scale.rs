@@ -1,5 +1,5 @@
-//! A million entries, hundreds of thousands of blocks, offsets up to 2^63: the
-//! pair without a network, so that nothing but the state machines takes time.
+//! Tests with a million entries, hundreds of thousands of blocks, and offsets up to 2^63. The pair
+//! has no network, so that only the state machines take time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use longhaul_units::Moment;
 
 const STREAM: StreamId = StreamId(0);
 
-/// Most of what either end remembered at any time.
+/// Maximum number of items that either end remembered at any time.
 #[derive(Debug, Default)]
 struct Peak {
     entries: usize,
@@ -26,15 +26,15 @@ struct Peak {
     receiver: usize,
 }
 
-/// Both ends, joined by nothing.
+/// Both ends, connected without a network.
 struct Pair {
     sender: Sender,
     receiver: Receiver,
     now: Moment,
     works: BTreeMap<BlockId, Work>,
-    /// What an earlier session left, by entry.
+    /// Durable blocks that an earlier session left, by entry.
     left: BTreeMap<EntryId, Vec<DurableBlock>>,
-    /// Written and not checkpointed until this many blocks wait.
+    /// Maximum number of remembered items so far.
     peak: Peak,
     bytes_sent: u64,
     ranges: Vec<(u64, u64)>,
@@ -293,7 +293,7 @@ fn a_file_of_300_000_blocks_that_loses_its_stream_again_and_again() {
         ..ReceiverSettings::default()
     };
     let mut pair = Pair::new(sender, receiver);
-    // Every other block is there, so that the rest is as fragmented as can be.
+    // Every other block exists, so that the rest is maximally fragmented.
     let left = (0..8000_u64).map(|index| DurableBlock {
         offset: index << 21,
         length: 1 << 20,
@@ -329,7 +329,7 @@ fn offsets_hold_up_to_the_largest_file() {
         ..ReceiverSettings::default()
     };
     let size = LARGEST_FILE_BYTES;
-    // All but the last 3 MiB and a bit are there: in blocks as large as they get.
+    // All but the last 3 MiB and a bit exist, in blocks of the maximum size.
     let mut left = Vec::new();
     let mut offset = 0;
     let end = (size >> 20 << 20) - (2 << 20);
@@ -387,7 +387,7 @@ fn a_reserve_takes_nothing_while_others_do() {
     assert_eq!(take(&mut sender, spare), None);
     let second = take(&mut sender, direct).unwrap();
     assert_ne!(first, second);
-    // What the better one had goes over the reserve again, what that had stays.
+    // The blocks of the lost stream are sent again over the spare one, which keeps its own blocks.
     sender.handle_stream_down(direct);
     sender.handle_reserve(spare, false);
     read(&mut sender);
@@ -397,7 +397,8 @@ fn a_reserve_takes_nothing_while_others_do() {
     assert!(!rest.contains(&first));
 }
 
-/// Blocks of a file of so many bytes, once the walk is over or not, over four streams.
+/// Returns the lengths of the blocks of a file of `size` bytes over four streams, before or after
+/// the end of the walk.
 fn lengths_of(size: u64, walk_ended: bool) -> Vec<u64> {
     let settings = SenderSettings {
         asks: false,
@@ -424,10 +425,10 @@ fn the_first_and_the_last_blocks_are_short() {
     let whole = SenderSettings::default().block_bytes;
     let lengths = lengths_of(41 * whole, true);
     assert_eq!(lengths.iter().sum::<u64>(), 41 * whole);
-    // And the first four of each stream, until some have arrived.
+    // The first four blocks of each stream are short, too, until some have arrived.
     let (first, lengths) = lengths.split_at(16);
     assert_eq!(first, vec![64 << 10; 16]);
-    // As long as there are two whole ones for each stream.
+    // Blocks are full while at least two full ones remain for each stream.
     let first = lengths
         .iter()
         .take_while(|length| **length == whole)
@@ -436,7 +437,7 @@ fn the_first_and_the_last_blocks_are_short() {
     assert!(lengths.is_sorted_by(|before, next| before >= next));
     assert_eq!(lengths.last(), Some(&(64 << 10)));
     assert!(lengths.len() < 80, "{lengths:?}");
-    // More may come.
+    // Before the walk ends, more data may follow.
     assert_eq!(lengths_of(41 * whole, false)[16..], vec![whole; 40]);
 }
 
@@ -460,11 +461,11 @@ fn blocks_are_as_long_as_they_may_be_for_now() {
             other => panic!("{other:?}"),
         }
     };
-    // Each stream begins with four short ones.
+    // Each stream begins with four short blocks.
     (0..4).for_each(|number| assert_eq!(next(None), (number << 16, 64 << 10)));
     assert_eq!(next(Some(300_000)), (256 << 10, 256 << 10));
     assert_eq!(next(None), (512 << 10, 256 << 10));
-    // As long as their place allows, which is a multiple of their length.
+    // A block's offset is a multiple of its length, which limits the length here.
     assert_eq!(next(Some(u64::MAX)), (768 << 10, 256 << 10));
     assert_eq!(next(None), (1 << 20, 1 << 20));
     assert_eq!(next(Some(0)), (2 << 20, 64 << 10));

@@ -1,4 +1,4 @@
-//! What a run is made of, and a random one.
+//! Parameters of a simulated run, and a generator of random ones.
 
 use std::time::Duration;
 
@@ -11,59 +11,59 @@ use super::network::{End, Link};
 use super::random::Random;
 use super::source::Source;
 
-/// A span between two others.
+/// Minimum and maximum of a random span.
 pub type Spans = (Duration, Duration);
 
-/// Something that happens to a run from outside.
+/// An external event during a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The n-th live stream dies.
+    /// Kills the n-th live stream.
     Kill(u64),
-    /// All streams die.
+    /// Kills all streams.
     Cut,
-    /// Both processes die and start anew.
+    /// Kills both processes and starts them again.
     Restart,
-    /// The n-th node changes.
+    /// Changes the n-th node.
     Change(u64),
-    /// The n-th node vanishes.
+    /// Removes the n-th node.
     Vanish(u64),
-    /// Whoever steers sets readers, streams and writers.
+    /// Sets the numbers of readers, streams and writers from the steering end.
     SetFlows(u32, u32, u32),
 }
 
-/// A run.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub seed: u64,
     pub source: Source,
     pub sender: SenderSettings,
     pub receiver: ReceiverSettings,
-    /// What the first streams are like; later ones are as the last.
+    /// Properties of the first streams. Later ones have those of the last.
     pub links: Vec<Link>,
     pub dialer: End,
     pub steerer: End,
     pub readers: usize,
     pub writers: usize,
-    /// Blocks that may be read and not taken by a stream.
+    /// Maximum number of blocks that are read and not taken by a stream.
     pub pool: usize,
     pub walk: Spans,
     pub read: Spans,
     pub write: Spans,
     pub store: Spans,
     pub redial: Spans,
-    /// A frame takes up to so much more of its link's time.
+    /// Maximum additional time of a frame, as a factor on its link's time.
     pub jitter: f64,
-    /// How long the other end's process lets lie what its kernel has.
+    /// Delay until the other end's process reads data from its kernel.
     pub reading: Spans,
-    /// How much later than the other an end may notice a stream's death.
+    /// Maximum difference of the times at which the ends notice a stream's death.
     pub notice: Spans,
     pub linger: Duration,
     pub faults: Vec<(Moment, Fault)>,
-    /// Of a thousand blocks, how many arrive wrong.
+    /// Number of corrupt blocks per thousand.
     pub corrupt: u64,
-    /// Of a thousand nodes, how many fail at the destination.
+    /// Number of nodes per thousand that fail at the destination.
     pub failing: u64,
-    /// Streams are there from the start, without a handshake.
+    /// True if streams exist from the start, without a handshake.
     pub warm: bool,
 }
 
@@ -74,7 +74,7 @@ pub const fn milliseconds(n: u64) -> Duration {
 const NONE: Spans = (Duration::ZERO, Duration::ZERO);
 
 impl Scenario {
-    /// A plain run: everything but the network takes no time.
+    /// Makes a plain run, in which only the network takes time.
     pub fn plain(source: Source, links: Vec<Link>, block: u64) -> Scenario {
         Scenario {
             seed: 1,
@@ -106,7 +106,7 @@ impl Scenario {
         }
     }
 
-    /// Whatever a seed gives.
+    /// Makes the random run of a seed.
     pub fn random(seed: u64) -> Scenario {
         let mut random = Random::new(seed);
         let block = random.pick(&[1024, 1024, 2048, 4096]);
@@ -146,7 +146,7 @@ fn random_settings(scenario: &mut Scenario, random: &mut Random) {
     let integrity = random.pick(&[Integrity::Digest, Integrity::Checksum]);
     let sender = &mut scenario.sender;
     sender.pack_entries = random.between(1, 20) as usize;
-    // Never fewer than the open directories of the deepest path, and one.
+    // The window must hold the open directories of the deepest path and one more entry.
     sender.window_entries = random.between(8, 40) as usize;
     sender.unacknowledged_entries = random.between(1, 40) as usize;
     sender.unacknowledged_blocks = random.between(1, 60) as usize;

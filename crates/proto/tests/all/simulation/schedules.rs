@@ -1,12 +1,12 @@
-//! Random schedules: lost streams, reordering across them, duplicate, late and
-//! corrupt blocks, changing sources, full disks, kills.
+//! Random schedules: lost streams, reordering between streams, duplicate, late and corrupt blocks,
+//! changing sources, full disks, kills.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::scenario::Scenario;
 use super::world::World;
 
-/// How often what the schedules are for really happened.
+/// Counts of the events that the schedules must cover.
 #[derive(Debug, Default)]
 struct Met {
     restarts: u64,
@@ -34,7 +34,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Runs the schedules of one of four tests, so that two cores are used.
+/// Runs the schedules of one of four tests. The split uses two cores.
 fn run_quarter(quarter: u64) {
     if let Some(seed) = number("LONGHAUL_SEED") {
         if seed % 4 == quarter {
@@ -89,10 +89,10 @@ fn random_schedules_fourth_quarter() {
     run_quarter(3);
 }
 
-/// Found by more schedules than a test runs; what each met, it meets again.
+/// Seeds of rare failures, which a normal number of schedules would not find.
 #[test]
 fn schedules_that_once_failed() {
-    // A file became small; the pack with its new state was corrupt, and a late
-    // piece of the old one began it once more while its checkpoint was under way.
+    // A file became small. The pack with its new state was corrupt, and a late piece of the old
+    // state began the file again while its checkpoint was under way.
     run(79_377, &mut Met::default());
 }

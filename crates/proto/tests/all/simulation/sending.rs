@@ -18,7 +18,7 @@ use super::world::{Event, World};
 /// The sending end.
 pub struct Sending {
     pub sender: Sender,
-    /// As steered; none as in the scenario.
+    /// Number of readers that the steering end set; `None` for the scenario's.
     pub readers: Option<usize>,
     /// Node of each entry.
     pub nodes: BTreeMap<EntryId, usize>,
@@ -28,7 +28,7 @@ pub struct Sending {
     integrity: Integrity,
     steps: Vec<Step>,
     at: usize,
-    /// Of open directories: number, entry and children.
+    /// Open directories: number, entry and number of children.
     open: Vec<(usize, Entry, u64)>,
     next: u64,
     waiting: bool,
@@ -64,7 +64,7 @@ impl Sending {
         }
     }
 
-    /// Entries walked.
+    /// Returns the number of entries walked.
     pub fn walked(&self) -> u64 {
         self.next
     }
@@ -109,10 +109,10 @@ impl Sending {
         }
     }
 
-    /// How a pack was read, with the data of what is in it.
+    /// Reads a pack. Returns the results and the data of its entries.
     fn read_pack(&self, jobs: &[PackedJob], source: &Source) -> PackData {
         let (mut results, mut packed, mut payload) = (Vec::new(), Vec::new(), Vec::new());
-        // What grew may only take room that nobody else was promised.
+        // A file that grew may only take room that is not reserved for other entries.
         let mut promised: u64 = jobs.iter().map(|job| job.entry.size()).sum();
         for PackedJob { entry, generation } in jobs {
             promised -= entry.size();
@@ -204,7 +204,7 @@ impl World {
             sending.at = 1;
             sending.sender.handle_walk_end();
         }
-        // Steps that take no time are taken together.
+        // All steps that take no time are done at once.
         loop {
             if sending.at >= sending.steps.len() {
                 return;
@@ -253,7 +253,7 @@ impl World {
                     self.push_within(self.scenario.read, Event::Read(job));
                 }
             }
-            // Messages first: blocks take whatever room there is.
+            // Messages come first, because blocks take all available room.
             self.pump_control(End::Sender);
             self.dispatch();
             if (self.sending.reading, self.sending.held.len()) == before {
@@ -288,7 +288,7 @@ impl World {
     fn dispatch(&mut self) {
         let mut live: Vec<usize> = self.live();
         live.retain(|&conn| self.conns[conn].up[End::Sender.index()]);
-        // Noticed by one end only: the other still writes.
+        // A random stream takes the next block, because streams become free in any order.
         while !live.is_empty() {
             let at = self.random.below(live.len() as u64) as usize;
             let conn = live[at];

@@ -1,6 +1,5 @@
-//! With one stream ten times slower than its siblings, or stalled, a transfer
-//! ends no later than without that stream, plus one block at a fast stream's
-//! rate and one round trip.
+//! Tests that a transfer with one stalled or ten times slower stream ends in time: no later than
+//! without that stream, plus one block at a fast stream's rate and one round trip.
 
 use std::time::Duration;
 
@@ -11,17 +10,18 @@ use super::scenario::{Scenario, milliseconds};
 use super::source::Source;
 use super::world::World;
 
-/// Large enough that messages are as small a part of the traffic as in life.
+/// Block size in bytes, large enough that messages are as small a part of the traffic as in
+/// practice.
 const BLOCK: u64 = 16 << 10;
 
-/// Bytes per second of a fast stream.
+/// Rate of a fast stream in bytes per second.
 const RATE: f64 = 16e6;
 
 struct Case {
     fast: usize,
     latency: Duration,
     blocks: u64,
-    /// Blocks that a stream's buffer takes.
+    /// Number of blocks that a stream's buffer holds.
     buffer: u64,
     packs: bool,
 }
@@ -46,7 +46,7 @@ fn source(case: &Case) -> Source {
     source
 }
 
-/// Runs over these streams; when it ended, and blocks sent twice.
+/// Runs over these streams. Returns the time of the end and the number of blocks sent twice.
 fn finish(case: &Case, links: Vec<Link>) -> (Moment, u64) {
     finish_with(case, links, |_| {})
 }
@@ -62,18 +62,18 @@ fn finish_with(case: &Case, links: Vec<Link>, change: impl FnOnce(&mut Scenario)
     (world.now, twice.div_ceil(BLOCK))
 }
 
-/// How much later than allowed a transfer ends with a slow stream, in
-/// milliseconds; negative where it is sooner.
+/// Returns the milliseconds by which a transfer with a slow stream ends later than allowed;
+/// negative if it ends sooner.
 fn excess(case: &Case, slow: Link, at: usize) -> f64 {
     let mut links = vec![link(case, RATE); case.fast];
     let (without, _) = finish(case, links.clone());
     links.insert(at, slow);
     let (with, twice) = finish(case, links);
-    // Headers, and how often a slow stream is looked for, take part of a block.
+    // Headers, and the interval between searches for a slow stream, take a part of a block's time.
     let block = Duration::from_secs_f64(1.5 * BLOCK as f64 / RATE);
     let mut allowed = without + block + 2 * case.latency;
     if case.blocks == 1 {
-        // No stream has shown its rate: a fresh one may take so long.
+        // Without any measured rate, a new stream may take this long.
         allowed = allowed + 16 * case.latency + milliseconds(20);
     }
     let excess = (with.0 as f64 - allowed.0 as f64) / 1e6;
@@ -138,7 +138,7 @@ fn a_stalled_stream_holds_nothing_up() {
     assert!(worst <= 0.0, "{worst} ms later than allowed");
 }
 
-/// Runs all cases with equal streams and asserts how few blocks went twice.
+/// Runs all cases with equal streams and asserts that few blocks are sent twice.
 fn send_once(what: &str, change: impl Fn(&mut Scenario)) {
     let (mut blocks, mut all) = (0, 0);
     for case in cases() {
@@ -164,9 +164,8 @@ fn equal_streams_send_next_to_nothing_twice() {
     send_once("no jitter", |_| {});
 }
 
-/// Whichever stream is free takes the next block: where their kernels hold little
-/// unsent, none carries twice what another does, though the first begins before
-/// the others have joined.
+/// A free stream takes the next block. If the kernels hold few unsent bytes, no stream carries
+/// twice as much as another, although the first begins before the others have joined.
 #[test]
 fn equal_streams_carry_equal_parts() {
     for latency in [milliseconds(1), milliseconds(25), milliseconds(100)] {
@@ -208,8 +207,8 @@ fn a_path_with_jitter_is_no_slow_stream() {
 
 #[test]
 fn a_receiver_that_reads_late_is_no_slow_stream() {
-    // A host with more threads than cores lets a stream's reader wait for as
-    // long as many blocks take, while its kernel has them all.
+    // On a host with more threads than cores, a stream's reader can wait for the time of many
+    // blocks while its kernel has them all.
     for (seed, longest) in [(1, 1), (2, 30)] {
         send_once(&format!("read within {longest} ms"), |scenario| {
             scenario.seed = seed;

@@ -1,5 +1,5 @@
-//! The tree at the sending end. Its files change and vanish during a run; what
-//! they hold is a pure function of file, version and offset.
+//! The tree at the sending end. Its files change and vanish during a run. Their content is a pure
+//! function of file, version and offset.
 
 use longhaul_proto::block::Extent;
 use longhaul_proto::digest::{self, BlockHasher, Checksum, Integrity};
@@ -7,11 +7,11 @@ use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timest
 
 use super::random::{Random, mix};
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
     Directory,
-    /// Sizes by version; the last one stays.
+    /// A file with its sizes by version. The last size applies to all later versions.
     File {
         sizes: Vec<u64>,
         sparse: bool,
@@ -19,7 +19,7 @@ pub enum NodeKind {
     Symlink,
 }
 
-/// A thing in the tree.
+/// A node of the tree.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub parent: Option<usize>,
@@ -29,11 +29,11 @@ pub struct Node {
     pub version: u32,
     pub vanished: bool,
     pub unreadable: bool,
-    /// Changed or vanished while it was copied.
+    /// True if the node changed or vanished while it was copied.
     pub touched: bool,
 }
 
-/// The tree, directories before what they hold.
+/// The tree, with directories before their contents.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     pub nodes: Vec<Node>,
@@ -73,7 +73,7 @@ impl Source {
         self.add(parent, NodeKind::File { sizes, sparse });
     }
 
-    /// A tree of up to `most` nodes with files of up to forty blocks.
+    /// Makes a tree of up to `most` nodes with files of up to forty blocks.
     pub fn random(random: &mut Random, most: u64, block: u64) -> Source {
         let mut source = Source::default();
         let mut directories = vec![None];
@@ -95,7 +95,7 @@ impl Source {
         source
     }
 
-    /// The order in which a depth-first walk meets the nodes.
+    /// Returns the steps of a depth-first walk.
     pub fn walk(&self) -> Vec<Step> {
         let mut children = vec![Vec::new(); self.nodes.len() + 1];
         for (index, node) in self.nodes.iter().enumerate() {
@@ -123,7 +123,7 @@ impl Source {
         }
     }
 
-    /// The entry as a walk or a reader sees it now.
+    /// Returns the entry as a walk or a reader finds it now.
     pub fn entry(&self, index: usize, id: EntryId, parent: Option<EntryId>) -> Entry {
         let node = &self.nodes[index];
         let modified = Timestamp {
@@ -177,7 +177,7 @@ impl Source {
         data
     }
 
-    /// A file's whole content.
+    /// Returns a file's whole content.
     pub fn whole(&self, index: usize, version: u32) -> Vec<u8> {
         self.content(index, version, 0, self.size(index, version))
     }
@@ -198,12 +198,12 @@ fn random_file(random: &mut Random, block: u64) -> NodeKind {
     }
 }
 
-/// Which version of a file an entry is of.
+/// Returns the version of the file that an entry describes.
 pub fn version_of(entry: &Entry) -> u32 {
     entry.modified.seconds as u32 - 1
 }
 
-/// Checksum of a block's data.
+/// Returns the checksum of a block's data.
 pub fn checksum(integrity: Integrity, offset: u64, data: &[u8], size: u64) -> Checksum {
     if offset == 0 && data.len() as u64 == size {
         return digest::whole_file(integrity, data);
@@ -213,7 +213,7 @@ pub fn checksum(integrity: Integrity, offset: u64, data: &[u8], size: u64) -> Ch
     hasher.finish()
 }
 
-/// Runs of data in a sparse block.
+/// Returns the data runs of a sparse block.
 pub fn extents(data: &[u8]) -> Vec<Extent> {
     let mut extents: Vec<Extent> = Vec::new();
     for (index, chunk) in data.chunks(512).enumerate() {

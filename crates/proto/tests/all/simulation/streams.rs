@@ -1,4 +1,4 @@
-//! Streams: dialed, joined, lost, and the control channel over them.
+//! Dials, joins and loses streams, and moves the control channel between them.
 
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{self, FrameHeader, FrameKind, HEADER_BYTES};
@@ -11,7 +11,7 @@ use longhaul_proto::session::StreamId;
 use super::network::{Conn, End, Frame};
 use super::world::{Event, World};
 
-/// Messages that go with the request at most.
+/// Maximum number of messages sent together with the request.
 const FIRST_WORDS: usize = 3;
 
 /// Splits an encoded frame and decodes its body.
@@ -21,7 +21,7 @@ pub fn decode<'b, T: minicbor::Decode<'b, ()>>(bytes: &'b [u8]) -> T {
 }
 
 impl World {
-    /// Streams that are not dead, of this session.
+    /// Returns the live streams of this session.
     pub fn live(&self) -> Vec<usize> {
         let live = |conn: &Conn| conn.epoch == self.epoch && !conn.dead;
         (0..self.conns.len())
@@ -43,7 +43,7 @@ impl World {
         self.conns.len() - 1
     }
 
-    /// All first streams are there at once.
+    /// Joins all first streams at once.
     pub fn join_all(&mut self) {
         for _ in 0..self.want {
             let conn = self.new_conn();
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// The dialer sees to it that there are as many streams as are wanted.
+    /// Lets the dialer open or close streams until their number is the wanted one.
     pub fn top_up(&mut self) {
         let dialer = self.scenario.dialer.index();
         let up: Vec<usize> = self
@@ -60,7 +60,7 @@ impl World {
             .into_iter()
             .filter(|&conn| self.conns[conn].up[dialer])
             .collect();
-        // Further streams join with what the answer to the first one brings.
+        // Further streams join with the secret in the answer to the first one.
         let want = if self.welcomed { self.want } else { 1 };
         while up.len() + self.dialing < want {
             self.dialing += 1;
@@ -72,13 +72,13 @@ impl World {
             }
         }
         for &conn in up.iter().skip(self.want) {
-            // Closed in good order: what is under way arrives.
+            // The stream is closed regularly, so that all data under way arrives.
             self.conns[conn].die(|flying| flying);
             self.notice(conn);
         }
     }
 
-    /// TCP and TLS take a round trip each, then the dialer says hello.
+    /// Handles a dial. TCP and TLS take a round trip each, then the dialer sends its hello.
     pub fn handle_dial(&mut self) {
         let conn = self.new_conn();
         let latency = self.conns[conn].link.latency;
@@ -108,8 +108,7 @@ impl World {
         }
     }
 
-    /// A sender that dials says with its request what it can say without an
-    /// answer.
+    /// Sends the messages that a dialing sender can send with its request, before any answer.
     fn say_first_words(&mut self, conn: usize) {
         self.sending.sender.flush_listing();
         for _ in 0..FIRST_WORDS {
@@ -127,7 +126,7 @@ impl World {
         }
     }
 
-    /// An end writes a frame to a stream.
+    /// Writes a frame of an end to a stream.
     pub fn write(&mut self, conn: usize, from: End, frame: Frame) {
         let bytes = frame.bytes();
         if from == End::Sender {
@@ -147,14 +146,14 @@ impl World {
         }
         match frame {
             Frame::Handshake(bytes) => self.handle_handshake(conn, to, &bytes),
-            // Nobody reads on where the answer to the first frame did not come.
+            // The dialer reads no messages before the answer to its first frame.
             Frame::Control(_) if to == self.scenario.dialer && !self.welcomed => {}
             Frame::Control(bytes) => {
                 let numbered: Numbered = decode(&bytes);
                 let bare = numbered.message.is_none();
                 let side = &mut self.sides[to.index()];
                 let message = side.control.handle_frame(numbered).unwrap();
-                // The receiver answers where the sender talks.
+                // The receiver answers on the stream that the sender uses.
                 let news = bare || message.is_some();
                 let id = self.conns[conn].id;
                 if to == End::Receiver && news && side.session.move_control(id) {
@@ -220,8 +219,8 @@ impl World {
         }
     }
 
-    /// A stream dies: part of what is under way is lost, and the ends notice
-    /// one after the other.
+    /// Kills a stream. A part of the data under way is lost, and the ends notice one after the
+    /// other.
     pub fn kill(&mut self, conn: usize) {
         let random = &mut self.random;
         self.conns[conn].die(|flying| random.below(flying as u64 + 1) as usize);
@@ -248,7 +247,7 @@ impl World {
         }
         if end == self.scenario.dialer {
             if !was_up && !self.welcomed {
-                // What went with the request is lost with it.
+                // The messages that were sent with the request are lost with it.
                 self.sides[end.index()].control.handle_stream_change();
             }
             self.dialing -= usize::from(!was_up);
@@ -269,14 +268,14 @@ impl World {
         }
     }
 
-    /// Messages of an end onto the stream that carries them.
+    /// Writes messages of an end to the stream that carries them.
     pub fn pump_control(&mut self, end: End) {
         loop {
             let side = &mut self.sides[end.index()];
             if !side.control.has_room() {
                 break;
             }
-            // A driver wakes whoever says it only where there is one.
+            // A driver wakes a thread for messages only if `has_message` is true.
             let (foretold, message) = match end {
                 End::Sender => {
                     let sender = &mut self.sending.sender;

@@ -1,4 +1,4 @@
-//! Two ends, a network between them, a clock that jumps from event to event.
+//! Simulates two ends, a network between them, and a clock that jumps from event to event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,14 +21,14 @@ use super::scenario::{Fault, Scenario, Spans};
 use super::sending::Sending;
 use super::source::{NodeKind, Source};
 
-/// What an end has whichever it is.
+/// State that both kinds of end have.
 pub struct Side {
     pub control: ControlChannel,
     pub session: Session,
     wake: Option<Moment>,
 }
 
-/// What happens at a moment.
+/// An event at a moment.
 pub enum Event {
     Walk,
     Read(ReadJob),
@@ -44,7 +44,7 @@ pub enum Event {
     Fault(Fault),
 }
 
-/// What the disk says once something is durable.
+/// A report of the disk after data became durable.
 pub enum Report {
     Compared(Vec<(Entry, Compared)>),
     Checkpointed(Vec<(Checkpoint, Option<longhaul_proto::message::Failure>)>),
@@ -83,7 +83,7 @@ impl Ord for Due {
     }
 }
 
-/// A run.
+/// A simulated run.
 pub struct World {
     pub scenario: Scenario,
     pub now: Moment,
@@ -96,16 +96,16 @@ pub struct World {
     pub sending: Sending,
     pub receiving: Receiving,
     pub checks: Checks,
-    /// Streams that shall be up, and those being dialed.
+    /// Number of streams that should be up, and number being dialed.
     pub want: usize,
     pub dialing: usize,
-    /// The dialer knows that its session was accepted.
+    /// True if the dialer knows that its session was accepted.
     pub welcomed: bool,
     order: u64,
     due: BinaryHeap<Reverse<Due>>,
 }
 
-/// No schedule takes longer than this, in virtual time.
+/// Maximum virtual time of a schedule.
 const LONGEST: Moment = Moment(4_000_000_000_000);
 
 impl World {
@@ -153,7 +153,7 @@ impl World {
         world
     }
 
-    /// A new session of the transfer.
+    /// Starts a new session of the transfer.
     fn start(&mut self) {
         self.epoch += 1;
         let mut sender = self.scenario.sender;
@@ -180,12 +180,12 @@ impl World {
         self.push(Duration::ZERO, Event::Walk);
     }
 
-    /// Whether something may be at the destination.
+    /// True if the destination may have entries.
     pub fn asks(&self) -> bool {
         self.scenario.sender.asks || self.epoch > 1
     }
 
-    /// Both processes die; the same command is given once more.
+    /// Kills both processes and runs the same command again.
     pub fn restart(&mut self) {
         self.checks
             .drain_events(&mut self.sending, &mut self.receiving);
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// What an older session said has no effect on this one.
+    /// Delivers a message of an older session, which must have no effect on this one.
     fn hear_stale(&mut self, message: Message) {
         let now = self.now;
         self.sending.sender.handle_message(message, now).unwrap();
@@ -222,7 +222,7 @@ impl World {
         }));
     }
 
-    /// Pushes after a random span.
+    /// Schedules an event after a random span.
     pub fn push_within(&mut self, spans: Spans, event: Event) {
         let after = self.random.span(spans);
         self.push(after, event);
@@ -257,7 +257,7 @@ impl World {
             .drain_events(&mut self.sending, &mut self.receiving);
     }
 
-    /// What stands still, for a failed run.
+    /// Returns the state of both ends, for a failed run.
     pub fn state(&self) -> String {
         format!(
             "at {:?}, epoch {}, {} streams wanted, {} dialing\nsender: {:?}\nreceiver: {:?}",
@@ -326,14 +326,14 @@ impl World {
         }
     }
 
-    /// The steerer tells the other end, and does it itself.
+    /// Sends a steering message to the other end and obeys it at this end.
     fn steer(&mut self, message: &Message) {
         let steerer = self.scenario.steerer;
         self.sides[steerer.index()].control.push(message).unwrap();
         self.obey(steerer, message);
     }
 
-    /// A message for whoever drives, at either end.
+    /// Applies a steering message at an end.
     pub fn obey(&mut self, end: End, message: &Message) {
         if let Message::SetFlows(flows) = message {
             if end == End::Sender {
@@ -350,7 +350,7 @@ impl World {
         }
     }
 
-    /// Drains both ends until neither has more to do now.
+    /// Handles all pending work of both ends.
     fn pump(&mut self) {
         self.pump_sender();
         self.pump_receiver();
@@ -396,7 +396,7 @@ impl Side {
 }
 
 impl Scenario {
-    /// A session is not given up before its first stream could be there.
+    /// Returns a linger time in which a session's first stream can join.
     fn first_linger(&self) -> Duration {
         let slowest = self.links.iter().map(|link| link.latency).max();
         slowest.unwrap_or_default() * 6 + self.redial.1 + Duration::from_millis(100)
