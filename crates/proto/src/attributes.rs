@@ -146,7 +146,7 @@ pub enum AclTag {
     /// The maximum rights of named users and groups, and of the owning group.
     #[n(4)]
     Mask,
-    /// All others.
+    /// All other users.
     #[n(5)]
     Other,
 }

@@ -41,7 +41,7 @@ pub struct Criteria {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Held {
-    /// The file there is newer.
+    /// The file at the destination is newer.
     #[n(0)]
     Newer,
     /// The entry is missing, and only existing entries are updated.

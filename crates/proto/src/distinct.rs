@@ -14,8 +14,8 @@
 //! 1. The sender makes its probes and asks: [`crate::message::Message::AskDistinct`].
 //! 2. The receiver looks for these, and makes a probe in each of its directories:
 //!    [`crate::message::Message::Probes`].
-//! 3. The sender tells which of them it sees: [`crate::message::Message::Sighted`].
-//! 4. The receiver removes the probes and tells the result for each directory:
+//! 3. The sender reports which of them it sees: [`crate::message::Message::Sighted`].
+//! 4. The receiver removes the probes and sends the result for each directory:
 //!    [`crate::message::Message::Distinct`]. A probe that was removed meanwhile is no proof.
 //!
 //! Deletion and backups need more: no directory in which names are deleted, or files are replaced

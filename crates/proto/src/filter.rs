@@ -70,7 +70,7 @@ pub enum RuleError {
     /// longhaul does not support this modifier of rsync.
     #[error("longhaul does not have the modifier {0:?}: {1}")]
     Absent(char, &'static str),
-    /// Both the rule and the rule that names its file name ends.
+    /// Ends are named twice: by the rule and by the rule for its file.
     #[error(
         "it says whether it is for the source or the destination, and so does the rule that \
          names its file: leave one of them out"

@@ -31,10 +31,10 @@ pub use crate::secret::Secret;
 
 // tidy: long file because it is the one list of what opens and joins a session.
 
-/// Version of the protocol; both ends must speak the same.
+/// Version of the protocol, equal at both ends of a session.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Most sources in one request.
+/// Maximum number of sources in one request.
 pub const MAXIMUM_SOURCES: usize = 4096;
 
 /// Feature that depends on the host or the build.
@@ -50,7 +50,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Capabilities of this end.
+    /// All capabilities.
     pub const ALL: [Capability; 2] = [Capability::Zstd, Capability::Lz4];
 
     /// True if these capabilities include every codec.
@@ -243,7 +243,7 @@ pub struct Vouch {
     /// SHA-256 of the public key of the other host's certificate.
     #[cbor(n(1), with = "minicbor::bytes")]
     pub key: [u8; 32],
-    /// The session that it may open; `None` if the client does not restrict it.
+    /// The session that the other host may open; `None` for any session.
     #[n(2)]
     pub allowed: Option<Allowed>,
 }
@@ -627,7 +627,7 @@ impl Request {
         is_valid && at_one_end && (fits || self.filter.is_none() && !self.filtered)
     }
 
-    /// True if the acceptor stores privileged metadata in extended attributes.
+    /// True if the acceptor keeps privileged metadata in extended attributes.
     pub fn fakes(&self) -> bool {
         let keeping = self.keeping.as_deref();
         keeping.is_some_and(|keeping| keeping.as_attribute)

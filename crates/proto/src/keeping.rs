@@ -62,7 +62,7 @@ pub struct Keeping {
     /// Mapping of groups; empty for no mapping.
     #[n(15)]
     pub group_map: String,
-    /// If true, the acceptor stores owners, special files, special bits and privileged attributes
+    /// If true, the acceptor keeps owners, special files, special bits and privileged attributes
     /// in extended attributes, as with rsync's `--fake-super`.
     #[n(16)]
     pub as_attribute: bool,

@@ -120,7 +120,7 @@ pub enum Message {
         /// The session's epoch.
         #[n(0)]
         epoch: u64,
-        /// The entries.
+        /// The entries and their outcomes.
         #[n(1)]
         entries: Vec<(EntryId, Outcome)>,
     },
@@ -557,10 +557,10 @@ pub struct Observation {
     /// Congestion controls that the kernel offers, at most [`MAXIMUM_CONGESTIONS`].
     #[n(7)]
     pub congestions: Vec<String>,
-    /// Third number of `net.ipv4.tcp_wmem` in bytes.
+    /// Maximum send buffer in bytes, the third number of `net.ipv4.tcp_wmem`.
     #[n(8)]
     pub send_buffer: Option<u64>,
-    /// Third number of `net.ipv4.tcp_rmem` in bytes.
+    /// Maximum receive buffer in bytes, the third number of `net.ipv4.tcp_rmem`.
     #[n(9)]
     pub receive_buffer: Option<u64>,
     /// Number of entries that a sender has found.
@@ -699,13 +699,13 @@ pub enum Farewell {
     /// A newer session of the same transfer took over.
     #[n(1)]
     Fenced,
-    /// The steering end asked for it.
+    /// The steering end cancelled the session.
     #[n(2)]
     Cancelled,
     /// This end cannot continue.
     #[n(3)]
     Broken(#[n(0)] String),
-    /// This end cannot continue, since the destination cannot be used any more.
+    /// This end cannot continue, because the destination is no longer usable.
     #[n(4)]
     Storage(#[n(0)] String),
 }

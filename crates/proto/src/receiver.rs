@@ -646,7 +646,7 @@ impl Receiver {
         self.end_directory(entry, outcome);
     }
 
-    /// Handles a directory that was there before.
+    /// Handles a directory that already existed.
     pub fn handle_directory_there(&mut self, entry: Entry) {
         self.end_directory(entry, Outcome::Unchanged);
     }

@@ -11,10 +11,10 @@ pub const CHUNK_BYTES: usize = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Arrangement {
-    /// By bytes.
+    /// Bytes of the same place in their elements are adjacent.
     #[n(0)]
     Bytes,
-    /// By bits.
+    /// Bits of the same place in their elements are adjacent.
     #[n(1)]
     Bits,
 }
@@ -23,13 +23,13 @@ pub enum Arrangement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
 pub enum ElementSize {
-    /// Half precision, short integers.
+    /// 2 bytes: half precision, short integers.
     #[n(0)]
     Two,
-    /// Single precision, integers.
+    /// 4 bytes: single precision, integers.
     #[n(1)]
     Four,
-    /// Double precision, long integers, pairs of single precision.
+    /// 8 bytes: double precision, long integers, pairs of single precision.
     #[n(2)]
     Eight,
 }

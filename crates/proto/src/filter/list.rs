@@ -17,7 +17,7 @@ pub struct ListedPath {
 /// Reason why a line is not a path beneath the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListedPathError {
-    /// `..` leads out of the source.
+    /// The path leads out of the source through `..`.
     #[error("it leads out of the source: list paths beneath it")]
     Above,
     /// A name or the whole path is invalid.

@@ -1,11 +1,11 @@
 //! Patterns of rules, and the paths that they match.
 //!
-//! | pattern | is matched with |
+//! | pattern | part of the path that it is matched with |
 //! |---|---|
 //! | without a slash, and without `**` | an entry's last name |
-//! | with a slash at its beginning | the whole path, from the root on |
-//! | with a slash within it | as many names at the path's end as it has |
-//! | with `**` | the whole path, and what follows each of its slashes |
+//! | with a slash at its beginning | the whole path from the root |
+//! | with a slash within it | the last names of the path, as many as the pattern has |
+//! | with `**` | the whole path, and the part after each of its slashes |
 //!
 //! A slash at its end does not count here: it restricts the pattern to directories. The root is the
 //! directory of the rules: for a per-directory file, the directory that contains the file.

@@ -109,10 +109,10 @@ pub enum Reason {
     /// A rule excludes it.
     #[n(0)]
     Rule,
-    /// It is too small or too large.
+    /// The file is too small or too large.
     #[n(1)]
     Size,
-    /// It is too old or too new.
+    /// The file is too old or too new.
     #[n(2)]
     Time,
     /// The contents of a directory are too deep.
@@ -121,7 +121,7 @@ pub enum Reason {
     /// The contents of a directory are on another file system.
     #[n(4)]
     FileSystem,
-    /// A device, socket or FIFO.
+    /// The entry is a device, socket or FIFO.
     #[n(5)]
     Special,
     /// The destination has a newer file.

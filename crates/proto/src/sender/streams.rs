@@ -341,7 +341,7 @@ impl Streams {
                 known.span_began = None;
                 known.span_bytes = 0;
             }
-            // A block of entries without data still takes its header's time.
+            // A block without data still takes the time of its header.
             let bytes = bytes.max(1);
             known.backlog.push_back(Sent {
                 block,
