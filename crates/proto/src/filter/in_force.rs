@@ -75,7 +75,8 @@ impl Rule {
 }
 
 impl PerDirectory {
-    /// True if this text already includes the rules of other files ([`super::Gathered::per_directory`]).
+    /// True if this text already includes the rules of other files
+    /// ([`super::Gathered::per_directory`]).
     pub fn is_gathered(&self, text: &[u8]) -> bool {
         self.reading.form == Form::Rules && text.first() == Some(&GATHERED)
     }
