@@ -196,7 +196,7 @@ fn the_fastest_are_measured_again_at_the_end() {
     };
     let before = listed(&file, &output, &[]);
     assert!(
-        before.contains("over each path 2 times more, 6 runs,"),
+        before.contains("configurations of each path 2 more times: 6 runs,"),
         "{before}"
     );
     assert!(
@@ -324,7 +324,7 @@ fn what_cannot_be_run_is_refused_before_it_begins() {
     let mut command = longhaul_with(&["sweep", "--dry-run", "--data", "many"]);
     run(command.arg(&file))
         .expect(1)
-        .says(&["no data \"many\""]);
+        .says(&["no dataset \"many\""]);
 }
 
 /// Where the project's own methods are.

@@ -423,7 +423,7 @@ mod tests {
         let steered = steered.lock().unwrap();
         let advice = steered.advice.unwrap().to_string();
         assert!(
-            advice.contains("net.ipv4.tcp_wmem ends at 1048576"),
+            advice.contains("net.ipv4.tcp_wmem is limited to 1048576"),
             "{advice}"
         );
         assert!(!steered.decisions.is_empty());

@@ -139,9 +139,15 @@ mod tests {
         let whole = std::fs::metadata(&own).unwrap().len();
         assert!((bytes.len() as u64) < whole, "{} of {whole}", bytes.len());
         let place = tempfile::tempdir().unwrap();
-        let copy = place.path().join("copy");
-        std::fs::write(&copy, &bytes).unwrap();
-        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o700)).unwrap();
+        let (data, copy) = (place.path().join("data"), place.path().join("copy"));
+        std::fs::write(&data, &bytes).unwrap();
+        std::fs::set_permissions(&data, PermissionsExt::from_mode(0o700)).unwrap();
+        // Another process writes the file that is executed: a child that another test starts in
+        // this process could inherit a descriptor for writing.
+        let copied = std::process::Command::new("cp")
+            .args([&data, &copy])
+            .status();
+        assert!(copied.unwrap().success());
         let listed = std::process::Command::new(&copy).arg("--list").output();
         assert!(listed.unwrap().status.success());
         // The second pass finds no more sections to remove.
