@@ -283,7 +283,8 @@ fn a_cancelled_copy_goes_on_with_the_same_command() {
         ]);
         command
     };
-    let running = Running::start(&mut copy());
+    // The limit keeps the copy running until the signal, however late a busy host sends it.
+    let running = Running::start(copy().args(["--bwlimit", "30MB/s"]));
     assert!(running.event(|event| event["event"] == "durable").is_some());
     running.signal(Signal::INT);
     running.wait().expect(130);

@@ -18,11 +18,6 @@ use tempfile::TempDir;
 const PER_DIRECTORY: u64 = 1000;
 const FILE_BYTES: u64 = 100;
 
-/// Returns the number of files and of the directories that hold them.
-pub fn entries(files: u64) -> u64 {
-    files + files.div_ceil(PER_DIRECTORY)
-}
-
 fn status(kind: FileKind, inode: u64) -> Status {
     let size = if kind == FileKind::File {
         FILE_BYTES

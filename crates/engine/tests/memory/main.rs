@@ -96,7 +96,8 @@ fn run(files: u64, asks: bool) -> Seen {
     let done = ends.sender.progress();
     let ended = ends.finish("memory");
     assert_eq!(ended.sender.farewell, Farewell::Complete);
-    assert_eq!(done.done_entries, generated::entries(files));
+    // The destination has every directory already.
+    assert_eq!(done.done_entries, files);
     seen
 }
 
