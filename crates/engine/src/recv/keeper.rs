@@ -389,7 +389,7 @@ impl Keeper {
 
     /// Sets the attributes of an entry and removes other ones. Old and new ones together may not
     /// fit into the inode. Attributes that do not fit are set again after the others are final.
-    /// Those that still do not fit are reported; the data of the file is kept all the same.
+    /// Those that still do not fit are reported; the data of the file is still kept.
     fn set_extended(&self, of: &Dressing<'_>, attributes: &Attributes) -> io::Result<bool> {
         let (path, kind) = (&of.entry.path, NoticeKind::AttributeNotKept);
         let listed = of.notices.wish(kind, path, of.inode.names())?;

@@ -73,7 +73,7 @@ struct Walk<'a, 'b> {
     links: &'a mut LinkTable,
 }
 
-/// Reason to leave a name out: an earlier source has it.
+/// Reason to leave a name out: an earlier source contains the same name.
 #[derive(Clone)]
 struct Leaving {
     /// Path that the earlier source has.
@@ -640,7 +640,7 @@ impl Walk<'_, '_> {
         id
     }
 
-    /// Reports a name of a directory, unless an earlier source has it.
+    /// Reports a name of a directory, unless an earlier source contains the same name.
     fn meet(
         &mut self,
         (directory, name, status): (&Arc<dyn Directory>, &[u8], io::Result<Status>),

@@ -52,7 +52,7 @@ pub enum GatherError<E: std::fmt::Display> {
     /// Files are nested too deeply.
     #[error("{0}: more than {MOST_NESTED} filter files name each other: does one name itself?")]
     Nested(String),
-    /// There are more than [`MOST_FILES`] files.
+    /// There are more than `MOST_FILES` files.
     #[error("{0}: with it more than {MOST_FILES} filter files are named: join them")]
     Files(String),
 }

@@ -125,8 +125,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Restores the name of the old file if the new file did not get it, unless another file has
-    /// it.
+    /// Restores the name of the old file if the new file did not get it and no other file
+    /// uses it.
     pub(in crate::recv) fn move_back(&self, directory: &dyn Directory, of: (&[u8], &Kept)) {
         if rename_back(directory, of) {
             let _ = directory.sync();
@@ -134,8 +134,8 @@ impl ReceiveSide {
     }
 }
 
-/// Gives a renamed file its old name, unless another file has it. If this fails, the file keeps its
-/// backup name.
+/// Gives a renamed file its old name, unless another file uses the name. If this fails, the file
+/// keeps its backup name.
 pub(super) fn rename_back(directory: &dyn Directory, (name, kept): (&[u8], &Kept)) -> bool {
     let there = kept.folder.directory();
     is_free(directory, name) && there.rename(&kept.name, directory, name).is_ok()

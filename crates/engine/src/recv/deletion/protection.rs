@@ -81,7 +81,7 @@ impl Protection {
     }
 
     /// Returns the rules in a directory within one where `above` applies. `told` are the source's
-    /// rule files of this directory, if the source has it.
+    /// rule files of this directory, if it exists in the source.
     ///
     /// # Errors
     ///
