@@ -668,9 +668,12 @@ fn sources_take_turns_where_few_can_be_open() {
 
 /// A command that may have so many files open.
 fn limited(limit: &str, command: &Command) -> Command {
-    let mut shell = Command::new("sh");
+    // A child that starts while another test opens descriptors may inherit these.
+    let script = "for fd in /proc/$$/fd/*\ndo [ ${fd##*/} -le 2 ] || eval \"exec ${fd##*/}>&-\"\ndone\n\
+                  ulimit -n $1\nshift\nexec \"$@\"";
+    let mut shell = Command::new("bash");
     shell
-        .args(["-c", "ulimit -n $1\nshift\nexec \"$@\"", "sh", limit])
+        .args(["-c", script, "bash", limit])
         .arg(command.get_program())
         .args(command.get_args());
     for (name, value) in command.get_envs() {

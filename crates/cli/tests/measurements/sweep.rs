@@ -211,7 +211,7 @@ fn the_fastest_are_measured_again_at_the_end() {
     let mute = swept.iter().find(|r| r["method"]["name"] == "mute");
     assert_eq!(
         mute.unwrap()["outcome"]["error"],
-        "it said nothing; its exit code is 3"
+        "no error output; exit code 3"
     );
     let copies = swept.iter().filter(|r| r["outcome"]["ended"] == "done");
     let rate = |r: &&Value| r["outcome"]["goodput_bits_per_second"].as_f64().unwrap();
