@@ -774,10 +774,12 @@ impl Sender {
         fresh.only_grew = tracked.only_grew && fresh.entry.size() > tracked.entry.size();
         let goes_as_front = self.goes_as_front(&fresh);
         self.entries.insert(id, fresh);
-        match self.may_restart(id) {
-            false => self.give_up(id),
-            true if goes_as_front => self.begin_front(id),
-            true => self.route(id),
+        if !self.may_restart(id) {
+            self.give_up(id);
+        } else if goes_as_front {
+            self.begin_front(id);
+        } else {
+            self.route(id);
         }
     }
 

@@ -30,10 +30,12 @@ const DIRECT_WRITE_BYTES: u64 = 4 << 20;
 /// Returns the mode for reading a file of this size. Cached data is read from the cache, and the
 /// kernel reads ahead.
 pub fn read_mode_for(direct: bool, size: u64) -> DataMode {
-    match direct {
-        true => DataMode::Direct,
-        false if size > CACHE_SPARING_BYTES => DataMode::Uncached,
-        false => DataMode::Buffered,
+    if direct {
+        DataMode::Direct
+    } else if size > CACHE_SPARING_BYTES {
+        DataMode::Uncached
+    } else {
+        DataMode::Buffered
     }
 }
 

@@ -19,16 +19,17 @@ pub struct ParseByteCountError {
 impl fmt::Display for ParseByteCountError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ParseByteCountError { text, is_bare } = self;
-        match is_bare {
-            true => write!(
+        if *is_bare {
+            write!(
                 f,
                 "\"{text}\" has no unit: write {text}B, {text}KiB, {text}MiB, {text}MB..."
-            ),
-            false => write!(
+            )
+        } else {
+            write!(
                 f,
                 "\"{text}\" is not a size: write a number with B, kB, MB, GB, TB (powers of 1000) \
                  or KiB, MiB, GiB, TiB (powers of 1024; K, M, G, T alone are the same)"
-            ),
+            )
         }
     }
 }

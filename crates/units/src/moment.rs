@@ -45,15 +45,16 @@ pub struct ParseSpanError {
 impl fmt::Display for ParseSpanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ParseSpanError { text, is_bare } = self;
-        match is_bare {
-            true => write!(
+        if *is_bare {
+            write!(
                 f,
                 "\"{text}\" has no unit: write {text}ms, {text}s, {text}min, {text}h or {text}d"
-            ),
-            false => write!(
+            )
+        } else {
+            write!(
                 f,
                 "\"{text}\" is not a time: write a number with us, ms, s, min, h or d"
-            ),
+            )
         }
     }
 }

@@ -14,15 +14,16 @@ pub struct ParseShareError {
 impl fmt::Display for ParseShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ParseShareError { text, is_large } = self;
-        match is_large {
-            true => write!(
+        if *is_large {
+            write!(
                 f,
                 "\"{text}\" has no unit: write percent as {text}%, or a fraction below 1 as 1e-4"
-            ),
-            false => write!(
+            )
+        } else {
+            write!(
                 f,
                 "\"{text}\" is not a share: write percent as 0.1%, or a fraction below 1 as 1e-4"
-            ),
+            )
         }
     }
 }

@@ -100,13 +100,13 @@ fn state(root: &Path) -> State {
         .map(|path| {
             let whole = root.join(&path);
             let status = whole.symlink_metadata().unwrap();
-            let text = match status.is_symlink() {
-                true => fs::read_link(&whole)
-                    .unwrap()
-                    .into_os_string()
-                    .into_encoded_bytes(),
-                false if status.is_file() => fs::read(&whole).unwrap(),
-                false => Vec::new(),
+            let text = if status.is_symlink() {
+                let target = fs::read_link(&whole).unwrap();
+                target.into_os_string().into_encoded_bytes()
+            } else if status.is_file() {
+                fs::read(&whole).unwrap()
+            } else {
+                Vec::new()
             };
             let time = if status.is_dir() {
                 // A deletion in the directory, or a file left out of it, may have changed its time.

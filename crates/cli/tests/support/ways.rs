@@ -29,13 +29,13 @@ pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let read = |path: &PathBuf| {
         let whole = root.join(path);
         let status = whole.symlink_metadata().unwrap();
-        match status.is_symlink() {
-            true => {
-                let target = fs::read_link(whole).unwrap();
-                target.into_os_string().into_encoded_bytes()
-            }
-            false if status.is_file() => fs::read(whole).unwrap(),
-            false => Vec::new(),
+        if status.is_symlink() {
+            let target = fs::read_link(whole).unwrap();
+            target.into_os_string().into_encoded_bytes()
+        } else if status.is_file() {
+            fs::read(whole).unwrap()
+        } else {
+            Vec::new()
         }
     };
     let names = names(root).into_iter();

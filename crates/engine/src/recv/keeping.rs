@@ -382,10 +382,12 @@ impl Destination {
             return;
         }
         let from_now = is.seconds.abs_diff(kept.changed.seconds);
-        let kind = match is_rounded(set, is) {
-            true => NoticeKind::TimeRounded,
-            false if from_now <= ABOUT_NOW_SECONDS => NoticeKind::TimeNotKept,
-            false => NoticeKind::TimeLimited,
+        let kind = if is_rounded(set, is) {
+            NoticeKind::TimeRounded
+        } else if from_now <= ABOUT_NOW_SECONDS {
+            NoticeKind::TimeNotKept
+        } else {
+            NoticeKind::TimeLimited
         };
         self.notices.note(kind, &entry.path, || {
             format!("set to {}, the file system has {}", shown(set), shown(is))

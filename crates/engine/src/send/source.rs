@@ -570,11 +570,11 @@ fn linked_file(
             }
             FileKind::Symlink => {
                 let target = above.read_symlink(inner).map_err(failed)?;
-                whole = match target.starts_with(b"/") {
-                    true => target.to_vec(),
-                    // A confined root rejects paths with `.` in them.
-                    false if parent == b"." => target.to_vec(),
-                    false => [trim_slashes(parent), b"/", &target].concat(),
+                // A confined root rejects paths with `.` in them.
+                whole = if target.starts_with(b"/") || parent == b"." {
+                    target.to_vec()
+                } else {
+                    [trim_slashes(parent), b"/", &target].concat()
                 };
             }
             _ => return Err(SourceError::Special(shown)),

@@ -270,12 +270,14 @@ impl Directory for Swallowing {
         Ok(())
     }
     fn status_of(&self, name: &[u8]) -> io::Result<Status> {
-        match Self::is_session(name) {
-            true => self.session.status_of(name),
-            // A file that is being written exists by its temporary name; the requested entries do
-            // not exist.
-            false if name.starts_with(b".longhaul-") => Ok(status(FileKind::File, 1)),
-            false => none(),
+        if Self::is_session(name) {
+            self.session.status_of(name)
+        } else if name.starts_with(b".longhaul-") {
+            // A file that is being written exists by its temporary name.
+            Ok(status(FileKind::File, 1))
+        } else {
+            // The requested entries do not exist.
+            none()
         }
     }
     fn status(&self) -> io::Result<Status> {

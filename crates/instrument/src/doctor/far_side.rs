@@ -53,12 +53,13 @@ pub(super) fn over_ssh(
         "ssh logs in to {} and returns these facts within {:.1} s{}",
         start.destination,
         told.took.as_secs_f64(),
-        match asks {
-            true =>
-                "; each login asks for a password, so that without an open port all data use a \
-                     single ssh connection: a key in an agent avoids this",
-            false if start.is_joined() => " through a shared ssh connection",
-            false => ", without asking for a password",
+        if asks {
+            "; each login asks for a password, so that without an open port all data use a single \
+             ssh connection: a key in an agent avoids this"
+        } else if start.is_joined() {
+            " through a shared ssh connection"
+        } else {
+            ", without asking for a password"
         }
     )));
     facts.clock = Some(told.clock);

@@ -144,9 +144,13 @@ impl Looker {
 
     /// Returns the port of the server to which a sender's socket belongs, at either end.
     fn port(&self, socket: &Socket) -> Option<u16> {
-        let is_own = |(port, pulled): &&(u16, bool)| match pulled {
-            true => socket.local_port == *port,
-            false => socket.peer.1 == *port,
+        let is_own = |(port, pulled): &&(u16, bool)| {
+            let server = if *pulled {
+                socket.local_port
+            } else {
+                socket.peer.1
+            };
+            server == *port
         };
         self.ports.iter().find(is_own).map(|(port, _)| *port)
     }

@@ -328,14 +328,16 @@ pub fn shape_sentence(figures: &ProfileFigures) -> String {
         .find(|(turn, _)| *turn == (before, after))
         .map_or(0.0, |(_, share)| share * 100.0);
     let first = figures.points.first().map(|p| p.rtt);
-    let turn = match before == after {
-        true if Some(before) == first => "convex from the start".to_owned(),
-        true => "concave to the end".to_owned(),
-        false => format!(
+    let turn = if before != after {
+        format!(
             "turns from concave to convex between {} and {} ms",
             milliseconds(before),
             milliseconds(after)
-        ),
+        )
+    } else if Some(before) == first {
+        "convex from the start".to_owned()
+    } else {
+        "concave to the end".to_owned()
     };
     format!("{turn} ({share:.0} % of the draws); {}", regions.join(", "))
 }

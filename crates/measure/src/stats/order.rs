@@ -67,10 +67,12 @@ impl<'a> DrawnMedians<'a> {
             if below.is_finite() && (between <= below || between >= up_to) {
                 return up_to;
             }
-            match self.share_up_to(between) >= share {
-                true if !below.is_finite() => return between,
-                true => up_to = between,
-                false => below = between,
+            if self.share_up_to(between) < share {
+                below = between;
+            } else if below.is_finite() {
+                up_to = between;
+            } else {
+                return between;
             }
         }
     }

@@ -387,14 +387,15 @@ impl Plan {
         if is_barred || self.protection.protects(&place.force, &there, is_directory) {
             return Look::Kept;
         }
-        match is_directory {
-            false => Look::File(path, Seen::of(&status)),
-            true if status.device != place.device && self.protection.one_file_system => Look::Kept,
-            true if status.device != place.device => {
-                let text = format!("{path}: is a mount point, and stays: unmount it first");
-                Look::Stays(path, Failure::new(FailureKind::Conflict, text))
-            }
-            true => Look::Directory(path, status),
+        if !is_directory {
+            Look::File(path, Seen::of(&status))
+        } else if status.device == place.device {
+            Look::Directory(path, status)
+        } else if self.protection.one_file_system {
+            Look::Kept
+        } else {
+            let text = format!("{path}: is a mount point, and stays: unmount it first");
+            Look::Stays(path, Failure::new(FailureKind::Conflict, text))
         }
     }
 

@@ -210,11 +210,14 @@ impl Coupled {
         }
         self.lost = (carried.lost - self.chance).max(0.0);
         let held = carried.held && carried.supplied && self.lost <= LOSSES.0 && !queued;
-        self.excess = match total >= carried.before * CARRIED_MORE {
-            true => (self.excess * 2.0).min(EXCESS.1),
-            false if tried => self.excess,
-            false if held => (self.excess + HELD.0).min(HELD.1),
-            false => EXCESS.0,
+        self.excess = if total >= carried.before * CARRIED_MORE {
+            (self.excess * 2.0).min(EXCESS.1)
+        } else if tried {
+            self.excess
+        } else if held {
+            (self.excess + HELD.0).min(HELD.1)
+        } else {
+            EXCESS.0
         };
         self.carried = carried.supplied.then_some(total);
         self.flat = if carried.supplied && total < carried.before * GROWS {

@@ -132,9 +132,12 @@ impl<'a> Relaxation<'a> {
     pub fn bounds(&self) -> Vec<(u32, u32)> {
         let components = self.problem.components.iter().zip(&self.counted);
         components
-            .map(|(it, counted)| match counted {
-                true => (0, it.flows_at_most()),
-                false => (it.least.max(1), it.most),
+            .map(|(it, &counted)| {
+                if counted {
+                    (0, it.flows_at_most())
+                } else {
+                    (it.least.max(1), it.most)
+                }
             })
             .collect()
     }
