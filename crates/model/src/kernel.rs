@@ -108,14 +108,6 @@ fn lesser(sends: Option<ByteCount>, receiver: &BufferLimits) -> Option<WindowLim
     Some(WindowLimit { window, end })
 }
 
-/// Returns the number of streams whose windows together hold the data in flight at this rate, at
-/// least 1: BDP ≤ window × streams (paper 000, equation 1, with the window instead of the requested
-/// buffer).
-pub fn streams_for_window(bytes_per_second: f64, rtt: Duration, window: ByteCount) -> u32 {
-    let product = bytes_per_second * rtt.as_secs_f64();
-    (product / window.0.max(1) as f64).ceil().max(1.0) as u32
-}
-
 /// Advice about windows that a kernel's limit restricted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowAdvice {
@@ -216,15 +208,6 @@ mod tests {
             window_limit(&BufferLimits::default(), &BufferLimits::default()),
             None
         );
-    }
-
-    #[test]
-    fn the_example_of_paper_000_needs_its_number_of_streams() {
-        // Section 4.5: 10 Gbit/s at 52 ms need 62 MiB: 16 streams of 4 MiB or 4 of 16 MiB.
-        let rtt = Duration::from_millis(52);
-        assert_eq!(streams_for_window(1.25e9, rtt, ByteCount(4 << 20)), 16);
-        assert_eq!(streams_for_window(1.25e9, rtt, ByteCount(16 << 20)), 4);
-        assert_eq!(streams_for_window(0.0, rtt, ByteCount(0)), 1);
     }
 
     #[test]

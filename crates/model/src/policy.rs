@@ -220,6 +220,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_example_of_paper_000_needs_its_number_of_streams() {
+        // Section 4.5: 10 Gbit/s at 52 ms need 62 MiB: 16 streams of 4 MiB or 4 of 16 MiB.
+        let streams = |path, mebibytes| streams_for_bdp(path, 52e-3, mebibytes * 1048576.0);
+        assert_eq!(streams(1.25e9, 4.0), 16);
+        assert_eq!(streams(1.25e9, 16.0), 4);
+        assert_eq!(streams(0.0, 0.0), 1);
+    }
+
+    #[test]
     fn globus_depends_on_the_number_and_size_of_files() {
         let numbers = |files, bytes| {
             let it = globus(files, bytes);

@@ -9,6 +9,7 @@
 //! networks can therefore not exclude other clients.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,7 +45,19 @@ impl Default for GateLimits {
 
 /// Pause after the system could not accept a connection, for example without a free file
 /// descriptor. Without it, the next attempts would fail at once.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Returns an accepted connection. After an error it pauses and returns `None`; the caller accepts
+/// again.
+pub fn or_pause<T>(accepted: io::Result<T>) -> Option<T> {
+    accepted.inspect_err(|_| pause()).ok()
+}
+
+/// Waits before the next attempt to accept a connection.
+pub fn pause() {
+    // tidy: reason: the kernel reports no event when a file descriptor is free again.
+    std::thread::sleep(ACCEPT_PAUSE);
+}
 
 /// Time after which an unauthenticated connection is idle and may be closed for a newer one. A
 /// handshake on the longest path takes less, unless packets are lost.

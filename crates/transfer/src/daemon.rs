@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_net::Stream;
 use longhaul_net::clear;
-use longhaul_net::gate::{ACCEPT_PAUSE, Gate, GateLimits, Ticket};
+use longhaul_net::gate::{self, Gate, GateLimits, Ticket};
 use longhaul_net::principals::Principals;
 use longhaul_net::tcp::{self, HostPort, TcpOptions};
 use longhaul_net::tls::TlsServer;
@@ -325,9 +325,7 @@ impl Daemon {
                     let text = failure_of("accept a connection", "the daemon", &error).text;
                     tracing::error!("{text}; it tries again");
                 }
-                // tidy: reason: the kernel tells nobody when a descriptor is
-                // free again, and who waits in the queue stays there.
-                std::thread::sleep(ACCEPT_PAUSE);
+                gate::pause();
             }
         }
     }

@@ -13,6 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_net::gate;
 use longhaul_system::named_files::kept_directory;
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +32,6 @@ use crate::third_party::job_protocol::{
 
 /// Time limit for each end to send its message.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-
-/// Pause after the system failed to accept a connection.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Maximum number of directory entries to read.
 const MOST_NAMES: usize = 10_000;
@@ -154,17 +152,10 @@ fn offer_in(directory: &Path, control: &Control, [from, to]: [&str; 2]) -> Optio
     let control = control.clone();
     let thread = std::thread::Builder::new().name("limit".into());
     let serve = move || {
-        for socket in listener.incoming() {
-            let socket = match socket {
-                Ok(socket) if is_own(&socket) => socket,
-                Ok(_) => continue,
-                Err(_) => {
-                    // tidy: reason: without a descriptor the system says so at once, again and
-                    // again, and nobody tells when there is one.
-                    std::thread::sleep(AGAIN_AFTER);
-                    continue;
-                }
-            };
+        for socket in listener.incoming().filter_map(gate::or_pause) {
+            if !is_own(&socket) {
+                continue;
+            }
             let told = || RunningCopy {
                 process,
                 from: from.clone(),

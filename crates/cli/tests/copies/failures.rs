@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::support::process::{Finished, Running, binary_in, local_copy, longhaul, run};
+use crate::support::process::{
+    Finished, Running, binary_in, local_copy, longhaul, run, with_open_files,
+};
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
 use crate::support::{Daemon, assert_no_leftovers, daemon, is_root, tree};
@@ -616,15 +618,15 @@ fn too_many_open_files_is_named() {
     for number in 0..300 {
         tree::write(&source.join(format!("{number}")), &[1; 100]);
     }
-    let limited = |limit: &str, to: &str| {
+    let limited = |limit, to: &str| {
         let copy = local_copy(&source, &directory.path().join(to));
-        run(&mut limited(limit, &copy))
+        run(&mut with_open_files(limit, &copy))
     };
     // Few are enough, in turns.
-    limited("40", "few").expect(0);
+    limited(40, "few").expect(0);
     tree::assert_same(&source, &directory.path().join("few/source"));
-    limited("10", "to").expect(6).says(&["ulimit -n"]);
-    limited("16", "to").expect(2).says(&["source", "ulimit -n"]);
+    limited(10, "to").expect(6).says(&["ulimit -n"]);
+    limited(16, "to").expect(2).says(&["source", "ulimit -n"]);
     run(&mut local_copy(&source, &directory.path().join("to"))).expect(0);
     tree::assert_same(&source, &directory.path().join("to/source"));
     assert_no_leftovers(directory.path());
@@ -655,7 +657,7 @@ fn sources_take_turns_where_few_can_be_open() {
         let within = if at < 60 { &source } else { directory.path() };
         copy.arg(within.join(name));
     }
-    run(&mut limited("48", copy.arg(&copied))).expect(0);
+    run(&mut with_open_files(48, copy.arg(&copied))).expect(0);
     for name in &names {
         let last = name.rsplit('/').next().unwrap();
         if name.starts_with('d') {
@@ -664,22 +666,6 @@ fn sources_take_turns_where_few_can_be_open() {
             assert_eq!(fs::read(copied.join(last)).unwrap(), name.as_bytes());
         }
     }
-}
-
-/// A command that may have so many files open.
-fn limited(limit: &str, command: &Command) -> Command {
-    // A child that starts while another test opens descriptors may inherit these.
-    let script = "for fd in /proc/$$/fd/*\ndo [ ${fd##*/} -le 2 ] || eval \"exec ${fd##*/}>&-\"\ndone\n\
-                  ulimit -n $1\nshift\nexec \"$@\"";
-    let mut shell = Command::new("bash");
-    shell
-        .args(["-c", script, "bash", limit])
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        shell.env(name, value.unwrap());
-    }
-    shell
 }
 
 #[test]
@@ -692,14 +678,14 @@ fn large_files_take_turns_where_few_can_be_open() {
     }
     let block = ["--block-size", "65536"];
     let mut copy = local_copy(&source, &directory.path().join("local"));
-    run(&mut limited("40", copy.args(block))).expect(0);
+    run(&mut with_open_files(40, copy.args(block))).expect(0);
     tree::assert_same(&source, &directory.path().join("local/source"));
 
     // At either end of a connection.
     let root = directory.path().join("root");
     fs::create_dir(&root).unwrap();
     let arguments = vec!["--root".into(), root.clone().into(), "--write".into()];
-    let daemon = Daemon::of(arguments, |command| limited("48", &command));
+    let daemon = Daemon::of(arguments, |command| with_open_files(48, &command));
     let mut push = daemon.command("cp");
     push.arg("-r").args(block).arg(&source).arg(daemon.url(""));
     run(&mut push).expect(0);
@@ -710,7 +696,7 @@ fn large_files_take_turns_where_few_can_be_open() {
         .args(block)
         .arg(daemon.url("source"))
         .arg(directory.path().join("pulled"));
-    run(&mut limited("48", &pull)).expect(0);
+    run(&mut with_open_files(48, &pull)).expect(0);
     tree::assert_same(&source, &directory.path().join("pulled/source"));
     assert_no_leftovers(directory.path());
 }
@@ -719,26 +705,14 @@ fn large_files_take_turns_where_few_can_be_open() {
 fn daemon_of_few_files(root: &Path, log: &Path, files: u32) -> Daemon {
     let arguments = vec!["--root".into(), root.into()];
     Daemon::of(arguments, |command| {
-        let mut shell = Command::new("sh");
-        let script = format!("ulimit -n {files}\nlog=$1\nshift\nexec \"$@\" 2>\"$log\"");
-        shell
-            .args(["-c", &script, "sh"])
+        let mut logged = Command::new("sh");
+        logged
+            .args(["-c", "log=$1\nshift\nexec \"$@\" 2>\"$log\"", "sh"])
             .arg(log)
             .arg(command.get_program())
             .args(command.get_args());
-        shell
+        with_open_files(files, &logged)
     })
-}
-
-/// The same command line, with so many files that may be open.
-fn with_few_files(command: &Command, files: u32) -> Command {
-    let mut shell = Command::new("sh");
-    let script = format!("ulimit -n {files}; exec \"$@\"");
-    shell
-        .args(["-c", &script, "sh"])
-        .arg(command.get_program())
-        .args(command.get_args());
-    shell
 }
 
 // Promise 37.
@@ -754,15 +728,15 @@ fn trees_deeper_than_files_may_be_open_are_copied() {
         below.push("d");
     }
     let to = directory.path().join("to");
-    run(&mut with_few_files(&local_copy(&source, &to), 64)).expect(0);
+    run(&mut with_open_files(64, &local_copy(&source, &to))).expect(0);
     assert_copied(directory.path(), &to, &["source"]);
     let mut verify = longhaul();
     verify.arg("verify").arg(&source).arg(to.join("source"));
-    run(&mut with_few_files(&verify, 64)).expect(0);
+    run(&mut with_open_files(64, &verify)).expect(0);
     let daemon = daemon_of_few_files(&to, &directory.path().join("log"), 64);
     let mut listing = daemon.command("ls");
     listing.arg("--recursive").arg(daemon.url("source"));
-    let listed = run(&mut with_few_files(&listing, 64)).expect(0);
+    let listed = run(&mut with_open_files(64, &listing)).expect(0);
     let lines = listed.output.iter().filter(|byte| **byte == b'\n').count();
     assert_eq!(lines, 150 * 4);
 }
@@ -783,7 +757,7 @@ fn many_clients_share_the_files_that_a_daemon_may_have_open() {
         tree::write(&source.join(format!("large/{number}")), &large);
     }
     let arguments = ["--root", root.to_str().unwrap(), "--write"].map(Into::into);
-    let daemon = Daemon::of(arguments.into(), |command| with_few_files(&command, 256));
+    let daemon = Daemon::of(arguments.into(), |command| with_open_files(256, &command));
     let clients = (0..10).map(|number| {
         let mut copy = daemon.command("cp");
         copy.args(["-r", "--block-size", "64KiB", "--timeout", "300s"]);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::daemon::with_roots;
-use crate::support::process::{Running, limit, longhaul, run};
+use crate::support::process::{Running, limit, longhaul, run, with_open_files};
 use crate::support::sshd::{self, Sshd};
 use crate::support::tree::{set_modified, write};
 use crate::support::ways::{WAYS, Way, contents, copy, names, slashed};
@@ -476,15 +476,7 @@ fn few_descriptors_make_commands_slower_and_lose_no_file() {
     .enumerate()
     {
         let to = place.path().join(format!("to {number}"));
-        let mut command = Command::new("sh");
-        let script = "ulimit -n 64; exec \"$@\"";
-        command.args(["-c", script, "sh"]);
-        let copy = local(&from, &to, options);
-        command.arg(copy.get_program()).args(copy.get_args());
-        for (name, value) in copy.get_envs() {
-            command.env(name, value.unwrap());
-        }
-        run(&mut command).expect(0);
+        run(&mut with_open_files(64, &local(&from, &to, options))).expect(0);
         assert_eq!(names(&to).len(), 150, "{options:?}");
     }
 }

@@ -13,6 +13,7 @@ use std::process::Command;
 
 use crate::support::process::{longhaul, run};
 use crate::support::tree::{paths, set_modified, sparse_file, write};
+use crate::support::ways::content_of;
 
 const TABLE: &str = include_str!("../../../../docs/coming-from.md");
 
@@ -100,21 +101,13 @@ fn state(root: &Path) -> State {
         .map(|path| {
             let whole = root.join(&path);
             let status = whole.symlink_metadata().unwrap();
-            let text = if status.is_symlink() {
-                let target = fs::read_link(&whole).unwrap();
-                target.into_os_string().into_encoded_bytes()
-            } else if status.is_file() {
-                fs::read(&whole).unwrap()
-            } else {
-                Vec::new()
-            };
             let time = if status.is_dir() {
                 // A deletion in the directory, or a file left out of it, may have changed its time.
                 (0, 0)
             } else {
                 (status.mtime(), status.mtime_nsec())
             };
-            (path, (status.mode(), time, text))
+            (path, (status.mode(), time, content_of(&whole)))
         })
         .collect()
 }

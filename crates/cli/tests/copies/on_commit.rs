@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::daemon::with_roots;
-use crate::support::process::{Running, limit, longhaul, run};
+use crate::support::process::{Running, limit, longhaul, make_fifo, run};
 use crate::support::site::{DIAL, Site};
 use crate::support::sshd::{self, Sshd};
 use crate::support::tree::{set_modified, write};
@@ -184,13 +184,7 @@ fn what_did_not_run_before_a_kill_runs_later() {
         write(&from.join(format!("small {number}")), b"small");
     }
     let fifo = place.path().join("fifo");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    make_fifo(&fifo);
     // It says that it runs, and waits for somebody who never comes.
     let waits = format!("echo $$ > '{0}.pid'; read x < '{0}'", fifo.display());
     let options = ["--on-commit", &waits, "--on-commit-jobs", "1"];

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::process::{Finished, longhaul, run};
+use crate::support::process::{Finished, longhaul, make_fifo, run};
 use crate::support::sshd::{Sshd, at_dtn, is_possible};
 use crate::support::tree::{set_modified, write};
 use crate::support::ways::{WAYS, Way, contents, copy, names, rsync, slashed};
@@ -277,8 +277,7 @@ fn named_sources_and_other_kinds_take_the_place_of_directories_and_make_way() {
     let to = place.path().join("fifo");
     fs::create_dir(&to).unwrap();
     for name in ["file", "directory", "link"] {
-        let made = Command::new("mkfifo").arg(to.join(name)).status().unwrap();
-        assert!(made.success());
+        make_fifo(&to.join(name));
     }
     mirror(&["-H"], &from, &to).expect(0);
     assert_eq!(contents(&to), contents(&from));
@@ -344,8 +343,7 @@ fn source_around_its_destination(top: &Path) {
     fs::create_dir_all(top.join("x/d")).unwrap();
     write(&top.join("x/n"), b"precious");
     write(&top.join("x/d/n"), b"precious");
-    let made = Command::new("mkfifo").arg(top.join("x/plain")).status();
-    assert!(made.unwrap().success());
+    make_fifo(&top.join("x/plain"));
 }
 
 fn assert_source_is_whole(top: &Path, way: &str) {

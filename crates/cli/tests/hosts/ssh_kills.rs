@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use crate::support::process::{Running, run, script};
+use crate::support::process::{Running, make_fifo, run, script};
 use crate::support::sshd::{Setting, Sshd, is_possible};
 use crate::support::{assert_no_leftovers, tree};
 use rustix::process::{Pid, Signal, kill_process};
@@ -85,13 +85,7 @@ fn a_host_that_asks_has_one_channel() {
     // Says when an ssh that may ask nobody has ended; one is heard, and the others
     // do not wait for ever.
     let fifo = place.path().join("fifo");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&fifo)
-            .status()
-            .unwrap()
-            .success()
-    );
+    make_fifo(&fifo);
     let text = format!(
         "#!/bin/sh\n{} \"$@\"; code=$?\n\
          case \"$*\" in *BatchMode=yes*) timeout 60 sh -c \"echo $code >{}\" & esac\n\

@@ -317,6 +317,28 @@ pub fn script(path: PathBuf, text: &str) -> PathBuf {
     path
 }
 
+/// Returns the same command with a limit on open files. A child that starts while another test
+/// opens descriptors may inherit these: the shell closes them first.
+pub fn with_open_files(limit: u32, command: &Command) -> Command {
+    let script = "for fd in /proc/$$/fd/*\ndo [ ${fd##*/} -le 2 ] || eval \"exec ${fd##*/}>&-\"\ndone\n\
+                  ulimit -n $1\nshift\nexec \"$@\"";
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", script, "bash", &limit.to_string()])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        shell.env(name, value.unwrap());
+    }
+    shell
+}
+
+/// Makes a FIFO.
+pub fn make_fifo(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success(), "{}", path.display());
+}
+
 /// `longhaul cp` from one local path to another.
 pub fn local_copy(source: &Path, destination: &Path) -> Command {
     let mut command = longhaul();

@@ -24,22 +24,25 @@ pub fn names(root: &Path) -> BTreeSet<PathBuf> {
     names.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// The same with what files hold and where links lead.
+/// Returns the bytes of a file, or the target of a link; empty for other kinds.
+pub fn content_of(path: &Path) -> Vec<u8> {
+    let status = path.symlink_metadata().unwrap();
+    if status.is_symlink() {
+        let target = fs::read_link(path).unwrap();
+        target.into_os_string().into_encoded_bytes()
+    } else if status.is_file() {
+        fs::read(path).unwrap()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Returns the names, with the contents of files and the targets of links.
 pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let read = |path: &PathBuf| {
-        let whole = root.join(path);
-        let status = whole.symlink_metadata().unwrap();
-        if status.is_symlink() {
-            let target = fs::read_link(whole).unwrap();
-            target.into_os_string().into_encoded_bytes()
-        } else if status.is_file() {
-            fs::read(whole).unwrap()
-        } else {
-            Vec::new()
-        }
-    };
     let names = names(root).into_iter();
-    names.map(|path| (path.clone(), read(&path))).collect()
+    names
+        .map(|path| (path.clone(), content_of(&root.join(&path))))
+        .collect()
 }
 
 /// rsync, or nothing where there is none, which is said.

@@ -151,7 +151,8 @@ impl<'a> Backlog<'a> {
             }
             let next = &mut self.next;
             let told = self.transfer.tell_sender(|sender| tell_next(sender, next));
-            self.next_bytes -= told.ok_or(Over)?;
+            told.ok_or(Over)?;
+            self.next_bytes = self.next.iter().map(Step::bytes).sum();
             if !self.next.is_empty() {
                 return Ok(());
             }
@@ -187,19 +188,15 @@ impl<'a> Backlog<'a> {
     }
 }
 
-/// Reports steps until the state machine accepts no more. Returns the bytes of their names and
-/// attributes.
-fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) -> usize {
-    let mut bytes = 0;
+/// Reports steps until the state machine accepts no more.
+fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) {
     while let Some(step) = next.pop_front() {
         if step.needs_credit() && sender.entry_credit() == 0 {
             next.push_front(step);
-            break;
+            return;
         }
-        bytes += step.bytes();
         step.tell(sender);
     }
-    bytes
 }
 
 /// Waits until the state machine accepts some entries.

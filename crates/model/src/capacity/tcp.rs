@@ -16,9 +16,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window without limit.
-    pub const UNBOUNDED: Window = Window::of(f64::INFINITY);
-
     /// Creates a window whose size is known exactly.
     pub const fn of(bytes: f64) -> Window {
         Window {

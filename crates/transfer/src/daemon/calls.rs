@@ -14,7 +14,7 @@ use longhaul_engine::session::{Calls, Transfer};
 use longhaul_net::Stream;
 use longhaul_net::candidates::{Attempt, first_to_answer};
 use longhaul_net::clear;
-use longhaul_net::gate::ACCEPT_PAUSE;
+use longhaul_net::gate;
 use longhaul_net::identity::Fingerprint;
 use longhaul_net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_net::tls::TlsError;
@@ -332,12 +332,7 @@ impl Daemon {
         let daemon = Arc::clone(self);
         let thread = std::thread::Builder::new().name("channels".into());
         let accept = move || {
-            for channel in listener.incoming() {
-                let Ok(channel) = channel else {
-                    // tidy: reason: the kernel reports no event when a file descriptor is free.
-                    std::thread::sleep(ACCEPT_PAUSE);
-                    continue;
-                };
+            for channel in listener.incoming().filter_map(gate::or_pause) {
                 let daemon = Arc::clone(&daemon);
                 // If no thread starts, the channel closes and the client notices.
                 let _ = std::thread::Builder::new()

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_net::Stream;
-use longhaul_net::gate::{ACCEPT_PAUSE, Gate, GateLimits};
+use longhaul_net::gate::{self, Gate, GateLimits};
 use longhaul_net::tcp::{self, HostPort, TcpOptions};
 use longhaul_net::tls::TlsClient;
 
@@ -67,9 +67,7 @@ impl Callbacks {
             if self.lock().closed {
                 return;
             }
-            let Ok(socket) = accepted else {
-                // tidy: reason: the kernel reports no event when a file descriptor is free again.
-                std::thread::sleep(ACCEPT_PAUSE);
+            let Some(socket) = gate::or_pause(accepted) else {
                 continue;
             };
             let Ok(peer) = socket.peer_addr() else {

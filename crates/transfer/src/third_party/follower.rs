@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use longhaul_net::gate;
+
 use super::job::{Job, Seen};
 use super::job_protocol::{Follow, JobEvent, Order, receive, send};
 
@@ -28,7 +30,7 @@ pub fn accept(job: &Arc<Job>, listener: UnixListener) -> io::Result<()> {
     let job = Arc::clone(job);
     let thread = std::thread::Builder::new().name("control".into());
     let accept = move || {
-        for socket in listener.incoming().flatten() {
+        for socket in listener.incoming().filter_map(gate::or_pause) {
             if is_own(&socket) {
                 // Without a thread the socket closes, which the follower notices.
                 let _ = start(&job, socket);

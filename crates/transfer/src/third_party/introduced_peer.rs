@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use longhaul_engine::session::{DialError, Dialer, Transfer};
 use longhaul_model::control::start::BlockSize;
 use longhaul_net::candidates::login_ends_processes;
+use longhaul_net::gate;
 use longhaul_net::identity::{Fingerprint, Identity};
 use longhaul_net::tcp::{HostPort, TcpOptions};
 use longhaul_net::tls::{TlsClient, TlsOptions};
@@ -326,7 +327,7 @@ fn take_channels(listener: UnixListener) -> std::io::Result<Receiver<UnixStream>
     let (sender, channels) = sync_channel(MAXIMUM_CHANNELS);
     let thread = std::thread::Builder::new().name("channels".into());
     thread.spawn(move || {
-        for channel in listener.incoming().flatten() {
+        for channel in listener.incoming().filter_map(gate::or_pause) {
             // A channel above the limit is dropped, which closes it.
             if is_own(&channel) && sender.try_send(channel).is_err() {
                 continue;
