@@ -6,11 +6,13 @@
 //! and print what failed pages apart.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -25,6 +27,12 @@ const NICENESS: &str = "5";
 
 /// The variable for the number of tests of a binary that run at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Time limit for the tests of a binary: several times what the slowest takes on a busy host.
+const BINARY_ENDS_WITHIN: Duration = Duration::from_secs(1200);
+
+/// Time without output after which a binary that has ended is no longer read.
+const LOOKS_EVERY: Duration = Duration::from_secs(10);
 
 /// Binaries that the summary names as slow, at most.
 const SLOWEST_SHOWN: usize = 8;
@@ -181,7 +189,7 @@ fn outcome_of(binary: &Binary) -> (Vec<u8>, bool) {
     command.current_dir(&binary.package).stdin(Stdio::null());
     command.env("CARGO_MANIFEST_DIR", &binary.package);
     let mut output = format!("     Running {}\n", binary.name).into_bytes();
-    let ran = collected(&mut command, &mut output);
+    let ran = collected(&mut command, &mut output, BINARY_ENDS_WITHIN);
     let passed = ran.unwrap_or_else(|error| {
         output.extend(format!("cannot run it: {error}\n").bytes());
         false
@@ -189,15 +197,42 @@ fn outcome_of(binary: &Binary) -> (Vec<u8>, bool) {
     (output, passed)
 }
 
-/// Runs a command and adds what it prints on both of its outputs.
-fn collected(command: &mut Command, output: &mut Vec<u8>) -> io::Result<bool> {
+/// Runs a command and adds what it prints on both of its outputs. A command that takes longer than
+/// `limit` is killed, and fails.
+fn collected(command: &mut Command, output: &mut Vec<u8>, limit: Duration) -> io::Result<bool> {
     let (mut end, input) = io::pipe()?;
     command.stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn()?;
     // Its copies of the pipe's end would keep the pipe open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    io::copy(&mut end, output)?;
-    Ok(child.wait()?.success())
+    let (sender, printed) = mpsc::channel();
+    // A process that a test left behind may hold the pipe for ever, and this thread with it.
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1 << 16];
+        while let Ok(count @ 1..) = end.read(&mut buffer)
+            && sender.send(buffer[..count].to_vec()).is_ok()
+        {}
+    });
+    let until = Instant::now() + limit;
+    loop {
+        match printed.recv_timeout(LOOKS_EVERY) {
+            Ok(bytes) => output.extend(bytes),
+            Err(RecvTimeoutError::Disconnected) => return Ok(child.wait()?.success()),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(status) = child.try_wait()? {
+                    output.extend(b"a process that a test started still runs\n");
+                    return Ok(status.success());
+                }
+            }
+        }
+        if Instant::now() > until {
+            let seconds = limit.as_secs();
+            output.extend(format!("\nthis binary was killed after {seconds} s\n").bytes());
+            child.kill()?;
+            child.wait()?;
+            return Ok(false);
+        }
+    }
 }
 
 /// Runs a command and shows what it prints on both of its outputs; each line is given to `read`.
@@ -224,6 +259,8 @@ struct Seen {
     /// The test binary whose tests run now, as cargo names it.
     binary: String,
     passed: u64,
+    /// Tests of the binary that have run for a minute.
+    slow: BTreeSet<String>,
     /// Binary and test; a binary alone where it ended without naming a test.
     failed: BTreeSet<(String, String)>,
     /// Test and reason.
@@ -243,9 +280,13 @@ impl Seen {
             self.took.push((seconds, self.binary.clone()));
         } else if let Some((_, skipped)) = line.split_once("skipped: ") {
             self.skipped.insert(skipped.to_owned());
+        } else if let Some(test) = still_running(line) {
+            self.slow.insert(test.to_owned());
         } else if let Some(test) = outcome(line, "FAILED") {
+            self.slow.remove(test);
             self.failed.insert((self.binary.clone(), test.to_owned()));
-        } else if outcome(line, "ok").is_some() {
+        } else if let Some(test) = outcome(line, "ok") {
+            self.slow.remove(test);
             self.passed += 1;
         } else if line.starts_with("error: test failed")
             || line.starts_with("error: doctest failed")
@@ -262,6 +303,10 @@ impl Seen {
         }
         // A test may have printed a line that looks like the name of another one.
         name.clone_into(&mut self.binary);
+        for test in std::mem::take(&mut self.slow) {
+            let test = format!("{test} (did not end)");
+            self.failed.insert((self.binary.clone(), test));
+        }
         if !passed {
             self.binary_failed();
         }
@@ -311,6 +356,12 @@ fn duration(line: &str) -> Option<f64> {
 fn outcome<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     let (test, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     (outcome == word).then_some(test)
+}
+
+/// The test that the harness reports as still running.
+fn still_running(line: &str) -> Option<&str> {
+    let test = line.strip_prefix("test ")?;
+    test.strip_suffix(" has been running for over 60 seconds")
 }
 
 #[cfg(test)]
@@ -405,20 +456,26 @@ mod tests {
             let script = match &*binary.name {
                 "a" => "echo 'test one ... ok'; echo 'test two ... FAILED' >&2; exit 1",
                 "tests/b" => "echo 'test three ... ok'; kill -9 $$",
+                "slow" => "echo 'test five has been running for over 60 seconds'; exec sleep 60",
                 _ => "echo 'test four ... ok'",
             };
             let mut output = Vec::new();
             let mut command = Command::new(&binary.executable);
-            let ran = collected(command.args(["-c", script]), &mut output);
+            let limit = match &*binary.name {
+                "slow" => Duration::ZERO,
+                _ => BINARY_ENDS_WITHIN,
+            };
+            let ran = collected(command.args(["-c", script]), &mut output, limit);
             (output, ran.unwrap())
         };
         let (mut seen, mut shown) = (Seen::default(), Vec::new());
-        let binaries = ["a", "tests/b", "c"].map(binary).into();
+        let binaries = ["a", "tests/b", "c", "slow"].map(binary).into();
         assert!(!in_lanes(binaries, &mut seen, script, &mut shown));
         assert_eq!(
             seen.summary(),
-            "\ntests: 3 passed, 2 failed, 0 skipped\n\
+            "\ntests: 3 passed, 3 failed, 0 skipped\n\
              failed: a: two\n\
+             failed: slow: five (did not end)\n\
              failed: tests/b: ended without naming a test that failed\n"
         );
         assert!(in_lanes(

@@ -114,16 +114,19 @@ impl Passage {
             return None;
         }
         let (lost, seconds) = (self.lost, waited.as_secs());
-        if heard < self.first_lost && self.tried == 0 {
+        let lowered = if self.tried > 0 { Some(ADVICE) } else { None };
+        if heard < self.first_lost {
+            // Small segments did not help either, so that the other end may be the cause, too.
+            let advice = lowered.map_or(String::new(), |advice| {
+                format!(": it may stand still, or {advice}")
+            });
             return Some(format!(
-                "the other end accepted connections, but said nothing on them for {seconds} s"
+                "the other end accepted connections, but said nothing on them for {seconds} s{advice}"
             ));
         }
-        let cause = if self.tried > 0 {
-            ADVICE
-        } else {
-            "the path drops data or resets connections; `longhaul doctor` looks into it"
-        };
+        let cause = lowered.unwrap_or(
+            "the path drops data or resets connections; `longhaul doctor` looks into it",
+        );
         Some(format!(
             "no data arrived for {seconds} s, while {lost} connections opened and were lost: {cause}"
         ))
@@ -308,5 +311,18 @@ mod tests {
         }
         let why = silent.verdict(PATIENCE, at(19_000), at(31_000)).unwrap();
         assert!(why.contains("said nothing on them"), "{why}");
+        assert!(!why.contains("MTU black hole"), "{why}");
+    }
+
+    #[test]
+    fn a_silent_end_is_named_although_smaller_segments_were_tried() {
+        let mut silent = Passage::default();
+        for (born, ended) in [(0, 2_000), (2_100, 4_100)] {
+            silent.note_lost(lost(born, 700), at(ended));
+        }
+        assert_eq!(silent.segment(), Some(1024));
+        let why = silent.verdict(PATIENCE, at(0), at(13_000)).unwrap();
+        assert!(why.contains("said nothing on them"), "{why}");
+        assert!(why.contains("MTU black hole"), "{why}");
     }
 }

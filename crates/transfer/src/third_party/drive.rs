@@ -16,7 +16,7 @@ use longhaul_net::relay;
 
 use super::channels;
 use super::confined::Confined;
-use super::follower;
+use super::follower::{self, Door};
 use super::introduced_peer::Introduction;
 use super::job::{self, Job};
 use super::job_protocol::{self, Begin, Channel, JobEvent, Listed, Order, State};
@@ -198,7 +198,7 @@ fn carry_out(
         Ok(created) => created,
         Err(error) => return refuse(unrecorded(&error)),
     };
-    follower::accept(&job, control).map_err(local)?;
+    let door = Door::open(&job, control).map_err(local)?;
     let (input, output) = detach().map_err(local)?;
     let (channel, outward) = relay::join(input, output).map_err(local)?;
     let kept = [
@@ -223,7 +223,7 @@ fn carry_out(
     if begin.manifest.is_some() {
         job.conclude_manifest(matches!(exit, Exit::Done | Exit::Partial));
     }
-    end(&job, kept, exit);
+    end(&job, kept, exit, door);
     outward.drain(LAST_WORDS);
     Ok(Exit::Done)
 }
@@ -307,7 +307,7 @@ fn keep(job: &Arc<Job>, channel: Channel) -> io::Result<JoinHandle<()>> {
 }
 
 /// Stores the remaining output, records the exit code, and waits until all followers have left.
-fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit) {
+fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit, door: Door) {
     // A failed write to standard output could be reported to no one.
     let _ = io::stdout().flush();
     let nothing = std::fs::File::options().write(true).open("/dev/null");
@@ -321,6 +321,7 @@ fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit) {
         }
     }
     job.end(exit.code());
+    door.close();
     job.wait_for_followers();
 }
 

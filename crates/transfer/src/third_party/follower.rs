@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_net::gate;
@@ -21,23 +22,47 @@ const FIRST_ORDER: Duration = Duration::from_secs(30);
 /// memory.
 const TAKES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Lets processes of this user follow a job at its socket.
-///
-/// # Errors
-///
-/// Fails if the system cannot start a thread.
-pub fn accept(job: &Arc<Job>, listener: UnixListener) -> io::Result<()> {
-    let job = Arc::clone(job);
-    let thread = std::thread::Builder::new().name("control".into());
-    let accept = move || {
-        for socket in listener.incoming().filter_map(gate::or_pause) {
-            if is_own(&socket) {
-                // Without a thread the socket closes, which the follower notices.
-                let _ = start(&job, socket);
-            }
+/// The socket at which processes of this user follow a job.
+pub struct Door {
+    listener: Arc<UnixListener>,
+    accepts: JoinHandle<()>,
+}
+
+impl Door {
+    /// Accepts followers of the job on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system cannot start a thread.
+    pub fn open(job: &Arc<Job>, listener: UnixListener) -> io::Result<Door> {
+        let (job, listener) = (Arc::clone(job), Arc::new(listener));
+        let thread = std::thread::Builder::new().name("control".into());
+        let own = Arc::clone(&listener);
+        let accepts = thread.spawn(move || accept(&job, &own))?;
+        Ok(Door { listener, accepts })
+    }
+
+    /// Refuses further connections, and starts to serve all that were made before. A process that
+    /// is refused reads the outcome of the job, which must be recorded already.
+    pub fn close(self) {
+        if rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both).is_ok() {
+            // A panic of the thread has ended its loop, too.
+            let _ = self.accepts.join();
         }
-    };
-    thread.spawn(accept).map(drop)
+    }
+}
+
+/// Accepts followers until the listener is shut down.
+fn accept(job: &Arc<Job>, listener: &UnixListener) {
+    loop {
+        match listener.accept() {
+            // Without a thread the socket closes, which the follower notices.
+            Ok((socket, _)) if is_own(&socket) => drop(start(job, socket)),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(_) => gate::pause(),
+        }
+    }
 }
 
 /// True if the same user is at the other end of the socket.
@@ -121,5 +146,34 @@ fn first_order(job: &Job, socket: &UnixStream) -> io::Result<Option<Follow>> {
             }
             Some(Order::Begin(_) | Order::Allow(_)) | None => return Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::{self, tests::job};
+    use super::super::job_protocol::ShownProgress;
+    use super::*;
+
+    #[test]
+    fn a_follower_that_connects_while_the_job_ends_receives_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let job = Arc::new(job(place.path()));
+        let listener = job::at_socket(place.path(), UnixListener::bind).unwrap();
+        let connect = || job::at_socket(place.path(), UnixStream::connect);
+        let follower = connect().unwrap();
+        job.end(0);
+        Door::open(&job, listener).unwrap().close();
+        assert!(connect().is_err(), "the outcome is recorded");
+        let follow = Follow {
+            output: 0,
+            errors: 0,
+            progress: ShownProgress::None,
+            manifest: false,
+            alive_seconds: 0,
+        };
+        send(&follower, &Order::Follow(follow)).unwrap();
+        assert_eq!(receive(&follower).unwrap(), Some(JobEvent::Ended(0)));
+        job.wait_for_followers();
     }
 }

@@ -673,10 +673,11 @@ impl Outlet for Job {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn job(place: &Path) -> Job {
+    /// Returns a job whose state is kept in this directory.
+    pub(in super::super) fn job(place: &Path) -> Job {
         for channel in OUTPUTS {
             fs::File::create(place.join(file_of(channel))).unwrap();
         }
@@ -749,7 +750,7 @@ mod tests {
         keep_record(place.path(), listed.clone()).unwrap();
         assert_eq!(listed_at(place.path()).unwrap().state, State::Lost);
         let listener = at_socket(place.path(), UnixListener::bind).unwrap();
-        super::super::follower::accept(&job, listener).unwrap();
+        let _door = super::super::follower::Door::open(&job, listener).unwrap();
         job.rate_by(|| Some(5000));
         job.done_bytes(9);
         let now = listed_at(place.path()).unwrap();
