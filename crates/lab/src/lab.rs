@@ -16,7 +16,7 @@ use crate::emulator::store::Store;
 use crate::emulator::wire::Wire;
 use crate::emulator::{Emulator, SetError};
 use crate::link::Link;
-use crate::machine::{Change, Kind, MachineError};
+use crate::machine::{Change, Kind, MachineError, read_alone};
 use crate::netns::{self, HostPlan, Namespace, NamespaceError};
 use crate::report::LabReport;
 use crate::scenario::{
@@ -413,9 +413,15 @@ fn may_allow() -> bool {
 /// or can be allowed for a moment, else the machine's own default, which is always
 /// allowed.
 pub fn congestion_here(wanted: &str) -> String {
-    let allowed = netns::sysctl(ALLOWED_CONGESTION).unwrap_or_default();
-    let has = allowed.split_whitespace().any(|name| name == wanted);
-    if has || may_allow() {
+    let has = |list: &str| list.split_whitespace().any(|name| name == wanted);
+    let is_listed = || has(&netns::sysctl(ALLOWED_CONGESTION).unwrap_or_default());
+    // Another lab may have listed it for a moment.
+    let is_allowed = || {
+        let state = StateDirectory::open().ok();
+        let alone = state.and_then(|state| read_alone(&state, is_listed).ok());
+        alone.unwrap_or_else(is_listed)
+    };
+    if may_allow() || is_allowed() {
         wanted.to_owned()
     } else {
         netns::sysctl("net.ipv4.tcp_congestion_control").unwrap_or_else(|_| wanted.to_owned())

@@ -128,6 +128,19 @@ impl Change {
     }
 }
 
+/// Calls `read` while no lab changes parameters of the machine for a moment.
+///
+/// # Errors
+///
+/// Fails if the lock cannot be taken.
+pub fn read_alone<T>(
+    state: &StateDirectory,
+    read: impl FnOnce() -> T,
+) -> Result<T, MachineError> {
+    let _lock = lock(state, Kind::Momentary, true)?;
+    Ok(read())
+}
+
 impl Drop for Change {
     fn drop(&mut self) {
         restore(&self.journal);
