@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use longhaul_transfer::third_party::job_protocol::{
+use longhaul_transfer::between_hosts::job_protocol::{
     JobEvent, JobMessage, MAXIMUM_OUTPUT_BYTES, Order, frame_of, is_name, receive,
 };
 

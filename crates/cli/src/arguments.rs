@@ -642,7 +642,7 @@ pub struct ServeArguments {
         num_args = 0..,
         require_equals = true,
         value_delimiter = ',',
-        value_parser = longhaul_transfer::third_party::dialing::parse_host
+        value_parser = longhaul_transfer::between_hosts::dialing::parse_host
     )]
     pub allow_dial: Option<Vec<String>>,
     /// Memory for blocks per session. Half of it is for blocks of 1MiB and more.

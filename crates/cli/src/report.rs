@@ -11,6 +11,8 @@ use longhaul_engine::session::{Event, Progress};
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::Change;
+use longhaul_transfer::between_hosts::job_protocol::Shown;
+use longhaul_transfer::between_hosts::viewer::{JobOutput, Outlet};
 use longhaul_transfer::client::observer::{
     Again, Control, INTERRUPTED, Observer, Outcome, Running, stream_damage,
 };
@@ -21,8 +23,6 @@ use longhaul_transfer::rendering::entries::{damage, planned};
 use longhaul_transfer::rendering::failures::Failures;
 use longhaul_transfer::rendering::progress::arrived;
 use longhaul_transfer::rendering::{json, notices, summary};
-use longhaul_transfer::third_party::job_protocol::Shown;
-use longhaul_transfer::third_party::viewer::{JobOutput, Outlet};
 
 use serde_json::{Value, json};
 

@@ -9,16 +9,16 @@
 //! - [`recv`] is the receiving pipeline: wire -> open -> decompress -> write -> commit
 //! - [`listing`]: lists the entries at a path
 //! - [`pool`]: the buffers of all blocks with one memory budget
-//! - [`probe`]: measures the parts of a single host
+//! - [`benchmark`]: measures the parts of a single host
 //! - [`shell`]: runs commands of users
 //! - [`flows`], [`codec`]: threads of layers, and codecs
 
+pub mod benchmark;
 pub mod codec;
 mod ends;
 pub mod flows;
 pub mod listing;
 pub mod pool;
-pub mod probe;
 pub mod recv;
 pub mod send;
 pub mod session;

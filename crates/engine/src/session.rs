@@ -60,10 +60,10 @@ pub use threads::Ends;
 use crate::flows::{Count, Stack};
 use crate::pool::BufferPool;
 use longhaul_net::host_limits::HostLimits;
-use longhaul_system::allowance;
 use longhaul_system::idle::IdleCores;
+use longhaul_system::limits;
 use longhaul_system::queue::lock;
-use longhaul_system::shares::Seat;
+use longhaul_system::seats::Seat;
 use pacing::Pacing;
 pub(crate) use stages::Side;
 use stages::WireBlock;
@@ -210,7 +210,7 @@ fn pools(settings: &TransferSettings) -> (BufferPool, BufferPool) {
 impl TransferSettings {
     /// Reduces memory and flows to the limits that the system sets for this process.
     fn fit(&mut self, side: &Side) {
-        self.budget = allowance::for_blocks(self.budget);
+        self.budget = limits::for_blocks(self.budget);
         if !self.local {
             // Two ends within one host share the limits, so the caller reduces both.
             let ends = match side {

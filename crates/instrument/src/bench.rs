@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use longhaul_engine::probe::Limit;
+use longhaul_engine::benchmark::Limit;
 use longhaul_units::ByteCount;
 
 use jobs::{Job, Section};

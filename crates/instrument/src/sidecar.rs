@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use longhaul_engine::probe::this_host::digest_of;
+use longhaul_engine::benchmark::this_host::digest_of;
 use longhaul_measure::compressed::{is_compressed, plain_name};
 use longhaul_measure::host::{DescribedHost, HostDescription, HostError, SCHEMA, read_hosts};
 use longhaul_system::named_files::{Older, to_change, to_write};

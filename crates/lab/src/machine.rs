@@ -133,10 +133,7 @@ impl Change {
 /// # Errors
 ///
 /// Fails if the lock cannot be taken.
-pub fn read_alone<T>(
-    state: &StateDirectory,
-    read: impl FnOnce() -> T,
-) -> Result<T, MachineError> {
+pub fn read_alone<T>(state: &StateDirectory, read: impl FnOnce() -> T) -> Result<T, MachineError> {
     let _lock = lock(state, Kind::Momentary, true)?;
     Ok(read())
 }

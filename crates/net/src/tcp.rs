@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use longhaul_system::allowance::thread_refusal;
+use longhaul_system::limits::thread_refusal;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use super::{congestion, multipath};

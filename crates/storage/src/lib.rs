@@ -17,7 +17,7 @@
 //! - [`owners`]: users and groups by name and by number
 //! - [`notices`]: what a destination does not keep
 //! - [`failure`]: errors of system calls as messages
-//! - [`looks`]: one operation on many names
+//! - [`fan_out`]: one operation on many names
 
 pub mod attributes;
 pub mod beneath;
@@ -27,13 +27,13 @@ pub mod destination;
 mod direct;
 pub mod failure;
 pub mod fake_super;
+pub mod fan_out;
 pub mod file_data;
 pub mod following;
 pub mod forgetting;
 pub mod inodes;
 pub mod journal;
 pub mod listing;
-pub mod looks;
 pub mod measuring;
 pub mod mounts;
 pub mod nested;

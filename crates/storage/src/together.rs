@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::{Advice, StoredFile};
-use crate::looks::Pace;
+use crate::fan_out::Pace;
 use longhaul_system::refusals::is_refusal;
 
 /// Minimum number of files for a `syncfs`, which costs as much as a few flushes, and disturbs other

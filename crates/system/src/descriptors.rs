@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::allowance::files;
-use crate::shares;
+use crate::limits::files;
+use crate::seats;
 
 thread_local! {
     /// Set while this thread holds a lock that threads which close files may need.
@@ -46,7 +46,7 @@ pub fn patiently_around<T, E>(mut what: impl FnMut(bool) -> Result<T, E>) -> Res
     }
     let mut left = PATIENCE;
     loop {
-        let is_last = left.is_zero() || !shares::has_others();
+        let is_last = left.is_zero() || !seats::has_others();
         let (done, was_wanting) = at_once(|| (what(is_last), is_wanting()));
         if done.is_ok() || !was_wanting || is_last {
             return done;
@@ -74,7 +74,7 @@ pub fn patiently<T>(mut open: impl FnMut() -> rustix::io::Result<T>) -> rustix::
                 AT_ONCE.set(Some(AtOnce::Wanting));
                 return Err(error);
             }
-            Err(Errno::MFILE | Errno::NFILE) if !left.is_zero() && shares::has_others() => {
+            Err(Errno::MFILE | Errno::NFILE) if !left.is_zero() && seats::has_others() => {
                 pause();
                 left = left.saturating_sub(PAUSE);
             }
@@ -131,7 +131,7 @@ pub mod scarce {
 
     use rustix::io::Errno;
 
-    use crate::shares::{Role, Seat};
+    use crate::seats::{Role, Seat};
 
     thread_local! {
         static WANTING: Cell<u32> = const { Cell::new(0) };
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn nothing_waits_within_a_lock() {
         // Two sessions of one role: each could close files.
-        let _seats = [0, 1].map(|_| shares::Seat::take(shares::Role::Receiving, "descriptors"));
+        let _seats = [0, 1].map(|_| seats::Seat::take(seats::Role::Receiving, "descriptors"));
         let seen = at_once(|| {
             let inner = at_once(wanting);
             // A later success does not hide the failure.
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn whoever_holds_a_lock_waits_around_it() {
-        let _seats = [0, 1].map(|_| shares::Seat::take(shares::Role::Receiving, "descriptors"));
+        let _seats = [0, 1].map(|_| seats::Seat::take(seats::Role::Receiving, "descriptors"));
         let lock = std::sync::Mutex::new(());
         let mut tries = 0;
         let done = patiently_around(|is_last| {

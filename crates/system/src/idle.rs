@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use crate::allowance::{Quota, quotas};
+use crate::limits::{Quota, quotas};
 use crate::queue::lock;
 
 /// Measures idle cores between two calls.

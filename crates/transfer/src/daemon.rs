@@ -53,9 +53,9 @@ use longhaul_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::iterator::Signals;
 
+use crate::between_hosts::dialing::Dialing;
 use crate::ports::Ports;
 use crate::stop::{Exit, Stop};
-use crate::third_party::dialing::Dialing;
 use admission::Visitor;
 pub use admission::{may_not_measure, open_destination};
 pub use backups::keeping_anywhere;

@@ -6,8 +6,8 @@
 //! - [`endpoint`]: sources and destinations of data
 //! - [`client`]: runs a transfer and reports events to its observer
 //! - [`planning`]: forecasts, and the history of earlier transfers
-//! - [`ssh`]: starts the other end over SSH; [`far_side`]: that other end
-//! - [`third_party`]: copies between two remote hosts, and the jobs that run them
+//! - [`ssh`]: starts the other end over SSH; [`remote_process`]: that other end
+//! - [`between_hosts`]: copies between two remote hosts, and the jobs that run them
 //! - [`running`]: running copies and their rate
 //! - [`hangup`]: ends commands with the process; [`signals`]: handling of signals
 //! - [`daemon`]: authenticates principals and runs their sessions
@@ -19,6 +19,7 @@
 //! - [`stop`]: reasons for an early end, and exit codes
 
 pub mod about;
+pub mod between_hosts;
 pub mod clean;
 pub mod client;
 pub mod codecs;
@@ -26,7 +27,6 @@ pub mod console;
 pub mod daemon;
 pub mod endpoint;
 pub mod entry_log;
-pub mod far_side;
 pub mod filter_rules;
 pub mod hangup;
 pub mod list;
@@ -40,6 +40,7 @@ pub mod point_in_time;
 pub mod ports;
 pub mod quantities;
 pub mod rate_limit;
+pub mod remote_process;
 pub mod rendering;
 pub mod running;
 pub mod settings;
@@ -49,4 +50,3 @@ pub mod ssh;
 mod state;
 pub mod stop;
 mod text;
-pub mod third_party;

@@ -17,6 +17,11 @@ use longhaul_net::gate;
 use longhaul_system::named_files::kept_directory;
 use serde::{Deserialize, Serialize};
 
+use crate::between_hosts;
+use crate::between_hosts::follower::is_own;
+use crate::between_hosts::job_protocol::{
+    Follow, JobEvent, Listed, MAXIMUM_NAME_BYTES, Order, ShownProgress, receive, send,
+};
 use crate::client::observer::Control;
 use crate::client::owner::host_name;
 use crate::console::one_line;
@@ -24,11 +29,6 @@ use crate::rate_limit::{BandwidthLimit, ChangedLimit};
 use crate::ssh::control_directory;
 use crate::state::make_private;
 use crate::stop::{Exit, Stop};
-use crate::third_party;
-use crate::third_party::follower::is_own;
-use crate::third_party::job_protocol::{
-    Follow, JobEvent, Listed, MAXIMUM_NAME_BYTES, Order, ShownProgress, receive, send,
-};
 
 /// Time limit for each end to send its message.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -104,7 +104,7 @@ pub fn job(name: &str) -> Result<RunningHere, Stop> {
 }
 
 fn jobs() -> Result<impl Iterator<Item = Listed>, Stop> {
-    let jobs = third_party::job::running().map_err(|error| {
+    let jobs = between_hosts::job::running().map_err(|error| {
         let text = format!("the jobs of this host cannot be listed: {error}");
         Stop::new(Exit::Local, text)
     })?;

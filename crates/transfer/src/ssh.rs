@@ -5,7 +5,7 @@
 //! - [`process`]: a running ssh and the channel through it
 //! - `prompt`: detects questions to the user
 //! - [`greeting`]: the first line of each end
-//! - [`far`]: opens a session on the remote host and further streams of it
+//! - [`remote_end`]: opens a session on the remote host and further streams of it
 //! - [`direct`], [`callbacks`]: streams beside the channel, outward and inward
 //! - [`further`]: additional ssh processes, used if no direct stream opens
 //! - [`install`]: installs this release on the remote host; `image`: the binary without its
@@ -16,7 +16,6 @@ pub mod callbacks;
 pub mod command;
 pub(crate) mod control_directory;
 pub mod direct;
-pub mod far;
 pub mod further;
 pub mod greeting;
 mod image;
@@ -24,6 +23,7 @@ pub mod install;
 pub mod master;
 pub mod process;
 mod prompt;
+pub mod remote_end;
 pub mod route;
 
 /// Name of the protection of a channel's bytes.

@@ -43,7 +43,7 @@ const EXEMPT: &[(&str, &[&str])] = &[
     ),
     (
         "crates/transfer",
-        &["client", "daemon", "far_side", "ssh", "third_party"],
+        &["client", "daemon", "remote_process", "ssh", "between_hosts"],
     ),
 ];
 

@@ -21,7 +21,7 @@ const BEGINNING: &str = "| type | encoding | fields or variants |\n|---|---|---|
 /// Files with messages: all below the first, and the second.
 const SOURCES: [&str; 2] = [
     "crates/proto/src/",
-    "crates/transfer/src/third_party/job_protocol.rs",
+    "crates/transfer/src/between_hosts/job_protocol.rs",
 ];
 
 /// The line after which a table describes the fields of one type.

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use longhaul_transfer::between_hosts::job_protocol::Shown;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::filter_rules::end_with_slash;
 use longhaul_transfer::planning::choice::read_plan;
@@ -13,7 +14,6 @@ use longhaul_transfer::spec::{
     self, Digests, Filter, FixedFlows, Limits, Operation, Selection, TransferSpec, ValidSpec,
     Verification,
 };
-use longhaul_transfer::third_party::job_protocol::Shown;
 
 use super::{
     ConnectionArguments, CopyArguments, DataSecurity, Expiry, FilterArguments, IntegrityArgument,

@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_transfer::about::About;
+use longhaul_transfer::between_hosts::job_protocol::Shown;
+use longhaul_transfer::between_hosts::sides::{JobRequest, named};
+use longhaul_transfer::between_hosts::{own_job, starting};
 use longhaul_transfer::client::observer::{Control, Observer};
 use longhaul_transfer::client::run::{self, Place};
 use longhaul_transfer::endpoint::check_colons;
 use longhaul_transfer::entry_log::Logged;
 use longhaul_transfer::running;
 use longhaul_transfer::spec::{Direction, ValidSpec};
-use longhaul_transfer::third_party::job_protocol::Shown;
-use longhaul_transfer::third_party::sides::{JobRequest, named};
-use longhaul_transfer::third_party::{own_job, starting};
 
 use super::screen::Screen;
 use crate::arguments::{BetweenArguments, CopyArguments, WriteArguments};

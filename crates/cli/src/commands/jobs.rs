@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
+use longhaul_transfer::between_hosts::hosts::{ask, check_host, reach};
+use longhaul_transfer::between_hosts::job_protocol::{Listed, Order, Shown};
+use longhaul_transfer::between_hosts::own_job::HERE;
+use longhaul_transfer::between_hosts::started;
+use longhaul_transfer::between_hosts::watch::{Fetched, Left, Watched};
 use longhaul_transfer::rendering::jobs::{hosts_of, table};
 use longhaul_transfer::rendering::json;
 use longhaul_transfer::running::{self, RunningHere};
 use longhaul_transfer::settings::ConnectionSettings;
-use longhaul_transfer::third_party::hosts::{ask, check_host, reach};
-use longhaul_transfer::third_party::job_protocol::{Listed, Order, Shown};
-use longhaul_transfer::third_party::own_job::HERE;
-use longhaul_transfer::third_party::started;
-use longhaul_transfer::third_party::watch::{Fetched, Left, Watched};
 
 use super::screen::{Screen, leave_at_signal};
 use crate::arguments::{

@@ -1,8 +1,8 @@
 //! `longhaul remote`: the far side of a copy over SSH, started by ssh or by a daemon.
 
-use longhaul_transfer::far_side::{self, FarSideSettings};
+use longhaul_transfer::between_hosts::drive;
+use longhaul_transfer::remote_process::{self, RemoteProcessSettings};
 use longhaul_transfer::ssh::install;
-use longhaul_transfer::third_party::drive;
 
 use crate::arguments::RemoteArguments;
 use crate::log;
@@ -26,7 +26,7 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
         return Ok(Exit::Done);
     }
     if let Some(name) = &arguments.join {
-        return far_side::carry(name);
+        return remote_process::carry(name);
     }
     if arguments.own_job {
         return drive::run_own(&Report::of_job);
@@ -34,7 +34,7 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     if let Some(name) = &arguments.attach {
         return drive::attach(name);
     }
-    let settings = FarSideSettings {
+    let settings = RemoteProcessSettings {
         ports: arguments.ports,
         memory: arguments.memory.0,
         linger: arguments.linger,
@@ -46,6 +46,6 @@ fn serve(arguments: &RemoteArguments) -> Result<Exit, Stop> {
     match (arguments.jobs, arguments.drive) {
         (true, _) => drive::jobs(),
         (_, true) => drive::run(&settings, &Report::of_job),
-        _ => far_side::session(&settings, arguments.meet),
+        _ => remote_process::session(&settings, arguments.meet),
     }
 }

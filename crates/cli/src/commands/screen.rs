@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use longhaul_transfer::third_party::job_protocol::{Channel, Shown, ShownProgress};
-use longhaul_transfer::third_party::viewer::{Canceller, Viewer};
-use longhaul_transfer::third_party::watch::{Watched, same_options};
+use longhaul_transfer::between_hosts::job_protocol::{Channel, Shown, ShownProgress};
+use longhaul_transfer::between_hosts::viewer::{Canceller, Viewer};
+use longhaul_transfer::between_hosts::watch::{Watched, same_options};
 
 use crate::messages::{
     Exit, clear_line, harmless, leave, print_line, progress_line, say, write_error,

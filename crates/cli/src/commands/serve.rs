@@ -1,6 +1,6 @@
 //! `longhaul serve`.
 
-use longhaul_system::allowance;
+use longhaul_system::limits;
 use longhaul_transfer::daemon::{Announcement, DaemonSettings, Listening, Terms};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
         allow_dial: arguments.allow_dial,
         terms: Terms {
             allow_clear: arguments.allow_clear,
-            memory: allowance::for_blocks(arguments.memory),
+            memory: limits::for_blocks(arguments.memory),
             linger: arguments.linger,
             expiry: arguments.expire_leftovers.0,
             logs_json: arguments.log_format == LogFormat::Json,

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use longhaul_transfer::between_hosts::viewer::Outlet;
 use longhaul_transfer::client::observer::Running;
 use longhaul_transfer::rendering::progress::{Recent, arrived};
-use longhaul_transfer::third_party::viewer::Outlet;
 
 use super::{print_json, progress_json};
 use crate::messages::progress_line;

@@ -10,7 +10,7 @@ use crate::support::site::{
 use crate::support::{assert_no_leftovers, tree};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_proto::handshake::{Refusal, Task};
-use longhaul_transfer::third_party::job_protocol::JobEvent;
+use longhaul_transfer::between_hosts::job_protocol::JobEvent;
 use serde_json::Value;
 
 #[test]

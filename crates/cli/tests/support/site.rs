@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::support::process::{limit, longhaul, run};
 use crate::support::{Daemon, procfs, tree};
-use longhaul_transfer::third_party::job_protocol::{
+use longhaul_transfer::between_hosts::job_protocol::{
     self, Begin, Follow, JobEvent, Order, Reach, Shown, ShownProgress,
 };
 

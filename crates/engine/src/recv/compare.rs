@@ -12,7 +12,7 @@ use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::receiver::{Compared, StorageJob};
 use longhaul_storage::failure::failure_of;
-use longhaul_storage::looks::Pace;
+use longhaul_storage::fan_out::Pace;
 use longhaul_storage::spelling::OtherSpelling;
 use longhaul_storage::{DataMode, FileKind, Special, Status, StoredFile};
 

@@ -13,7 +13,7 @@ use longhaul_storage::destination::{DestinationDirectory, KeptSpelling};
 use longhaul_storage::notices::Notices;
 use longhaul_system::descriptors;
 use longhaul_system::queue::lock;
-use longhaul_system::shares::Seat;
+use longhaul_system::seats::Seat;
 
 /// Maximum number of directories kept open, and the divisor of the descriptor limit for them.
 const OPEN_FOLDERS: usize = 256;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_system::queue::lock;
-use longhaul_system::shares::Seat;
+use longhaul_system::seats::Seat;
 
 use super::commit::Staged;
 
@@ -190,7 +190,7 @@ mod tests {
 
     use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
     use longhaul_storage::forgetting::ForgettingStorage;
-    use longhaul_system::shares::Role;
+    use longhaul_system::seats::Role;
 
     use super::super::commit::StagedFile;
     use super::super::folders::Folders;

@@ -5,8 +5,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use longhaul_proto::manifest::RESERVED_PREFIX;
+use longhaul_storage::fan_out::Pace;
 use longhaul_storage::listing::SortedListing;
-use longhaul_storage::looks::Pace;
 use longhaul_storage::{Directory, FileKind, Status};
 
 /// Number of names queried together. Each parent directory has as many that wait.

@@ -14,8 +14,8 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::Sender;
 use longhaul_storage::attributes::Inode;
 use longhaul_storage::failure::{again, failure_of};
+use longhaul_storage::fan_out::Pace;
 use longhaul_storage::following::{FollowingDirectory, LinkError};
-use longhaul_storage::looks::Pace;
 use longhaul_storage::nested::{Nested, place_of};
 use longhaul_storage::{Directory, FileKind, Status};
 

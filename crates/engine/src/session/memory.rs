@@ -1,7 +1,7 @@
 //! Limits of the memory for a session's state.
 
 use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
-use longhaul_system::shares::LEAST_REMEMBERED;
+use longhaul_system::seats::LEAST_REMEMBERED;
 
 use super::{Machine, SessionError, Shared, Transfer};
 

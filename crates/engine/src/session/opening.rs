@@ -14,7 +14,7 @@ use longhaul_proto::handshake::{
     Purpose, Refused, Request, Vouch, Vouched, Welcome,
 };
 use longhaul_proto::listing::{ListRequest, Listed};
-use longhaul_system::allowance::thread_refusal;
+use longhaul_system::limits::thread_refusal;
 use minicbor::{Decode, Encode};
 
 use super::{Machine, Shared, Side, Transfer, dial};

@@ -13,7 +13,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
-use longhaul_system::shares::Seat;
+use longhaul_system::seats::Seat;
 
 use super::streams::Stop;
 use super::{SessionError, Transfer};

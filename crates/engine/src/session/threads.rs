@@ -4,7 +4,7 @@
 use std::io;
 
 use longhaul_proto::message::Farewell;
-use longhaul_system::allowance;
+use longhaul_system::limits;
 
 use super::{FlowCounts, Transfer, TransferSettings};
 use crate::codec::compresses;
@@ -42,7 +42,7 @@ impl FlowCounts {
     /// each.
     pub fn that_fit(self, settings: &TransferSettings, ends: Ends) -> FlowCounts {
         let wanted = self.threads(settings, ends);
-        self.within(allowance::threads(wanted), settings, ends)
+        self.within(limits::threads(wanted), settings, ends)
     }
 
     fn within(mut self, most: usize, settings: &TransferSettings, ends: Ends) -> FlowCounts {
@@ -126,7 +126,7 @@ impl Transfer {
 
     /// Ends the session because the system refused a necessary thread.
     pub(crate) fn lacks_thread(&self, error: &io::Error) {
-        self.fail_here(&allowance::thread_refusal(error));
+        self.fail_here(&limits::thread_refusal(error));
     }
 
     /// Handles a refused thread of a stream: limits the number of streams to the current one.

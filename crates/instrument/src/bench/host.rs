@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longhaul_engine::probe::this_host;
+use longhaul_engine::benchmark::this_host;
 use serde_json::Value;
 
 /// Returns the single line of a file, with single spaces; null if it cannot be read.

@@ -5,10 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use longhaul_engine::probe::codec::Blocks;
-use longhaul_engine::probe::disk::{Disk, DiskJob};
-use longhaul_engine::probe::small::{FILE_BYTES, FILES, Small, SmallJob};
-use longhaul_engine::probe::{Limit, Sample, tls as tls_probe};
+use longhaul_engine::benchmark::codec::Blocks;
+use longhaul_engine::benchmark::disk::{Disk, DiskJob};
+use longhaul_engine::benchmark::small::{FILE_BYTES, FILES, Small, SmallJob};
+use longhaul_engine::benchmark::{Limit, Sample, tls as tls_probe};
 use longhaul_proto::block::Codec;
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use longhaul_engine::probe::this_host;
+use longhaul_engine::benchmark::this_host;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::stats::{median, sorted};
 use serde_json::Value;

@@ -10,8 +10,8 @@ use longhaul_transfer::endpoint::{RemotePath, SshRemote};
 use longhaul_transfer::settings::ConnectionSettings;
 use longhaul_transfer::ssh::command::{RELEASE, start_of};
 use longhaul_transfer::ssh::direct::Way;
-use longhaul_transfer::ssh::far::Far;
 use longhaul_transfer::ssh::process::Login;
+use longhaul_transfer::ssh::remote_end::RemoteEnd;
 use longhaul_transfer::stop::Stop;
 
 use super::findings::ports::Opening;
@@ -120,15 +120,15 @@ struct FarSide<'a> {
 }
 
 impl FarSide<'_> {
-    fn far(&self) -> Result<Arc<Far>, Stop> {
+    fn far(&self) -> Result<Arc<RemoteEnd>, Stop> {
         let settings = TransferSettings::default();
-        Far::new(self.remote, self.connection, &settings, None).map(Arc::new)
+        RemoteEnd::new(self.remote, self.connection, &settings, None).map(Arc::new)
     }
 
     /// Tries the ports within a session, then measures the path.
     fn examine(&self, facts: &mut Facts, seen: Option<std::net::IpAddr>) -> Result<(), Stop> {
         let far = self.far()?;
-        let connected = Far::connect(&far, usual_blocks())?;
+        let connected = RemoteEnd::connect(&far, usual_blocks())?;
         facts.software = Some(Ok(Software::Same));
         facts.mortal = far.is_mortal();
         let tried = try_all(&far);
@@ -186,17 +186,17 @@ impl FarSide<'_> {
 }
 
 /// Measures a session over SSH in the same way as a session with a daemon.
-impl Reach for Arc<Far> {
+impl Reach for Arc<RemoteEnd> {
     fn connect(&self) -> Result<Connected, Stop> {
-        Far::connect(self, usual_blocks())
+        RemoteEnd::connect(self, usual_blocks())
     }
 
     fn open(&self, connected: Connected, request: Request) -> Result<Opened, Stop> {
-        Far::open(self, connected, request, &[])
+        RemoteEnd::open(self, connected, request, &[])
     }
 
     fn dialer(&self, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
-        Far::dialer(self, opened, transfer)
+        RemoteEnd::dialer(self, opened, transfer)
     }
 }
 

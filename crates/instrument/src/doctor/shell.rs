@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_transfer::console::{one_line, pass_on};
 use longhaul_transfer::ssh::command::{RELEASE, Start, quoted};
-use longhaul_transfer::ssh::far::was_refused;
 use longhaul_transfer::ssh::process::{Hearing, Login, SshProcess, output_within};
+use longhaul_transfer::ssh::remote_end::was_refused;
 use longhaul_transfer::stop::{Exit, Stop};
 
 use super::findings::{Known, Lead};

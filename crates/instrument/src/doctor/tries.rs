@@ -11,9 +11,9 @@ use longhaul_net::tcp::{self, ConnectError, HostPort, TcpOptions};
 use longhaul_net::tcp_info::TcpInfo;
 use longhaul_net::tls::TlsError;
 use longhaul_proto::calls::{Call, CallLook};
-use longhaul_system::allowance::thread_refusal;
+use longhaul_system::limits::thread_refusal;
 use longhaul_transfer::daemon::TOLD_WITHIN;
-use longhaul_transfer::ssh::far::Far;
+use longhaul_transfer::ssh::remote_end::RemoteEnd;
 
 use super::findings::ports::{Inward, Opening, Tried};
 use super::findings::{Known, Options};
@@ -22,7 +22,7 @@ use super::findings::{Known, Options};
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Tries all addresses of the far side in parallel.
-pub(super) fn try_all(far: &Arc<Far>) -> Vec<Tried> {
+pub(super) fn try_all(far: &Arc<RemoteEnd>) -> Vec<Tried> {
     let direct = far.candidates();
     std::thread::scope(|scope| {
         let threads: Vec<_> = direct
@@ -70,7 +70,7 @@ pub(super) fn opening_of(error: &TlsError) -> Opening {
 
 /// Returns the far side's results for this host's addresses.
 pub(super) fn try_inward(
-    far: &Arc<Far>,
+    far: &Arc<RemoteEnd>,
     transfer: &Transfer,
     seen: Option<IpAddr>,
 ) -> Known<Inward> {

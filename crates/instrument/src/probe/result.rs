@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use longhaul_engine::probe::this_host;
+use longhaul_engine::benchmark::this_host;
 use longhaul_measure::doubt::Doubt;
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::sources::Direction;

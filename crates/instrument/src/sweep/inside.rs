@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-use longhaul_engine::probe::this_host;
+use longhaul_engine::benchmark::this_host;
 use longhaul_lab::isolate::{Inside, Outside};
 use longhaul_lab::lab::{Host, Lab};
 use longhaul_lab::processes::{Event, Processes, Spent, listens, listens_here};

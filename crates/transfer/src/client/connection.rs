@@ -35,13 +35,13 @@ pub use self::sockets::{SmallSegments, buffer_by_hand, check_bind, single_path};
 use super::ahead::{Ahead, Plan, StreamsFor};
 use super::credentials::{credential, trust};
 use super::retry::{Attempts, PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
+use crate::between_hosts::introduced_peer::Introduction;
 use crate::console::say;
 use crate::endpoint::{Endpoint, Remote};
 use crate::settings::ConnectionSettings;
 use crate::ssh::direct::Way;
 use crate::ssh::route::{Between, Route};
 use crate::stop::{Exit, Stop};
-use crate::third_party::introduced_peer::Introduction;
 
 // tidy: long file because it is the way from a URL to one authenticated stream.
 

@@ -10,20 +10,20 @@ use longhaul_proto::listing::{ListRequest, Listed};
 
 use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
+use crate::between_hosts::introduced_peer::{Called, IntroducedPeer, Introduction};
+use crate::between_hosts::job_protocol::Reach;
 use crate::endpoint::Endpoint;
 use crate::settings::{ConnectionSettings, DataSecurity};
-use crate::ssh::far::Far;
+use crate::ssh::remote_end::RemoteEnd;
 use crate::ssh::route::Route;
 use crate::stop::{Exit, Stop};
-use crate::third_party::introduced_peer::{Called, IntroducedPeer, Introduction};
-use crate::third_party::job_protocol::Reach;
 
 /// The other end of a session.
 pub enum Peer {
     /// A daemon.
     Daemon(Box<Daemon>),
     /// A host that is reached over SSH.
-    Ssh(Arc<Far>),
+    Ssh(Arc<RemoteEnd>),
     /// A host that the job's client introduced to this one.
     Introduced(Arc<IntroducedPeer>),
 }
@@ -48,7 +48,7 @@ impl Peer {
                 Err(Stop::new(Exit::Usage, text))
             }
             Endpoint::Ssh(remote) => {
-                let far = Far::new(remote, arguments, settings, streams)?;
+                let far = RemoteEnd::new(remote, arguments, settings, streams)?;
                 Ok(Peer::Ssh(Arc::new(far)))
             }
             Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {

@@ -39,6 +39,7 @@ use super::request::{large_files, request_path, single_file};
 use super::steering::Steering;
 use super::tries::{self, Tried};
 use super::{pipe, requested, self_copy, sources};
+use crate::between_hosts::introduced_peer::Introduction;
 use crate::codecs;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::hangup::end_commands_at;
@@ -48,7 +49,6 @@ use crate::planning::history::Past;
 use crate::settings::DataSecurity;
 use crate::spec::{Direction, FilterAt, ValidSpec};
 use crate::stop::{Exit, Stop};
-use crate::third_party::introduced_peer::Introduction;
 
 /// Number of streams of a copy within a host. One can be written while the other is read.
 const LOCAL_STREAMS: usize = 2;

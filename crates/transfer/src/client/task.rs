@@ -12,7 +12,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::{self, Landing};
 use longhaul_proto::message::Flows;
-use longhaul_system::allowance;
+use longhaul_system::limits;
 use longhaul_units::ByteCount;
 
 use super::local_paths::{Here, has_leftovers};
@@ -233,7 +233,7 @@ fn settings_of(spec: &TransferSpec) -> TransferSettings {
             spec::Stack::Layered => Stack::Layered,
             spec::Stack::Paired => Stack::Paired,
         },
-        budget: allowance::for_blocks(ByteCount(spec.limits.memory)),
+        budget: limits::for_blocks(ByteCount(spec.limits.memory)),
         block_bytes: fixed
             .block_bytes
             .map_or(usual.block_bytes, |bytes| bytes as usize),

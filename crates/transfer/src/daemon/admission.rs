@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_engine::benchmark::this_host;
 use longhaul_engine::flows::Stack;
-use longhaul_engine::probe::this_host;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::recv::keeper::{Keeper, May};

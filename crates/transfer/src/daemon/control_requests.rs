@@ -28,13 +28,13 @@ use longhaul_proto::handshake::{Answer, ControlRequest, Refusal, Refused, Target
 use super::admission::{Visitor, authenticate, refused};
 use super::quotas::{Held, Most};
 use super::{Daemon, LAST_WORDS};
+use crate::between_hosts::channels::{self, Place};
+use crate::between_hosts::confined::CONNECT_WITHIN;
+use crate::between_hosts::dialing::{self, Closed, Dialing};
+use crate::between_hosts::job_protocol::is_name;
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 use crate::own_binary;
 use crate::state::make_private;
-use crate::third_party::channels::{self, Place};
-use crate::third_party::confined::CONNECT_WITHIN;
-use crate::third_party::dialing::{self, Closed, Dialing};
-use crate::third_party::job_protocol::is_name;
 
 /// Limits on simultaneous control requests, including jobs.
 const MOST_CONTROL_REQUESTS: Most = Most {

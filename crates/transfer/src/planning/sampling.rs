@@ -7,8 +7,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use longhaul_engine::benchmark::kinds::{Trials, Tried};
 use longhaul_engine::codec::recognise::HEAD_BYTES;
-use longhaul_engine::probe::kinds::{Trials, Tried};
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Part, PartCodec};
 use longhaul_proto::block::Codec;

@@ -2,10 +2,10 @@
 
 use longhaul_units::ByteCount;
 
+use crate::between_hosts::job_protocol::{Listed, State};
+use crate::between_hosts::own_job::HERE;
 use crate::console::one_line;
 use crate::stop::Exit;
-use crate::third_party::job_protocol::{Listed, State};
-use crate::third_party::own_job::HERE;
 
 /// Formats a name on one line.
 fn shown(name: &str) -> String {

@@ -19,12 +19,12 @@ use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
 use super::notices;
+use crate::between_hosts::job_protocol::{Listed as ListedJob, State};
 use crate::client::observer::{Again, Outcome};
 use crate::manifest::hexadecimal;
 use crate::planning::foresight::Foreseen;
 use crate::rate_limit::BandwidthLimit;
 use crate::running::RunningHere;
-use crate::third_party::job_protocol::{Listed as ListedJob, State};
 use crate::{codecs, entry_log};
 
 /// Version of the events.

@@ -12,10 +12,10 @@ use longhaul_net::clear;
 
 use super::PROTECTION;
 use super::command::Start;
-use super::far::was_refused;
 use super::greeting::{Line, REMOTE};
 use super::master::{NO_MORE_SESSIONS, Through};
 use super::process::{Login, SshProcess, await_greeting};
+use super::remote_end::was_refused;
 
 /// Maximum number of simultaneous logins. sshd drops some of those beyond ten (MaxStartups), and
 /// other users log in as well.

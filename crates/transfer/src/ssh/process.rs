@@ -135,7 +135,7 @@ impl SshProcess {
     pub fn ended_by_itself(&mut self) -> bool {
         let status = self.child.wait().ok();
         let code = status.and_then(|status| status.code());
-        code.is_some_and(|code| code != super::far::SSH_FAILED)
+        code.is_some_and(|code| code != super::remote_end::SSH_FAILED)
     }
 
     /// True if it was seen to ask a question.

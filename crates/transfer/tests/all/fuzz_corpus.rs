@@ -14,7 +14,7 @@ mod speeches;
 #[path = "../../../../fuzz/src/urls.rs"]
 mod urls;
 
-use longhaul_transfer::third_party::job_protocol;
+use longhaul_transfer::between_hosts::job_protocol;
 
 #[test]
 fn corpora_are_replayed() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use longhaul_engine::pool::{Buffer, BufferPool};
 use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::fan_out::Pace;
 use longhaul_storage::listing::SortedListing;
-use longhaul_storage::looks::Pace;
 use longhaul_storage::posix::PosixDirectory;
 use longhaul_storage::spill::SpillSettings;
 use longhaul_storage::together::sync_together;

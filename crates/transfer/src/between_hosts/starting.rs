@@ -31,9 +31,9 @@ use crate::spec::{Operation, TransferSpec, ValidSpec};
 use crate::ssh::PROTECTION;
 use crate::ssh::command::{FarSide, RELEASE, Role, Start};
 use crate::ssh::direct::addresses_of;
-use crate::ssh::far::Far;
 use crate::ssh::greeting::{CLIENT, Greeting, MAXIMUM_ADDRESSES};
 use crate::ssh::process::SshProcess;
+use crate::ssh::remote_end::RemoteEnd;
 use crate::stop::{Exit, Stop};
 
 /// The host that runs the job, and the other host.
@@ -75,14 +75,18 @@ impl<'a> Plan<'a> {
 
 /// A host on which ssh has started longhaul.
 struct Arrived {
-    far: Arc<Far>,
+    far: Arc<RemoteEnd>,
     process: SshProcess,
     channel: UnixStream,
     greeting: Greeting,
 }
 
 /// Prepares the login to a host.
-fn far_in_role(destination: &str, asked: &JobRequest<'_>, role: Role) -> Result<Arc<Far>, Stop> {
+fn far_in_role(
+    destination: &str,
+    asked: &JobRequest<'_>,
+    role: Role,
+) -> Result<Arc<RemoteEnd>, Stop> {
     let ssh = &asked.connection().ssh;
     let side = FarSide {
         role,
@@ -94,16 +98,16 @@ fn far_in_role(destination: &str, asked: &JobRequest<'_>, role: Role) -> Result<
         replaces: ssh.install_remote,
     };
     let timeout = asked.connection().timeout;
-    Far::in_role(destination, (ssh, timeout), side).map(Arc::new)
+    RemoteEnd::in_role(destination, (ssh, timeout), side).map(Arc::new)
 }
 
 impl Arrived {
-    fn at(far: Arc<Far>) -> Result<Arrived, Stop> {
+    fn at(far: Arc<RemoteEnd>) -> Result<Arrived, Stop> {
         let arrived = far.arrive()?;
         Ok(Arrived::with(far, arrived))
     }
 
-    fn with(far: Arc<Far>, arrived: (SshProcess, UnixStream, Greeting)) -> Arrived {
+    fn with(far: Arc<RemoteEnd>, arrived: (SshProcess, UnixStream, Greeting)) -> Arrived {
         let (process, channel, greeting) = arrived;
         Arrived {
             far,
@@ -116,7 +120,7 @@ impl Arrived {
     /// Logs in to both hosts at the same time if the second login needs no input from the user,
     /// because prompts of two logins could not be distinguished. Otherwise logs in to one after the
     /// other.
-    fn at_both(first: Arc<Far>, second: Arc<Far>) -> Result<[Arrived; 2], Stop> {
+    fn at_both(first: Arc<RemoteEnd>, second: Arc<RemoteEnd>) -> Result<[Arrived; 2], Stop> {
         let (sender, arrived) = sync_channel(1);
         let silent = Arc::clone(&second);
         let thread = std::thread::Builder::new().name("login".into());

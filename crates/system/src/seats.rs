@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::allowance::{memory_left, part_of_files};
+use crate::limits::{memory_left, part_of_files};
 use crate::queue::lock;
 
 /// Role of an end, which determines its needs.

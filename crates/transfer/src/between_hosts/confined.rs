@@ -11,7 +11,7 @@ use super::dialing::{self, Closed, Dialing};
 use super::job_protocol::Reach;
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
 use crate::endpoint::Endpoint;
-use crate::far_side::FarSideSettings;
+use crate::remote_process::RemoteProcessSettings;
 use crate::settings::{ConnectionSettings, DataSecurity, SshSettings};
 use crate::spec::{Limits, TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
@@ -40,7 +40,7 @@ impl Confined {
     /// # Errors
     ///
     /// Fails if the daemon's file cannot be read.
-    pub fn read(arguments: &FarSideSettings) -> Result<Option<Confined>, Stop> {
+    pub fn read(arguments: &RemoteProcessSettings) -> Result<Option<Confined>, Stop> {
         let Some(file) = &arguments.confined else {
             return Ok(None);
         };

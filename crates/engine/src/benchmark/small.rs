@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_storage::looks::Pace;
+use longhaul_storage::fan_out::Pace;
 use longhaul_storage::posix::PosixDirectory;
 use longhaul_storage::together::{SYNCS_AT_ONCE, start_writeback, sync_together};
 use longhaul_storage::{Creation, DataMode, Directory, StoredFile};

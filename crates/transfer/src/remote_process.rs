@@ -20,10 +20,12 @@ use longhaul_net::tls::{TlsOptions, TlsServer};
 use longhaul_net::token::fill_random;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::handshake::PROTOCOL_VERSION;
-use longhaul_system::allowance;
+use longhaul_system::limits;
 use longhaul_units::ByteCount;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::between_hosts::drive;
+use crate::between_hosts::job_protocol::{self, JobEvent, Order};
 use crate::daemon::{Client, Daemon, Terms};
 use crate::hangup::end_commands_at;
 use crate::ports::Ports;
@@ -33,15 +35,13 @@ use crate::ssh::further::ENDED;
 use crate::ssh::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
 use crate::ssh::process::await_greeting;
 use crate::stop::{Exit, Stop};
-use crate::third_party::drive;
-use crate::third_party::job_protocol::{self, JobEvent, Order};
 
 /// Maximum time to deliver the remaining output.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Settings with which the remote end is started.
 #[derive(Clone, Debug)]
-pub struct FarSideSettings {
+pub struct RemoteProcessSettings {
     /// Ports to listen on.
     pub ports: Ports,
     /// Memory for blocks, in bytes.
@@ -69,7 +69,7 @@ fn local(error: impl std::fmt::Display) -> Stop {
 /// # Errors
 ///
 /// The session could not start.
-pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, Stop> {
+pub fn session(arguments: &RemoteProcessSettings, introduced: bool) -> Result<Exit, Stop> {
     let identity = Identity::ephemeral().map_err(local)?;
     let tls = TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
     // Without a port, this end connects to the client, or all data uses channels.
@@ -89,7 +89,7 @@ pub fn session(arguments: &FarSideSettings, introduced: bool) -> Result<Exit, St
     end_commands_at(&[SIGHUP, SIGINT, SIGTERM]);
     let terms = Terms {
         allow_clear: false,
-        memory: allowance::for_blocks(ByteCount(arguments.memory)),
+        memory: limits::for_blocks(ByteCount(arguments.memory)),
         linger: arguments.linger,
         expiry: arguments.expiry,
         logs_json: false,

@@ -26,9 +26,11 @@ use crate::client::local_paths::Here;
 use crate::client::observer::Control;
 use crate::client::run::{self, Place};
 use crate::console::say;
-use crate::far_side::FarSideSettings;
-use crate::far_side::{detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input};
 use crate::rate_limit::BandwidthLimit;
+use crate::remote_process::RemoteProcessSettings;
+use crate::remote_process::{
+    detach, introduce, introduce_by_key, listen_for_channels, unbuffered_input,
+};
 use crate::spec::{TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
@@ -48,7 +50,7 @@ fn local(error: impl std::fmt::Display) -> Stop {
 /// # Errors
 ///
 /// Fails if the job cannot be started.
-pub fn run(arguments: &FarSideSettings, rendering: &Rendering) -> Result<Exit, Stop> {
+pub fn run(arguments: &RemoteProcessSettings, rendering: &Rendering) -> Result<Exit, Stop> {
     let confined = Confined::read(arguments)?;
     let identity = Identity::ephemeral().map_err(local)?;
     // If no port is free, the other host must have one. A daemon always has one.
@@ -331,7 +333,7 @@ fn end(job: &Arc<Job>, kept: [JoinHandle<()>; 2], exit: Exit, door: Door) {
 ///
 /// Fails if the standard streams cannot be used.
 pub fn attach(name: &str) -> Result<Exit, Stop> {
-    crate::far_side::greet_plainly()?;
+    crate::remote_process::greet_plainly()?;
     let (input, output) = detach().map_err(local)?;
     if let Ok(socket) = job::connect(name) {
         let mut last = std::fs::File::from(output.try_clone().map_err(local)?);
@@ -364,7 +366,7 @@ fn gone(listed: Option<Box<Listed>>) -> JobEvent {
 ///
 /// Fails if the jobs cannot be listed.
 pub fn jobs() -> Result<Exit, Stop> {
-    crate::far_side::greet_plainly()?;
+    crate::remote_process::greet_plainly()?;
     let mut output = io::stdout().lock();
     for listed in job::list().map_err(local)? {
         job_protocol::send(&mut output, &JobEvent::Listed(listed)).map_err(local)?;

@@ -30,8 +30,8 @@ use crate::settings::ConnectionSettings;
 use crate::ssh::PROTECTION;
 use crate::ssh::callbacks::Callbacks;
 use crate::ssh::direct::{Direct, Way};
-use crate::ssh::far::join_with;
 use crate::ssh::greeting::Greeting;
+use crate::ssh::remote_end::join_with;
 use crate::ssh::route::{Between, Route};
 use crate::stop::{Exit, Stop};
 

@@ -174,7 +174,7 @@ mod tests {
     use std::ffi::OsStr;
 
     use super::*;
-    use crate::third_party::viewer::Unseen;
+    use crate::between_hosts::viewer::Unseen;
 
     fn spec(sources: &[&str], destination: &str) -> TransferSpec {
         let parse = |text: &str| Endpoint::parse(OsStr::new(text)).unwrap();

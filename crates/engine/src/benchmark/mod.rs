@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use longhaul_system::allowance::thread_refusal;
+use longhaul_system::limits::thread_refusal;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Result of one repetition.

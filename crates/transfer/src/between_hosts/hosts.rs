@@ -15,8 +15,8 @@ use crate::endpoint::{Endpoint, Remote};
 use crate::ports::Ports;
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::ssh::command::{FarSide, Role};
-use crate::ssh::far::Far;
 use crate::ssh::process::SshProcess;
+use crate::ssh::remote_end::RemoteEnd;
 use crate::stop::{Exit, Stop};
 
 /// Maximum number of jobs of one host, far above the number that a host stores.
@@ -92,7 +92,7 @@ fn channel_to(
         Host::Ssh => {
             let ssh = &connection.ssh;
             let side = far_side(ssh, role);
-            let far = Far::in_role(host, (ssh, connection.timeout), side)?;
+            let far = RemoteEnd::in_role(host, (ssh, connection.timeout), side)?;
             let (process, channel, _) = far.arrive()?;
             Ok((channel, Some(process)))
         }

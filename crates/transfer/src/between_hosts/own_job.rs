@@ -22,10 +22,10 @@ use crate::own_binary::{self, OWN_BINARY};
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::spec::TransferSpec;
 use crate::ssh::command::Role;
-use crate::ssh::far::Far;
 use crate::ssh::greeting::{Line, REMOTE};
 use crate::ssh::master;
 use crate::ssh::process::{Login, SshProcess, await_greeting};
+use crate::ssh::remote_end::RemoteEnd;
 use crate::stop::{Exit, Stop};
 
 /// Name of this host in lists and messages. The space in it prevents confusion with an ssh host.
@@ -107,7 +107,7 @@ fn log_in(
 ) -> Result<(), Stop> {
     let host = &remote.destination;
     let far = |ssh: &SshSettings| {
-        Far::in_role(host, (ssh, connection.timeout), far_side(ssh, Role::Jobs))
+        RemoteEnd::in_role(host, (ssh, connection.timeout), far_side(ssh, Role::Jobs))
     };
     let (process, channel, _) = far(&connection.ssh)?.arrive()?;
     drop(channel);

@@ -140,7 +140,7 @@ fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> Strin
 }
 
 /// A remote host that is reached over SSH.
-pub struct Far {
+pub struct RemoteEnd {
     start: Start,
     identity: Identity,
     timeout: Duration,
@@ -199,21 +199,21 @@ struct Beside {
     further: Arc<Further>,
 }
 
-impl Far {
+impl RemoteEnd {
     /// Prepares to reach the host. Opens a listener but no connection.
     pub fn new(
         remote: &SshRemote,
         arguments: &ConnectionSettings,
         settings: &TransferSettings,
         streams: Option<u32>,
-    ) -> Result<Far, Stop> {
+    ) -> Result<RemoteEnd, Stop> {
         check_bind(arguments)?;
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         let buffer = buffer_by_hand(arguments.buffer.map(ByteCount));
         let ports = arguments.ssh.ports.unwrap_or_default();
         let listener = ports.listen_if_free();
         let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
-        Ok(Far {
+        Ok(RemoteEnd {
             start: start_of(remote, arguments, settings)?,
             identity,
             streams,
@@ -284,9 +284,9 @@ impl Far {
         destination: &str,
         (ssh, timeout): (&SshSettings, Duration),
         side: FarSide,
-    ) -> Result<Far, Stop> {
+    ) -> Result<RemoteEnd, Stop> {
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
-        Ok(Far {
+        Ok(RemoteEnd {
             start: Start {
                 words: ssh_words(ssh)?,
                 destination: destination.to_owned(),
@@ -522,7 +522,7 @@ impl Far {
 
     /// Returns a function that opens further streams: direct ones if any route opens, or else over
     /// additional ssh processes.
-    pub fn dialer(self: &Arc<Far>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
+    pub fn dialer(self: &Arc<RemoteEnd>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
         let Some(beside) = self.beside.get() else {
             return Arc::new(|_, _, _| {
                 let text = "the far side's key cannot be read: both ends need the same release";
@@ -750,7 +750,7 @@ pub fn join_with(mut stream: Stream, join: Join, patience: Duration) -> Result<J
     }
 }
 
-impl Drop for Far {
+impl Drop for RemoteEnd {
     fn drop(&mut self) {
         if let Some(callbacks) = &self.callbacks {
             callbacks.close();
