@@ -43,7 +43,7 @@ fn read(quantity: &str, text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn the_examples_are_parsed_as_stated() {
+fn the_examples_of_quantities_are_parsed_as_stated() {
     let examples = rows("Examples");
     assert!(examples.len() > 20);
     for row in examples {
@@ -180,7 +180,7 @@ const TAKEN: &[(&str, &str)] = &[("bwlimit", "off"), ("ssh-persist", "off")];
 /// Each option that takes a number refuses what is none, and says the option, the cause and a
 /// remedy.
 #[test]
-fn every_option_refuses_what_is_no_number() {
+fn every_quantity_option_refuses_text_without_a_number() {
     const NUMBERS: &[&str] = &[
         "N",
         "TIME",
@@ -243,7 +243,7 @@ fn every_option_refuses_what_is_no_number() {
 
 /// As in rsync and rclone, or with what to write instead.
 #[test]
-fn values_that_mean_no_limit_in_other_tools_are_read_or_explained() {
+fn values_for_no_limit_of_other_tools_are_accepted_or_explained() {
     let of = |option: &str| {
         let line = ["longhaul", "cp", option, "a", "b"];
         Arguments::read_line(line.map(Into::into).to_vec()).map_err(|error| error.to_string())
@@ -279,7 +279,7 @@ fn values_that_mean_no_limit_in_other_tools_are_read_or_explained() {
 }
 
 #[test]
-fn options_of_rsync_accept_its_bare_numbers() {
+fn options_of_rsync_accept_bare_numbers() {
     let cp = |option: &str| {
         let line = ["longhaul", "cp", option, "a", "b"];
         match Arguments::try_parse_from(line).unwrap().command {

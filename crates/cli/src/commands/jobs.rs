@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_that_did_not_answer_may_have_jobs() {
+    fn an_unreachable_host_may_have_jobs() {
         assert_eq!(nothing(false, Exit::Done), Some("no jobs"));
         assert_eq!(nothing(false, Exit::Connection), None);
         assert_eq!(nothing(true, Exit::Done), None);

@@ -56,7 +56,7 @@ fn there(root: &Path) {
 
 // Promise 80.
 #[test]
-fn what_is_kept_is_what_rsync_keeps_on_every_way() {
+fn backups_are_those_of_rsync_on_every_route() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     let from = place.path().join("from");
@@ -108,7 +108,7 @@ fn what_is_kept_is_what_rsync_keeps_on_every_way() {
 /// for it are no more open than those that it was in.
 // Promise 80.
 #[test]
-fn what_was_there_is_kept_itself() {
+fn a_backup_is_the_old_inode() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -135,7 +135,7 @@ fn what_was_there_is_kept_itself() {
 /// The copy has names that backups would have: nothing that it brings or finds is replaced by one.
 // Promise 80.
 #[test]
-fn no_backup_takes_a_name_of_the_copy() {
+fn a_backup_does_not_replace_an_entry_of_the_copy() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for number in 0..200 {
@@ -176,7 +176,7 @@ fn no_backup_takes_a_name_of_the_copy() {
 
 /// rsync deletes with `--delete-excluded` what it just kept.
 #[test]
-fn backups_stay_where_what_is_excluded_goes() {
+fn delete_excluded_does_not_delete_backups() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -197,7 +197,7 @@ fn backups_stay_where_what_is_excluded_goes() {
 }
 
 #[test]
-fn a_directory_of_backups_in_the_destination_is_none_of_the_copy() {
+fn the_copy_writes_no_entry_into_a_backup_directory_in_the_destination() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -222,7 +222,7 @@ fn a_directory_of_backups_in_the_destination_is_none_of_the_copy() {
 /// The directory of an older run lies beside that of this one, which is made while the former is
 /// deleted.
 #[test]
-fn older_backups_beside_the_directory_of_backups_are_kept() {
+fn older_backups_next_to_the_backup_directory_are_kept() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     write(&from.join("a"), b"a");
@@ -240,7 +240,7 @@ fn older_backups_beside_the_directory_of_backups_are_kept() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_not_replaced() {
+fn an_entry_is_not_replaced_if_its_backup_cannot_be_made() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for name in ["changed", "large"] {
@@ -293,7 +293,7 @@ fn what_cannot_be_kept_is_not_replaced() {
 
 // Promise 80.
 #[test]
-fn backups_stay_beneath_the_roots_in_which_a_principal_may_write() {
+fn backups_stay_beneath_roots_with_the_right_to_write() {
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("root");
     let from = place.path().join("from");
@@ -331,7 +331,7 @@ fn backups_stay_beneath_the_roots_in_which_a_principal_may_write() {
 
 /// Links in the place of the directory, from an earlier copy or from this one, lead nowhere.
 #[test]
-fn no_link_takes_backups_out_of_the_destination() {
+fn links_do_not_lead_backups_out_of_the_destination() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     let outside = place.path().join("outside");
@@ -372,7 +372,7 @@ fn no_link_takes_backups_out_of_the_destination() {
 /// However the directory is written: what lies beneath the destination may be a link that an
 /// earlier copy brought.
 #[test]
-fn no_link_is_followed_that_lies_beneath_the_destination() {
+fn links_beneath_the_destination_are_not_followed() {
     let place = tempfile::tempdir().unwrap();
     let (from, outside) = (place.path().join("from"), place.path().join("outside"));
     source(&from);
@@ -403,7 +403,7 @@ fn no_link_is_followed_that_lies_beneath_the_destination() {
 /// A backup has the name of an entry of the copy that comes later: what is compared with that is
 /// no earlier version of it.
 #[test]
-fn an_entry_is_not_held_back_by_a_backup_of_its_name() {
+fn a_backup_with_the_name_of_an_entry_does_not_prevent_its_copy() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for (root, seconds, text) in [
@@ -433,7 +433,7 @@ fn an_entry_is_not_held_back_by_a_backup_of_its_name() {
 
 /// What may only be written is not read by way of its backup.
 #[test]
-fn backups_do_not_go_where_more_may_be_read() {
+fn backups_are_not_made_in_a_more_readable_root() {
     let place = tempfile::tempdir().unwrap();
     let from = place.path().join("from");
     source(&from);
@@ -475,7 +475,7 @@ fn backups_do_not_go_where_more_may_be_read() {
 /// One root lies in another one: what may only be written by the outer one is read by the inner
 /// one, whichever of the two names the place.
 #[test]
-fn backups_do_not_go_where_another_root_reads() {
+fn backups_are_not_made_in_a_directory_that_another_root_reads() {
     let place = tempfile::tempdir().unwrap();
     let from = place.path().join("from");
     source(&from);
@@ -524,7 +524,7 @@ fn backups_do_not_go_where_another_root_reads() {
 /// A copy was killed when the backup was linked and the new file had no name yet: what is deleted
 /// then is a name of its own backup.
 #[test]
-fn what_is_one_with_its_backup_is_deleted() {
+fn a_file_that_is_a_hard_link_to_its_backup_is_deleted() {
     for flags in [&["-b"][..], &["--backup-dir=../old"]] {
         let place = tempfile::tempdir().unwrap();
         let (from, to) = (place.path().join("from"), place.path().join("to"));
@@ -546,7 +546,7 @@ fn what_is_one_with_its_backup_is_deleted() {
 }
 
 #[test]
-fn what_keeps_nothing_says_why() {
+fn useless_backup_options_are_refused_with_a_reason() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
     write(&file, b"x");
@@ -585,7 +585,7 @@ fn what_keeps_nothing_says_why() {
 /// A backup would replace the file of the source by the older one.
 // Promise 80.
 #[test]
-fn backups_replace_nothing_of_the_source() {
+fn backups_do_not_replace_entries_of_the_source() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     for way in [Way::Push, Way::Pull] {

@@ -30,7 +30,7 @@ fn assert_paced(mut command: Command) {
 
 // Promise 54.
 #[test]
-fn no_way_is_faster_than_the_rate() {
+fn no_route_is_faster_than_the_limit() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let mut there = daemon.command("cp");
@@ -45,7 +45,7 @@ fn no_way_is_faster_than_the_rate() {
 }
 
 #[test]
-fn a_low_rate_has_small_blocks_and_still_arrives_whole() {
+fn a_low_limit_uses_small_blocks_and_completes() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let file = place.path().join("file");
@@ -60,7 +60,7 @@ fn a_low_rate_has_small_blocks_and_still_arrives_whole() {
 }
 
 #[test]
-fn what_is_no_rate_is_explained() {
+fn invalid_rates_are_explained() {
     run(longhaul().args(["cp", "--bwlimit", "fast", "zero:1kB", "null:"]))
         .expect(1)
         .says(&["is not a rate", "100Mbit/s"]);

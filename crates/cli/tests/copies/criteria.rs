@@ -77,7 +77,7 @@ fn sides(root: &Path, kind: &str) -> PathBuf {
 
 // Promise 19.
 #[test]
-fn each_criterion_copies_what_rsyncs_does_on_every_way() {
+fn each_criterion_copies_the_same_files_as_rsync_on_every_route() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     if Command::new("rsync").arg("--version").output().is_err() {
@@ -148,7 +148,7 @@ fn summary(command: &mut Command) -> Value {
 
 // Promise 19.
 #[test]
-fn what_is_held_back_is_counted_and_no_failure() {
+fn entries_that_stay_are_counted_and_are_not_failures() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     sides(place.path(), "to");
@@ -185,7 +185,7 @@ fn what_is_held_back_is_counted_and_no_failure() {
 /// A dry run with `-c` names what verify finds, and the copy mends it.
 // Promise 20.
 #[test]
-fn what_verify_finds_a_copy_by_contents_mends() {
+fn a_copy_by_contents_fixes_the_differences_that_verify_finds() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for (root, text) in [(&from, "text"), (&to, "TEXT")] {

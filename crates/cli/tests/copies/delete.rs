@@ -55,7 +55,7 @@ fn daemon(root: &Path) -> Daemon {
 // tidy: long because each way is compared with what rsync did.
 // Promise 66.
 #[test]
-fn a_mirror_removes_what_rsync_does_on_every_way() {
+fn a_mirror_deletes_the_same_names_as_rsync_on_every_route() {
     let place = tempfile::tempdir().unwrap();
     let daemon = daemon(place.path());
     let from = place.path().join("from");
@@ -182,7 +182,7 @@ fn mirror(flags: &[&str], from: &Path, to: &Path) -> Finished {
 }
 
 #[test]
-fn only_directories_that_are_copied_are_looked_at() {
+fn only_copied_directories_are_searched_for_deletion() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -202,7 +202,7 @@ fn only_directories_that_are_copied_are_looked_at() {
 
 // Promise 66.
 #[test]
-fn a_failure_an_empty_source_or_too_much_deletes_nothing() {
+fn a_failure_or_an_empty_source_or_too_many_names_prevents_deletion() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -257,7 +257,7 @@ fn a_failure_an_empty_source_or_too_much_deletes_nothing() {
 
 // Promise 68.
 #[test]
-fn who_may_write_may_not_delete_unless_that_is_a_right() {
+fn deletion_at_a_daemon_needs_its_own_right() {
     let place = tempfile::tempdir().unwrap();
     source(&place.path().join("from"));
     there(&place.path().join("to"));
@@ -295,7 +295,7 @@ fn directories_keep_their_modes_and_times() {
 }
 
 #[test]
-fn what_is_deleted_is_counted_and_named() {
+fn deleted_names_are_counted_and_listed() {
     let place = tempfile::tempdir().unwrap();
     let daemon = daemon(place.path());
     let from = place.path().join("from");
@@ -334,7 +334,7 @@ fn what_is_deleted_is_counted_and_named() {
 }
 
 #[test]
-fn what_cannot_delete_says_why() {
+fn impossible_deletions_are_refused_with_a_reason() {
     let place = tempfile::tempdir().unwrap();
     let from = place.path().join("from");
     source(&from);
@@ -443,7 +443,7 @@ fn rules_of_files_that_a_per_directory_file_names_protect() {
 /// -F.
 // Promise 67.
 #[test]
-fn rules_above_what_is_copied_protect() {
+fn rules_above_the_copied_directories_protect() {
     let place = tempfile::tempdir().unwrap();
     let from = place.path().join("from");
     source(&from);
@@ -472,7 +472,7 @@ fn rules_above_what_is_copied_protect() {
 /// What lies deeper than so many directories in something that the source does not have stays.
 // Promise 66.
 #[test]
-fn what_lies_very_deep_stays() {
+fn very_deep_entries_are_not_deleted() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("same"), b"same");
@@ -503,7 +503,7 @@ fn mounting(script: &str, (from, to): (&Path, &Path)) -> Option<Finished> {
 /// A bind mount has the device of the file system that it is of, which may be the same.
 // Promise 66.
 #[test]
-fn what_is_mounted_at_the_destination_stays() {
+fn mount_points_at_the_destination_are_not_deleted() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     write(&from.join("same"), b"same");
@@ -524,7 +524,7 @@ fn what_is_mounted_at_the_destination_stays() {
 /// deleted again: its mount point is an empty directory then.
 // Promise 66.
 #[test]
-fn what_is_unmounted_at_the_source_meanwhile_deletes_nothing() {
+fn an_unmount_at_the_source_during_the_copy_prevents_deletion() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     fs::create_dir_all(from.join("a/disk")).unwrap();
@@ -574,7 +574,7 @@ fn mount_points_at_the_destination_stay_with_one_file_system() {
 /// directory around it, within it or the same by another name.
 // Promise 66.
 #[test]
-fn what_holds_the_source_or_lies_in_it_is_not_deleted() {
+fn a_destination_that_contains_the_source_or_lies_in_it_is_not_deleted() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     for way in [Way::Push, Way::Pull] {
@@ -622,7 +622,7 @@ fn a_mirror_within_an_excluded_directory_of_the_source_deletes() {
 
 /// A directory of the source that is mounted beneath the destination.
 #[test]
-fn what_is_mounted_at_the_destination_from_the_source_is_not_deleted() {
+fn a_source_directory_mounted_at_the_destination_is_not_deleted() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     write(&from.join("sub/excluded"), b"data");

@@ -206,7 +206,7 @@ fn failures_of_one_kind_are_counted_after_ten() {
 }
 
 #[test]
-fn a_listed_name_that_the_source_lacks_did_not_vanish() {
+fn a_listed_name_that_never_existed_is_not_reported_as_vanished() {
     let directory = directory();
     let (source, to) = (directory.path().join("source"), directory.path().join("to"));
     sample(&source);
@@ -245,7 +245,7 @@ fn a_read_only_destination_is_named() {
 
 // Promise 7.
 #[test]
-fn what_is_in_the_way_is_named() {
+fn entries_that_block_a_name_are_reported() {
     let directory = directory();
     let source = directory.path().join("source");
     sample(&source);
@@ -328,7 +328,7 @@ fn usage_is_explained() {
 
 // Promise 57.
 #[test]
-fn what_makes_no_sense_copies_nothing() {
+fn contradictory_commands_copy_no_file() {
     let directory = directory();
     sample(&directory.path().join("source"));
     let here = |arguments: &[&str]| {
@@ -390,7 +390,7 @@ fn tokens_with(file: PathBuf, text: &str) -> PathBuf {
 }
 
 #[test]
-fn who_may_not_is_told_so() {
+fn refused_credentials_are_explained() {
     let directory = directory();
     let daemon = served(directory.path());
     let fetch =
@@ -439,7 +439,7 @@ fn who_may_not_is_told_so() {
 }
 
 #[test]
-fn who_never_speaks_is_not_in_the_log_and_a_scan_hardly() {
+fn silent_connections_are_not_logged_and_a_port_scan_adds_few_lines() {
     let directory = directory();
     let mut daemon = served(directory.path());
     let connect = || TcpStream::connect(daemon.address).unwrap();
@@ -507,7 +507,7 @@ fn an_unknown_key_is_refused_and_a_changed_one_too() {
 
 // Promise 40.
 #[test]
-fn nobody_there_is_a_connection_error() {
+fn an_unreachable_daemon_is_a_connection_error() {
     let directory = directory();
     let daemon = served(directory.path());
     let mut refused = longhaul();
@@ -548,7 +548,7 @@ fn nobody_there_is_a_connection_error() {
 }
 
 #[test]
-fn a_local_address_that_is_not_there_is_named() {
+fn a_missing_local_address_is_named() {
     let directory = directory();
     let daemon = served(directory.path());
     let mut command = daemon.command("cp");
@@ -581,7 +581,7 @@ fn a_local_address_of_another_family_is_the_cause() {
 }
 
 #[test]
-fn a_peer_that_is_something_else_is_said_to_be() {
+fn a_peer_that_is_not_longhaul_is_reported() {
     let directory = directory();
     let daemon = served(directory.path());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -633,7 +633,7 @@ fn too_many_open_files_is_named() {
 }
 
 #[test]
-fn sources_take_turns_where_few_can_be_open() {
+fn sources_take_turns_if_few_files_can_be_open() {
     let directory = directory();
     let source = directory.path().join("source");
     for number in 0..120 {
@@ -669,7 +669,7 @@ fn sources_take_turns_where_few_can_be_open() {
 }
 
 #[test]
-fn large_files_take_turns_where_few_can_be_open() {
+fn large_files_take_turns_if_few_files_can_be_open() {
     let directory = directory();
     let source = directory.path().join("source");
     for number in 0..100_u64 {
@@ -717,7 +717,7 @@ fn daemon_of_few_files(root: &Path, log: &Path, files: u32) -> Daemon {
 
 // Promise 37.
 #[test]
-fn trees_deeper_than_files_may_be_open_are_copied() {
+fn trees_deeper_than_the_limit_of_open_files_are_copied() {
     let directory = directory();
     let source = directory.path().join("source");
     let mut below = source.clone();
@@ -791,7 +791,7 @@ fn idle_strangers(daemon: &Daemon, count: u8, networks: u8) -> Vec<std::net::Tcp
 }
 
 #[test]
-fn strangers_do_not_use_up_a_daemons_descriptors() {
+fn unauthenticated_clients_do_not_exhaust_a_daemons_descriptors() {
     let directory = directory();
     let root = directory.path().join("root");
     sample(&root);
@@ -805,7 +805,7 @@ fn strangers_do_not_use_up_a_daemons_descriptors() {
 /// Two networks hold as many places as there are, and say nothing.
 // Promise 29.
 #[test]
-fn strangers_of_few_networks_leave_room_for_others() {
+fn unauthenticated_clients_of_few_networks_leave_room_for_others() {
     let directory = directory();
     sample(&directory.path().join("root"));
     let daemon = Daemon::start(&directory.path().join("root"));
@@ -988,7 +988,7 @@ impl Pushing {
 
 // Promise 18.
 #[test]
-fn a_daemon_that_does_not_come_back_is_given_up() {
+fn a_daemon_that_does_not_return_is_given_up() {
     let mut pushing = Pushing::new();
     tree::mixed_tree(&pushing.source(), 100, 30 << 20);
     let pid = pushing.daemon.running().pid();
@@ -1038,7 +1038,7 @@ fn a_daemon_that_falls_silent_is_given_up() {
 
 // Promise 18.
 #[test]
-fn a_host_that_accepts_and_says_nothing_is_given_up_in_time() {
+fn a_silent_host_is_given_up_after_the_timeout() {
     let pushing = Pushing::new();
     tree::write(&pushing.source().join("a"), b"a");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -1082,7 +1082,7 @@ fn damaged(pushes: bool, security: &str, pieces: u64) -> (Pushing, Finished) {
 
 // Promise 30.
 #[test]
-fn a_block_that_is_damaged_in_clear_is_named_and_comes_again() {
+fn a_block_damaged_in_clear_is_reported_and_sent_again() {
     for pushes in [true, false] {
         let (pushing, finished) = damaged(pushes, "clear", 3);
         let finished = finished.expect(0).says(&["arrived damaged: sent again"]);
@@ -1098,7 +1098,7 @@ fn a_block_that_is_damaged_in_clear_is_named_and_comes_again() {
 
 // Promise 30.
 #[test]
-fn an_encrypted_connection_that_is_damaged_is_told_of_and_replaced() {
+fn a_damaged_encrypted_connection_is_reported_and_replaced() {
     for pushes in [true, false] {
         let (pushing, finished) = damaged(pushes, "tls", 3);
         let finished = finished.expect(0);
@@ -1121,7 +1121,7 @@ fn an_encrypted_connection_that_is_damaged_is_told_of_and_replaced() {
 
 // Promise 30.
 #[test]
-fn a_path_that_damages_everything_is_given_up() {
+fn a_path_that_damages_all_data_is_given_up() {
     let (_, finished) = damaged(true, "clear", u64::MAX);
     finished.expect(5).says(&[
         "it arrives corrupted again and again",
@@ -1210,7 +1210,7 @@ fn lost_connections_are_replaced() {
 
 // Promises 12 and 41.
 #[test]
-fn an_interrupt_ends_it_and_the_same_command_goes_on() {
+fn an_interrupt_ends_a_copy_and_the_same_command_resumes() {
     let pushing = Pushing::new();
     tree::mixed_tree(&pushing.source(), 100, 30 << 20);
     for signal in [Signal::INT, Signal::TERM] {

@@ -51,14 +51,14 @@ fn digest(bytes: &[u8]) -> String {
 
 // Promise 86.
 #[test]
-fn the_destination_has_the_output_on_every_way() {
+fn the_destination_gets_the_output_on_every_route() {
     at_either_end("destination", Way::Push);
 }
 
 /// The same before files are sent.
 // Promise 86.
 #[test]
-fn what_is_sent_is_the_output_on_every_way() {
+fn a_source_filter_sends_the_output_on_every_route() {
     at_either_end("source", Way::Pull);
 }
 
@@ -176,7 +176,7 @@ fn fails_alone(end: &str) {
 
 // Promise 86.
 #[test]
-fn a_kill_leaves_nothing_half_filtered() {
+fn a_kill_leaves_no_partly_filtered_file() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -213,7 +213,7 @@ fn a_kill_leaves_nothing_half_filtered() {
 }
 
 #[test]
-fn filters_have_flows_of_their_own_and_commands_follow_them() {
+fn filters_have_separate_flows_and_run_before_on_commit() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     source(&from);
@@ -235,7 +235,7 @@ fn filters_have_flows_of_their_own_and_commands_follow_them() {
 /// What a destination does not keep of a small file is told once, though that has two names
 /// before it has its own.
 #[test]
-fn what_is_not_kept_is_told_once() {
+fn dropped_bits_are_reported_once() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for name in ["small", "large"] {
@@ -267,7 +267,7 @@ fn what_is_not_kept_is_told_once() {
 /// once a file is there runs for it, and no output is left behind.
 // Promise 86.
 #[test]
-fn nothing_of_two_outputs_is_mixed() {
+fn two_outputs_are_never_mixed() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let (begun, log) = (place.path().join("begun"), place.path().join("log"));
@@ -317,7 +317,7 @@ fn nothing_of_two_outputs_is_mixed() {
 
 /// What failed once it was there, runs again for what came through a filter at the source.
 #[test]
-fn a_command_that_failed_runs_again_whatever_size_the_output_had() {
+fn a_failed_command_runs_again_for_any_size_of_output() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let log = place.path().join("log");
@@ -355,7 +355,7 @@ fn many_files_are_filtered_before_they_are_sent() {
 
 /// At the source a daemon runs what the root that is read has, and nothing else.
 #[test]
-fn a_daemon_filters_what_it_sends_as_its_root_says() {
+fn a_daemon_filters_files_that_it_sends_by_the_commands_of_the_root() {
     let place = tempfile::tempdir().unwrap();
     source(&place.path().join("with"));
     source(&place.path().join("without"));
@@ -396,7 +396,7 @@ fn a_daemon_filters_what_it_sends_as_its_root_says() {
 }
 
 #[test]
-fn it_is_refused_where_the_output_would_be_compared_with_the_source() {
+fn filters_refuse_options_that_compare_contents() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("file"), b"file");
@@ -443,7 +443,7 @@ fn it_is_refused_where_the_output_would_be_compared_with_the_source() {
 }
 
 #[test]
-fn over_ssh_files_are_filtered_on_the_far_side() {
+fn files_are_filtered_at_the_remote_host_over_ssh() {
     if !sshd::is_possible() {
         return;
     }

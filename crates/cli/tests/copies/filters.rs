@@ -53,7 +53,7 @@ fn files(root: &Path) -> Vec<String> {
 
 // Promise 63.
 #[test]
-fn a_copy_selects_the_same_here_and_at_a_daemon_and_as_rsync_does() {
+fn local_and_daemon_copies_select_the_same_files_as_rsync() {
     let place = place();
     let daemon = Daemon::start(place.path());
     let rsync = Command::new("rsync").arg("--version").output().is_ok();
@@ -106,7 +106,7 @@ fn a_copy_selects_the_same_here_and_at_a_daemon_and_as_rsync_does() {
 }
 
 #[test]
-fn what_git_ignores_is_left_out_and_counted() {
+fn files_that_git_ignores_are_left_out_and_counted() {
     let place = place();
     let to = place.path().join("to");
     let mut command = longhaul();
@@ -131,7 +131,7 @@ fn what_git_ignores_is_left_out_and_counted() {
 }
 
 #[test]
-fn listed_files_come_from_a_file_or_a_pipe() {
+fn a_list_of_files_is_read_from_a_file_or_a_pipe() {
     let place = place();
     let daemon = Daemon::start(place.path());
     let data = place.path().join("data");
@@ -159,7 +159,7 @@ fn listed_files_come_from_a_file_or_a_pipe() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_before_anything_is_made() {
+fn invalid_filters_are_refused_before_any_file_is_made() {
     let place = place();
     let to = place.path().join("to");
     let long = format!("--exclude={}", "x".repeat(5000));
@@ -181,7 +181,7 @@ fn what_cannot_be_used_is_refused_before_anything_is_made() {
 
 // Promise 65.
 #[test]
-fn more_rules_than_a_request_carries_are_refused() {
+fn more_rules_than_fit_into_a_request_are_refused() {
     let place = place();
     let daemon = Daemon::start(place.path());
     let list = place.path().join("many");
@@ -340,7 +340,7 @@ fn a_per_directory_file_names_files_of_the_source_only() {
 }
 
 #[test]
-fn rules_of_directories_end_with_a_nul_where_that_is_asked_for() {
+fn rules_of_directories_end_with_a_nul_with_the_option() {
     let place = place();
     let data = place.path().join("data");
     std::fs::write(data.join("src/.zeros"), "- a.o\0- /deep\0").unwrap();

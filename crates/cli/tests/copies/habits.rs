@@ -175,7 +175,7 @@ impl Drop for Places {
 }
 
 #[test]
-fn each_row_of_the_table_is_true() {
+fn each_row_of_the_rsync_table_is_true() {
     if Command::new("rsync").arg("--version").output().is_err() {
         return longhaul_testing::skip("there is no rsync: install the package rsync");
     }
@@ -216,7 +216,7 @@ fn each_row_of_the_table_is_true() {
 }
 
 #[test]
-fn words_of_other_tools_are_answered_and_no_tip_leads_nowhere() {
+fn commands_of_other_tools_are_answered_and_every_tip_works() {
     for (line, texts, not) in [
         (
             &["sync", "a", "b"][..],
@@ -266,7 +266,7 @@ fn options_of_rsync() -> Vec<(String, bool)> {
 }
 
 #[test]
-fn every_option_of_rsync_is_accepted_or_answered() {
+fn every_option_of_rsync_is_accepted_or_refused_with_a_hint() {
     if Command::new("rsync").arg("--version").output().is_err() {
         return longhaul_testing::skip("there is no rsync: install the package rsync");
     }
@@ -339,7 +339,7 @@ fn values_that_look_like_options_protect_as_written() {
 }
 
 #[test]
-fn the_spelled_archive_is_an_archive() {
+fn the_long_form_of_the_archive_options_equals_the_short_one() {
     let place = tempfile::tempdir().unwrap();
     write(&place.path().join("s/f"), b"x");
     fs::set_permissions(place.path().join("s"), fs::Permissions::from_mode(0o700)).unwrap();

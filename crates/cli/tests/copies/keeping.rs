@@ -165,7 +165,7 @@ fn count(finished: &Finished, what: &str) -> u64 {
 
 // Promise 71.
 #[test]
-fn rsync_finds_nothing_to_do_and_neither_does_longhaul_after_rsync() {
+fn rsync_and_longhaul_find_no_changes_after_each_other() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
         return;
     }
@@ -199,7 +199,7 @@ fn rsync_finds_nothing_to_do_and_neither_does_longhaul_after_rsync() {
 /// What differs besides the data is mended without them, and counted.
 // Promise 75.
 #[test]
-fn what_differs_besides_the_data_is_mended_without_them() {
+fn changed_metadata_are_corrected_without_sending_data() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
         return;
     }
@@ -236,7 +236,7 @@ fn what_differs_besides_the_data_is_mended_without_them() {
 /// Without flags nothing of this is asked for.
 // Promise 23.
 #[test]
-fn without_flags_names_of_one_file_are_files_of_their_own() {
+fn hard_links_become_separate_files_without_the_option() {
     let place = place();
     let source = place.path().join("src");
     tree::write(&source.join("a"), b"a");
@@ -251,7 +251,7 @@ fn without_flags_names_of_one_file_are_files_of_their_own() {
 
 // Promise 75.
 #[test]
-fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
+fn metadata_that_a_user_may_not_set_fail_only_if_an_option_names_them() {
     if !is_root() {
         return;
     }
@@ -305,7 +305,7 @@ fn what_a_user_may_not_keep_is_told_and_fails_only_by_name() {
 /// What is there may be closed to its own user, who may not write attributes then.
 // Promise 74.
 #[test]
-fn attributes_reach_ones_own_file_that_is_closed() {
+fn attributes_are_set_on_an_own_file_without_permission_bits() {
     if !is_root() || !have(&["setfattr"]) {
         return;
     }
@@ -390,7 +390,7 @@ fn owners_are_mapped_and_modes_changed() {
 
 // Promise 71.
 #[test]
-fn directories_get_no_times_where_that_is_asked_for() {
+fn directory_times_are_omitted_with_the_option() {
     let place = place();
     let source = place.path().join("src");
     tree::write(&source.join("d/f"), b"f");
@@ -432,7 +432,7 @@ fn a_read_only_destination_is_copied_into_again() {
 /// A principal's right says whether files get other owners, and devices are made.
 // Promise 77.
 #[test]
-fn at_a_daemon_owners_and_devices_are_rights() {
+fn owners_and_devices_need_rights_at_a_daemon() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
         return;
     }
@@ -482,7 +482,7 @@ fn at_a_daemon_owners_and_devices_are_rights() {
 }
 
 #[test]
-fn over_ssh_everything_is_kept_both_ways() {
+fn all_metadata_are_kept_over_ssh_in_both_directions() {
     if !sshd::is_possible() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
         return;
     }
@@ -506,7 +506,7 @@ fn over_ssh_everything_is_kept_both_ways() {
 }
 
 #[test]
-fn between_two_hosts_everything_is_kept() {
+fn all_metadata_are_kept_between_two_remote_hosts() {
     if !sshd::is_possible() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
         return;
     }
@@ -604,7 +604,7 @@ fn at_host(path: &Path) -> OsString {
 /// A user without rights keeps all of it in attributes, from which either tool gives it back.
 // Promise 82.
 #[test]
-fn what_only_root_may_keep_is_kept_in_attributes_as_rsync_does() {
+fn fake_super_stores_privileged_metadata_as_rsync_does() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap", "setpriv"]) {
         return;
     }
@@ -656,7 +656,7 @@ fn what_only_root_may_keep_is_kept_in_attributes_as_rsync_does() {
 /// What rsync kept in attributes is read, and found unchanged.
 // Promise 82.
 #[test]
-fn what_rsync_kept_in_attributes_is_given_back() {
+fn fake_super_restores_metadata_that_rsync_stored() {
     if !is_root() || !have(&["rsync", "setfacl", "setfattr", "setcap"]) {
         return;
     }
@@ -698,7 +698,7 @@ fn what_rsync_kept_in_attributes_is_given_back() {
 
 // Promise 82.
 #[test]
-fn an_end_without_attributes_is_refused_or_named() {
+fn fake_super_is_refused_or_reported_without_attributes() {
     let place = place();
     tree::write(&place.path().join("src/f"), b"f");
     let [from, to] = ["src", "to"].map(|name| place.path().join(name));
@@ -725,7 +725,7 @@ fn an_end_without_attributes_is_refused_or_named() {
 /// A device is a way to a disk of this host, and the daemon may be hostile.
 // Promise 76.
 #[test]
-fn devices_of_a_daemon_come_only_where_they_are_named() {
+fn devices_of_a_daemon_are_copied_only_with_an_explicit_option() {
     if !is_root() {
         return longhaul_testing::skip("only root makes devices");
     }

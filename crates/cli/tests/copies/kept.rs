@@ -137,7 +137,7 @@ fn refused_modes_and_times_cost_no_data() {
 
 // Promise 10.
 #[test]
-fn an_error_of_the_disk_is_never_a_refusal() {
+fn a_disk_error_is_never_a_refusal() {
     if !can_refuse() {
         return;
     }
@@ -202,7 +202,7 @@ fn a_file_system_without_locks_gets_the_data() {
 /// What is written is on a file system that nobody finds by its name any more.
 // Promise 10.
 #[test]
-fn a_destination_that_is_unmounted_lazily_is_no_success() {
+fn a_lazily_unmounted_destination_is_an_error() {
     if !is_root() {
         return;
     }
@@ -226,7 +226,7 @@ fn a_destination_that_is_unmounted_lazily_is_no_success() {
 
 // Promise 22.
 #[test]
-fn times_that_a_file_system_cannot_keep_are_told_and_not_copied_again() {
+fn times_that_a_file_system_cannot_keep_are_reported_and_not_copied_again() {
     if !is_root() {
         return;
     }
@@ -274,7 +274,7 @@ fn times_that_a_file_system_cannot_keep_are_told_and_not_copied_again() {
 }
 
 #[test]
-fn a_file_system_that_takes_both_times_or_none_keeps_them() {
+fn times_are_kept_if_a_file_system_sets_both_or_neither() {
     if !is_root() || !works(&["bindfs", "--version"]) {
         return;
     }
@@ -338,7 +338,7 @@ const NONE: [u32; 5] = [0o755; 5];
 
 // Promise 22.
 #[test]
-fn a_set_id_bit_of_another_owner_is_dropped_and_told() {
+fn a_set_id_bit_of_another_owner_is_dropped_and_reported() {
     if !is_root() {
         return;
     }
@@ -364,7 +364,7 @@ fn a_set_id_bit_of_another_owner_is_dropped_and_told() {
 }
 
 #[test]
-fn a_set_group_id_bit_that_the_kernel_drops_is_told() {
+fn a_set_group_id_bit_that_the_kernel_drops_is_reported() {
     if !is_root() {
         return;
     }
@@ -399,7 +399,7 @@ fn a_set_group_id_bit_that_the_kernel_drops_is_told() {
 /// Who owns a source at the other end is a client's word, or a daemon's.
 // Promise 22.
 #[test]
-fn at_a_daemon_set_id_bits_are_a_right() {
+fn set_id_bits_need_a_right_at_a_daemon() {
     if !is_root() {
         return;
     }
@@ -442,7 +442,7 @@ fn at_a_daemon_set_id_bits_are_a_right() {
 }
 
 #[test]
-fn over_ssh_set_id_bits_of_another_owner_are_dropped_and_told() {
+fn set_id_bits_of_another_owner_are_dropped_and_reported_over_ssh() {
     if !sshd::is_possible() {
         return;
     }
@@ -470,7 +470,7 @@ fn over_ssh_set_id_bits_of_another_owner_are_dropped_and_told() {
 /// What may be gone after a power cut stays at the source.
 // Promise 69.
 #[test]
-fn a_source_stays_where_directories_cannot_be_synced() {
+fn a_source_stays_if_directories_cannot_be_synced() {
     if !can_refuse() {
         return;
     }

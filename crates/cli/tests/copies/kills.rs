@@ -430,7 +430,7 @@ impl<'a> Trial<'a> {
 
 // Promises 12 and 13.
 #[test]
-fn nothing_is_lost_or_sent_again() {
+fn a_killed_copy_loses_no_data_and_sends_none_again() {
     let (kills, bytes, files) = (
         setting("LONGHAUL_KILLS", 20),
         setting("LONGHAUL_KILL_BYTES", 48 * MIB),

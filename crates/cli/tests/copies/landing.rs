@@ -142,7 +142,7 @@ fn small_tree(root: &Path) {
 
 // Promise 2.
 #[test]
-fn a_directory_lands_in_the_destination_by_its_name() {
+fn a_directory_arrives_in_the_destination_under_its_name() {
     each_way(|stage| {
         small_tree(&stage.source("data"));
         // Missing, existing, with and without a slash: it is all the same.
@@ -156,7 +156,7 @@ fn a_directory_lands_in_the_destination_by_its_name() {
 
 // Promise 2.
 #[test]
-fn a_slash_means_what_is_in_the_directory() {
+fn a_slash_means_the_contents_of_the_directory() {
     each_way(|stage| {
         small_tree(&stage.source("data"));
         for (source, destination) in [("data/", "new"), ("data/.", "deep/er"), ("data//", "s/")] {
@@ -229,7 +229,7 @@ fn very_many_named_sources_are_pushed() {
 
 // Promise 4.
 #[test]
-fn of_several_sources_the_missing_are_named_and_the_others_copied() {
+fn missing_sources_are_named_and_the_others_are_copied() {
     each_way(|stage| {
         small_tree(&stage.source("data"));
         tree::write(&stage.source("one"), b"one");
@@ -259,7 +259,7 @@ fn of_several_sources_the_missing_are_named_and_the_others_copied() {
 
 // Promise 4.
 #[test]
-fn wildcards_of_another_host_s_sources_are_expanded_there() {
+fn wildcards_of_remote_sources_are_expanded_at_the_remote_host() {
     let stage = Stage::new(Way::Pull);
     for file in [
         "one/a.h5",
@@ -310,7 +310,7 @@ fn wildcards_of_another_host_s_sources_are_expanded_there() {
 
 // Promise 4.
 #[test]
-fn two_sources_of_one_name_are_no_lottery() {
+fn two_sources_of_one_name_are_refused() {
     each_way(|stage| {
         tree::write(&stage.source("x/one"), b"x");
         tree::write(&stage.source("y/one"), b"yy");
@@ -323,7 +323,7 @@ fn two_sources_of_one_name_are_no_lottery() {
 
 // Promise 4.
 #[test]
-fn of_files_with_one_name_the_first_source_s_is_copied() {
+fn the_first_source_s_file_of_several_with_one_name_is_copied() {
     each_way(|stage| {
         for (tree, size) in [("a", 6 << 20), ("b", 9 << 20), ("e", 1)] {
             let source = stage.source(tree);
@@ -361,7 +361,7 @@ fn of_files_with_one_name_the_first_source_s_is_copied() {
 }
 
 #[test]
-fn a_link_to_a_link_to_a_file_is_that_file() {
+fn a_link_to_a_link_to_a_file_is_copied_as_the_file() {
     each_way(|stage| {
         tree::write(&stage.source("real"), b"content");
         symlink("real", stage.source("second")).unwrap();
@@ -402,7 +402,7 @@ fn the_current_directory_is_a_source_and_a_destination() {
 
 // Promise 22.
 #[test]
-fn a_tree_arrives_as_it_was() {
+fn a_tree_arrives_unchanged() {
     each_way(|stage| {
         tree::hard_tree(&stage.source("data"));
         stage.copies_twice(&["data"], "new");
@@ -411,7 +411,7 @@ fn a_tree_arrives_as_it_was() {
 }
 
 #[test]
-fn a_tree_follows_its_source() {
+fn a_second_copy_applies_the_changes_of_the_source() {
     each_way(|stage| {
         let data = stage.source("data");
         tree::hard_tree(&data);
@@ -434,7 +434,7 @@ fn a_tree_follows_its_source() {
 
 // Promises 1 and 12.
 #[test]
-fn a_killed_copy_lands_where_it_would_have() {
+fn a_killed_copy_resumes_to_the_same_names() {
     each_way(|stage| {
         tree::mixed_tree(&stage.source("data"), 300, 24 << 20);
         tree::write(&stage.source("one"), &[5; 3 << 20]);
@@ -458,7 +458,7 @@ fn a_killed_copy_lands_where_it_would_have() {
 
 /// Killed before anything else was made there.
 #[test]
-fn a_partial_file_alone_is_gone_on_from() {
+fn a_single_partial_file_is_resumed() {
     let place = tempfile::tempdir().unwrap();
     let (source, there) = (place.path().join("source"), place.path().join("there"));
     fs::create_dir(&source).unwrap();
@@ -484,7 +484,7 @@ fn a_partial_file_alone_is_gone_on_from() {
 /// Two sources have a directory of one name: what was left of the second one's file in it
 /// is gone on from after the first one's is done.
 #[test]
-fn a_directory_of_two_sources_is_gone_on_from() {
+fn a_directory_of_two_sources_is_resumed() {
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
     tree::write(&at("one/x/small"), b"small");
@@ -585,7 +585,7 @@ impl Nobody {
 
 /// It has its last mode before it has its name: its owner goes on all the same.
 #[test]
-fn a_partial_file_that_its_owner_may_not_write_is_gone_on_from() {
+fn a_read_only_partial_file_is_resumed() {
     let Some(nobody) = Nobody::new() else {
         return;
     };
@@ -602,7 +602,7 @@ fn a_partial_file_that_its_owner_may_not_write_is_gone_on_from() {
 /// A source that cannot be read for a while costs nothing of what has arrived.
 // Promise 13.
 #[test]
-fn what_has_arrived_of_a_file_that_fails_stays() {
+fn arrived_data_of_a_failed_file_stay() {
     let Some(nobody) = Nobody::new() else {
         return;
     };
@@ -623,7 +623,7 @@ fn what_has_arrived_of_a_file_that_fails_stays() {
 /// The first source's directory is done, and has its mode, while the second's files
 /// go into it.
 #[test]
-fn sources_merge_in_a_directory_that_its_owner_may_not_write() {
+fn sources_merge_in_a_read_only_directory() {
     let Some(nobody) = Nobody::new() else {
         return;
     };

@@ -144,7 +144,7 @@ fn side_by_side(commands: impl IntoIterator<Item = Command>) -> Vec<Finished> {
 
 // Promise 18.
 #[test]
-fn a_shell_that_waits_for_input_is_not_waited_for() {
+fn a_remote_shell_that_waits_for_input_is_given_up() {
     let place = place();
     let place = place.path();
     let ssh = ssh_that(place, "ssh", &format!("{QUERIES}\nexec sleep 300"));
@@ -185,7 +185,7 @@ fn a_shell_that_waits_for_input_is_not_waited_for() {
 }
 
 #[test]
-fn a_far_side_that_says_no_more_than_its_greeting_is_not_waited_for() {
+fn a_remote_end_that_is_silent_after_its_greeting_is_given_up() {
     let place = place();
     let place = place.path();
     let version = env!("CARGO_PKG_VERSION");

@@ -100,7 +100,7 @@ fn lists_are_copied_as_rsync_copies_them() {
 
 // Promise 63.
 #[test]
-fn a_line_that_cannot_be_copied_is_a_failure_of_its_own() {
+fn each_line_that_cannot_be_copied_is_a_failure() {
     let place = place();
     let daemon = Daemon::start(place.path());
     let long = format!("a\n{}\n", "x".repeat(300));
@@ -168,7 +168,7 @@ fn a_line_that_cannot_be_copied_is_a_failure_of_its_own() {
 
 // Promise 63.
 #[test]
-fn the_destination_has_the_mode_of_the_source_only_if_that_is_listed() {
+fn the_destination_gets_the_mode_of_the_source_only_if_the_source_is_listed() {
     let place = place();
     let daemon = Daemon::start(place.path());
     let mode = |path: &str, mode: u32| {
@@ -195,7 +195,7 @@ fn the_destination_has_the_mode_of_the_source_only_if_that_is_listed() {
 
 // Promise 65.
 #[test]
-fn a_pull_has_a_list_of_any_usual_length() {
+fn a_pull_accepts_a_long_list() {
     let place = place();
     let daemon = Daemon::start(place.path());
     let lines: String = (0..4000)

@@ -66,7 +66,7 @@ fn names_come_in_byte_order() {
 }
 
 #[test]
-fn a_daemon_and_a_host_over_ssh_say_the_same() {
+fn a_daemon_and_a_host_over_ssh_give_the_same_listing() {
     let place = place();
     let tree = place.path().join("tree");
     let daemon = Daemon::with(place.path(), &[]);
@@ -84,7 +84,7 @@ fn a_daemon_and_a_host_over_ssh_say_the_same() {
 }
 
 #[test]
-fn json_has_an_object_for_each() {
+fn json_has_an_object_for_each_entry() {
     let place = place();
     let tree = place.path().join("tree");
     let lines = output(longhaul().args(["ls", "--json"]).arg(&tree));
@@ -106,7 +106,7 @@ fn json_has_an_object_for_each() {
 
 // Promise 55.
 #[test]
-fn what_cannot_be_listed_is_named() {
+fn unreadable_directories_are_named() {
     let place = place();
     let daemon = Daemon::with(&place.path().join("tree"), &[]);
     run(longhaul().arg("ls").arg(place.path().join("none")))
@@ -165,7 +165,7 @@ fn listing_needs_the_right_to_read() {
 }
 
 #[test]
-fn a_principal_of_several_roots_finds_them_and_nothing_else() {
+fn a_principal_with_several_roots_sees_only_these() {
     let place = place();
     let root = |at: &str| {
         format!(
@@ -207,7 +207,7 @@ fn a_principal_of_several_roots_finds_them_and_nothing_else() {
 }
 
 #[test]
-fn a_directory_without_rights_is_named_and_the_rest_goes_on() {
+fn an_unreadable_directory_is_named_and_the_listing_continues() {
     if !crate::support::is_root() {
         return;
     }
@@ -225,7 +225,7 @@ fn a_directory_without_rights_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_failure() {
+fn a_reader_that_closes_the_pipe_early_causes_no_failure() {
     let place = place();
     let daemon = Daemon::with(place.path(), &[]);
     for mut command in [longhaul_ls(place.path()), daemon_ls(&daemon)] {
@@ -248,7 +248,7 @@ fn daemon_ls(daemon: &Daemon) -> Command {
 }
 
 #[test]
-fn what_standard_output_does_not_take_is_a_failure() {
+fn a_full_standard_output_is_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     std::fs::write(place.join("file"), "content").unwrap();

@@ -51,7 +51,7 @@ fn there(root: &Path) {
 
 // Promise 69.
 #[test]
-fn what_is_durable_there_goes_and_the_rest_stays_on_every_way() {
+fn durable_sources_are_removed_and_the_others_stay_on_every_route() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     for way in WAYS {
@@ -75,7 +75,7 @@ fn what_is_durable_there_goes_and_the_rest_stays_on_every_way() {
 }
 
 #[test]
-fn a_dry_run_moves_nothing_and_reading_alone_is_no_right() {
+fn a_dry_run_moves_no_file_and_moving_needs_more_than_the_right_to_read() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let (from, to) = (place.path().join("from"), place.path().join("to"));
@@ -111,7 +111,7 @@ fn a_dry_run_moves_nothing_and_reading_alone_is_no_right() {
 /// durable at the destination is not what is here.
 // Promise 69.
 #[test]
-fn what_changed_after_it_was_copied_stays() {
+fn a_source_that_changed_after_its_copy_stays() {
     const LENGTH: usize = 200 << 10;
     let place = tempfile::tempdir().unwrap();
     let root = place.path().join("root");
@@ -179,7 +179,7 @@ fn assert_run7(root: &Path, way: &str) {
 
 // Promise 69.
 #[test]
-fn a_directory_that_is_moved_onto_itself_keeps_its_files() {
+fn a_directory_moved_onto_itself_keeps_its_files() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     for way in [Way::Push, Way::Pull] {
@@ -271,7 +271,7 @@ fn a_directory_that_is_mounted_at_the_destination_keeps_its_files() {
 /// Without `-r` the file that the link leads to is copied.
 // Promise 69.
 #[test]
-fn a_link_that_was_named_is_removed_and_not_its_target() {
+fn a_named_link_is_removed_and_its_target_stays() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     let at = |name: &str| place.path().join(name);
@@ -315,7 +315,7 @@ fn all_names_of_a_file_are_moved() {
 
 /// An overlay shows the files of the directory that lies under it.
 #[test]
-fn what_an_overlay_shows_of_the_source_stays() {
+fn source_files_visible_through_an_overlay_stay() {
     let place = tempfile::tempdir().unwrap();
     write(&place.path().join("from/dir/f"), b"data");
     for name in ["upper", "work", "to"] {

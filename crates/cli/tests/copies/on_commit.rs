@@ -79,7 +79,7 @@ fn local(from: &Path, to: &Path, options: &[&str]) -> Command {
 
 // Promise 85.
 #[test]
-fn it_runs_once_for_each_file_on_every_way() {
+fn the_command_runs_once_for_each_file_on_every_route() {
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
     let named = format!("log={}", logging(&log));
@@ -130,7 +130,7 @@ fn a_failed_command_does_not_make_a_file_incomplete() {
 /// other file.
 // Promise 85.
 #[test]
-fn what_fails_is_a_failure_of_its_file_and_runs_again() {
+fn a_failed_command_fails_its_file_and_runs_again() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let log = place.path().join("log");
@@ -175,7 +175,7 @@ fn what_fails_is_a_failure_of_its_file_and_runs_again() {
 
 /// Killed at any moment after a file has its name, the same command runs for it.
 #[test]
-fn what_did_not_run_before_a_kill_runs_later() {
+fn commands_that_a_kill_prevented_run_later() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let log = place.path().join("log");
@@ -235,7 +235,7 @@ fn an_interrupt_ends_the_commands_with_the_copy() {
 /// interrupt and where a terminal was closed. This one does not heed SIGTERM.
 // Promises 41 and 85.
 #[test]
-fn no_command_outlives_what_is_ended_at_once() {
+fn no_command_outlives_a_copy_that_ends_at_once() {
     let place = tempfile::tempdir().unwrap();
     let (from, pid) = (place.path().join("from"), place.path().join("pid"));
     write(&from.join("file"), b"file");
@@ -287,7 +287,7 @@ fn is_gone(process: Pid) -> bool {
 
 /// `nohup longhaul cp` goes on when the terminal is closed, and so do its commands.
 #[test]
-fn a_hangup_that_is_ignored_ends_nothing() {
+fn an_ignored_hangup_ends_no_command() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("file"), b"file");
@@ -311,7 +311,7 @@ fn a_hangup_that_is_ignored_ends_nothing() {
 }
 
 #[test]
-fn a_daemon_that_is_hung_up_leaves_no_command() {
+fn a_daemon_ended_by_a_hangup_leaves_no_command() {
     let place = tempfile::tempdir().unwrap();
     let (from, pid) = (place.path().join("from"), place.path().join("pid"));
     write(&from.join("file"), b"file");
@@ -330,7 +330,7 @@ fn a_daemon_that_is_hung_up_leaves_no_command() {
 }
 
 #[test]
-fn one_that_takes_too_long_is_ended() {
+fn a_command_that_exceeds_its_time_is_ended() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("file"), b"file");
@@ -342,7 +342,7 @@ fn one_that_takes_too_long_is_ended() {
 
 /// As many as were asked for run at a time: each waits for the others, and no more are there.
 #[test]
-fn commands_have_flows_of_their_own() {
+fn commands_have_separate_flows() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let daemon = Daemon::start(place.path());
@@ -372,7 +372,7 @@ fn commands_have_flows_of_their_own() {
 
 // Promise 85.
 #[test]
-fn at_a_daemon_only_what_its_administrator_named_runs() {
+fn a_daemon_runs_only_commands_of_its_configuration() {
     let place = tempfile::tempdir().unwrap();
     let (from, log) = (place.path().join("from"), place.path().join("log"));
     source(&from);
@@ -419,7 +419,7 @@ fn at_a_daemon_only_what_its_administrator_named_runs() {
 }
 
 #[test]
-fn a_daemon_does_not_start_with_commands_that_make_no_sense() {
+fn a_daemon_does_not_start_with_invalid_commands() {
     let place = tempfile::tempdir().unwrap();
     for (command, text) in [
         ("a=", "\"a\""),
@@ -446,7 +446,7 @@ fn a_daemon_does_not_start_with_commands_that_make_no_sense() {
 }
 
 #[test]
-fn it_is_refused_where_there_are_no_files_with_names() {
+fn on_commit_is_refused_for_destinations_without_file_names() {
     let place = tempfile::tempdir().unwrap();
     write(&place.path().join("file"), b"file");
     let file = place.path().join("file");
@@ -475,7 +475,7 @@ fn it_is_refused_where_there_are_no_files_with_names() {
 }
 
 #[test]
-fn over_ssh_it_runs_on_the_far_side() {
+fn the_command_runs_at_the_remote_host_over_ssh() {
     if !sshd::is_possible() {
         return;
     }
@@ -495,7 +495,7 @@ fn over_ssh_it_runs_on_the_far_side() {
 }
 
 #[test]
-fn between_two_daemons_it_runs_at_the_destination() {
+fn the_command_runs_at_the_destination_between_two_daemons() {
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
     let named = format!("log={}", logging(&log));
@@ -516,7 +516,7 @@ fn between_two_daemons_it_runs_at_the_destination() {
 
 /// Where a path of a destination that is a link leads.
 #[test]
-fn the_path_is_where_the_file_is() {
+fn the_command_gets_the_resolved_path_of_the_file() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path().canonicalize().unwrap();
     let (from, to, told) = (place.join("from"), place.join("to"), place.join("told"));
@@ -534,7 +534,7 @@ fn the_path_is_where_the_file_is() {
 /// More files than may wait for their command.
 // Promise 85.
 #[test]
-fn what_commits_waits_for_commands_and_goes_on() {
+fn commits_wait_for_commands_and_continue() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for number in 0..1500 {

@@ -63,7 +63,7 @@ fn compressible(root: &Path) {
 }
 
 #[test]
-fn compression_changes_the_wire_and_not_the_files() {
+fn compression_reduces_the_bytes_sent_and_leaves_the_files_equal() {
     let stage = Stage::new(&["--write"]);
     compressible(&stage.path("text"));
     tree::write(&stage.path("noise/n"), &Random::new(5).bytes(9 << 20));
@@ -96,7 +96,7 @@ fn compression_changes_the_wire_and_not_the_files() {
 
 /// On a slow path text is compressed and noise is not, whoever sends; within this host nothing is.
 #[test]
-fn codecs_are_chosen_where_the_path_is_slow() {
+fn codecs_are_chosen_on_a_slow_path() {
     let stage = Stage::new(&["--write"]);
     let mut random = Random::new(9);
     let mut text = Vec::new();
@@ -402,7 +402,7 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
 /// source's by neither a manifest nor `--verify`, whoever dials.
 // Promises 32 and 33.
 #[test]
-fn an_altered_file_that_is_there_is_compared_and_copied() {
+fn an_altered_file_of_same_size_and_time_is_compared_and_copied() {
     let stage = Stage::new(&["--write"]);
     let source = stage.path("root/data");
     fs::create_dir(&source).unwrap();
@@ -467,7 +467,7 @@ fn an_altered_file_that_is_there_is_compared_and_copied() {
 
 // Promise 33.
 #[test]
-fn events_tell_the_digests_that_are_kept_and_read_none() {
+fn events_contain_kept_digests_without_reading_files() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
     tree::mixed_tree(&stage.path("root/data"), 400, 40 << 20);
     let proxy = Proxy::to(stage.daemon.address);
@@ -571,7 +571,7 @@ fn json_has_an_event_for_every_file() {
 }
 
 #[test]
-fn quiet_says_nothing_but_failures() {
+fn quiet_prints_only_failures() {
     let stage = Stage::new(&["--write"]);
     tree::write(&stage.path("data/a"), b"a");
     tree::write(&stage.path("data/b"), b"b");
@@ -586,7 +586,7 @@ fn quiet_says_nothing_but_failures() {
 }
 
 #[test]
-fn zeros_and_nowhere_need_no_disk() {
+fn zero_sources_and_null_sinks_need_no_disk() {
     let stage = Stage::new(&["--write"]);
     tree::hard_tree(&stage.path("data"));
     tree::hard_tree(&stage.path("root/data"));
@@ -670,7 +670,7 @@ fn plans(finished: &Finished) -> BTreeMap<Vec<u8>, String> {
 // tidy: long because each way of copying is compared with the same copy
 // Promise 44.
 #[test]
-fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
+fn a_dry_run_lists_the_copy_and_changes_no_file() {
     let stage = Stage::new(&["--write"]);
     tree::hard_tree(&stage.path("data"));
     tree::hard_tree(&stage.path("root/data"));
@@ -758,7 +758,7 @@ fn a_dry_run_says_what_would_be_copied_and_touches_nothing() {
 }
 
 #[test]
-fn a_dry_run_of_one_file_knows_its_name_and_its_limits() {
+fn a_dry_run_of_one_file_uses_its_name_and_filters() {
     let stage = Stage::new(&["--write"]);
     tree::write(&stage.path("file"), b"file");
     let before = state(&stage.path("root"));
@@ -778,7 +778,7 @@ fn a_dry_run_of_one_file_knows_its_name_and_its_limits() {
 }
 
 #[test]
-fn what_is_copied_is_named_where_that_is_asked_for() {
+fn verbose_names_the_copied_entries() {
     let stage = Stage::new(&["--write"]);
     tree::write(&stage.path("data/one"), b"one");
     tree::write(&stage.path("data/two"), b"two");
@@ -818,7 +818,7 @@ fn a_dry_run_leaves_a_running_copy_alone() {
 
 // Promises 5 and 34.
 #[test]
-fn verify_finds_what_differs() {
+fn verify_finds_differences() {
     let stage = Stage::new(&["--write"]);
     tree::hard_tree(&stage.path("data"));
     run(&mut stage.push(&[], "data", "x")).expect(0);
@@ -878,7 +878,7 @@ fn verify_finds_what_differs() {
 
 // Promise 34.
 #[test]
-fn verify_finds_what_only_the_second_has() {
+fn verify_finds_entries_that_exist_only_at_the_second_path() {
     let directory = tempfile::tempdir().unwrap();
     let (left, right) = (
         directory.path().join("left"),
@@ -914,7 +914,7 @@ fn verify_finds_what_only_the_second_has() {
 
 // Promise 28.
 #[test]
-fn rights_and_roots_are_kept() {
+fn rights_and_roots_are_enforced() {
     let stage = Stage::new(&[]);
     tree::write(&stage.path("root/a"), b"a");
     tree::write(&stage.path("outside/secret"), b"secret");
@@ -1001,7 +1001,7 @@ fn a_second_run_takes_over_from_one_that_hangs() {
 
 // Promise 17.
 #[test]
-fn another_source_for_a_name_in_use_is_told_who_has_it() {
+fn another_source_for_a_name_in_use_fails_and_the_holder_is_named() {
     let stage = Stage::new(&["--write", "--memory", "8MiB"]);
     tree::write(&stage.path("one/file"), &Random::new(1).bytes(40 << 20));
     tree::write(&stage.path("two/file"), &Random::new(2).bytes(30 << 20));
@@ -1022,7 +1022,7 @@ fn another_source_for_a_name_in_use_is_told_who_has_it() {
 }
 
 #[test]
-fn clean_is_for_local_trees_and_says_where_it_runs() {
+fn clean_refuses_remote_paths_and_names_the_command() {
     for remote in ["user@host:mirror", "longhaul://host/mirror"] {
         run(longhaul().args(["clean", remote])).expect(1).says(&[
             remote,
@@ -1035,7 +1035,7 @@ fn clean_is_for_local_trees_and_says_where_it_runs() {
 
 // Promise 42.
 #[test]
-fn clean_lists_and_removes_what_was_left() {
+fn clean_lists_and_removes_leftovers() {
     let stage = Stage::new(&["--write", "--memory", "8MiB", "--linger", "1s"]);
     tree::mixed_tree(&stage.path("data"), 300, 40 << 20);
     let proxy = Proxy::to(stage.daemon.address);
@@ -1169,7 +1169,7 @@ fn a_principal_leaves_sessions_to_others() {
 }
 
 #[test]
-fn a_restart_has_the_place_of_the_session_that_it_fences() {
+fn a_restart_takes_the_place_of_the_session_that_it_fences() {
     let place = tempfile::tempdir().unwrap();
     let source = place.path().join("a");
     tree::write(&source, &vec![7; 3_000_000]);
@@ -1192,7 +1192,7 @@ fn a_restart_has_the_place_of_the_session_that_it_fences() {
 
 // Promise 35.
 #[test]
-fn a_certificate_that_is_named_counts_before_the_users_tokens() {
+fn a_certificate_option_takes_precedence_over_the_users_tokens() {
     let stage = Stage::new(&[]);
     let state = stage.daemon.token_file.as_ref().unwrap().parent().unwrap();
     let pem = state.join("identity.pem");
@@ -1263,7 +1263,7 @@ fn linked_tree(stage: &Stage) {
 
 // Promise 27.
 #[test]
-fn links_are_followed_where_asked() {
+fn links_are_followed_with_the_option() {
     let stage = Stage::new(&["--write"]);
     linked_tree(&stage);
     let left_out = [
@@ -1329,7 +1329,7 @@ fn links_are_followed_where_asked() {
 }
 
 #[test]
-fn followed_links_compare_as_what_they_lead_to() {
+fn verify_compares_followed_links_as_their_targets() {
     let stage = Stage::new(&["--write"]);
     let data = stage.path("data");
     tree::write(&data.join("sub/file"), b"file");
@@ -1359,7 +1359,7 @@ fn followed_links_compare_as_what_they_lead_to() {
 
 // Promise 43.
 #[test]
-fn leftovers_expire_where_nobody_alive_has_them() {
+fn leftovers_expire_if_no_living_process_holds_them() {
     let mut stage = Stage::new(&["--write", "--memory", "8MiB"]);
     let root = stage.path("root");
     tree::mixed_tree(&stage.path("data"), 300, 40 << 20);
@@ -1409,7 +1409,7 @@ fn leftovers_expire_where_nobody_alive_has_them() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_no_success_and_no_panic() {
+fn unwritable_output_is_an_error_without_a_panic() {
     let full = || {
         std::fs::File::options()
             .write(true)

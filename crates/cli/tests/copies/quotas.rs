@@ -179,7 +179,7 @@ fn short_of_room(place: &Path, shortage: &Shortage) -> Option<Finished> {
 }
 
 #[test]
-fn what_had_no_room_is_copied_once_there_is_some() {
+fn files_without_room_are_copied_once_there_is_room() {
     if !is_root() {
         return;
     }

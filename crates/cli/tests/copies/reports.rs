@@ -51,7 +51,7 @@ fn entry<'a>(lines: &'a [Value], path: &str) -> &'a Value {
 }
 
 #[test]
-fn each_entry_has_a_line_on_every_way() {
+fn each_entry_has_a_line_on_every_route() {
     for way in WAYS {
         let place = place();
         let daemon = Daemon::start(place.path());
@@ -95,7 +95,7 @@ fn each_entry_has_a_line_on_every_way() {
 }
 
 #[test]
-fn directories_that_were_there_have_no_line_on_any_way() {
+fn existing_directories_have_no_line_on_any_route() {
     for way in WAYS {
         let place = tempfile::tempdir().unwrap();
         let daemon = Daemon::start(place.path());
@@ -183,7 +183,7 @@ fn place_with_other_attributes() -> tempfile::TempDir {
 /// A copy says of the same entries the same as its dry run: those of which only owner, mode or time
 /// differs.
 #[test]
-fn attributes_alone_are_reported_as_in_a_dry_run_on_every_way() {
+fn changes_of_attributes_are_reported_as_in_a_dry_run_on_every_route() {
     for way in WAYS {
         for flags in [&["-rc"][..], &["-ac"], &["-rc", "-H"]] {
             let place = place_with_other_attributes();
@@ -226,7 +226,7 @@ fn attributes_alone_are_reported_as_in_a_dry_run_on_every_way() {
 
 /// The names on the terminal are those of the dry run.
 #[test]
-fn a_copy_names_what_gets_other_attributes_as_its_dry_run_does() {
+fn a_copy_names_changed_attributes_as_its_dry_run_does() {
     let place = place_with_other_attributes();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     let names = |flags: &[&str]| {
@@ -246,7 +246,7 @@ fn a_copy_names_what_gets_other_attributes_as_its_dry_run_does() {
 
 /// A hole moves as a note of a few bytes.
 #[test]
-fn holes_are_counted_and_in_no_rate_on_every_way() {
+fn holes_are_counted_and_excluded_from_rates_on_every_route() {
     for way in WAYS {
         let place = tempfile::tempdir().unwrap();
         let daemon = Daemon::start(place.path());
@@ -267,7 +267,7 @@ fn holes_are_counted_and_in_no_rate_on_every_way() {
 
 /// Contents that differ are copied, and count for nothing else.
 #[test]
-fn a_file_of_other_contents_and_mode_is_copied_only() {
+fn a_file_with_different_contents_and_mode_is_reported_as_copied_only() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     for (root, text, mode) in [(&from, b"one", 0o640), (&to, b"two", 0o600)] {
@@ -354,7 +354,7 @@ fn a_comparison_has_a_report_and_a_log() {
 }
 
 #[test]
-fn a_report_names_what_is_deleted() {
+fn a_report_names_deleted_entries() {
     let place = place();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::remove_dir_all(to.join("conflict")).unwrap();
@@ -385,7 +385,7 @@ fn many(place: &Path) -> (PathBuf, PathBuf) {
 
 // Promise 41.
 #[test]
-fn it_ends_after_too_many_failures() {
+fn a_copy_ends_after_max_errors() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = many(place.path());
     let mut command = longhaul();
@@ -409,7 +409,7 @@ fn it_ends_after_too_many_failures() {
 
 // Promise 41.
 #[test]
-fn it_ends_in_order_when_its_time_is_over_and_resumes() {
+fn a_copy_ends_in_order_at_its_time_limit_and_resumes() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let from = place.path().join("from");
@@ -447,7 +447,7 @@ fn short_help_is_short_and_long_help_complete() {
 
 // Promise 39.
 #[test]
-fn a_report_shows_no_character_that_moves_a_cursor() {
+fn a_report_contains_no_control_characters() {
     let place = tempfile::tempdir().unwrap();
     let name = "a\u{9b}2J\u{202e}b\u{7f}";
     write(&place.path().join("from").join(name), b"a");
@@ -471,7 +471,7 @@ fn a_report_shows_no_character_that_moves_a_cursor() {
 /// In a directory that several users write, such a link leads to a file of its victim.
 // Promise 39.
 #[test]
-fn links_of_other_users_lead_nowhere() {
+fn links_of_other_users_are_not_followed() {
     if !crate::support::is_root() {
         return longhaul_testing::skip("only root makes links of other users");
     }

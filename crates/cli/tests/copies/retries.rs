@@ -26,7 +26,7 @@ fn local(options: &[&str], from: impl AsRef<std::ffi::OsStr>, to: &Path) -> Comm
 
 // Promise 81.
 #[test]
-fn a_daemon_that_comes_back_is_copied_to() {
+fn a_retry_copies_to_a_daemon_that_returned() {
     let (root, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let from = place.path().join("from");
     write(&from.join("a"), b"a");
@@ -44,7 +44,7 @@ fn a_daemon_that_comes_back_is_copied_to() {
 }
 
 #[test]
-fn a_source_that_appears_is_copied() {
+fn a_retry_copies_a_source_that_appeared() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     run(&mut local(&[], slashed(&from), &to)).expect(6);
@@ -62,7 +62,7 @@ fn a_source_that_appears_is_copied() {
 /// An entry that failed is copied by a later try, and the accounts have all of it.
 // Promise 81.
 #[test]
-fn what_failed_is_copied_by_a_later_try() {
+fn a_later_try_copies_failed_entries() {
     let place = tempfile::tempdir().unwrap();
     let [from, to, list, report, manifest] =
         ["from", "to", "list", "report", "manifest"].map(|name| place.path().join(name));
@@ -96,7 +96,7 @@ fn what_failed_is_copied_by_a_later_try() {
 
 // Promise 81.
 #[test]
-fn what_does_not_pass_is_tried_once() {
+fn permanent_failures_are_tried_once() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     write(&from.join("a"), b"file");
@@ -116,7 +116,7 @@ fn what_does_not_pass_is_tried_once() {
 }
 
 #[test]
-fn who_interrupts_the_wait_ends_it() {
+fn an_interrupt_ends_the_wait_between_tries() {
     let place = tempfile::tempdir().unwrap();
     let missing = place.path().join("missing");
     let mut command = local(&LATE, &missing, place.path());

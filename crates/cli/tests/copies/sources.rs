@@ -45,7 +45,7 @@ fn resume_elsewhere(copy: impl Fn(&[&str]) -> Command) {
 
 // Promise 12.
 #[test]
-fn a_host_of_another_name_goes_on_with_what_is_there() {
+fn a_host_of_another_name_resumes_existing_data() {
     if !is_root() {
         return;
     }
@@ -68,7 +68,7 @@ fn a_host_of_another_name_goes_on_with_what_is_there() {
 
 // Promise 12.
 #[test]
-fn a_daemon_knows_a_source_again_that_another_host_sends() {
+fn a_daemon_resumes_a_source_that_another_host_sends() {
     if !is_root() {
         return;
     }
@@ -106,7 +106,7 @@ fn while_growing<T>(file: &Path, line: &[u8], action: impl FnOnce() -> T) -> T {
 
 // Promise 21.
 #[test]
-fn of_a_file_that_keeps_growing_the_front_is_copied() {
+fn the_front_of_a_growing_file_is_copied() {
     let place = tempfile::tempdir().unwrap();
     let served = place.path().join("served");
     fs::create_dir(&served).unwrap();
@@ -148,7 +148,7 @@ fn of_a_file_that_keeps_growing_the_front_is_copied() {
 }
 
 #[test]
-fn a_daemon_sends_the_front_of_a_file_that_keeps_growing() {
+fn a_daemon_sends_the_front_of_a_growing_file() {
     let place = tempfile::tempdir().unwrap();
     let (served, local) = (place.path().join("served"), place.path().join("local"));
     fs::create_dir(&local).unwrap();
@@ -166,7 +166,7 @@ fn a_daemon_sends_the_front_of_a_file_that_keeps_growing() {
 }
 
 #[test]
-fn what_an_earlier_source_has_is_left_out_by_name() {
+fn names_of_an_earlier_source_are_left_out_and_named() {
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
     tree::write(&at("a/x"), b"1");
@@ -227,7 +227,7 @@ type Way<'a> = &'a dyn Fn(&str, &str) -> Command;
 
 // Promise 27.
 #[test]
-fn a_link_that_is_named_is_copied_as_one_or_followed() {
+fn a_link_named_as_the_source_is_copied_or_followed() {
     use std::os::unix::fs::symlink;
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
@@ -299,7 +299,7 @@ fn a_link_that_is_named_is_copied_as_one_or_followed() {
 
 // Promise 55.
 #[test]
-fn wildcards_are_listed_as_they_are_copied() {
+fn ls_and_cp_expand_wildcards_equally() {
     let place = tempfile::tempdir().unwrap();
     for name in ["run1/a.h5", "run1/b.txt", "run2/a.h5", "runs"] {
         tree::write(&place.path().join("data").join(name), b"x");
@@ -316,7 +316,7 @@ fn wildcards_are_listed_as_they_are_copied() {
 
 // Promise 24.
 #[test]
-fn files_that_do_not_tell_their_size_are_copied_with_their_content() {
+fn files_without_a_reported_size_are_copied_with_their_content() {
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
     fs::create_dir(at("d")).unwrap();

@@ -52,7 +52,7 @@ fn allocated(path: &Path) -> u64 {
 }
 
 #[test]
-fn runs_of_zeros_become_holes_on_every_way() {
+fn runs_of_zeros_become_holes_on_every_route() {
     for way in WAYS {
         for flags in [&["-rS"][..], &["-r", "--sparse", "--compress", "zstd"]] {
             let place = place();

@@ -35,7 +35,7 @@ fn source(place: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_killed_copy_goes_on_and_has_no_threads_but_its_streams() {
+fn a_killed_paired_copy_resumes_and_has_only_stream_threads() {
     let place = tempfile::tempdir().unwrap();
     let (source, root) = (source(place.path()), place.path().join("root"));
     std::fs::create_dir(&root).unwrap();
@@ -80,7 +80,7 @@ fn a_killed_copy_goes_on_and_has_no_threads_but_its_streams() {
 }
 
 #[test]
-fn a_pull_and_a_local_copy_are_paired_too() {
+fn pulls_and_local_copies_can_be_paired() {
     let place = tempfile::tempdir().unwrap();
     let (source, there) = (source(place.path()), place.path().join("there"));
     let daemon = Daemon::start(&source);
@@ -98,7 +98,7 @@ fn a_pull_and_a_local_copy_are_paired_too() {
 }
 
 #[test]
-fn layers_numbers_and_pipes_make_no_sense_with_it() {
+fn the_paired_stack_refuses_flow_options_and_pipes() {
     let mut pipe = longhaul_with(&["cp", "--stack", "paired", "a", "-"]);
     run(&mut pipe).expect(1).says(&["leave out --stack"]);
     for flag in ["--readers", "--compressors", "--decompressors", "--writers"] {

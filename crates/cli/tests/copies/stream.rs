@@ -43,7 +43,7 @@ fn fed(command: &mut Command, data: &[u8]) -> (Option<i32>, Vec<u8>, String) {
 
 // Promises 50 and 53.
 #[test]
-fn what_is_piped_in_becomes_a_file_and_comes_out_again() {
+fn standard_input_becomes_a_file_and_standard_output_returns_it() {
     let (place, data) = (tempfile::tempdir().unwrap(), data());
     let daemon = Daemon::start(place.path());
     let mut there = daemon.command("cp");
@@ -82,7 +82,7 @@ fn blake3_of(data: &[u8]) -> String {
 }
 
 #[test]
-fn it_goes_over_ssh_and_within_this_host() {
+fn pipes_work_over_ssh_and_within_this_host() {
     let (place, data) = (tempfile::tempdir().unwrap(), data());
     let file = place.path().join("here");
     let mut here = longhaul();
@@ -106,7 +106,7 @@ fn it_goes_over_ssh_and_within_this_host() {
 /// A slow link, a codec and little memory make blocks smaller than what is read of
 /// standard input at once.
 #[test]
-fn what_is_piped_in_arrives_in_small_blocks_too() {
+fn standard_input_arrives_in_small_blocks_too() {
     let (place, data) = (tempfile::tempdir().unwrap(), data());
     let daemon = Daemon::start(place.path());
     let short = &data[..data.len().min(700_001)];
@@ -133,7 +133,7 @@ fn what_is_piped_in_arrives_in_small_blocks_too() {
 
 /// Its name is a piece's, and it is none.
 #[test]
-fn a_file_that_is_named_like_a_piece_comes_out_whole() {
+fn a_file_named_like_a_piece_is_written_completely() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("d0000000000000007");
     std::fs::write(&file, b"seven").unwrap();
@@ -143,7 +143,7 @@ fn a_file_that_is_named_like_a_piece_comes_out_whole() {
 }
 
 #[test]
-fn nothing_and_little_arrive_too() {
+fn empty_and_short_input_arrives() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     for data in [&b""[..], b"x"] {
@@ -175,7 +175,7 @@ fn broken(place: &Path) -> File {
 
 // Promise 51.
 #[test]
-fn a_source_that_breaks_leaves_the_old_file() {
+fn a_failed_source_leaves_the_old_file() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     std::fs::write(place.path().join("y.tar"), "old").unwrap();
@@ -226,7 +226,7 @@ fn a_killed_pipe_leaves_the_old_file() {
 
 // Promise 53.
 #[test]
-fn a_reader_that_goes_away_ends_it() {
+fn a_copy_ends_if_its_reader_closes_the_pipe() {
     let mut command = longhaul();
     let mut child = command
         .args(["cp", "zero:1TB", "-"])
@@ -247,7 +247,7 @@ fn a_reader_that_goes_away_ends_it() {
 }
 
 #[test]
-fn what_a_stream_cannot_do_is_refused() {
+fn options_that_a_pipe_does_not_support_are_refused() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     std::fs::create_dir(place.path().join("sub")).unwrap();
@@ -287,7 +287,7 @@ fn what_a_stream_cannot_do_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_once() {
+fn a_full_disk_is_reported_once() {
     if !crate::support::is_root() {
         return;
     }
@@ -313,7 +313,7 @@ fn a_full_disk_is_told_once() {
 
 /// A FIFO or a device is no file that a stream may replace.
 #[test]
-fn what_is_no_file_is_not_replaced() {
+fn a_special_file_is_not_replaced_by_a_pipe() {
     let place = tempfile::tempdir().unwrap();
     let fifo = place.path().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();

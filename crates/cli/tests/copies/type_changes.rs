@@ -71,7 +71,7 @@ fn mirror(flags: &[&str], from: &Path, to: &Path) -> Finished {
 
 // Promises 7 and 66.
 #[test]
-fn a_mirror_of_what_changed_its_kind_is_as_rsyncs_on_every_way() {
+fn entries_that_changed_their_kind_are_mirrored_as_rsync_does_on_every_route() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     let from = place.path().join("from");
@@ -120,7 +120,7 @@ fn a_mirror_of_what_changed_its_kind_is_as_rsyncs_on_every_way() {
 }
 
 #[test]
-fn a_dry_run_foresees_what_makes_way() {
+fn a_dry_run_lists_the_entries_that_are_replaced() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     source(&from);
@@ -184,7 +184,7 @@ fn a_dry_run_foresees_what_makes_way() {
 /// Whatever in a directory stays keeps it, and what was to take its place fails.
 // Promise 66.
 #[test]
-fn what_stays_in_a_directory_keeps_it() {
+fn a_directory_with_a_protected_entry_is_not_replaced() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     source(&from);
@@ -251,7 +251,7 @@ fn after_a_failure_no_directory_is_replaced() {
 
 /// Sources that are named, several names of one file, a FIFO.
 #[test]
-fn named_sources_and_other_kinds_take_the_place_of_directories_and_make_way() {
+fn named_sources_and_special_files_replace_directories_and_are_replaced() {
     let place = tempfile::tempdir().unwrap();
     let [from, to] = ["from", "to"].map(|name| place.path().join(name));
     source(&from);
@@ -301,7 +301,7 @@ fn an_empty_directory_that_a_killed_copy_left_is_removed() {
 
 /// The destination holds the source, and no name of the source is replaced.
 #[test]
-fn a_directory_takes_the_place_of_a_link_next_to_its_source() {
+fn a_directory_replaces_a_link_next_to_its_source() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     for way in [Way::Push, Way::Pull] {
@@ -358,7 +358,7 @@ fn assert_source_is_whole(top: &Path, way: &str) {
 
 /// The destination is a directory of the source: what it holds is the source's own.
 #[test]
-fn a_directory_takes_no_place_of_a_file_of_the_source() {
+fn a_directory_does_not_replace_a_file_of_the_source() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &["--write", "--delete"]);
     for way in [Way::Push, Way::Pull] {
@@ -373,7 +373,7 @@ fn a_directory_takes_no_place_of_a_file_of_the_source() {
 }
 
 #[test]
-fn a_directory_takes_no_place_of_a_file_of_the_source_behind_ssh() {
+fn a_directory_does_not_replace_a_file_of_the_source_over_ssh() {
     if !is_possible() {
         return;
     }
@@ -390,7 +390,7 @@ fn a_directory_takes_no_place_of_a_file_of_the_source_behind_ssh() {
 
 /// Directories are mounted beneath the destination: one of the source, and another one.
 #[test]
-fn a_directory_takes_the_place_of_a_file_in_a_mount_unless_it_is_of_the_source() {
+fn a_directory_replaces_a_file_in_a_mount_that_is_not_of_the_source() {
     if !crate::support::is_root() {
         return;
     }

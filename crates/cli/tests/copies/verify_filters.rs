@@ -61,7 +61,7 @@ fn verify(
 // tidy: long because each difference is looked for on each way.
 // Promise 34.
 #[test]
-fn a_filtered_mirror_agrees_and_what_differs_in_it_is_named() {
+fn a_filtered_mirror_agrees_and_its_differences_are_named() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let from = place.path().join("from");
@@ -103,7 +103,7 @@ fn a_filtered_mirror_agrees_and_what_differs_in_it_is_named() {
 }
 
 #[test]
-fn what_is_selected_is_compared_and_nothing_else() {
+fn only_selected_entries_are_compared() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let from = place.path().join("from");
@@ -136,7 +136,7 @@ fn what_is_selected_is_compared_and_nothing_else() {
 /// Without a slash rules begin at the source's own name, as in a copy, whatever the other side is
 /// called.
 #[test]
-fn rules_begin_where_they_do_in_a_copy() {
+fn rules_are_relative_to_the_same_directory_as_in_a_copy() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let from = place.path().join("from");

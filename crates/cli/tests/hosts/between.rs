@@ -52,7 +52,7 @@ fn copied(lan: &Lan) -> Finished {
 
 // Promise 58.
 #[test]
-fn a_tree_goes_from_one_host_to_the_other() {
+fn a_tree_is_copied_between_two_remote_hosts() {
     if !is_possible() {
         return;
     }
@@ -91,7 +91,7 @@ fn a_tree_goes_from_one_host_to_the_other() {
 }
 
 #[test]
-fn either_of_the_two_connects() {
+fn either_host_can_open_the_connections() {
     if !is_possible() {
         return;
     }
@@ -112,7 +112,7 @@ fn either_of_the_two_connects() {
 
 // Promise 58.
 #[test]
-fn where_neither_can_that_is_said_and_nothing_goes_through_here_unasked() {
+fn without_direct_connections_the_copy_fails_unless_through_local_is_given() {
     if !is_possible() {
         return;
     }
@@ -150,7 +150,7 @@ fn where_neither_can_that_is_said_and_nothing_goes_through_here_unasked() {
 }
 
 #[test]
-fn what_fails_is_said_here_with_its_exit_code() {
+fn failures_of_a_remote_copy_are_reported_with_their_exit_codes() {
     if !is_possible() {
         return;
     }
@@ -185,7 +185,7 @@ fn what_fails_is_said_here_with_its_exit_code() {
 
 // Promise 59.
 #[test]
-fn a_copy_goes_on_without_who_started_it() {
+fn a_job_outlives_the_command_that_started_it() {
     if !is_possible() {
         return;
     }
@@ -221,7 +221,7 @@ fn a_copy_goes_on_without_who_started_it() {
 }
 
 #[test]
-fn whoever_comes_back_sees_it_to_its_end() {
+fn attach_shows_the_rest_of_a_job_and_its_exit_code() {
     if !is_possible() {
         return;
     }
@@ -264,7 +264,7 @@ fn whoever_comes_back_sees_it_to_its_end() {
 
 // Promise 60.
 #[test]
-fn a_cancelled_copy_goes_on_with_the_same_command() {
+fn a_cancelled_job_resumes_with_the_same_command() {
     if !is_possible() {
         return;
     }
@@ -358,7 +358,7 @@ fn daemon_at(lan: &Lan, root: &Path, port: u16) -> (Daemon, SocketAddr) {
 
 // Promise 58.
 #[test]
-fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
+fn a_daemon_accepts_a_host_that_its_principal_introduced() {
     if !is_possible() {
         return;
     }
@@ -394,7 +394,7 @@ fn a_daemon_lets_in_the_host_that_its_principal_vouches_for() {
 }
 
 #[test]
-fn data_go_through_here_to_a_daemon_only_where_that_is_asked_for() {
+fn data_go_through_this_host_to_a_daemon_only_with_the_option() {
     if !is_possible() {
         return;
     }
@@ -444,7 +444,7 @@ fn copy_cut(lan: &Lan, copy: &mut Command) {
 }
 
 #[test]
-fn channels_that_are_lost_on_the_way_are_replaced() {
+fn lost_channels_through_this_host_are_replaced() {
     if !is_possible() {
         return;
     }

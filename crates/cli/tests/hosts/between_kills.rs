@@ -49,7 +49,7 @@ fn job(lan: &Lan) -> serde_json::Value {
 
 // Promise 59.
 #[test]
-fn a_killed_job_is_listed_as_killed_and_the_same_command_goes_on() {
+fn a_killed_job_is_listed_as_killed_and_the_same_command_resumes() {
     if !is_possible() {
         return;
     }
@@ -65,7 +65,7 @@ fn a_killed_job_is_listed_as_killed_and_the_same_command_goes_on() {
 }
 
 #[test]
-fn a_killed_other_end_ends_the_job_and_the_same_command_goes_on() {
+fn a_job_ends_if_its_other_end_is_killed_and_the_same_command_resumes() {
     if !is_possible() {
         return;
     }
@@ -77,7 +77,7 @@ fn a_killed_other_end_ends_the_job_and_the_same_command_goes_on() {
 }
 
 #[test]
-fn a_job_goes_on_without_the_ssh_that_started_it() {
+fn a_job_outlives_the_ssh_process_that_started_it() {
     if !is_possible() {
         return;
     }

@@ -14,7 +14,7 @@ use longhaul_transfer::between_hosts::job_protocol::JobEvent;
 use serde_json::Value;
 
 #[test]
-fn a_tree_goes_from_one_daemon_to_the_other_and_back() {
+fn a_tree_is_copied_between_two_daemons_in_both_directions() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     let data = site.root("one").join("data");
     sample(&data);
@@ -62,7 +62,7 @@ fn a_tree_goes_from_one_daemon_to_the_other_and_back() {
 
 /// On every way, before anything is copied.
 #[test]
-fn too_many_names_are_told_alike() {
+fn too_many_source_names_give_the_same_message_on_both_routes() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     let many = (0..4097).map(|number| number.to_string());
     let long = (0..600).map(|number| format!("{number:0200}"));
@@ -79,7 +79,7 @@ fn too_many_names_are_told_alike() {
 }
 
 #[test]
-fn a_job_goes_on_without_who_asked_for_it() {
+fn a_job_between_daemons_outlives_its_command() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     let moved = |event: &Value| event["moved_bytes"].as_u64().filter(|bytes| *bytes > 0);
     let running = Running::start(&mut site.copy(&["--json"], "zero:1TB", "null:"));
@@ -123,7 +123,7 @@ fn a_job_goes_on_without_who_asked_for_it() {
 
 // Promise 62.
 #[test]
-fn a_daemon_connects_to_nobody_unless_it_may() {
+fn a_daemon_connects_only_to_allowed_hosts() {
     let site = Site::new(&["--write"], &["--write", "--allow-dial"]);
     sample(&site.root("one").join("data"));
     // Where it may connect to any host, this one is none of them.
@@ -158,7 +158,7 @@ fn the_daemon_that_may_connect_runs_the_copy() {
 
 // Promise 62.
 #[test]
-fn rights_and_roots_hold_for_jobs() {
+fn rights_and_roots_apply_to_jobs() {
     let site = Site::new(&[DIAL], &["--write"]);
     sample(&site.root("one").join("data"));
     std::os::unix::fs::symlink("/etc", site.root("one").join("out")).unwrap();
@@ -179,7 +179,7 @@ fn rights_and_roots_hold_for_jobs() {
 
 // Promise 62.
 #[test]
-fn a_daemon_with_another_key_is_not_spoken_to() {
+fn a_daemon_with_a_different_key_is_refused() {
     let site = Site::new(&["--write", DIAL], &["--write", DIAL]);
     sample(&site.root("one").join("data"));
     site.know([site.one.fingerprint.clone(), site.one.fingerprint.clone()]);
@@ -204,7 +204,7 @@ fn a_daemon_with_another_key_is_not_spoken_to() {
 }
 
 #[test]
-fn a_manifest_comes_to_whoever_asked_for_it() {
+fn a_manifest_is_sent_to_the_command_that_requested_it() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     let data = site.root("one").join("data");
     sample(&data);
@@ -231,7 +231,7 @@ fn a_manifest_comes_to_whoever_asked_for_it() {
 }
 
 #[test]
-fn what_two_daemons_cannot_do_is_said() {
+fn options_that_two_daemons_do_not_support_are_refused() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     run(&mut site.copy(&["-r", "--data-security", "clear"], "data", ""))
         .expect(1)
@@ -242,7 +242,7 @@ fn what_two_daemons_cannot_do_is_said() {
 }
 
 #[test]
-fn a_host_that_is_none_is_not_allowed() {
+fn allow_dial_refuses_invalid_host_names() {
     for host in ["", "a b", "[::1]"] {
         let mut command = longhaul();
         command.args(["serve", "--root", "/nonexistent"]);
@@ -261,7 +261,7 @@ fn a_host_that_is_none_is_not_allowed() {
 }
 
 #[test]
-fn many_control_requests_at_once_all_come_to_their_end() {
+fn many_simultaneous_control_requests_all_end() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
     let names = ["a", "b", "c", "d", "e", "f"];
     let copies = names.map(|name| {
@@ -288,7 +288,7 @@ fn many_control_requests_at_once_all_come_to_their_end() {
 
 // Promise 61.
 #[test]
-fn a_job_is_of_one_principal_alone() {
+fn a_job_belongs_to_one_principal() {
     let site = Site::new(&[], &["--write"]);
     let shared = Shared::new();
     let mut copy = shared.command(0, &site, "cp");
@@ -309,7 +309,7 @@ fn a_job_is_of_one_principal_alone() {
 
 // Promise 62.
 #[test]
-fn one_principal_does_not_lock_out_another() {
+fn one_principal_does_not_use_the_jobs_of_another() {
     let site = Site::new(&[], &["--write"]);
     let shared = Shared::new();
     let idle: Vec<Driven> = (0..12).map(|_| shared.drive(0).unwrap()).collect();
@@ -324,7 +324,7 @@ fn one_principal_does_not_lock_out_another() {
 }
 
 #[test]
-fn a_job_that_is_not_allowed_is_refused_where_nobody_asked_before() {
+fn a_forbidden_job_is_refused_without_a_previous_check() {
     let site = Site::new(&[], &[]);
     let mut shared = Shared::new();
     let forged = "\nlonghaul: forged\x1b[2J";
@@ -350,7 +350,7 @@ fn a_job_that_is_not_allowed_is_refused_where_nobody_asked_before() {
 }
 
 #[test]
-fn a_busy_daemon_leaves_the_copy_to_the_other() {
+fn the_other_daemon_runs_the_copy_if_one_is_busy() {
     let site = Site::new(&[], &["--write", DIAL]);
     let shared = Shared::new();
     let file = shared.place.path().join("root/file");

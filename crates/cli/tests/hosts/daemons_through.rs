@@ -33,7 +33,7 @@ fn through(site: &Site, arguments: &[&str], from: &str, to: &str) -> Command {
 }
 
 #[test]
-fn a_tree_goes_through_here_from_one_daemon_to_the_other_and_back() {
+fn a_tree_is_copied_between_daemons_through_this_host_in_both_directions() {
     let site = closed();
     let data = site.root("one").join("data");
     sample(&data);
@@ -73,7 +73,7 @@ fn a_tree_goes_through_here_from_one_daemon_to_the_other_and_back() {
 }
 
 #[test]
-fn what_is_asked_of_a_copy_holds_through_here_too() {
+fn options_of_a_copy_apply_through_this_host_too() {
     let site = closed();
     std::fs::write(site.root("one").join("file"), "here").unwrap();
     let file = site.user.path().join("file.b3");
@@ -104,7 +104,7 @@ fn what_is_asked_of_a_copy_holds_through_here_too() {
 }
 
 #[test]
-fn rights_and_roots_hold_through_here() {
+fn rights_and_roots_apply_through_this_host() {
     let site = Site::new(&[], &["--write"]);
     std::os::unix::fs::symlink("/etc", site.root("one").join("out")).unwrap();
     std::fs::write(site.root("two").join("file"), "x").unwrap();
@@ -151,7 +151,7 @@ fn goes_on(site: &Site) {
 }
 
 #[test]
-fn an_interrupted_copy_goes_on_with_the_same_command() {
+fn an_interrupted_copy_resumes_with_the_same_command() {
     let site = with_long_data();
     let running = under_way(&site);
     running.signal(Signal::INT);
@@ -161,7 +161,7 @@ fn an_interrupted_copy_goes_on_with_the_same_command() {
 }
 
 #[test]
-fn a_copy_ends_with_who_carries_it_and_goes_on_with_the_same_command() {
+fn a_copy_through_this_host_ends_with_its_command_and_resumes() {
     let site = with_long_data();
     let running = under_way(&site);
     running.kill();
@@ -224,7 +224,7 @@ fn refusal(asked: Result<UnixStream, OpenError>) -> Refusal {
 }
 
 #[test]
-fn a_channel_is_one_principals_and_of_a_job_that_is_there() {
+fn a_channel_needs_a_running_job_of_the_same_principal() {
     let shared = Shared::new();
     let who = |principal: usize| (PRINCIPALS[principal], shared.tokens[principal].as_str());
     let channel = |principal: usize, name: &str| {
@@ -257,7 +257,7 @@ fn a_channel_is_one_principals_and_of_a_job_that_is_there() {
 }
 
 #[test]
-fn one_principals_channels_are_bounded_and_leave_others_theirs() {
+fn the_channels_of_one_principal_do_not_use_those_of_others() {
     let shared = Shared::new();
     let jobs = [0, 1].map(|principal| {
         let token = &shared.tokens[principal];
@@ -278,7 +278,7 @@ fn one_principals_channels_are_bounded_and_leave_others_theirs() {
 }
 
 #[test]
-fn a_job_with_channels_connects_to_nobody() {
+fn a_job_with_channels_makes_no_connection() {
     let site = closed();
     let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
     let token = token.split_whitespace().last().unwrap();
@@ -307,7 +307,7 @@ fn a_job_with_channels_connects_to_nobody() {
 }
 
 #[test]
-fn a_job_waits_for_channels_no_longer_than_for_anybody() {
+fn a_job_waits_for_channels_as_long_as_for_connections() {
     let site = closed();
     let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
     let token = token.split_whitespace().last().unwrap();
@@ -326,7 +326,7 @@ fn a_job_waits_for_channels_no_longer_than_for_anybody() {
 }
 
 #[test]
-fn a_busy_source_leaves_the_job_to_the_destination() {
+fn the_destination_runs_the_job_if_the_source_is_busy() {
     let site = closed();
     std::fs::write(site.root("one").join("file"), "x").unwrap();
     let token = std::fs::read_to_string(site.one.token_file.as_ref().unwrap()).unwrap();
@@ -381,7 +381,7 @@ impl Tapped {
 }
 
 #[test]
-fn what_goes_from_a_host_to_a_daemon_cannot_be_read_on_the_way() {
+fn data_to_a_daemon_through_this_host_are_encrypted() {
     let (site, ssh) = (closed(), Tapped::new());
     let file = ssh.0.path().join("file");
     let line = "nobody on the way reads this\n";

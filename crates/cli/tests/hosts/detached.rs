@@ -72,7 +72,7 @@ fn a_job_of_this_host_outlives_its_terminal() {
 }
 
 #[test]
-fn trees_go_there_and_back_in_jobs() {
+fn jobs_copy_trees_in_both_directions() {
     if !is_possible() {
         return;
     }
@@ -95,7 +95,7 @@ fn trees_go_there_and_back_in_jobs() {
 }
 
 #[test]
-fn a_job_to_a_daemon_is_one_of_this_host() {
+fn a_detached_copy_to_a_daemon_is_a_job_of_this_host() {
     let (root, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let daemon = Daemon::with(root.path(), &["--write"]);
     let with_state = |subcommand: &str| {
@@ -119,7 +119,7 @@ fn a_job_to_a_daemon_is_one_of_this_host() {
 }
 
 #[test]
-fn a_job_with_retries_begins_although_its_daemon_is_down() {
+fn a_job_with_retries_starts_while_its_daemon_is_down() {
     let [root, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut daemon = Daemon::with(root.path(), &["--write"]);
     daemon.kill();
@@ -214,7 +214,7 @@ fn a_running_job_is_listed_with_its_bytes_and_a_killed_one_as_killed() {
 }
 
 #[test]
-fn what_a_job_cannot_do_is_refused_before() {
+fn impossible_jobs_are_refused_before_they_start() {
     let place = tempfile::tempdir().unwrap();
     let refused = |arguments: &[&str], why: &str| {
         let mut copy = crate::support::process::longhaul();
@@ -237,7 +237,7 @@ fn what_a_job_cannot_do_is_refused_before() {
 }
 
 #[test]
-fn a_job_needs_no_second_code_and_without_a_kept_login_that_is_refused() {
+fn a_job_uses_the_kept_login_and_is_refused_without_one() {
     if !is_possible() || !has_two_factors() {
         return;
     }
@@ -282,7 +282,7 @@ fn a_job_needs_no_second_code_and_without_a_kept_login_that_is_refused() {
 
 /// A job of this host writes its report and its log where the command was given.
 #[test]
-fn a_job_writes_what_became_of_each_entry() {
+fn a_job_writes_a_report_of_each_entry() {
     let [root, state, place] = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let daemon = Daemon::with(root.path(), &["--write"]);
     tree::write(&place.path().join("data/a"), b"a");
@@ -319,7 +319,7 @@ fn a_job_writes_what_became_of_each_entry() {
 }
 
 #[test]
-fn a_job_that_cannot_be_recorded_is_a_fault_of_this_host() {
+fn an_unwritable_job_directory_is_an_error_of_this_host() {
     let [root, place] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let daemon = Daemon::with(root.path(), &["--write"]);
     tree::write(&place.path().join("data"), b"a");

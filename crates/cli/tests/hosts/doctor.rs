@@ -43,7 +43,7 @@ fn examine(mut command: Command, endpoint: &str) -> Finished {
 
 // Promise 56.
 #[test]
-fn this_host_is_told_of_without_another() {
+fn doctor_describes_this_host_without_an_endpoint() {
     let place = tempfile::tempdir().unwrap();
     let mut command = longhaul();
     let done = run(command.args(["doctor", "--json"]).arg(place.path())).expect(0);
@@ -79,7 +79,7 @@ fn apart(config: &str) -> Sshd {
 
 // Promise 56.
 #[test]
-fn an_open_host_has_both_ways_open() {
+fn an_open_host_accepts_connections_in_both_directions() {
     if !is_possible() {
         return;
     }
@@ -112,7 +112,7 @@ fn an_open_host_has_both_ways_open() {
 }
 
 #[test]
-fn a_closed_port_is_named_with_its_look() {
+fn a_closed_port_is_named_with_the_result_of_the_attempt() {
     if !is_possible() {
         return;
     }
@@ -144,7 +144,7 @@ fn a_closed_port_is_named_with_its_look() {
 }
 
 #[test]
-fn what_drops_the_far_sides_calls_is_told_from_what_refuses() {
+fn dropped_connections_are_distinguished_from_refused_ones() {
     if !is_possible() {
         return;
     }
@@ -161,7 +161,7 @@ fn what_drops_the_far_sides_calls_is_told_from_what_refuses() {
 }
 
 #[test]
-fn a_host_without_longhaul_is_told_of_all_the_same() {
+fn a_host_without_longhaul_is_described() {
     if !is_possible() {
         return;
     }
@@ -188,7 +188,7 @@ fn a_host_without_longhaul_is_told_of_all_the_same() {
 }
 
 #[test]
-fn a_binary_that_does_not_start_is_a_problem() {
+fn a_remote_binary_that_does_not_start_is_a_finding() {
     if !is_possible() {
         return;
     }
@@ -207,7 +207,7 @@ fn a_binary_that_does_not_start_is_a_problem() {
 
 // Promise 56.
 #[test]
-fn a_login_that_fails_is_the_finding() {
+fn a_failed_login_is_a_finding() {
     if !is_possible() {
         return;
     }
@@ -253,7 +253,7 @@ fn a_login_that_fails_is_the_finding() {
 }
 
 #[test]
-fn a_full_or_closed_place_is_told() {
+fn a_full_or_inaccessible_directory_is_a_finding() {
     if !is_possible() {
         return;
     }
@@ -278,7 +278,7 @@ fn a_full_or_closed_place_is_told() {
 }
 
 #[test]
-fn a_daemon_is_told_of_as_far_as_it_tells() {
+fn a_daemon_is_described_by_the_facts_that_it_reports() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(place.path());
     let done = daemon_report(&daemon);
@@ -298,7 +298,7 @@ fn a_daemon_is_told_of_as_far_as_it_tells() {
 }
 
 #[test]
-fn what_a_principal_may_at_a_daemon_is_told() {
+fn the_rights_of_a_principal_are_reported() {
     let place = tempfile::tempdir().unwrap();
     let daemon = Daemon::with(place.path(), &[]);
     let done = daemon_report(&daemon);
@@ -318,7 +318,7 @@ fn what_a_principal_may_at_a_daemon_is_told() {
 }
 
 #[test]
-fn a_principal_whom_the_daemon_does_not_know_is_the_finding() {
+fn an_unknown_principal_is_a_finding() {
     let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [daemon, other] = [&here, &there].map(|place| Daemon::start(place.path()));
     let tokens = other.tokens_for(daemon.address);
@@ -334,7 +334,7 @@ fn a_principal_whom_the_daemon_does_not_know_is_the_finding() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_told() {
+fn a_missing_path_is_a_finding() {
     let place = tempfile::tempdir().unwrap();
     let examined = |path: &str| {
         let mut command = longhaul();
@@ -357,7 +357,7 @@ fn daemon_report(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn a_home_where_nothing_runs_is_named_with_a_place_that_will_do() {
+fn a_home_that_runs_no_programs_is_named_with_a_usable_directory() {
     if !is_possible() {
         return;
     }
@@ -379,7 +379,7 @@ fn a_home_where_nothing_runs_is_named_with_a_place_that_will_do() {
 }
 
 #[test]
-fn a_forced_command_is_named() {
+fn a_forced_command_is_a_finding() {
     if !is_possible() {
         return;
     }

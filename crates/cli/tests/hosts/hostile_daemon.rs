@@ -225,7 +225,7 @@ fn evil(place: &Path, single_file: bool) -> Answers {
 
 // Promise 28.
 #[test]
-fn names_that_were_not_asked_for_are_not_taken() {
+fn unrequested_names_are_rejected() {
     for single_file in [true, false] {
         let hostile = Hostile::new(|place| evil(place, single_file));
         hostile.pulls_nothing(&[], "src");
@@ -239,7 +239,7 @@ fn names_that_were_not_asked_for_are_not_taken() {
 
 // Promise 28.
 #[test]
-fn no_tree_comes_for_a_file() {
+fn a_tree_is_rejected_if_a_file_was_requested() {
     for single_file in [true, false] {
         let hostile = Hostile::new(|place| {
             tree::write(&place.join("evil/src/.ssh/authorized_keys"), b"evil");
@@ -257,7 +257,7 @@ fn no_tree_comes_for_a_file() {
 }
 
 #[test]
-fn nothing_is_compared_that_was_not_asked_for() {
+fn unrequested_names_are_not_compared() {
     let hostile = Hostile::new(|place| evil(place, false));
     tree::write(&hostile.path("to/src"), b"src");
     let mut command = hostile.command("verify", &[]);
@@ -266,7 +266,7 @@ fn nothing_is_compared_that_was_not_asked_for() {
 }
 
 #[test]
-fn a_flat_listing_has_no_names_from_below() {
+fn a_flat_listing_rejects_names_from_subdirectories() {
     let hostile = Hostile::new(|_| Answers::Name("a/../b".split("/../").next().unwrap()));
     let mut command = hostile.command("ls", &[]);
     run(command.arg(hostile.url("x"))).expect(0);
@@ -280,7 +280,7 @@ fn a_flat_listing_has_no_names_from_below() {
 
 // Promise 39.
 #[test]
-fn a_refusal_is_one_line_and_moves_no_text() {
+fn a_refusal_is_one_line_without_control_characters() {
     let forged = "no\nlonghaul: copied: 3 files\r\nlonghaul: x\u{2028}\u{202e}txt\u{2066}\x1b[2J";
     let hostile = Hostile::new(|_| Answers::Refusal(forged.to_owned()));
     for (subcommand, options) in [("cp", &["-r"][..]), ("ls", &[])] {
@@ -301,7 +301,7 @@ fn a_refusal_is_one_line_and_moves_no_text() {
 }
 
 #[test]
-fn a_daemon_that_lets_streams_join_and_says_nothing_is_left() {
+fn a_copy_ends_if_its_daemon_accepts_streams_and_stays_silent() {
     let hostile = Hostile::new(|_| Answers::Silence);
     tree::write(&hostile.path("from/a"), b"a");
     for pulls in [true, false] {

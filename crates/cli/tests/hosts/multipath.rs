@@ -144,7 +144,7 @@ fn both_paths_carry_a_pull() {
 }
 
 #[test]
-fn a_path_that_is_cut_holds_nothing_up() {
+fn a_copy_continues_if_one_path_is_cut() {
     for wire in [1, 2] {
         let Some(trial) = Trial::new([true; 2]) else {
             return;
@@ -164,7 +164,7 @@ fn a_path_that_is_cut_holds_nothing_up() {
 }
 
 #[test]
-fn an_end_without_it_gets_plain_tcp_and_a_word() {
+fn an_end_without_multipath_tcp_uses_plain_tcp_and_reports_it() {
     for (multipath, word) in [
         ([true, false], "10.81.1.2"),
         ([false, true], "this host's kernel has no Multipath TCP"),
@@ -182,7 +182,7 @@ fn an_end_without_it_gets_plain_tcp_and_a_word() {
 }
 
 #[test]
-fn bound_addresses_are_paths_of_their_own() {
+fn each_bound_address_is_a_separate_path() {
     let Some(trial) = Trial::new([false; 2]) else {
         return;
     };

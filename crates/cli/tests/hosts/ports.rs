@@ -8,7 +8,7 @@ use crate::support::process::{Running, longhaul, run};
 use serde_json::Value;
 
 #[test]
-fn a_daemon_takes_the_first_free_port_of_a_range() {
+fn a_daemon_listens_on_the_first_free_port_of_a_range() {
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir(place.path().join("root")).unwrap();
     let held = TcpListener::bind("[::]:0").unwrap();

@@ -293,7 +293,7 @@ fn difference(left: &Left, expected: &Left) -> String {
 }
 
 #[test]
-fn a_report_has_the_same_lines_on_every_route_from_or_to_this_host() {
+fn a_report_has_the_same_lines_on_every_route_of_this_host() {
     let local = Route::local();
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("report");
@@ -323,7 +323,7 @@ fn a_report_has_the_same_lines_on_every_route_from_or_to_this_host() {
 
 /// A job that nobody watches does all of it, and tells whoever asks later.
 #[test]
-fn a_job_that_nobody_watches_deletes_and_keeps() {
+fn a_detached_job_deletes_entries_and_makes_backups() {
     if !sshd::is_possible() {
         return;
     }

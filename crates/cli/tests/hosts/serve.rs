@@ -100,7 +100,7 @@ fn refused<const N: usize>(arguments: [&OsStr; N], says: &[&str]) -> Finished {
 
 // Promise 28.
 #[test]
-fn no_root_holds_the_daemons_secrets() {
+fn a_root_that_contains_the_daemons_secrets_is_refused() {
     let site = Site::new();
     let (home, state) = (site.path("home"), site.path("home/.config/longhaul"));
     fs::create_dir_all(&home).unwrap();
@@ -137,7 +137,7 @@ fn no_root_holds_the_daemons_secrets() {
 }
 
 #[test]
-fn no_root_holds_a_key_or_the_file_of_principals() {
+fn a_root_that_contains_a_key_or_the_principals_file_is_refused() {
     let site = Site::new();
     let principals = site.path("data/principals.toml");
     let text = site.principals(&site.path("data"), "\"read\"");
@@ -168,7 +168,7 @@ fn no_root_holds_a_key_or_the_file_of_principals() {
 }
 
 #[test]
-fn a_daemon_that_could_serve_nobody_does_not_start() {
+fn a_daemon_without_usable_principals_does_not_start() {
     let site = Site::new();
     let (file, state) = (site.path("principals.toml"), site.path("state"));
     let arguments = [
@@ -190,7 +190,7 @@ fn a_daemon_that_could_serve_nobody_does_not_start() {
 }
 
 #[test]
-fn others_may_not_write_where_the_key_is() {
+fn a_state_directory_that_others_may_write_is_refused() {
     let site = Site::new();
     let (data, state) = (site.path("data"), site.path("state"));
     fs::create_dir(&state).unwrap();
@@ -202,14 +202,14 @@ fn others_may_not_write_where_the_key_is() {
 }
 
 #[test]
-fn an_address_without_a_port_has_an_example() {
+fn a_listen_address_without_a_port_is_refused_with_an_example() {
     let mut command = longhaul();
     command.args(["serve", "--root", "/nonexistent", "--listen", "0.0.0.0"]);
     run(&mut command).expect(1).says(&["0.0.0.0:4960"]);
 }
 
 #[test]
-fn a_root_that_holds_secrets_is_not_taken_up_later() {
+fn a_reload_refuses_a_root_that_contains_secrets() {
     let site = Site::new();
     let daemon = site.daemon("\"read\"");
     let file = site.path("principals.toml");
@@ -232,7 +232,7 @@ fn a_root_that_holds_secrets_is_not_taken_up_later() {
 }
 
 #[test]
-fn the_log_says_when_who_what_and_that_it_ended() {
+fn the_log_has_time_principal_operation_and_end_of_each_session() {
     let site = Site::new();
     let daemon = site.daemon("\"read\"");
     let list = |path: &str| run(site.command(&daemon, "ls").arg(daemon.url(path)));
@@ -310,7 +310,7 @@ fn a_log_for_programs_has_an_object_for_each_event() {
 
 // Promise 29.
 #[test]
-fn who_may_only_write_learns_no_digest() {
+fn a_principal_without_the_right_to_read_receives_no_digest() {
     let site = Site::new();
     // Of the same size and time, as somebody may know.
     tree::write(&site.path("mine/a"), b"b");
@@ -344,7 +344,7 @@ fn who_may_only_write_learns_no_digest() {
 /// A principal that may not read, and tries contents.
 // Promise 29.
 #[test]
-fn who_may_only_write_cannot_try_contents() {
+fn a_principal_without_the_right_to_read_cannot_test_contents() {
     let site = Site::new();
     let old = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     let file = |path: &str, text: &[u8]| {
@@ -453,7 +453,7 @@ fn one_file_to(path: &[u8]) -> Request {
 // tidy: long because it has a request with each of its fields.
 // Promise 58.
 #[test]
-fn a_host_that_was_vouched_for_opens_the_session_that_was_meant() {
+fn an_introduced_host_opens_only_the_session_that_was_allowed() {
     const PATIENCE: Duration = Duration::from_secs(20);
     let site = Site::new();
     let daemon = site.daemon("\"read\", \"write\"");
@@ -562,7 +562,7 @@ fn write_certificate(
 
 // Promise 35.
 #[test]
-fn a_certificate_of_another_time_lets_nobody_in() {
+fn expired_and_future_certificates_are_refused() {
     const PATIENCE: Duration = Duration::from_secs(20);
     let site = Site::new();
     for (years, says) in [
@@ -672,7 +672,7 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 
 // Promise 41.
 #[test]
-fn a_log_that_takes_nothing_holds_up_nobody() {
+fn a_blocked_log_delays_no_session() {
     let site = Site::new();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let (reader, writer) = full_pipe();
@@ -730,7 +730,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn a_daemon_that_nobody_can_reach_ends_at_sigterm() {
+fn an_unreachable_daemon_ends_at_sigterm() {
     if !rustix::process::geteuid().is_root() {
         return longhaul_testing::skip("only root makes name spaces of networks");
     }
@@ -787,7 +787,7 @@ fn the_log_has_a_line_with_the_bytes_of_each_stopped_session() {
 }
 
 #[test]
-fn clients_of_ipv4_have_their_own_address_in_the_log() {
+fn ipv4_clients_have_ipv4_addresses_in_the_log() {
     let site = Site::new();
     let any: std::net::SocketAddr = "[::]:0".parse().unwrap();
     let arguments = vec!["--root".into(), site.path("data").into()];

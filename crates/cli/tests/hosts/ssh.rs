@@ -25,7 +25,7 @@ fn write_profile(home: &Path, text: &str) {
 }
 
 #[test]
-fn a_tree_goes_there_and_back() {
+fn a_tree_is_copied_in_both_directions() {
     if !is_possible() {
         return;
     }
@@ -48,7 +48,7 @@ fn a_tree_goes_there_and_back() {
 
 // Promise 46.
 #[test]
-fn one_file_gets_a_name_or_a_place_in_the_home() {
+fn one_file_is_copied_to_a_name_or_into_the_home() {
     if !is_possible() {
         return;
     }
@@ -69,7 +69,7 @@ fn one_file_gets_a_name_or_a_place_in_the_home() {
 
 // Promise 49.
 #[test]
-fn what_a_profile_prints_does_no_harm() {
+fn output_of_a_shell_profile_is_skipped() {
     if !is_possible() {
         return;
     }
@@ -89,7 +89,7 @@ fn what_a_profile_prints_does_no_harm() {
 
 // Promise 45.
 #[test]
-fn a_changed_host_key_is_ssh_s_to_refuse() {
+fn ssh_refuses_a_changed_host_key() {
     if !is_possible() {
         return;
     }
@@ -109,7 +109,7 @@ fn a_changed_host_key_is_ssh_s_to_refuse() {
 }
 
 #[test]
-fn a_host_that_is_not_there_is_no_connection() {
+fn an_unreachable_host_is_a_connection_error() {
     if !is_possible() {
         return;
     }
@@ -128,7 +128,7 @@ fn a_host_that_is_not_there_is_no_connection() {
 }
 
 #[test]
-fn without_longhaul_on_the_far_side_that_is_said() {
+fn missing_remote_longhaul_is_reported() {
     if !is_possible() {
         return;
     }
@@ -147,7 +147,7 @@ fn without_longhaul_on_the_far_side_that_is_said() {
 }
 
 #[test]
-fn what_fails_on_the_far_side_is_named() {
+fn remote_failures_are_named() {
     if !is_possible() {
         return;
     }
@@ -189,7 +189,7 @@ fn there_and_back(sshd: &Sshd) -> [String; 2] {
 
 // Promise 47.
 #[test]
-fn data_goes_directly_where_the_far_side_can_be_reached() {
+fn data_go_directly_if_the_remote_host_accepts_connections() {
     if is_possible() {
         let sshd = apart();
         sshd.close_client();
@@ -198,7 +198,7 @@ fn data_goes_directly_where_the_far_side_can_be_reached() {
 }
 
 #[test]
-fn the_far_side_connects_where_only_this_one_can_be_reached() {
+fn the_remote_host_connects_if_only_this_host_accepts_connections() {
     if is_possible() {
         let sshd = apart();
         sshd.close_server();
@@ -207,7 +207,7 @@ fn the_far_side_connects_where_only_this_one_can_be_reached() {
 }
 
 #[test]
-fn several_ssh_carry_the_data_where_nothing_opens() {
+fn several_ssh_channels_carry_the_data_if_no_port_opens() {
     if !is_possible() {
         return;
     }
@@ -267,7 +267,7 @@ fn has_streams(event: &Value, count: u64) -> bool {
 
 // Promise 47.
 #[test]
-fn direct_streams_outlive_their_ssh() {
+fn direct_streams_outlive_the_ssh_process() {
     if !is_possible() {
         return;
     }
@@ -313,7 +313,7 @@ fn stripped(place: &Path) -> std::path::PathBuf {
 
 // Promise 48.
 #[test]
-fn nothing_has_to_be_installed() {
+fn install_remote_installs_longhaul() {
     if !is_possible() {
         return;
     }
@@ -369,7 +369,7 @@ const NO_PROGRAMS: &str = "mkdir $far/.cache; mount -t tmpfs -o noexec none $far
 
 // Promise 48.
 #[test]
-fn where_it_cannot_run_it_is_put_elsewhere() {
+fn install_remote_uses_another_directory_if_programs_do_not_run_in_the_home() {
     if !is_possible() {
         return;
     }
@@ -404,7 +404,7 @@ fn where_it_cannot_run_it_is_put_elsewhere() {
 }
 
 #[test]
-fn where_there_is_no_place_each_is_named() {
+fn install_remote_names_each_unusable_directory() {
     if !is_possible() {
         return;
     }
@@ -462,7 +462,7 @@ fn where_there_is_no_place_each_is_named() {
 
 // Promise 48.
 #[test]
-fn another_release_is_replaced_over_the_same_login() {
+fn install_remote_replaces_another_release_over_the_same_login() {
     if !is_possible() {
         return;
     }

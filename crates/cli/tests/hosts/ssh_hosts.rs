@@ -46,7 +46,7 @@ fn a_host_behind_another_is_reached_through_it() {
 }
 
 #[test]
-fn of_two_addresses_the_one_that_lives_is_taken() {
+fn the_reachable_one_of_two_addresses_is_used() {
     if !is_possible() {
         return;
     }
@@ -95,7 +95,7 @@ fn from_behind_nat(options: &[&str]) -> String {
 }
 
 #[test]
-fn from_behind_nat_data_go_outward_or_through_ssh() {
+fn data_from_behind_nat_go_outward_or_through_ssh() {
     if is_possible() && labs_work() {
         assert_eq!(from_behind_nat(&[]), "outward");
         assert_eq!(from_behind_nat(&["--block", "b:50000"]), "ssh");
@@ -128,7 +128,7 @@ const PASSWORD: &str = "hash=$(openssl passwd -6 sesame); \
     mount --bind $home/.shadow /etc/shadow; rm -f $home/.shadow || true";
 
 #[test]
-fn a_password_is_enough() {
+fn a_copy_works_with_a_password_login() {
     if !is_possible() {
         return;
     }
@@ -152,7 +152,7 @@ fn a_password_is_enough() {
 }
 
 #[test]
-fn old_and_shared_configurations_will_do() {
+fn a_copy_works_with_old_algorithms_and_a_shared_connection() {
     if !is_possible() {
         return;
     }
@@ -182,7 +182,7 @@ fn old_and_shared_configurations_will_do() {
 }
 
 #[test]
-fn a_host_that_lets_few_log_in_at_once_will_do() {
+fn a_copy_works_with_few_simultaneous_logins() {
     if !is_possible() {
         return;
     }
@@ -199,7 +199,7 @@ fn a_host_that_lets_few_log_in_at_once_will_do() {
 }
 
 #[test]
-fn an_unknown_host_is_ssh_s_to_refuse() {
+fn ssh_refuses_an_unknown_host() {
     if !is_possible() {
         return;
     }
@@ -211,7 +211,7 @@ fn an_unknown_host_is_ssh_s_to_refuse() {
 }
 
 #[test]
-fn a_full_disk_over_there_is_named() {
+fn a_full_remote_disk_is_named() {
     if !is_possible() {
         return;
     }
@@ -229,7 +229,7 @@ fn a_full_disk_over_there_is_named() {
 }
 
 #[test]
-fn a_home_that_cannot_be_written_can_be_read_and_says_so() {
+fn a_read_only_home_is_copied_from_and_refuses_writes() {
     if !is_possible() {
         return;
     }

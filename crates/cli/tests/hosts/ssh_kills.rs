@@ -74,7 +74,7 @@ fn has_streams(event: &Value, count: u64) -> bool {
 }
 
 #[test]
-fn a_host_that_asks_has_one_channel() {
+fn a_host_with_password_logins_gets_one_channel() {
     if !is_possible() {
         return;
     }
@@ -146,7 +146,7 @@ fn kill_all(pids: &[Pid]) {
 }
 
 #[test]
-fn a_killed_client_goes_on() {
+fn a_copy_resumes_after_its_client_was_killed() {
     if is_possible() {
         let kill = |_: &Sshd, running: &Running| running.signal(Signal::KILL);
         goes_on_after(kill, false, None);
@@ -156,7 +156,7 @@ fn a_killed_client_goes_on() {
 
 // Promise 47.
 #[test]
-fn a_killed_far_side_is_noticed_and_goes_on() {
+fn a_killed_remote_end_is_detected_and_the_copy_resumes() {
     if is_possible() {
         let kill = |sshd: &Sshd, _: &Running| kill_all(&far_processes(sshd, "remote --memory"));
         goes_on_after(kill, false, Some(3));

@@ -95,7 +95,7 @@ fn the_users_own_master_serves_every_command() {
 
 // Promise 45.
 #[test]
-fn a_login_that_is_kept_serves_later_commands_until_it_is_ended() {
+fn a_kept_login_serves_later_commands_until_it_ends() {
     if !is_possible() {
         return;
     }
@@ -152,7 +152,7 @@ fn a_login_that_is_kept_serves_later_commands_until_it_is_ended() {
 }
 
 #[test]
-fn nothing_is_kept_where_nobody_asks_for_it() {
+fn no_login_is_kept_without_a_terminal_or_an_option() {
     if !is_possible() {
         return;
     }
@@ -166,7 +166,7 @@ fn nothing_is_kept_where_nobody_asks_for_it() {
 
 // Promise 45.
 #[test]
-fn a_directory_that_others_reach_holds_no_login() {
+fn no_login_is_kept_in_a_directory_that_others_can_reach() {
     if !is_possible() {
         return;
     }
@@ -206,7 +206,7 @@ fn with_mounts(command: &Command, script: &str) -> Command {
 }
 
 #[test]
-fn without_a_socket_there_is_a_login_all_the_same() {
+fn a_command_logs_in_without_a_master_if_it_cannot_make_a_socket() {
     if !is_possible() {
         return;
     }
@@ -225,7 +225,7 @@ fn without_a_socket_there_is_a_login_all_the_same() {
 }
 
 #[test]
-fn a_master_that_takes_no_more_sessions_is_left() {
+fn a_master_that_accepts_no_more_sessions_is_not_used() {
     if !is_possible() {
         return;
     }
@@ -249,7 +249,7 @@ fn a_master_that_takes_no_more_sessions_is_left() {
 }
 
 #[test]
-fn a_killed_copy_leaves_no_master_beyond_its_time() {
+fn the_master_of_a_killed_copy_ends_after_its_time() {
     if !is_possible() {
         return;
     }
@@ -277,7 +277,7 @@ fn a_killed_copy_leaves_no_master_beyond_its_time() {
 }
 
 #[test]
-fn with_one_session_a_login_one_channel_carries_everything() {
+fn one_channel_carries_all_data_if_a_login_allows_one_session() {
     if !is_possible() || !has_two_factors() {
         return;
     }
@@ -297,7 +297,7 @@ fn with_one_session_a_login_one_channel_carries_everything() {
 }
 
 #[test]
-fn two_factors_are_asked_for_once_by_four_commands() {
+fn four_commands_need_one_two_factor_login() {
     if !is_possible() || !has_two_factors() {
         return;
     }

@@ -18,7 +18,7 @@ const MORE: u64 = 2;
 const DATA_BYTES: u64 = 128 << 10;
 
 #[test]
-fn data_begin_two_round_trips_after_a_login_through_the_same_master_at_most() {
+fn data_leave_at_most_two_round_trips_after_a_login_through_the_same_master() {
     if !is_possible() {
         return;
     }

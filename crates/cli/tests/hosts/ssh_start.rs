@@ -209,7 +209,7 @@ fn copy_through(between: impl Between + 'static) -> (bool, Vec<String>) {
 }
 
 #[test]
-fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
+fn the_first_block_waits_only_for_the_greeting_and_the_welcome() {
     let (came, runs) = copy_through(Unheard);
     assert!(came, "no block left the near side");
     // Through a master nothing else crosses the network before: the other two stay here.
@@ -226,7 +226,7 @@ fn the_first_block_waits_for_the_greeting_and_the_welcome_alone() {
 }
 
 #[test]
-fn direct_streams_are_begun_while_the_session_opens() {
+fn direct_streams_start_while_the_session_opens() {
     let between = Listening {
         listener: Some(TcpListener::bind("127.0.0.1:0").unwrap()),
         connected: channel(),
@@ -235,7 +235,7 @@ fn direct_streams_are_begun_while_the_session_opens() {
 }
 
 #[test]
-fn a_far_side_without_longhaul_ends_by_itself_and_is_not_waited_for() {
+fn a_copy_does_not_wait_for_a_remote_host_without_longhaul() {
     let place = tempfile::tempdir().unwrap();
     let ssh = place.path().join("ssh");
     let words = "printf '\\nlonghaul-absent/1 Linux x86_64\\n'; cat >/dev/null; echo ended >";

@@ -43,7 +43,7 @@ fn records() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_profile_is_printed_and_is_json_where_asked() {
+fn a_profile_is_printed_as_text_or_json() {
     let directory = records();
     let output = longhaul(directory.path(), &["profile", "runs.jsonl"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -70,7 +70,7 @@ fn a_profile_is_printed_and_is_json_where_asked() {
 }
 
 #[test]
-fn a_report_is_one_page_whose_names_are_text() {
+fn a_report_is_one_page_with_escaped_names() {
     let directory = records();
     let arguments = ["report", "runs.jsonl", "-o", "r.html", "--svg", "figures"];
     let output = longhaul(directory.path(), &arguments);
@@ -88,7 +88,7 @@ fn a_report_is_one_page_whose_names_are_text() {
 }
 
 #[test]
-fn faults_are_refused_or_named_and_counted() {
+fn faulty_lines_are_refused_or_named_and_counted() {
     let directory = records();
     let path = directory.path().join("runs.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
@@ -189,7 +189,7 @@ fn every_fault_is_named_with_its_line_and_never_averaged() {
 }
 
 #[test]
-fn all_faults_are_named_however_many() {
+fn every_fault_is_named_even_if_there_are_many() {
     let directory = records();
     let path = directory.path().join("runs.jsonl");
     let mut lines: Vec<String> = fs::read_to_string(&path)
@@ -316,7 +316,7 @@ fn a_directory_of_samples_plots_one_run_of_each_kind() {
 }
 
 #[test]
-fn the_model_and_the_analysis_have_cubics_bend_at_the_same_loss() {
+fn the_model_and_the_analysis_agree_on_the_loss_at_which_cubic_changes_its_law() {
     use longhaul_model::response::{Congestion, mean_window};
     for milliseconds in [1, 22, 100, 366] {
         let rtt = std::time::Duration::from_millis(milliseconds);
@@ -413,7 +413,7 @@ fn a_run_without_a_round_trip_does_not_stop_the_import() {
 }
 
 #[test]
-fn compressed_records_are_read_as_others_are() {
+fn compressed_records_are_read_as_uncompressed_ones() {
     let directory = records();
     let plain = longhaul(directory.path(), &["profile", "runs.jsonl"]);
     let compress = ["records", "compress", "--remove", "runs.jsonl"];
@@ -452,7 +452,7 @@ fn compressed_records_are_read_as_others_are() {
 }
 
 #[test]
-fn a_line_that_compresses_well_is_bounded() {
+fn the_length_of_a_compressed_line_is_bounded() {
     let directory = records();
     let long = vec![b'x'; 64 << 20];
     fs::write(directory.path().join("bomb"), long).unwrap();

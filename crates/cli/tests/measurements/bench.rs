@@ -25,7 +25,7 @@ fn samples(profile: &Value, section: &str) -> Vec<usize> {
 }
 
 #[test]
-fn a_disk_is_measured_in_pieces_and_nothing_is_left() {
+fn a_disk_is_measured_in_several_runs_without_leftovers() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     fs::create_dir(&disk).unwrap();
@@ -64,7 +64,7 @@ fn a_disk_is_measured_in_pieces_and_nothing_is_left() {
 }
 
 #[test]
-fn a_signal_leaves_nothing_and_keeps_what_was_measured() {
+fn a_signal_keeps_the_measurements_and_leaves_no_files() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     fs::create_dir(&disk).unwrap();
@@ -95,7 +95,7 @@ fn a_signal_leaves_nothing_and_keeps_what_was_measured() {
 }
 
 #[test]
-fn codecs_and_encryption_are_measured_on_ones_own_data() {
+fn codecs_and_encryption_are_measured_on_given_files() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     tree::write(&data, &b"temperature 23.5 pressure 1013 ".repeat(20_000));
@@ -116,7 +116,7 @@ fn codecs_and_encryption_are_measured_on_ones_own_data() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_named() {
+fn unmeasurable_paths_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("host.json");
     let bench = |arguments: &[&str]| {

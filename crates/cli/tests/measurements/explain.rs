@@ -21,7 +21,7 @@ fn dataset(place: &Path) {
 
 // Promise 87.
 #[test]
-fn a_forecast_stands_before_and_the_outcome_beside_it() {
+fn explain_prints_the_forecast_and_then_the_outcome() {
     let place = tempfile::tempdir().unwrap();
     dataset(place.path());
     let daemon = Daemon::start(place.path());
@@ -110,7 +110,7 @@ fn the_shortest_copy_has_the_layers_and_codecs_of_both_ends() {
 
 // Promise 87.
 #[test]
-fn copies_are_remembered_and_forgotten() {
+fn copies_are_added_to_and_removed_from_the_history() {
     let place = tempfile::tempdir().unwrap();
     dataset(place.path());
     let state = place.path().join("state");
@@ -185,7 +185,7 @@ fn flows(summary: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn flows_are_those_of_a_policy_or_a_plan() {
+fn a_policy_or_a_plan_sets_the_flows() {
     let place = tempfile::tempdir().unwrap();
     dataset(place.path());
     let daemon = Daemon::start(place.path());
@@ -248,7 +248,7 @@ fn put(file: &Path, text: &str) {
 }
 
 #[test]
-fn profiles_of_hosts_are_found_where_they_are_kept() {
+fn profiles_of_hosts_are_read_from_the_state_directory() {
     let place = tempfile::tempdir().unwrap();
     dataset(place.path());
     let state = place.path().join("state");
@@ -321,7 +321,7 @@ fn profiles_of_hosts_are_found_where_they_are_kept() {
 }
 
 #[test]
-fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
+fn a_copy_begins_with_the_flows_that_earlier_copies_needed() {
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data");
     fs::write(&data, vec![7; 20_000_000]).unwrap();
@@ -377,7 +377,7 @@ fn a_copy_begins_with_the_flows_that_earlier_ones_ask_for() {
 }
 
 #[test]
-fn files_of_the_state_that_are_none_hold_up_no_command() {
+fn special_files_in_the_state_directory_block_no_command() {
     let place = tempfile::tempdir().unwrap();
     dataset(place.path());
     let state = place.path().join("state");
@@ -420,7 +420,7 @@ fn files_of_the_state_that_are_none_hold_up_no_command() {
 }
 
 #[test]
-fn a_history_moves_no_cursor() {
+fn the_history_prints_no_control_characters() {
     let place = tempfile::tempdir().unwrap();
     dataset(place.path());
     let state = place.path().join("state");

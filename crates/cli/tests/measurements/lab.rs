@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn each_line_of_a_report_is_a_line() {
+fn a_report_of_a_lab_has_whole_lines() {
     if !labs_work() {
         return;
     }
@@ -56,7 +56,7 @@ fn each_line_of_a_report_is_a_line() {
 }
 
 #[test]
-fn a_command_runs_on_its_host_and_its_exit_code_is_ours() {
+fn a_command_runs_on_its_host_and_sets_the_exit_code() {
     if !labs_work() {
         return;
     }
@@ -87,7 +87,7 @@ fn a_command_runs_on_its_host_and_its_exit_code_is_ours() {
 }
 
 #[test]
-fn a_cable_joins_two_hosts_and_has_no_settings() {
+fn a_cable_connects_two_hosts_and_has_no_settings() {
     if !labs_work() {
         return;
     }
@@ -102,7 +102,7 @@ fn a_cable_joins_two_hosts_and_has_no_settings() {
 }
 
 #[test]
-fn signals_reach_the_command_and_nothing_outlives_it() {
+fn signals_reach_the_command_and_no_process_outlives_it() {
     if !labs_work() {
         return;
     }
@@ -146,7 +146,7 @@ fn processes_with(mark: &str) -> usize {
 }
 
 #[test]
-fn a_killed_lab_leaves_nothing_after_the_next_start() {
+fn the_next_start_cleans_up_after_a_killed_lab() {
     if !labs_work() {
         return;
     }
@@ -210,7 +210,7 @@ fn a_killed_lab_leaves_nothing_after_the_next_start() {
 }
 
 #[test]
-fn two_labs_at_once_do_not_meet() {
+fn simultaneous_labs_do_not_interfere() {
     if !labs_work() {
         return;
     }
@@ -266,7 +266,7 @@ fn copy_across(path: &str, options: &[&str], from: &Path, to: &Path) -> Command 
 }
 
 #[test]
-fn a_tree_crosses_a_lossy_ocean() {
+fn a_tree_is_copied_over_a_long_lossy_path() {
     if !labs_work() {
         return;
     }
@@ -283,7 +283,7 @@ fn a_tree_crosses_a_lossy_ocean() {
 /// Damage that TCP does not see: TLS ends the stream, in clear the block's
 /// checksum tells; either way it is sent again, and what arrives is right.
 #[test]
-fn damage_past_tcps_checksum_is_caught() {
+fn damage_that_tcp_does_not_detect_is_caught() {
     if !labs_work() {
         return;
     }
@@ -307,7 +307,7 @@ fn damage_past_tcps_checksum_is_caught() {
 
 /// What has nothing that could be damaged unseen, as a ping, is not counted as damaged.
 #[test]
-fn only_damage_that_was_done_is_counted() {
+fn damage_is_counted_only_for_packets_with_payload() {
     if !labs_work() {
         return;
     }
@@ -324,7 +324,7 @@ fn only_damage_that_was_done_is_counted() {
 /// Who sends a signal to a group sends it to a lab's process twice: directly, and
 /// by the process outside, which passes it on.
 #[test]
-fn an_interrupt_is_told_of_and_the_same_command_goes_on() {
+fn an_interrupt_is_reported_and_the_same_command_resumes() {
     if !labs_work() {
         return;
     }
@@ -343,7 +343,7 @@ fn an_interrupt_is_told_of_and_the_same_command_goes_on() {
 /// In a network namespace nobody, root neither, may change what the machine allows
 /// its namespaces.
 #[test]
-fn a_lab_within_a_network_namespace_needs_no_more_than_there_is() {
+fn a_lab_works_within_a_network_namespace() {
     if !labs_work() {
         return;
     }
@@ -363,7 +363,7 @@ fn a_lab_within_a_network_namespace_needs_no_more_than_there_is() {
 
 /// What was durable when the path was cut is not sent again.
 #[test]
-fn a_copy_outlives_a_cut() {
+fn a_copy_continues_after_a_cut() {
     if !labs_work() {
         return;
     }
@@ -405,7 +405,7 @@ fn a_copy_outlives_a_cut() {
 }
 
 #[test]
-fn bursts_of_losses_harm_nothing() {
+fn a_copy_survives_bursts_of_losses() {
     if !labs_work() {
         return;
     }
@@ -449,7 +449,7 @@ fn copy_to_daemon(lab: &[&str], copy: &str) -> Finished {
 /// Windows that end at a kernel's limit: which one it is, is said, if in one span of many no
 /// queue stood: others use this host.
 #[test]
-fn the_kernels_limit_that_binds_is_named() {
+fn a_limiting_kernel_setting_is_named() {
     if !labs_work() {
         return;
     }
@@ -468,7 +468,7 @@ fn the_kernels_limit_that_binds_is_named() {
 /// Streams have Reno's slow start until the path is full, and then their own congestion
 /// control: what `ss` saw of them at each look, one after the other.
 #[test]
-fn streams_are_led_through_their_slow_start_and_get_their_own_control_back() {
+fn streams_use_reno_in_slow_start_and_then_their_own_congestion_control() {
     if !labs_work() {
         return;
     }
@@ -503,7 +503,7 @@ fn streams_are_led_through_their_slow_start_and_get_their_own_control_back() {
 /// Who is nice sees others, and yields to them: their queue stands nearly all the time. How
 /// much of it shows in one span depends on what this host has left for them, so there are many.
 #[test]
-fn who_is_nice_yields_to_other_traffic() {
+fn a_nice_copy_yields_to_other_traffic() {
     if !labs_work() {
         return;
     }
@@ -546,7 +546,7 @@ fn mounts_work() -> bool {
 /// Where each look, open and name is a round trip many are under way at once: what arrives
 /// is the same, and what is there already is known again.
 #[test]
-fn far_file_systems_are_copied_from_and_to() {
+fn remote_file_systems_are_copied_from_and_to() {
     if !mounts_work() {
         return;
     }
@@ -585,7 +585,7 @@ fn far_file_systems_are_copied_from_and_to() {
 /// Within the lab two directories are behind devices of their own, under their
 /// own names; outside nothing changes.
 #[test]
-fn directories_are_behind_devices_within_the_lab_alone() {
+fn modelled_devices_exist_only_within_the_lab() {
     if !mounts_work() {
         return;
     }
@@ -637,7 +637,7 @@ fn gluster_works() -> bool {
 
 /// Large files are spread over nodes, and nothing stays.
 #[test]
-fn a_parallel_file_system_has_a_files_shards_on_all_nodes() {
+fn a_parallel_file_system_spreads_a_file_over_all_nodes() {
     if !gluster_works() {
         return;
     }
@@ -667,7 +667,7 @@ fn a_parallel_file_system_has_a_files_shards_on_all_nodes() {
 }
 
 #[test]
-fn what_a_parallel_file_system_lacks_is_named() {
+fn missing_programs_of_a_parallel_file_system_are_named() {
     if !mounts_work() {
         return;
     }
@@ -680,7 +680,7 @@ fn what_a_parallel_file_system_lacks_is_named() {
 
 /// As a user who is not root: in a user namespace.
 #[test]
-fn a_user_without_rights_has_a_lab() {
+fn an_ordinary_user_can_run_a_lab() {
     if !labs_work() {
         return;
     }
@@ -720,7 +720,7 @@ fn a_user_without_rights_has_a_lab() {
 /// Parameters of the machine: one lab at a time, put back at its end, and by
 /// the next start where it was killed.
 #[test]
-fn what_a_lab_changes_of_the_machine_is_put_back() {
+fn settings_of_the_machine_are_restored_after_a_lab() {
     if !labs_work() {
         return;
     }
@@ -781,7 +781,7 @@ fn other_traffic_shares_the_path() {
 }
 
 #[test]
-fn two_of_three_sites_have_a_path_of_their_own() {
+fn settings_of_a_path_apply_to_two_of_three_sites() {
     if !labs_work() {
         return;
     }

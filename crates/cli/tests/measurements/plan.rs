@@ -31,7 +31,7 @@ fn documented() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_limit_that_nobody_measured_is_called_a_guess() {
+fn an_unmeasured_limit_is_called_a_guess() {
     let directory = tempfile::tempdir().unwrap();
     let output = plan(
         directory.path(),
@@ -119,7 +119,7 @@ fn other_hardware_is_planned_written_and_drawn() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_in_a_graph_are_named_with_their_lines() {
     let directory = documented();
     let path = directory.path().join("transfer.toml");
     let wrong = fs::read_to_string(&path)
@@ -138,7 +138,7 @@ fn what_is_wrong_is_named_with_its_line() {
 }
 
 #[test]
-fn a_copy_is_planned_without_moving_anything() {
+fn a_plan_of_a_copy_moves_no_data() {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("run7")).unwrap();
     for file in 0..20 {
@@ -238,7 +238,7 @@ fn profiles_are_fitted_and_records_checked() {
 }
 
 #[test]
-fn what_codecs_would_gain_is_known_from_samples() {
+fn samples_show_the_gain_of_codecs() {
     let directory = tempfile::tempdir().unwrap();
     let lines = (0..150_000_u64).map(|at| format!("{at} measured at {}\n", at * at % 7919));
     fs::write(directory.path().join("text"), lines.collect::<String>()).unwrap();

@@ -176,7 +176,7 @@ fn sweep_to(daemon: &Daemon, home: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_was_probed_is_the_reference_of_a_sweep_over_the_same_path() {
+fn a_probe_is_the_reference_of_a_sweep_over_the_same_path() {
     let directory = tempfile::tempdir().unwrap();
     let (home, root) = (directory.path(), directory.path().join("root"));
     fs::create_dir(&root).unwrap();
@@ -238,7 +238,7 @@ fn what_was_probed_is_the_reference_of_a_sweep_over_the_same_path() {
 }
 
 #[test]
-fn what_cannot_be_probed_is_named() {
+fn endpoints_that_cannot_be_probed_are_named() {
     run(&mut longhaul_with(&["probe", "/tmp"]))
         .expect(1)
         .says(&["longhaul://HOST"]);
@@ -277,7 +277,7 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn records_that_one_may_only_append_to_are_appended_to() {
+fn records_are_added_to_an_append_only_file() {
     if !crate::support::is_root() {
         return;
     }

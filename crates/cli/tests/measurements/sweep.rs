@@ -85,7 +85,7 @@ fn tell_that_one_is_left(file: &Path, output: &Path) {
 }
 
 #[test]
-fn runs_are_recorded_compared_and_made_once() {
+fn runs_are_recorded_and_compared_and_not_repeated() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("trial.toml");
     std::fs::write(&file, COMMANDS).unwrap();
@@ -182,7 +182,7 @@ command = "exit 3"
 "#;
 
 #[test]
-fn the_fastest_are_measured_again_at_the_end() {
+fn the_fastest_configurations_are_measured_again_at_the_end() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("trial.toml");
     let start = COMMANDS.find("[[methods]]").unwrap();
@@ -237,7 +237,7 @@ fn the_fastest_are_measured_again_at_the_end() {
 }
 
 #[test]
-fn of_a_real_paths_other_end_nothing_is_made_up() {
+fn records_of_a_real_path_have_no_invented_values_of_the_other_end() {
     let home = tempfile::tempdir().unwrap();
     let (file, far) = (home.path().join("real.toml"), home.path().join("far"));
     std::fs::create_dir(&far).unwrap();
@@ -261,7 +261,7 @@ fn of_a_real_paths_other_end_nothing_is_made_up() {
 }
 
 #[test]
-fn our_own_copy_is_measured_with_its_daemon() {
+fn a_longhaul_copy_is_measured_with_its_daemon() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("own.toml");
     let start = COMMANDS.find("[[methods]]").unwrap();
@@ -289,7 +289,7 @@ fn our_own_copy_is_measured_with_its_daemon() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_before_it_begins() {
+fn an_invalid_sweep_is_refused_before_it_starts() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("bad.toml");
     for (from, to, part) in [
@@ -367,7 +367,7 @@ fn remains(home: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_a_copy_mounts_ends_with_it() {
+fn mounts_of_a_run_end_with_it() {
     let needed = ["sshfs", "unshare", "sshd", "ssh-keygen"];
     if !rustix::process::geteuid().is_root() || !needed.iter().all(|program| has(program)) {
         longhaul_testing::skip(&format!("it takes root and {needed:?}"));
