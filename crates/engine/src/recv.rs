@@ -55,9 +55,9 @@ use longhaul_proto::block::{BlockHeader, Content, ContentName};
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::handshake::Operation;
-use longhaul_proto::manifest::{Entry, TreePath};
+use longhaul_proto::manifest::{Entry, EntryId, TreePath};
 use longhaul_proto::message::{Flows, Message};
-use longhaul_proto::receiver::{ReceiverSettings, Verdict};
+use longhaul_proto::receiver::{Receiver, ReceiverSettings, Verdict};
 use longhaul_proto::session::StreamId;
 
 use crate::codec::Decoder;
@@ -66,7 +66,7 @@ use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::pool::Buffer;
 use crate::session::stages::{ReceivingStages, Stages, group, need};
 use crate::session::streams::Stop;
-use crate::session::{SessionError, Transfer, TransferSettings};
+use crate::session::{Machine, SessionError, Transfer, TransferSettings};
 use crate::shell::Words;
 use announced::Announced;
 use asked::Asked;
@@ -208,6 +208,12 @@ impl ReceiveSide {
         }
     }
 
+    /// Returns the stages at work in a session.
+    fn at_work<'a>(&'a self, transfer: &'a Transfer) -> Receiving<'a> {
+        let side = self;
+        Receiving { side, transfer }
+    }
+
     /// Records entries that the other end announced.
     fn note_announced<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
         if let Some(announced) = &self.announced {
@@ -252,29 +258,58 @@ impl ReceiveSide {
             self.direct.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// The stages at work: their resources, and the session with state machine, pools and counters.
+#[derive(Clone, Copy)]
+pub(crate) struct Receiving<'a> {
+    side: &'a ReceiveSide,
+    transfer: &'a Transfer,
+}
+
+impl Receiving<'_> {
+    /// Applies an event to the state machine, and then [settles](Transfer::settle) the change.
+    fn tell<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
+        self.transfer.tell(|machine| match machine {
+            Machine::Receiving(receiver) => Some(what(receiver)),
+            Machine::Sending(_) => None,
+        })
+    }
+
+    /// True if this generation of the file is being received.
+    fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
+        let shared = self.transfer.lock();
+        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.is_under_way(file, generation))
+    }
+
+    /// True if a block of this content may still be needed when it arrives.
+    fn awaits(&self, content: &ContentName) -> bool {
+        let shared = self.transfer.lock();
+        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.awaits(content))
+    }
 
     /// Handles a complete block. `found` are its checksums, if it was already hashed.
     pub(crate) fn handle_block(
         &self,
-        transfer: &Transfer,
         stream: StreamId,
         header: BlockHeader,
         buffer: Buffer,
         found: Option<Found>,
     ) -> Result<(), SessionError> {
-        if let Some(asked) = &self.asked {
+        if let Some(asked) = &self.side.asked {
             asked.check_content(&header.content)?;
         }
         match &header.content {
-            Content::Piece(piece) => self.note_announced([&piece.entry].into_iter()),
+            Content::Piece(piece) => self.side.note_announced([&piece.entry].into_iter()),
             Content::Pack(packed) => {
-                self.note_announced(packed.iter().map(|packed| &packed.entry));
+                self.side
+                    .note_announced(packed.iter().map(|packed| &packed.entry));
             }
         }
         // On a clear connection, a duplicate block must not remove this block's checksums between
         // the verdict and the match.
-        let mut awaited = transfer.is_clear().then(|| lock(&self.awaited));
-        let keeps = transfer.tell_receiver(|receiver| {
+        let mut awaited = self.transfer.is_clear().then(|| lock(&self.side.awaited));
+        let keeps = self.tell(|receiver| {
             receiver.handle_arrival(stream);
             match &header.content {
                 Content::Piece(piece) => receiver.handle_piece(piece).map(|verdict| vec![verdict]),
@@ -295,7 +330,7 @@ impl ReceiveSide {
             };
             drop(awaited);
             if let Some(ready) = ready {
-                self.pass_on(transfer, ready);
+                self.pass_on(ready);
             }
         } else if let Some(awaited) = &mut awaited {
             awaited.forget(&header.name());
@@ -307,46 +342,47 @@ impl ReceiveSide {
 impl Stages for ReceiveSide {
     fn start(self: Arc<ReceiveSide>, transfer: &Arc<Transfer>) {
         let flows = transfer.settings.flows;
+        let receiving = self.at_work(transfer);
         let both = (&self, transfer);
         let decompressors = group(both, "decompress", |side, transfer, flow| {
-            transfer.run_verifier(side, flow);
+            Receiving { side, transfer }.run_verifier(flow);
         });
         let writers = group(both, "write", |side, transfer, flow| {
-            transfer.run_writer(side, flow);
+            Receiving { side, transfer }.run_writer(flow);
         });
         if !transfer.is_paired() {
             need(transfer, decompressors.set(flows.decompressors));
             need(transfer, writers.set(flows.writers));
         }
         let committers = group(both, "commit", |side, transfer, flow| {
-            transfer.run_committer(side, flow);
+            Receiving { side, transfer }.run_committer(flow);
         });
         need(transfer, committers.set(flows.committers));
         let small = group(both, "commit", |side, transfer, flow| {
-            transfer.run_small_committer(side, flow);
+            Receiving { side, transfer }.run_small_committer(flow);
         });
         need(transfer, small.set(1));
         let comparers = group(both, "compare", |side, transfer, flow| {
-            transfer.run_comparer(side, flow);
+            Receiving { side, transfer }.run_comparer(flow);
         });
         need(transfer, comparers.set(1));
         let content_comparers = group(both, "compare", |side, transfer, flow| {
-            transfer.run_content_comparer(side, flow);
+            Receiving { side, transfer }.run_content_comparer(flow);
         });
         let count = transfer.settings.content_comparers();
         need(transfer, content_comparers.set(count));
         let runners = group(both, commands::LAYER, |side, transfer, flow| {
-            transfer.run_commands(side, flow);
+            Receiving { side, transfer }.run_commands(flow);
         });
         let filters = group(both, filter::LAYER, |side, transfer, flow| {
-            transfer.run_filters(side, flow);
+            Receiving { side, transfer }.run_filters(flow);
         });
-        if let Some(jobs) = self.filters(transfer) {
+        if let Some(jobs) = receiving.filter_jobs() {
             need(transfer, filters.set(jobs));
             // The group is set once, here.
             let _ = self.filters.set(filters);
         }
-        if let Some(jobs) = self.jobs(transfer) {
+        if let Some(jobs) = receiving.command_jobs() {
             need(transfer, runners.set(jobs));
             // The group is set once, here.
             let _ = self.command_runners.set(runners);
@@ -475,7 +511,7 @@ impl ReceivingStages for ReceiveSide {
         name: ContentName,
         checksums: Vec<Option<Checksum>>,
     ) -> bool {
-        self.take_checksums(transfer, name, checksums)
+        self.at_work(transfer).take_checksums(name, checksums)
     }
 
     fn read_block(
@@ -485,6 +521,6 @@ impl ReceivingStages for ReceiveSide {
         block: (BlockHeader, usize),
         reader: &mut dyn StreamReader,
     ) -> Result<(), Stop> {
-        self.open_block(transfer, stream, block, reader)
+        self.at_work(transfer).open_block(stream, block, reader)
     }
 }

@@ -32,14 +32,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use longhaul_proto::block::{Codec, ContentName, HeaderKey};
+use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::criteria::Criteria;
 use longhaul_proto::deletion::Deletion;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::{Operation, Secret};
-use longhaul_proto::manifest::{EntryId, TreePath};
+use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Farewell, Message, Observation, Tuning};
 use longhaul_proto::notice::Notice;
 use longhaul_proto::receiver::{Receiver, ReceiverError};
@@ -620,26 +620,6 @@ impl Transfer {
             Machine::Sending(sender) => Some(what(sender)),
             Machine::Receiving(_) => None,
         })
-    }
-
-    /// Applies an event to the state machine of a receiver; returns `None` at a sender.
-    pub(crate) fn tell_receiver<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
-        self.tell(|machine| match machine {
-            Machine::Receiving(receiver) => Some(what(receiver)),
-            Machine::Sending(_) => None,
-        })
-    }
-
-    /// True if this generation of the file is being received.
-    pub(crate) fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
-        let shared = self.lock();
-        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.is_under_way(file, generation))
-    }
-
-    /// True if a block of this content may still be needed when it arrives.
-    pub(crate) fn awaits(&self, content: &ContentName) -> bool {
-        let shared = self.lock();
-        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.awaits(content))
     }
 
     /// Completes a change of the state machine: wakes the threads that may have work, reports the

@@ -28,9 +28,9 @@ use longhaul_storage::failure::failure_of;
 use longhaul_storage::mounts::points_beneath;
 use longhaul_system::queue::lock;
 
-use super::ReceiveSide;
 use super::probes::{Placed, random_number};
-use crate::session::{Machine, Transfer};
+use super::{ReceiveSide, Receiving};
+use crate::session::Machine;
 
 /// Maximum number of topmost directories in which names are deleted, and of file systems mounted in
 /// them.
@@ -83,7 +83,7 @@ impl For {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Returns a failure unless these directories are not within a source and, if the purpose
     /// requires it, do not contain one.
     ///
@@ -95,12 +95,11 @@ impl Transfer {
     /// Returns the reason why this is not proved.
     pub(super) fn ensure_apart(
         &self,
-        side: &ReceiveSide,
         directories: &[Arc<dyn Directory>],
         purpose: For,
     ) -> Result<(), Failure> {
         // The other end accepts one request at a time.
-        let _one = lock(&side.asking);
+        let _one = lock(&self.side.asking);
         let refused = purpose.refused();
         let failed = |error: io::Error| {
             let what = "make a file that tells the destination from the source";
@@ -109,13 +108,13 @@ impl Transfer {
         };
         let number = random_number().map_err(failed)?;
         let probe = Probe {
-            session: side.destination.owner.session_number(),
+            session: self.side.destination.owner.session_number(),
             number,
             landing: None,
             shown: false,
         };
         let mut placed = Vec::new();
-        let made = place_all((side, purpose), directories, &probe, &mut placed);
+        let made = place_all((self.side, purpose), directories, &probe, &mut placed);
         let asked = match made {
             Ok(()) => self.ask_sources(SourcesQuestion {
                 probe,
@@ -125,7 +124,7 @@ impl Transfer {
         };
         let mut removed = Ok(());
         for placed in placed {
-            removed = removed.and(placed.remove(side));
+            removed = removed.and(placed.remove(self.side));
         }
         match asked {
             None => {
@@ -146,11 +145,11 @@ impl Transfer {
 
     /// Lets the other end search its sources for a probe. Returns `None` if the session is over.
     fn ask_sources(&self, question: SourcesQuestion) -> Option<Result<(), Failure>> {
-        let asks = self.tell_receiver(|receiver| receiver.ask_sources(question))?;
+        let asks = self.tell(|receiver| receiver.ask_sources(question))?;
         if !asks {
             return None;
         }
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         loop {
             if shared.is_over() {
                 return None;
@@ -161,7 +160,7 @@ impl Transfer {
             if let Some(answer) = receiver.take_sources() {
                 return Some(answer.map_or(Ok(()), Err));
             }
-            let waited = self.searching.wait(shared);
+            let waited = self.transfer.searching.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -38,9 +38,8 @@ use longhaul_system::refusals::or_without;
 pub use place::real;
 use place::{beneath, downwards, make_beneath};
 
-use super::ReceiveSide;
 use super::folders::{Folder, Folders};
-use crate::session::Transfer;
+use super::{ReceiveSide, Receiving};
 
 /// Maximum number of remembered names of the copy that end with the suffix; backups must not take
 /// them.
@@ -242,7 +241,7 @@ impl Backups {
     /// before the session's gate is held, since it may create the directory.
     fn folder(
         &self,
-        (transfer, side): (&Transfer, &ReceiveSide),
+        receiving: &Receiving<'_>,
         from: &Arc<Folder>,
         path: &TreePath,
     ) -> io::Result<Option<Arc<Folder>>> {
@@ -256,9 +255,11 @@ impl Backups {
         match &self.place {
             None => Ok(Some(Arc::clone(from))),
             Some(place) => {
-                let proved = self.prove(transfer, side);
+                let proved = self.prove(receiving);
                 proved.map_err(|failure| io::Error::other(failure.text))?;
-                place.folder(side, path.parent().as_ref()).map(Some)
+                place
+                    .folder(receiving.side, path.parent().as_ref())
+                    .map(Some)
             }
         }
     }

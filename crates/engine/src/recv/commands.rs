@@ -18,10 +18,9 @@ use longhaul_storage::failure::failure_of;
 use longhaul_storage::journal::JournalError;
 use longhaul_storage::journal::digests::FileState;
 
-use super::ReceiveSide;
 use super::parts::journal_failure;
+use super::{ReceiveSide, Receiving};
 use crate::flows::Flow;
-use crate::session::Transfer;
 use crate::shell;
 
 /// Name of the layer.
@@ -69,65 +68,60 @@ impl Committed {
     }
 }
 
-impl ReceiveSide {
+impl Receiving<'_> {
     /// Returns the number of commands that run at a time; `None` if no commands run.
-    pub(super) fn jobs(&self, transfer: &Transfer) -> Option<usize> {
-        let jobs = self.destination.on_commit.as_ref()?.jobs;
-        let runs = transfer.runs_commands(self);
+    pub(super) fn command_jobs(&self) -> Option<usize> {
+        let jobs = self.side.destination.on_commit.as_ref()?.jobs;
+        let runs = self.runs_commands();
         runs.then(|| shell::most_at_once(jobs))
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// True if a command runs for each file.
-    pub(super) fn runs_commands(&self, side: &ReceiveSide) -> bool {
-        let destination = &side.destination;
+    pub(super) fn runs_commands(&self) -> bool {
+        let destination = &self.side.destination;
         destination.on_commit.is_some()
             && !destination.is_sink
-            && self.settings.operation == Operation::Copy
+            && self.transfer.settings.operation == Operation::Copy
     }
 
     /// True if a command runs for this entry: only files have commands.
-    pub(super) fn runs_command_for(&self, side: &ReceiveSide, entry: &Entry) -> bool {
-        matches!(entry.kind, EntryKind::File { .. }) && self.runs_commands(side)
+    pub(super) fn runs_command_for(&self, entry: &Entry) -> bool {
+        matches!(entry.kind, EntryKind::File { .. }) && self.runs_commands()
     }
 
     /// Records the pending commands of the files among these entries before they get their names.
-    pub(super) fn await_commands(
-        &self,
-        side: &ReceiveSide,
-        files: &[(&TreePath, &Entry)],
-    ) -> Result<(), JournalError> {
-        if !self.runs_commands(side) {
+    pub(super) fn await_commands(&self, files: &[(&TreePath, &Entry)]) -> Result<(), JournalError> {
+        if !self.runs_commands() {
             return Ok(());
         }
         let states = files.iter();
-        let state = |(path, entry): &(&TreePath, &Entry)| state_of(side, path, entry);
+        let state = |(path, entry): &(&TreePath, &Entry)| state_of(self.side, path, entry);
         let states: Vec<FileState> = states.filter_map(state).collect();
-        side.destination.await_commands(&states)
+        self.side.destination.await_commands(&states)
     }
 
     /// Splits compared entries: the second list holds files whose command must run first, because
     /// an earlier session committed them and their command did not succeed.
     pub(super) fn awaiting_commands(
         &self,
-        side: &ReceiveSide,
         mut compared: Vec<(Entry, Compared)>,
     ) -> (Vec<(Entry, Compared)>, Vec<Committed>) {
         let mut awaited = Vec::new();
-        if !self.runs_commands(side) {
+        if !self.runs_commands() {
             return (compared, awaited);
         }
         for (entry, found) in &mut compared {
-            let path = side.destination.path_of(&entry.path);
-            let state = || state_of(side, &path, entry);
+            let path = self.side.destination.path_of(&entry.path);
+            let state = || state_of(self.side, &path, entry);
             let digest = match found {
                 Compared::Same(digest) | Compared::Mended(digest) => *digest,
                 // An earlier session committed the file, even though this one does not compare it.
                 Compared::Left(Held::Exists | Held::Newer) => None,
                 _ => continue,
             };
-            if state().is_some_and(|state| side.destination.awaits_command(&state)) {
+            if state().is_some_and(|state| self.side.destination.awaits_command(&state)) {
                 let found = std::mem::replace(found, Compared::Later);
                 awaited.push(Committed {
                     entry: entry.clone(),
@@ -140,15 +134,15 @@ impl Transfer {
     }
 
     /// Runs the thread of a command runner.
-    pub(crate) fn run_commands(&self, side: &ReceiveSide, flow: &Flow) {
-        while let Some(file) = side.commands.pop(|| flow.is_wanted()) {
-            let result = flow.busy(|| self.run_command(side, &file));
-            if self.is_over() || shell::is_ending() {
+    pub(crate) fn run_commands(&self, flow: &Flow) {
+        while let Some(file) = self.side.commands.pop(|| flow.is_wanted()) {
+            let result = flow.busy(|| self.run_command(&file));
+            if self.transfer.is_over() || shell::is_ending() {
                 return;
             }
             if result.is_err() {
                 // A later session finds the pending command by this session's claim.
-                side.parts.note_left_behind();
+                self.side.parts.note_left_behind();
             }
             self.tell_command(file, result);
         }
@@ -160,19 +154,19 @@ impl Transfer {
             digest,
             came,
         } = file;
-        let wanted = digest.filter(|_| self.settings.digests);
+        let wanted = digest.filter(|_| self.transfer.settings.digests);
         match came {
-            Came::Large { generation } => self.tell_receiver(|receiver| {
+            Came::Large { generation } => self.tell(|receiver| {
                 receiver.handle_committed(entry.id, generation, result);
             }),
-            Came::Small => self.tell_receiver(|receiver| {
+            Came::Small => self.tell(|receiver| {
                 let outcome = match result {
                     Ok(()) => Outcome::Committed { digest: wanted },
                     Err(failure) => Outcome::Failed(failure),
                 };
                 receiver.handle_packed(vec![(entry, outcome)]);
             }),
-            Came::Before(found) => self.tell_receiver(|receiver| {
+            Came::Before(found) => self.tell(|receiver| {
                 let compared = match result {
                     Ok(()) => found,
                     Err(failure) => Compared::Refused(failure),
@@ -182,8 +176,8 @@ impl Transfer {
         };
     }
 
-    fn run_command(&self, side: &ReceiveSide, file: &Committed) -> Result<(), Failure> {
-        let destination = &side.destination;
+    fn run_command(&self, file: &Committed) -> Result<(), Failure> {
+        let destination = &self.side.destination;
         let shown = file.entry.path.to_string();
         let Some(asked) = &destination.on_commit else {
             return Ok(());
@@ -198,17 +192,17 @@ impl Transfer {
             Failure::new(FailureKind::Other, text)
         };
         let path = destination.path_of(&file.entry.path);
-        let command = command_for(side, asked, (file, &path));
+        let command = command_for(self.side, asked, (file, &path));
         let command = command.ok_or_else(|| {
             failed("the path of the destination is not known: see that /proc is mounted")
         })?;
         let within = Duration::from_millis(asked.milliseconds);
-        let ran = shell::run(command, within, &|| !self.is_over());
+        let ran = shell::run(command, within, &|| !self.transfer.is_over());
         let ran = ran.map_err(|error| failure_of("run a command for", &shown, &error))?;
-        if let Some(fault) = side.words.fault(&ran) {
+        if let Some(fault) = self.side.words.fault(&ran) {
             return Err(failed(&fault));
         }
-        if let Some(state) = state_of(side, &path, &file.entry) {
+        if let Some(state) = state_of(self.side, &path, &file.entry) {
             destination.end_command(state);
         }
         Ok(())

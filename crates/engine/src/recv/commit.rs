@@ -24,7 +24,6 @@ use longhaul_storage::together::sync_together;
 use longhaul_storage::{Advice, Directory, StoredFile};
 use longhaul_system::queue::lock;
 
-use super::ReceiveSide;
 use super::backup::Kept;
 use super::commands::Committed;
 use super::filter::Unfiltered;
@@ -32,6 +31,7 @@ use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use super::replacing::{Way, is_obstructed};
+use super::{ReceiveSide, Receiving};
 use crate::flows::Flow;
 use crate::session::{Machine, Transfer};
 
@@ -106,47 +106,47 @@ impl Discarding {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Runs the thread of a committer.
-    pub(crate) fn run_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
-        while let Some(job) = self.next_storage_job(side, flow) {
-            flow.busy(|| self.do_storage_job(side, job));
+    pub(crate) fn run_committer(&self, flow: &Flow) {
+        while let Some(job) = self.next_storage_job(flow) {
+            flow.busy(|| self.do_storage_job(job));
         }
     }
 
     /// Runs the thread that commits small files. One thread suffices: a batch costs the disk about
     /// the same at any size, and grows while the previous one is running.
-    pub(crate) fn run_small_committer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
-        while let Some(staged) = side.staging.take(|| !side.verified.is_empty()) {
+    pub(crate) fn run_small_committer(&self, flow: &Flow) {
+        while let Some(staged) = self.side.staging.take(|| !self.side.verified.is_empty()) {
             let count = staged.len();
-            flow.busy(|| self.commit_staged(side, staged));
-            side.staging.done(count);
+            flow.busy(|| self.commit_staged(staged));
+            self.side.staging.done(count);
         }
     }
 
-    fn next_storage_job(&self, side: &ReceiveSide, flow: &Flow) -> Option<StorageJob> {
-        let mut shared = self.lock();
+    fn next_storage_job(&self, flow: &Flow) -> Option<StorageJob> {
+        let mut shared = self.transfer.lock();
         loop {
             if shared.is_over() {
                 return None;
             }
             if !flow.is_wanted() {
                 // Another thread must do the work for which this one was woken.
-                self.storing.notify_one();
+                self.transfer.storing.notify_one();
                 return None;
             }
-            let now = self.now();
+            let now = self.transfer.now();
             let Machine::Receiving(receiver) = &mut shared.machine else {
                 return None;
             };
             if let Some(job) = receiver.poll_storage(now) {
-                let Some(job) = side.pass_to_comparer(self.copies(), job) else {
+                let Some(job) = self.side.pass_to_comparer(self.copies(), job) else {
                     continue;
                 };
                 if let StorageJob::Discard { .. } = job {
-                    side.discarding.begin();
+                    self.side.discarding.begin();
                 }
-                self.storing.notify_one();
+                self.transfer.storing.notify_one();
                 return Some(job);
             }
             let wait = receiver
@@ -155,10 +155,11 @@ impl Transfer {
             shared = match wait {
                 Some(wait) => {
                     shared.storing_in_time = true;
-                    let waited = self.storing.wait_timeout(shared, wait);
+                    let waited = self.transfer.storing.wait_timeout(shared, wait);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self
+                    .transfer
                     .storing
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner),
@@ -168,7 +169,7 @@ impl Transfer {
         }
     }
 
-    fn do_storage_job(&self, side: &ReceiveSide, job: StorageJob) {
+    fn do_storage_job(&self, job: StorageJob) {
         match job {
             StorageJob::Compare(_)
             | StorageJob::CompareContents(..)
@@ -177,99 +178,95 @@ impl Transfer {
             | StorageJob::Remove
             | StorageJob::ReadBack { .. } => {}
             job @ (StorageJob::MakeProbes(_) | StorageJob::RemoveProbes(_)) => {
-                self.probe(side, job);
+                self.probe(job);
             }
             StorageJob::Checkpoint(files) => {
                 let done: Vec<(Checkpoint, Option<Failure>)> = files
                     .into_iter()
-                    .map(|file| checkpoint(side, file))
+                    .map(|file| checkpoint(self.side, file))
                     .collect();
                 let failed = done.iter().filter(|(_, failure)| failure.is_some());
                 let failed: Vec<_> = failed.map(|(c, _)| (c.file, c.generation)).collect();
-                if !failed.is_empty() && self.end_if_lost(side) {
+                if !failed.is_empty() && self.end_if_lost() {
                     return;
                 }
-                self.tell_receiver(|receiver| receiver.handle_checkpointed(done));
+                self.tell(|receiver| receiver.handle_checkpointed(done));
                 for (file, generation) in failed {
-                    side.parts.leave_behind(file, generation);
+                    self.side.parts.leave_behind(file, generation);
                 }
             }
             StorageJob::Commit {
                 entry,
                 generation,
                 digest,
-            } => self.commit_large(side, entry, generation, digest),
-            StorageJob::Link(entry) => self.link(side, entry),
+            } => self.commit_large(entry, generation, digest),
+            StorageJob::Link(entry) => self.link(entry),
             StorageJob::Discard {
                 file,
                 generation,
                 stays,
             } => {
                 if stays {
-                    side.parts.leave_behind(file, generation);
+                    self.side.parts.leave_behind(file, generation);
                 } else {
-                    side.parts.discard(file, generation);
+                    self.side.parts.discard(file, generation);
                 }
-                side.discarding.end();
+                self.side.discarding.end();
             }
             StorageJob::FinishDirectory(entry) => {
-                side.discarding.wait();
-                self.end_directory(side, entry);
+                self.side.discarding.wait();
+                self.end_directory(entry);
             }
             StorageJob::Finish => {
-                side.discarding.wait();
-                self.give_up_replacements(side);
-                self.finish_session(side);
+                self.side.discarding.wait();
+                self.give_up_replacements();
+                self.finish_session();
             }
         }
     }
 
-    fn commit_large(
-        &self,
-        side: &ReceiveSide,
-        entry: Entry,
-        generation: u32,
-        digest: Option<Checksum>,
-    ) {
-        if self.filters(side) {
-            side.filtering.push(Unfiltered::Large { entry, generation });
+    fn commit_large(&self, entry: Entry, generation: u32, digest: Option<Checksum>) {
+        if self.filters() {
+            self.side
+                .filtering
+                .push(Unfiltered::Large { entry, generation });
             return;
         }
-        let result = self.commit_file(side, &entry, generation, digest);
+        let result = self.commit_file(&entry, generation, digest);
         let (id, failed) = (entry.id, result.is_err());
         if matches!(&result, Err(failure) if failure.kind == FailureKind::Corrupt) {
             // The journal records data as durable that is corrupt, so later copies must not
             // continue it.
-            side.parts.discard(id, generation);
+            self.side.parts.discard(id, generation);
         } else if failed {
-            if self.end_if_lost(side) {
+            if self.end_if_lost() {
                 return;
             }
         } else {
             // The part is closed first: parts that are open at the end count as left behind.
-            drop(side.parts.take(id, generation));
-            if self.runs_commands(side) {
+            drop(self.side.parts.take(id, generation));
+            if self.runs_commands() {
                 let large = Committed::large(entry, generation, digest);
-                side.commands.push(large);
+                self.side.commands.push(large);
                 return;
             }
         }
-        self.tell_receiver(|receiver| receiver.handle_committed(id, generation, result));
+        self.tell(|receiver| receiver.handle_committed(id, generation, result));
         if failed {
-            side.parts.leave_behind(id, generation);
+            self.side.parts.leave_behind(id, generation);
         }
     }
 
-    fn end_directory(&self, side: &ReceiveSide, entry: Entry) {
-        if self.is_not_made(side, &entry) {
-            self.tell_receiver(|receiver| receiver.handle_directory_left(entry, Held::Missing));
+    fn end_directory(&self, entry: Entry) {
+        if self.is_not_made(&entry) {
+            self.tell(|receiver| receiver.handle_directory_left(entry, Held::Missing));
             return;
         }
-        let result = self.finish_directory(side, &entry);
-        if result.is_err() && self.copies() && self.end_if_lost(side) {
+        let result = self.finish_directory(&entry);
+        if result.is_err() && self.copies() && self.end_if_lost() {
             return;
         }
-        self.tell_receiver(|receiver| match result {
+        self.tell(|receiver| match result {
             Ok(Folded::There) => receiver.handle_directory_there(entry),
             Ok(Folded::Mended) => receiver.handle_directory_mended(entry),
             Ok(Folded::Left(held)) => receiver.handle_directory_left(entry, held),
@@ -278,24 +275,24 @@ impl Transfer {
         });
     }
 
-    fn finish_session(&self, side: &ReceiveSide) {
-        match self.finish(side) {
-            Ok(()) if side.destination.is_detached() => {
-                let text = side.destination.detached();
-                self.end(Farewell::Storage(text));
+    fn finish_session(&self) {
+        match self.finish() {
+            Ok(()) if self.side.destination.is_detached() => {
+                let text = self.side.destination.detached();
+                self.transfer.end(Farewell::Storage(text));
             }
             Ok(()) => {
-                let notices = side.destination.notices.list();
-                self.observe_at_last();
-                self.tell_receiver(|receiver| {
+                let notices = self.side.destination.notices.list();
+                self.transfer.observe_at_last();
+                self.tell(|receiver| {
                     receiver.handle_notices(notices);
                     receiver.handle_finished();
                 });
             }
             Err(error) => {
-                if !self.end_if_lost(side) {
-                    let text = side.destination.not_synced(&error);
-                    self.end(Farewell::Storage(text));
+                if !self.end_if_lost() {
+                    let text = self.side.destination.not_synced(&error);
+                    self.transfer.end(Farewell::Storage(text));
                 }
             }
         }
@@ -303,44 +300,43 @@ impl Transfer {
 
     fn commit_file(
         &self,
-        side: &ReceiveSide,
         entry: &Entry,
         generation: u32,
         digest: Option<Checksum>,
     ) -> Result<(), Failure> {
         let shown = entry.path.to_string();
-        let part = side.part(self, entry, generation)?;
+        let part = self.part(entry, generation)?;
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(());
         };
-        if self.settings.verify_written {
-            read_back(self, partial.file(), entry, digest)?;
+        if self.transfer.settings.verify_written {
+            read_back(self.transfer, partial.file(), entry, digest)?;
         }
-        let path = side.destination.path_of(&entry.path);
+        let path = self.side.destination.path_of(&entry.path);
         let failed = |error| journal_failure(&shown, &error);
         // Finalising syncs the data, which takes long, and a later session may take over meanwhile.
         // Only `while_owned` below excludes that, until the file has its name.
-        side.destination.ensure_owned().map_err(failed)?;
+        self.side.destination.ensure_owned().map_err(failed)?;
         let directory = &**part.folder.directory();
-        let finish = |file: &dyn StoredFile| side.destination.finish_file(directory, file, entry);
+        let finish =
+            |file: &dyn StoredFile| self.side.destination.finish_file(directory, file, entry);
         let finalised = partial.finalise(finish);
         let finalised = finalised.map_err(failed)?;
-        let mut kept = side.keep_replaced(self, &[(&part.folder, &path)]);
+        let mut kept = self.keep_replaced(&[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
         let kept = kept.as_ref();
         // The file replaces a directory later.
-        let waits = side.replacements.awaits(&path);
-        let number = waits.then(|| side.temporaries.fetch_add(1, Ordering::Relaxed));
-        let session = side.destination.owner.session_number();
+        let waits = self.side.replacements.awaits(&path);
+        let number = waits.then(|| self.side.temporaries.fetch_add(1, Ordering::Relaxed));
+        let session = self.side.destination.owner.session_number();
         let between = number.map(|number| temporary(session, number));
         let name = between.as_deref().unwrap_or(path.name());
-        self.await_commands(side, &[(&path, entry)])
-            .map_err(failed)?;
-        let committed = side.destination.while_owned(|| {
-            let moved = side.make_way(&part.folder, (path.name(), kept))?;
+        self.await_commands(&[(&path, entry)]).map_err(failed)?;
+        let committed = self.side.destination.while_owned(|| {
+            let moved = self.side.make_way(&part.folder, (path.name(), kept))?;
             let committed = finalised.commit(name);
             if let (Err(_), true, Some(kept)) = (&committed, moved, kept) {
-                side.move_back(directory, (path.name(), kept));
+                self.side.move_back(directory, (path.name(), kept));
             }
             Ok::<_, io::Error>(committed)
         });
@@ -351,34 +347,38 @@ impl Transfer {
             && OtherSpelling::within(&error.source).is_some()
         {
             // The name is not available, so later copies must not continue this part.
-            side.parts.discard(entry.id, generation);
+            self.side.parts.discard(entry.id, generation);
         }
         let committed = committed.map_err(failed)?;
         let synced = part.folder.sync();
-        let synced = synced.and_then(|()| side.ensure_up(&part.folder));
+        let synced = synced.and_then(|()| self.side.ensure_up(&part.folder));
         synced.map_err(|error| failure_of("make durable", &shown, &error))?;
         if let (Some(digest), Ok(status)) = (digest, partial.file().status()) {
-            side.destination.keep_digest(&path, entry, status, digest);
+            self.side
+                .destination
+                .keep_digest(&path, entry, status, digest);
         }
         if waits {
             let new = (entry, &part.folder, name);
-            side.replacements.wait(&path, new, Some(partial.file()));
+            self.side
+                .replacements
+                .wait(&path, new, Some(partial.file()));
         }
         let finished = committed.finish();
         finished.map_err(|error| failure_of("remove its journal", &shown, &error))
     }
 
     /// Makes a batch of small files durable and gives them their names.
-    fn commit_staged(&self, side: &ReceiveSide, staged: Vec<Staged>) {
-        let digests = self.settings.digests;
-        let results = self.commit_batch(side, &staged);
-        let failed = !side.destination.is_sink && results.iter().any(Result::is_err);
-        let lost = failed && self.end_if_lost(side);
+    fn commit_staged(&self, staged: Vec<Staged>) {
+        let digests = self.transfer.settings.digests;
+        let results = self.commit_batch(&staged);
+        let failed = !self.side.destination.is_sink && results.iter().any(Result::is_err);
+        let lost = failed && self.end_if_lost();
         let told = staged.into_iter().zip(results);
         // Files do not fail on their own if the destination was lost.
         let told = told.filter(|(_, result)| !lost || result.is_ok());
         let runs = |staged: &Staged, result: &Result<(), Failure>| {
-            result.is_ok() && self.runs_command_for(side, &staged.entry)
+            result.is_ok() && self.runs_command_for(&staged.entry)
         };
         let (awaited, told): (Vec<_>, Vec<_>) =
             told.partition(|(staged, result)| runs(staged, result));
@@ -392,36 +392,32 @@ impl Transfer {
             (staged.entry, outcome)
         });
         let done: Vec<(Entry, Outcome)> = done.collect();
-        self.tell_receiver(|receiver| receiver.handle_packed(done));
+        self.tell(|receiver| receiver.handle_packed(done));
         for (staged, _) in awaited {
             let small = Committed::small(staged.entry, staged.digest);
-            side.commands.push(small);
+            self.side.commands.push(small);
         }
     }
 
     /// Commits a batch like `commit_staged`, without a report to the state machine.
-    pub(super) fn commit_batch(
-        &self,
-        side: &ReceiveSide,
-        staged: &[Staged],
-    ) -> Vec<Result<(), Failure>> {
-        let mut results = self.sync_staged(side, staged);
-        if !side.destination.is_sink {
-            self.name_staged(side, staged, &mut results);
-            let mut failed = sync_folders(side.renames.is_slow(), staged, &mut results);
+    pub(super) fn commit_batch(&self, staged: &[Staged]) -> Vec<Result<(), Failure>> {
+        let mut results = self.sync_staged(staged);
+        if !self.side.destination.is_sink {
+            self.name_staged(staged, &mut results);
+            let mut failed = sync_folders(self.side.renames.is_slow(), staged, &mut results);
             failed.extend(sync_inodes(staged, &mut results));
-            side.fail_what_is_down(staged, failed, &mut results);
+            self.side.fail_what_is_down(staged, failed, &mut results);
             remove_failed(staged, &results);
         }
         results
     }
 
-    fn sync_staged(&self, side: &ReceiveSide, staged: &[Staged]) -> Vec<Result<(), Failure>> {
+    fn sync_staged(&self, staged: &[Staged]) -> Vec<Result<(), Failure>> {
         let files: Vec<Arc<dyn StoredFile>> = staged
             .iter()
             .filter_map(|staged| staged.file.file.clone())
             .collect();
-        let mut synced = sync_together(&files, &side.syncs).into_iter();
+        let mut synced = sync_together(&files, &self.side.syncs).into_iter();
         let results = staged.iter().map(|staged| {
             let Some(file) = &staged.file.file else {
                 return Ok(());
@@ -430,8 +426,8 @@ impl Transfer {
             synced.map_err(|error| {
                 failure_of("make durable", &staged.entry.path.to_string(), &error)
             })?;
-            if self.settings.verify_written {
-                read_back(self, file, &staged.entry, staged.digest)
+            if self.transfer.settings.verify_written {
+                read_back(self.transfer, file, &staged.entry, staged.digest)
             } else {
                 Ok(())
             }
@@ -440,24 +436,19 @@ impl Transfer {
     }
 
     /// Renames files while no later session can take over.
-    fn name_staged(
-        &self,
-        side: &ReceiveSide,
-        staged: &[Staged],
-        results: &mut [Result<(), Failure>],
-    ) {
-        let kept = keep_replaced((self, side), staged, results);
+    fn name_staged(&self, staged: &[Staged], results: &mut [Result<(), Failure>]) {
+        let kept = keep_replaced(self, staged, results);
         let ready = staged.iter().zip(&*results).filter(|(_, r)| r.is_ok());
         let ready: Vec<_> = ready.map(|(s, _)| (&s.file.name, &s.entry)).collect();
-        if let Err(error) = self.await_commands(side, &ready) {
+        if let Err(error) = self.await_commands(&ready) {
             for (staged, result) in staged.iter().zip(results) {
                 *result = Err(journal_failure(&staged.entry.path.to_string(), &error));
             }
             return;
         }
-        let renamed = side.destination.while_owned(|| {
-            rename_all(side, (staged, &kept), results);
-            keep_digests(side, staged, results);
+        let renamed = self.side.destination.while_owned(|| {
+            rename_all(self.side, (staged, &kept), results);
+            keep_digests(self.side, staged, results);
         });
         if let Err(error) = renamed {
             for (staged, result) in staged.iter().zip(results) {
@@ -468,71 +459,74 @@ impl Transfer {
 
     /// True if a directory is missing at the destination and the copy only updates existing
     /// entries.
-    fn is_not_made(&self, side: &ReceiveSide, entry: &Entry) -> bool {
-        if !self.settings.criteria.existing || !self.copies() || side.destination.is_sink {
+    fn is_not_made(&self, entry: &Entry) -> bool {
+        if !self.transfer.settings.criteria.existing
+            || !self.copies()
+            || self.side.destination.is_sink
+        {
             return false;
         }
-        let path = side.destination.path_of(&entry.path);
-        let found = side.folders.find_in_copy(Some(&path));
+        let path = self.side.destination.path_of(&entry.path);
+        let found = self.side.folders.find_in_copy(Some(&path));
         found.is_err_and(|error| is_gone(&error))
     }
 
-    pub(super) fn finish_directory(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-    ) -> Result<Folded, Failure> {
+    pub(super) fn finish_directory(&self, entry: &Entry) -> Result<Folded, Failure> {
         let shown = entry.path.to_string();
-        if let Some(stream) = &side.destination.stream {
-            let mode = side.destination.stream_mode(entry.mode);
-            let finished = super::stream::finish(&**stream, mode, &side.destination.notices);
+        if let Some(stream) = &self.side.destination.stream {
+            let mode = self.side.destination.stream_mode(entry.mode);
+            let finished = super::stream::finish(&**stream, mode, &self.side.destination.notices);
             return finished.map(|()| Folded::Done);
         }
-        if side.destination.is_sink {
+        if self.side.destination.is_sink {
             return Ok(Folded::Done);
         }
-        let path = side.destination.path_of(&entry.path);
-        if !self.copies() && self.settings.deletion.is_some() {
+        let path = self.side.destination.path_of(&entry.path);
+        if !self.copies() && self.transfer.settings.deletion.is_some() {
             // Names that only the destination has are found later, with the list of the source's
             // names.
-            let found = side.folders.find(Some(&path));
+            let found = self.side.folders.find(Some(&path));
             return found
                 .map(|_| Folded::Done)
                 .map_err(|error| not_compared(&shown, &error));
         }
         if !self.copies() {
-            let extra = side.extras.finish(&side.folders, entry, &path);
+            let extra = self.side.extras.finish(&self.side.folders, entry, &path);
             return match extra.map_err(|error| not_compared(&shown, &error))? {
                 Some(failure) => Err(failure),
                 None => Ok(Folded::Done),
             };
         }
         let failed = |error| failure_of("finish the directory", &shown, &error);
-        let mut made = side.folders.make(Some(&path));
+        let mut made = self.side.folders.make(Some(&path));
         if made.as_ref().is_err_and(is_obstructed) && self.replaces_kinds() {
-            if let Way::Left(held) = self.clear_way(side, &path)? {
+            if let Way::Left(held) = self.clear_way(&path)? {
                 return Ok(Folded::Left(held));
             }
-            made = side.folders.make(Some(&path));
+            made = self.side.folders.make(Some(&path));
         }
         let folder = made.map_err(failed)?;
         let directory = folder.directory();
-        if side.destination.sweep(&**directory, true) {
+        if self.side.destination.sweep(&**directory, true) {
             // Another source may have a directory of this name and need these files.
-            lock(&side.unswept).push(path.clone());
+            lock(&self.side.unswept).push(path.clone());
         }
-        if self.settings.asks {
+        if self.transfer.settings.asks {
             // Otherwise this copy created the directory, and it has no old files.
             self.expire_leftovers(&**directory);
         }
-        let made = side.folders.take_made(&path);
-        let finish = || side.destination.finish_folder(&**directory, entry, made);
-        let set = side.destination.while_owned(finish);
+        let made = self.side.folders.take_made(&path);
+        let finish = || {
+            self.side
+                .destination
+                .finish_folder(&**directory, entry, made)
+        };
+        let set = self.side.destination.while_owned(finish);
         let changed = set
             .map_err(|error| journal_failure(&shown, &error))?
             .map_err(failed)?;
-        let mended = side.take_differing_directory(entry) && changed;
-        let synced = folder.sync().and_then(|()| side.ensure_up(&folder));
+        let mended = self.side.take_differing_directory(entry) && changed;
+        let synced = folder.sync().and_then(|()| self.side.ensure_up(&folder));
         synced.map_err(failed)?;
         Ok(if made {
             Folded::Done
@@ -546,7 +540,7 @@ impl Transfer {
     /// Removes old leftovers of killed copies from a directory. Files that are locked or cannot be
     /// removed stay for `longhaul clean`.
     fn expire_leftovers(&self, directory: &dyn Directory) {
-        let Some(age) = self.settings.expiry else {
+        let Some(age) = self.transfer.settings.expiry else {
             return;
         };
         let mut expired = 0;
@@ -556,81 +550,81 @@ impl Transfer {
         let age = age.max(LEAST_EXPIRY);
         let _ = expire(directory, age, file_time_now(), EXPIRY_NAMES, &mut count);
         if expired > 0 {
-            self.tell_receiver(|receiver| receiver.handle_expired(expired));
+            self.tell(|receiver| receiver.handle_expired(expired));
         }
     }
 
     /// True if an entry failed so far.
     fn have_failed(&self) -> bool {
-        let failed = self.tell_receiver(|receiver| receiver.has_failed());
+        let failed = self.tell(|receiver| receiver.has_failed());
         failed.unwrap_or_default()
     }
 
-    fn finish(&self, side: &ReceiveSide) -> io::Result<()> {
-        if side.destination.is_sink || !self.copies() {
+    fn finish(&self) -> io::Result<()> {
+        if self.side.destination.is_sink || !self.copies() {
             return Ok(());
         }
-        let anchor = side.folders.anchor().directory();
+        let anchor = self.side.folders.anchor().directory();
         let failed = self.have_failed();
-        let stays = if self.settings.asks {
-            side.destination.sweep_always(&**anchor, failed)
+        let stays = if self.transfer.settings.asks {
+            self.side.destination.sweep_always(&**anchor, failed)
         } else {
-            side.destination.sweep(&**anchor, failed)
+            self.side.destination.sweep(&**anchor, failed)
         };
         if stays {
-            side.parts.note_left_behind();
+            self.side.parts.note_left_behind();
         }
-        let unswept = std::mem::take(&mut *lock(&side.unswept));
+        let unswept = std::mem::take(&mut *lock(&self.side.unswept));
         for path in unswept {
-            if failed || sweep_late(side, &path).is_err() {
-                side.parts.note_left_behind();
+            if failed || sweep_late(self.side, &path).is_err() {
+                self.side.parts.note_left_behind();
             }
         }
         self.expire_leftovers(&**anchor);
-        if !side.folders.have_failed() && !side.parts.have_left_behind() {
+        if !self.side.folders.have_failed() && !self.side.parts.have_left_behind() {
             // Otherwise leftovers stay or may reappear after a crash, and the next session needs
             // the claim to identify their owner.
-            side.destination.give_up();
+            self.side.destination.give_up();
         } else {
             let done = [
-                &self.counters.done_entries,
-                &self.counters.skipped_entries,
-                &self.counters.failed_entries,
+                &self.transfer.counters.done_entries,
+                &self.transfer.counters.skipped_entries,
+                &self.transfer.counters.failed_entries,
             ];
             let done = done.iter().map(|count| count.load(Ordering::Relaxed));
-            side.destination.bound_kept_digests(done.sum());
+            self.side.destination.bound_kept_digests(done.sum());
         }
-        self.finish_anchor(side)?;
+        self.finish_anchor()?;
         // If entries failed, their failures are the result of the copy, and the anchor stays
         // private.
-        self.open_anchor(side)
+        self.open_anchor()
             .or_else(|error| if failed { Ok(()) } else { Err(error) })?;
-        side.sync_mended()?;
-        side.folders.anchor().sync()
+        self.side.sync_mended()?;
+        self.side.folders.anchor().sync()
     }
 
     /// Sets the mode and time of the destination itself, after all changes in it.
-    fn finish_anchor(&self, side: &ReceiveSide) -> io::Result<()> {
-        let destination = &side.destination;
+    fn finish_anchor(&self) -> io::Result<()> {
+        let destination = &self.side.destination;
         if !destination.keeper.keeping().anchor || destination.rename.is_some() {
             return Ok(());
         }
-        let state = self.tell_receiver(|receiver| receiver.anchor().cloned());
+        let state = self.tell(|receiver| receiver.anchor().cloned());
         let Some(state) = state.flatten().filter(|state| !state.is_limit) else {
             return Ok(());
         };
-        let anchor = side.folders.anchor().directory();
+        let anchor = self.side.folders.anchor().directory();
         let set = destination.while_owned(|| destination.finish_anchor(&**anchor, &state));
         // A fenced session makes no changes.
         set.unwrap_or(Ok(()))
     }
 
     /// Gives an anchor that this copy created the default mode of a new directory.
-    fn open_anchor(&self, side: &ReceiveSide) -> io::Result<()> {
-        let destination = &side.destination;
-        let state = self.tell_receiver(|receiver| receiver.anchor().cloned());
+    fn open_anchor(&self) -> io::Result<()> {
+        let destination = &self.side.destination;
+        let state = self.tell(|receiver| receiver.anchor().cloned());
         let filling = state.flatten().map(|state| state.mode);
-        let anchor = side.folders.anchor().directory();
+        let anchor = self.side.folders.anchor().directory();
         let set = destination.while_owned(|| destination.open_anchor(&**anchor, filling));
         // A fenced session makes no changes.
         set.unwrap_or(Ok(()))
@@ -698,12 +692,12 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
 /// Makes backups of the files that a batch replaces, unless the new file failed. Returns them by
 /// position in the batch.
 fn keep_replaced(
-    (transfer, side): (&Transfer, &ReceiveSide),
+    receiving: &Receiving<'_>,
     staged: &[Staged],
     results: &mut [Result<(), Failure>],
 ) -> BTreeMap<usize, Kept> {
     let mut all = BTreeMap::new();
-    if side.destination.backups.is_none() {
+    if receiving.side.destination.backups.is_none() {
         return all;
     }
     let places = (0..staged.len()).filter(|place| results[*place].is_ok());
@@ -711,7 +705,7 @@ fn keep_replaced(
     let file = |place: &usize| &staged[*place].file;
     let names = places.iter().map(file);
     let names: Vec<_> = names.map(|file| (&file.folder, &file.name)).collect();
-    for (place, kept) in places.iter().zip(side.keep_replaced(transfer, &names)) {
+    for (place, kept) in places.iter().zip(receiving.keep_replaced(&names)) {
         match kept {
             Ok(kept) => all.extend(kept.map(|kept| (*place, kept))),
             Err(failure) => results[*place] = Err(failure),

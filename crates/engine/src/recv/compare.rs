@@ -16,15 +16,14 @@ use longhaul_storage::fan_out::Pace;
 use longhaul_storage::spelling::OtherSpelling;
 use longhaul_storage::{DataMode, FileKind, Special, Status, StoredFile};
 
-use super::ReceiveSide;
 use super::commit::missing;
 use super::contents::ToRead;
 use super::folders::Folder;
 use super::mending::look;
 use super::replacing::{Way, is_obstructed};
 use super::write::differs;
+use super::{ReceiveSide, Receiving};
 use crate::flows::Flow;
-use crate::session::Transfer;
 
 /// A part of the sender's listing, in its order.
 pub(crate) enum Listed {
@@ -60,34 +59,42 @@ impl ReceiveSide {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Runs the comparer's thread. There is one such thread, so that answers come in the order of
     /// the requests.
-    pub(crate) fn run_comparer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
+    pub(crate) fn run_comparer(&self, flow: &Flow) {
         let pace = Pace::default();
-        while let Some(listed) = side.listed.pop(|| flow.is_wanted()) {
+        while let Some(listed) = self.side.listed.pop(|| flow.is_wanted()) {
             let entries = match listed {
                 Listed::Entries(entries) => {
-                    side.note_directories(&entries);
-                    if self.copies() && !side.destination.is_sink {
-                        flow.busy(|| look_at_directories(side, &entries, &pace));
+                    self.side.note_directories(&entries);
+                    if self.copies() && !self.side.destination.is_sink {
+                        flow.busy(|| look_at_directories(self.side, &entries, &pace));
                     }
                     entries
                 }
                 Listed::End(entry) => {
-                    flow.busy(|| self.compare_directory(side, entry));
+                    flow.busy(|| self.compare_directory(entry));
                     continue;
                 }
                 Listed::Deletion(job) => {
-                    flow.busy(|| self.delete(side, job));
+                    flow.busy(|| self.delete(job));
                     continue;
                 }
             };
-            if self.settings.operation == Operation::Verify && self.settings.deletion.is_none() {
+            if self.transfer.settings.operation == Operation::Verify
+                && self.transfer.settings.deletion.is_none()
+            {
                 for entry in &entries {
-                    let path = side.destination.path_of(&entry.path);
-                    if side.extras.handle_listed(&side.folders, &path).is_none() {
-                        self.break_off(&"the other end begins directories and ends none");
+                    let path = self.side.destination.path_of(&entry.path);
+                    if self
+                        .side
+                        .extras
+                        .handle_listed(&self.side.folders, &path)
+                        .is_none()
+                    {
+                        self.transfer
+                            .break_off(&"the other end begins directories and ends none");
                         return;
                     }
                 }
@@ -97,51 +104,46 @@ impl Transfer {
             let asked = entries.into_iter();
             let asked = asked.filter(|entry| entry.kind != EntryKind::Directory);
             let asked: Vec<Entry> = asked.collect();
-            let found = flow.busy(|| self.compare_each(side, &asked, &pace));
+            let found = flow.busy(|| self.compare_each(&asked, &pace));
             // If a comparison was skipped, the session is over, and later results are not needed.
             let told = asked.into_iter().zip(found);
             let told: Vec<(Entry, Compared)> = told
                 .map_while(|(entry, compared)| Some((entry, compared?)))
                 .collect();
-            let (told, awaited) = self.awaiting_commands(side, told);
-            self.tell_receiver(|receiver| receiver.handle_compared(told));
+            let (told, awaited) = self.awaiting_commands(told);
+            self.tell(|receiver| receiver.handle_compared(told));
             awaited
                 .into_iter()
-                .for_each(|there| side.commands.push(there));
+                .for_each(|there| self.side.commands.push(there));
         }
     }
 
     /// Compares entries; `None` for those skipped because the session ended.
-    fn compare_each(
-        &self,
-        side: &ReceiveSide,
-        asked: &[Entry],
-        pace: &Pace,
-    ) -> Vec<Option<Compared>> {
+    fn compare_each(&self, asked: &[Entry], pace: &Pace) -> Vec<Option<Compared>> {
         pace.look(asked, |entry| {
-            (!self.is_over()).then(|| self.compare(side, entry))
+            (!self.transfer.is_over()).then(|| self.compare(entry))
         })
     }
 
-    fn compare(&self, side: &ReceiveSide, entry: &Entry) -> Compared {
-        if let Some(failure) = side.destination.refuses(entry) {
+    fn compare(&self, entry: &Entry) -> Compared {
+        if let Some(failure) = self.side.destination.refuses(entry) {
             return Compared::Refused(failure);
         }
         let shown = || entry.path.to_string();
-        let path = side.destination.path_of(&entry.path);
-        let backups = side.destination.backups.as_ref();
+        let path = self.side.destination.path_of(&entry.path);
+        let backups = self.side.destination.backups.as_ref();
         let is_backup = backups.is_some_and(|backups| backups.note(&path));
         let above = path.parent();
         let found = if self.copies() {
-            side.folders.find_in_copy(above.as_ref())
+            self.side.folders.find_in_copy(above.as_ref())
         } else {
-            side.folders.find(above.as_ref())
+            self.side.folders.find(above.as_ref())
         };
         let folder = match found {
             Ok(folder) => folder,
             Err(error) if self.is_absent(&error) => return self.absent(entry),
             Err(error) if is_obstructed(&error) && self.replaces_kinds() => {
-                return match above.map_or(Ok(Way::Free), |above| self.clear_way(side, &above)) {
+                return match above.map_or(Ok(Way::Free), |above| self.clear_way(&above)) {
                     Ok(Way::Free) => self.absent(entry),
                     Ok(Way::Left(held)) => Compared::Left(held),
                     Err(failure) => Compared::Refused(failure),
@@ -153,7 +155,7 @@ impl Transfer {
         };
         // A copy needs only the old file's metadata, not its content.
         let directory = folder.directory();
-        let status = match self.settings.operation {
+        let status = match self.transfer.settings.operation {
             Operation::Verify => directory.content_status_of(path.name()),
             Operation::Copy | Operation::DryRun => directory.status_of(path.name()),
         };
@@ -167,33 +169,32 @@ impl Transfer {
             Err(error) => return Compared::Refused(failure_of("look at", &shown(), &error)),
         };
         match status {
-            Some(_) if self.settings.criteria.ignore_existing => Compared::Left(Held::Exists),
+            Some(_) if self.transfer.settings.criteria.ignore_existing => {
+                Compared::Left(Held::Exists)
+            }
             Some(status) if status.kind == FileKind::Directory => {
-                self.compare_with_directory(side, entry, &folder)
+                self.compare_with_directory(entry, &folder)
             }
             Some(status)
                 if status.kind == FileKind::Special
-                    && let Some(refused) = self.refuse_special(side, entry, &folder) =>
+                    && let Some(refused) = self.refuse_special(entry, &folder) =>
             {
                 refused
             }
             // The file is a backup of another name, so it is not an earlier version of the entry.
-            Some(_) if is_backup && self.copies() => self.compare_part(side, entry, &folder),
-            Some(status) => self.compare_with(side, entry, &folder, &status),
-            None if !self.copies() || self.settings.criteria.existing => self.absent(entry),
-            None => self.compare_part(side, entry, &folder),
+            Some(_) if is_backup && self.copies() => self.compare_part(entry, &folder),
+            Some(status) => self.compare_with(entry, &folder, &status),
+            None if !self.copies() || self.transfer.settings.criteria.existing => {
+                self.absent(entry)
+            }
+            None => self.compare_part(entry, &folder),
         }
     }
 
     /// Returns the reason why an entry must not replace a device, socket or FIFO of the same name;
     /// `None` if it may.
-    fn refuse_special(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        folder: &Arc<Folder>,
-    ) -> Option<Compared> {
-        if may_replace_special(side, entry) {
+    fn refuse_special(&self, entry: &Entry, folder: &Arc<Folder>) -> Option<Compared> {
+        if may_replace_special(self.side, entry) {
             return None;
         }
         if !self.replaces_kinds() {
@@ -201,24 +202,24 @@ impl Transfer {
             let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
             return Some(Compared::Refused(Failure::new(FailureKind::Conflict, text)));
         }
-        let path = side.destination.path_of(&entry.path);
+        let path = self.side.destination.path_of(&entry.path);
         let ensured = self
             .copies()
-            .then(|| self.ensure_replaceable(side, folder, &path));
+            .then(|| self.ensure_replaceable(folder, &path));
         ensured?.err().map(Compared::Refused)
     }
 
     /// True if the name counts as missing. A name with another spelling only is missing for a
     /// comparison, but blocks a copy.
     fn is_absent(&self, error: &io::Error) -> bool {
-        let verifies = self.settings.operation == Operation::Verify;
+        let verifies = self.transfer.settings.operation == Operation::Verify;
         error.kind() == io::ErrorKind::NotFound
             || verifies && OtherSpelling::within(error).is_some()
     }
 
     fn absent(&self, entry: &Entry) -> Compared {
-        match self.settings.operation {
-            Operation::Copy | Operation::DryRun if self.settings.criteria.existing => {
+        match self.transfer.settings.operation {
+            Operation::Copy | Operation::DryRun if self.transfer.settings.criteria.existing => {
                 Compared::Left(Held::Missing)
             }
             Operation::Copy => Compared::Send,
@@ -230,38 +231,32 @@ impl Transfer {
         }
     }
 
-    fn compare_with(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        folder: &Arc<Folder>,
-        status: &Status,
-    ) -> Compared {
-        let path = side.destination.path_of(&entry.path);
+    fn compare_with(&self, entry: &Entry, folder: &Arc<Folder>, status: &Status) -> Compared {
+        let path = self.side.destination.path_of(&entry.path);
         let shown = || entry.path.to_string();
         match &entry.kind {
             EntryKind::File { identity, .. } if status.kind == FileKind::File => {
-                if self.settings.operation == Operation::Verify {
+                if self.transfer.settings.operation == Operation::Verify {
                     return if identity.size == status.size {
                         Compared::Send
                     } else {
                         Compared::Refused(differs(&shown(), "the sizes differ"))
                     };
                 }
-                match self.judge(side, entry, status) {
+                match self.judge(entry, status) {
                     Verdict::Left(held) => return Compared::Left(held),
                     Verdict::Contents if !self.copies() => return Compared::Contents,
                     Verdict::Same if !self.copies() => {
-                        return self.planned(side, folder, entry, status);
+                        return self.planned(folder, entry, status);
                     }
                     Verdict::Contents => {
-                        side.clear_part(self, folder, entry);
+                        self.clear_part(folder, entry);
                         // The file gets its mode and time after its content was found equal.
                         return Compared::Contents;
                     }
                     Verdict::Same => {
-                        side.clear_part(self, folder, entry);
-                        return self.same(side, folder, entry, status);
+                        self.clear_part(folder, entry);
+                        return self.same(folder, entry, status);
                     }
                     Verdict::Copy => {}
                 }
@@ -269,7 +264,7 @@ impl Transfer {
             EntryKind::Symlink { target } if status.kind == FileKind::Symlink => {
                 let there = folder.directory().read_symlink(path.name());
                 if there.is_ok_and(|there| *there == target[..]) {
-                    return self.same_name(side, folder, entry, status);
+                    return self.same_name(folder, entry, status);
                 }
             }
             EntryKind::Special { kind, major, minor } if status.special.is_some() => {
@@ -281,11 +276,11 @@ impl Transfer {
                     })
                 {
                     // A user who may not create devices does not change them either.
-                    let keeper = &side.destination.keeper;
+                    let keeper = &self.side.destination.keeper;
                     return if kind.is_device() && keeper.may_make_devices().is_err() {
                         Compared::Same(None)
                     } else {
-                        self.same_name(side, folder, entry, status)
+                        self.same_name(folder, entry, status)
                     };
                 }
             }
@@ -293,14 +288,14 @@ impl Transfer {
             // then.
             EntryKind::HardLink { .. } if self.copies() => return Compared::Send,
             EntryKind::HardLink { target, .. }
-                if super::links::are_one(side, &entry.path, target).unwrap_or(false) =>
+                if super::links::are_one(self.side, &entry.path, target).unwrap_or(false) =>
             {
                 return Compared::Same(None);
             }
             _ => {}
         }
-        match self.settings.operation {
-            Operation::Copy => self.compare_part(side, entry, folder),
+        match self.transfer.settings.operation {
+            Operation::Copy => self.compare_part(entry, folder),
             Operation::DryRun => Compared::Planned(Change::Changed),
             Operation::Verify => {
                 Compared::Refused(differs(&shown(), "one is not what the other is"))
@@ -309,19 +304,19 @@ impl Transfer {
     }
 
     /// Applies the criteria of the copy to a file that exists at both ends.
-    fn judge(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> Verdict {
+    fn judge(&self, entry: &Entry, status: &Status) -> Verdict {
         // The output size of a filter is unknown in advance.
-        let there = if side.destination.has_filter() {
+        let there = if self.side.destination.has_filter() {
             entry.size()
         } else {
             status.size
         };
         let sizes = (entry.size(), there);
         let keeps_as = || {
-            let destination = &side.destination;
-            destination.keeps_as(entry.modified, status, self.settings.operation)
+            let destination = &self.side.destination;
+            destination.keeps_as(entry.modified, status, self.transfer.settings.operation)
         };
-        let criteria = &self.settings.criteria;
+        let criteria = &self.transfer.settings.criteria;
         let verdict = criteria.judge(&Both {
             sizes,
             modified: (entry.modified, status.modified),
@@ -330,27 +325,22 @@ impl Transfer {
         });
         match verdict {
             // A client without this right could test guesses of the content by the result.
-            Verdict::Contents if !side.destination.keeper.may_compare() => Verdict::Copy,
+            Verdict::Contents if !self.side.destination.keeper.may_compare() => Verdict::Copy,
             verdict => verdict,
         }
     }
 
     /// Handles an equal file: its metadata may have to change, and its content may have to be
     /// compared.
-    fn same(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        entry: &Entry,
-        status: &Status,
-    ) -> Compared {
-        let path = side.destination.path_of(&entry.path);
-        let wanted = self.settings.digests && self.settings.integrity == Integrity::Digest;
-        let kept = || side.destination.kept_digest(&path, entry, status);
+    fn same(&self, folder: &Folder, entry: &Entry, status: &Status) -> Compared {
+        let path = self.side.destination.path_of(&entry.path);
+        let wanted =
+            self.transfer.settings.digests && self.transfer.settings.integrity == Integrity::Digest;
+        let kept = || self.side.destination.kept_digest(&path, entry, status);
         let digest = wanted.then(kept).flatten();
-        let destination = &side.destination;
+        let destination = &self.side.destination;
         // A stored digest proves an earlier comparison, not the present content of the disk.
-        let settings = &self.settings;
+        let settings = &self.transfer.settings;
         let compares = digest.is_none() || settings.verify_written || settings.moves_away;
         if settings.compares_contents() && compares {
             // A stored digest also proves that a copy of this principal wrote the file.
@@ -358,11 +348,11 @@ impl Transfer {
                 return self.unlike();
             }
             // The file gets its mode after its content was found equal.
-            side.note_inode(entry, status);
+            self.side.note_inode(entry, status);
             return Compared::Contents;
         }
         // Mending reports these notices again, so they are merged only without it.
-        let looked = look(side, folder, entry, status);
+        let looked = look(self.side, folder, entry, status);
         let (notices, mode) = (looked.notices, looked.mode);
         let dresses = looked.dresses.unwrap_or_else(|error| {
             notices.note(NoticeKind::AttributeNotKept, &entry.path, || {
@@ -370,9 +360,9 @@ impl Transfer {
             });
             false
         });
-        let late = self.is_late(side, entry, status);
+        let late = self.is_late(entry, status);
         if !dresses && !late && status.mode == mode {
-            side.note_inode(entry, status);
+            self.side.note_inode(entry, status);
             destination.notices.merge(notices);
             return Compared::Same(digest);
         }
@@ -390,12 +380,14 @@ impl Transfer {
         let Some(file) = file.ok().filter(|file| is_that(&**file)) else {
             return Compared::Send;
         };
-        let Some(mended) = self.mend(side, folder, (entry, status), &*file) else {
+        let Some(mended) = self.mend(folder, (entry, status), &*file) else {
             return Compared::Send;
         };
         if let (Some(digest), Ok(status)) = (digest, file.status()) {
             // The change of mode gave the file a new state.
-            side.destination.keep_digest(&path, entry, status, digest);
+            self.side
+                .destination
+                .keep_digest(&path, entry, status, digest);
         }
         if mended {
             Compared::Mended(digest)
@@ -405,16 +397,11 @@ impl Transfer {
     }
 
     /// Looks for a partial file of an earlier attempt.
-    pub(super) fn compare_part(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        folder: &Arc<Folder>,
-    ) -> Compared {
+    pub(super) fn compare_part(&self, entry: &Entry, folder: &Arc<Folder>) -> Compared {
         if !matches!(entry.kind, EntryKind::File { .. }) {
             return Compared::Send;
         }
-        match side.resume_part(self, folder, entry) {
+        match self.resume_part(folder, entry) {
             Ok(Some(blocks)) => Compared::Partial(blocks),
             Ok(None) => Compared::Send,
             Err(failure) => Compared::Refused(failure),

@@ -4,7 +4,6 @@
 //! have been changed since.
 
 use std::io;
-use std::sync::Arc;
 
 use longhaul_proto::digest::{BlockHasher, Checksum};
 use longhaul_proto::ledger::DurableBlock;
@@ -15,11 +14,11 @@ use longhaul_storage::failure::failure_of;
 use longhaul_storage::file_data::{CHUNK_BYTES, digest_of, read_mode_for};
 use longhaul_storage::{Advice, Status, StoredFile};
 
-use super::ReceiveSide;
+use super::Receiving;
 use super::parts::PartKind;
 use super::sparse::punch_zeros;
 use crate::flows::Flow;
-use crate::session::{Counters, Transfer};
+use crate::session::Counters;
 
 /// Existing data that must be read.
 pub(crate) enum ToRead {
@@ -29,56 +28,49 @@ pub(crate) enum ToRead {
     Part(Entry, u32, Vec<DurableBlock>),
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Runs the thread that reads existing data.
-    pub(crate) fn run_content_comparer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
-        while let Some(what) = side.to_read.pop(|| flow.is_wanted()) {
+    pub(crate) fn run_content_comparer(&self, flow: &Flow) {
+        while let Some(what) = self.side.to_read.pop(|| flow.is_wanted()) {
             flow.busy(|| match what {
                 ToRead::Contents(entry, digest) => {
-                    let compared = self.compare_contents(side, &entry, digest);
-                    let (told, awaited) = self.awaiting_commands(side, vec![(entry, compared)]);
+                    let compared = self.compare_contents(&entry, digest);
+                    let (told, awaited) = self.awaiting_commands(vec![(entry, compared)]);
                     for (entry, compared) in told {
-                        self.tell_receiver(|r| r.handle_contents_compared(entry, compared));
+                        self.tell(|r| r.handle_contents_compared(entry, compared));
                     }
                     awaited
                         .into_iter()
-                        .for_each(|there| side.commands.push(there));
+                        .for_each(|there| self.side.commands.push(there));
                 }
                 ToRead::Part(entry, generation, blocks) => {
-                    self.read_part(side, &entry, generation, &blocks);
+                    self.read_part(&entry, generation, &blocks);
                 }
             });
         }
     }
 
-    fn read_part(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        generation: u32,
-        blocks: &[DurableBlock],
-    ) {
+    fn read_part(&self, entry: &Entry, generation: u32, blocks: &[DurableBlock]) {
         let id = entry.id;
-        let part = side.parts.get(id, generation);
+        let part = self.side.parts.get(id, generation);
         let result = match part.as_deref().map(|part| &part.kind) {
             // With this setting, the whole file is read back at the end.
-            Some(PartKind::Partial(partial)) if !self.settings.verify_written => {
+            Some(PartKind::Partial(partial)) if !self.transfer.settings.verify_written => {
                 let each = |block: &DurableBlock| {
-                    self.check_block(side, (entry, generation), &**partial.file(), block)
+                    self.check_block((entry, generation), &**partial.file(), block)
                 };
                 blocks.iter().try_for_each(each)
             }
             _ => Ok(()),
         };
         drop(part);
-        self.tell_receiver(|receiver| receiver.handle_read_back(id, generation, result));
+        self.tell(|receiver| receiver.handle_read_back(id, generation, result));
     }
 
     /// Compares a block with its checksum. The result is not needed if the file is no longer
     /// copied.
     fn check_block(
         &self,
-        side: &ReceiveSide,
         (entry, generation): (&Entry, u32),
         file: &dyn StoredFile,
         block: &DurableBlock,
@@ -91,13 +83,13 @@ impl Transfer {
             );
             Failure::new(FailureKind::Corrupt, text)
         };
-        let (integrity, size) = (self.settings.integrity, entry.size());
+        let (integrity, size) = (self.transfer.settings.integrity, entry.size());
         let hasher = BlockHasher::new(integrity, block.offset, block.length, size);
         let mut hasher = hasher.ok_or_else(altered)?;
         let mut room = vec![0; CHUNK_BYTES];
         let (mut offset, end) = (block.offset, block.offset + block.length);
         while offset < end {
-            if self.is_over() || !self.is_under_way(entry.id, generation) {
+            if self.transfer.is_over() || !self.is_under_way(entry.id, generation) {
                 return Ok(());
             }
             let wanted = (end - offset).min(CHUNK_BYTES as u64) as usize;
@@ -107,7 +99,7 @@ impl Transfer {
                 return Err(altered());
             }
             hasher.update(&room[..read]);
-            if side.makes_holes() {
+            if self.side.makes_holes() {
                 // An earlier run may have written the file without this setting.
                 let punched = punch_zeros(file, offset, &room[..read]);
                 punched.map_err(|error| failure_of("make a hole in it", &shown, &error))?;
@@ -122,16 +114,16 @@ impl Transfer {
     }
 
     /// Compares a file with a digest. If it differs or cannot be read, it must be sent.
-    fn compare_contents(&self, side: &ReceiveSide, entry: &Entry, digest: Checksum) -> Compared {
-        let path = side.destination.path_of(&entry.path);
+    fn compare_contents(&self, entry: &Entry, digest: Checksum) -> Compared {
+        let path = self.side.destination.path_of(&entry.path);
         let above = path.parent();
         let folder = if self.copies() {
-            side.folders.find_in_copy(above.as_ref())
+            self.side.folders.find_in_copy(above.as_ref())
         } else {
-            side.folders.find(above.as_ref())
+            self.side.folders.find(above.as_ref())
         };
         let read = folder.and_then(|folder| {
-            let mode = read_mode_for(self.settings.direct, entry.size());
+            let mode = read_mode_for(self.transfer.settings.direct, entry.size());
             let file = folder.directory().open_file(path.name(), mode)?;
             let read = self.digest_and_state_of(&*file, entry.size())?;
             Ok((folder, file, read))
@@ -139,8 +131,8 @@ impl Transfer {
         let Ok((folder, file, (found, status))) = read else {
             return self.unlike();
         };
-        Counters::add(&self.counters.read_bytes, entry.size());
-        self.tell_receiver(|receiver| receiver.handle_digest_read(entry.size()));
+        Counters::add(&self.transfer.counters.read_bytes, entry.size());
+        self.tell(|receiver| receiver.handle_digest_read(entry.size()));
         if found != digest {
             return if self.copies() {
                 Compared::Differs
@@ -149,9 +141,9 @@ impl Transfer {
             };
         }
         if !self.copies() {
-            return self.planned(side, &folder, entry, &status);
+            return self.planned(&folder, entry, &status);
         }
-        let Some(mended) = self.mend(side, &folder, (entry, &status), &*file) else {
+        let Some(mended) = self.mend(&folder, (entry, &status), &*file) else {
             return Compared::Send;
         };
         let Ok(status) = file.status() else {
@@ -159,14 +151,16 @@ impl Transfer {
         };
         // The source will be removed, so the destination must be durable.
         let durable = || file.sync_all().and_then(|()| folder.sync());
-        let durable = || durable().and_then(|()| side.ensure_up(&folder));
-        if self.settings.moves_away && durable().is_err() {
+        let durable = || durable().and_then(|()| self.side.ensure_up(&folder));
+        if self.transfer.settings.moves_away && durable().is_err() {
             return Compared::Send;
         }
-        if self.settings.digests {
-            side.destination.keep_digest(&path, entry, status, digest);
+        if self.transfer.settings.digests {
+            self.side
+                .destination
+                .keep_digest(&path, entry, status, digest);
         }
-        let digest = self.settings.digests.then_some(digest);
+        let digest = self.transfer.settings.digests.then_some(digest);
         if mended {
             Compared::Mended(digest)
         } else {
@@ -190,10 +184,10 @@ impl Transfer {
         size: u64,
     ) -> io::Result<(Checksum, Status)> {
         let before = file.status()?;
-        if self.settings.verify_written {
+        if self.transfer.settings.verify_written {
             file.advise(Advice::DropCache, 0, size);
         }
-        let digest = digest_of(&|| self.is_over(), file, size)?;
+        let digest = digest_of(&|| self.transfer.is_over(), file, size)?;
         let status = file.status()?;
         if status.size != size || status.changed != before.changed {
             return Err(io::Error::other("it changed while it was read"));

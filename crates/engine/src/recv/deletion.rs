@@ -22,8 +22,7 @@ use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::receiver::StorageJob;
 
-use super::ReceiveSide;
-use crate::session::Transfer;
+use super::Receiving;
 use carry::Carry;
 use longhaul_system::queue::lock;
 use plan::Plan;
@@ -42,62 +41,60 @@ enum State {
     Over,
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Runs a step of deletion on the comparer's thread.
-    pub(super) fn delete(&self, side: &ReceiveSide, job: StorageJob) {
-        let mut state = lock(&side.deletions.0);
+    pub(super) fn delete(&self, job: StorageJob) {
+        let mut state = lock(&self.side.deletions.0);
         match job {
             StorageJob::Names(names) => {
                 if let State::Before = *state {
-                    *state = self.begin_plan(side);
+                    *state = self.begin_plan();
                 }
                 if let State::Planning(plan) = &mut *state {
-                    plan.take(self, side, names);
+                    plan.take(self, names);
                 }
                 drop(state);
-                self.tell_receiver(|receiver| receiver.handle_names_taken());
+                self.tell(|receiver| receiver.handle_names_taken());
             }
             StorageJob::EndNames(failure) => {
                 let before = std::mem::replace(&mut *state, State::Over);
                 let planned = match (failure, before) {
                     (Some(failure), _) if self.names_only() => Err(as_unnamed(failure)),
                     (Some(failure), _) => Err(as_undeleted(failure)),
-                    (None, State::Planning(plan)) => {
-                        plan.finish((self, side), self.deletion_maximum())
-                    }
+                    (None, State::Planning(plan)) => plan.finish(self, self.deletion_maximum()),
                     // The source has no directories.
-                    (None, _) => match self.begin_plan(side) {
-                        State::Planning(plan) => plan.finish((self, side), self.deletion_maximum()),
-                        _ => Plan::new(Default::default()).finish((self, side), None),
+                    (None, _) => match self.begin_plan() {
+                        State::Planning(plan) => plan.finish(self, self.deletion_maximum()),
+                        _ => Plan::new(Default::default()).finish(self, None),
                     },
                 };
                 let result = planned.map(|carry| *state = State::Carrying(Box::new(carry)));
                 drop(state);
-                self.tell_receiver(|receiver| receiver.handle_names_compared(result));
+                self.tell(|receiver| receiver.handle_names_compared(result));
             }
             StorageJob::Remove => {
                 let (removed, ended) = match &mut *state {
-                    State::Carrying(carry) => carry.step(self, side),
+                    State::Carrying(carry) => carry.step(self),
                     State::Before | State::Planning(_) | State::Over => (Vec::new(), true),
                 };
                 drop(state);
-                self.tell_receiver(|receiver| receiver.handle_removed(removed, ended));
+                self.tell(|receiver| receiver.handle_removed(removed, ended));
             }
             _ => {}
         }
     }
 
-    fn begin_plan(&self, side: &ReceiveSide) -> State {
+    fn begin_plan(&self) -> State {
         // The directory of a single file does not belong to the copy. Two trees that are compared
         // may have different names.
-        if side.destination.rename.is_some() && !self.names_only() {
+        if self.side.destination.rename.is_some() && !self.names_only() {
             return State::Over;
         }
-        let asked = self.settings.deletion.as_deref();
+        let asked = self.transfer.settings.deletion.as_deref();
         // With other criteria, existing rule files may differ from the source's after the copy.
-        let are_copied = self.settings.criteria.is_usual();
+        let are_copied = self.transfer.settings.criteria.is_usual();
         let foresees = !self.copies() && are_copied;
-        let shows_lines = side.destination.keeper.may_compare();
+        let shows_lines = self.side.destination.keeper.may_compare();
         let protection =
             asked.map(|asked| Protection::new(asked, (foresees, are_copied), shows_lines));
         match protection {
@@ -109,11 +106,11 @@ impl Transfer {
 
     /// True if names are only compared, and no names are deleted.
     fn names_only(&self) -> bool {
-        self.settings.operation == Operation::Verify
+        self.transfer.settings.operation == Operation::Verify
     }
 
     fn deletion_maximum(&self) -> Option<u64> {
-        self.settings.deletion.as_deref()?.maximum
+        self.transfer.settings.deletion.as_deref()?.maximum
     }
 }
 
@@ -156,8 +153,9 @@ mod tests {
     use longhaul_storage::roots::Anywhere;
 
     use super::*;
+    use crate::recv::ReceiveSide;
     use crate::recv::landing::{Arrival, Destination, Missing};
-    use crate::session::TransferSettings;
+    use crate::session::{Transfer, TransferSettings};
 
     /// A peer that announces a single file could name any directory of the destination.
     #[test]
@@ -180,7 +178,7 @@ mod tests {
                 ..TransferSettings::default()
             };
             let transfer = Transfer::receiving_into(settings, &side, Arc::new(|_| {}));
-            let planned = matches!(transfer.begin_plan(&side), State::Planning(_));
+            let planned = matches!(side.at_work(&transfer).begin_plan(), State::Planning(_));
             assert_eq!(planned, plans, "{landing:?} {operation:?}");
         }
     }

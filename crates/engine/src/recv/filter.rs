@@ -16,13 +16,12 @@ use longhaul_storage::journal::temporary;
 use longhaul_storage::{Advice, DataMode};
 use longhaul_system::descriptors::{self, until_free};
 
-use super::ReceiveSide;
+use super::Receiving;
 use super::commands::{Committed, with_variables};
 use super::commit::{Staged, StagedFile};
 use super::folders::Folder;
 use super::parts::{PartKind, journal_failure};
 use crate::flows::Flow;
-use crate::session::Transfer;
 use crate::shell;
 
 /// Name of the layer.
@@ -52,38 +51,38 @@ pub(super) enum Unfiltered {
     Small(Staged),
 }
 
-impl ReceiveSide {
+impl Receiving<'_> {
     /// Returns the number of commands that run at a time; `None` without a filter.
-    pub(super) fn filters(&self, transfer: &Transfer) -> Option<usize> {
-        let jobs = self.destination.filter.as_ref()?.jobs;
-        transfer.filters(self).then(|| shell::most_at_once(jobs))
+    pub(super) fn filter_jobs(&self) -> Option<usize> {
+        let jobs = self.side.destination.filter.as_ref()?.jobs;
+        self.filters().then(|| shell::most_at_once(jobs))
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// True if files go through a command.
-    pub(super) fn filters(&self, side: &ReceiveSide) -> bool {
-        side.destination.filter.is_some() && !side.destination.is_sink && self.copies()
+    pub(super) fn filters(&self) -> bool {
+        self.side.destination.filter.is_some() && !self.side.destination.is_sink && self.copies()
     }
 
     /// True if this entry goes through a command.
-    pub(super) fn filters_entry(&self, side: &ReceiveSide, entry: &Entry) -> bool {
-        matches!(entry.kind, EntryKind::File { .. }) && self.filters(side)
+    pub(super) fn filters_entry(&self, entry: &Entry) -> bool {
+        matches!(entry.kind, EntryKind::File { .. }) && self.filters()
     }
 
     /// Runs the thread of a filter.
-    pub(crate) fn run_filters(&self, side: &ReceiveSide, flow: &Flow) {
-        while let Some(file) = side.filtering.pop(|| flow.is_wanted()) {
+    pub(crate) fn run_filters(&self, flow: &Flow) {
+        while let Some(file) = self.side.filtering.pop(|| flow.is_wanted()) {
             match file {
-                Unfiltered::Small(staged) => self.filter_small(side, flow, staged),
+                Unfiltered::Small(staged) => self.filter_small(flow, staged),
                 Unfiltered::Large { entry, generation } => {
-                    self.filter_large(side, flow, (entry, generation));
+                    self.filter_large(flow, (entry, generation));
                 }
             }
         }
     }
 
-    fn filter_small(&self, side: &ReceiveSide, flow: &Flow, came: Staged) {
+    fn filter_small(&self, flow: &Flow, came: Staged) {
         let Staged { entry, file, .. } = came;
         let StagedFile {
             folder,
@@ -91,68 +90,63 @@ impl Transfer {
             name,
             ..
         } = file;
-        let filtered = flow.busy(|| self.filter(side, &entry, (&folder, &temporary)));
+        let filtered = flow.busy(|| self.filter(&entry, (&folder, &temporary)));
         // `longhaul clean` finds files that cannot be removed here.
         let _ = folder.directory().remove_file(&temporary);
         match filtered {
-            Ok((file, digest)) => side.staging.push(Staged {
+            Ok((file, digest)) => self.side.staging.push(Staged {
                 entry,
                 file: StagedFile { name, ..file },
                 digest,
             }),
-            Err(_) if self.is_over() || self.end_if_lost(side) => {}
+            Err(_) if self.transfer.is_over() || self.end_if_lost() => {}
             Err(failure) => {
                 let done = vec![(entry, Outcome::Failed(failure))];
-                self.tell_receiver(|receiver| receiver.handle_packed(done));
+                self.tell(|receiver| receiver.handle_packed(done));
             }
         }
     }
 
     /// Filters a large file. If the command fails, the part stays, and a later session continues
     /// with its durable data.
-    fn filter_large(&self, side: &ReceiveSide, flow: &Flow, (entry, generation): (Entry, u32)) {
-        let result = flow.busy(|| self.filter_part(side, &entry, generation));
-        if result.is_err() && (self.is_over() || self.end_if_lost(side)) {
+    fn filter_large(&self, flow: &Flow, (entry, generation): (Entry, u32)) {
+        let result = flow.busy(|| self.filter_part(&entry, generation));
+        if result.is_err() && (self.transfer.is_over() || self.end_if_lost()) {
             return;
         }
         let id = entry.id;
         match result {
             Ok(digest) => {
-                side.parts.discard(id, generation);
+                self.side.parts.discard(id, generation);
                 if let Some(digest) = digest {
-                    self.tell_receiver(|r| r.handle_filtered(id, generation, digest));
+                    self.tell(|r| r.handle_filtered(id, generation, digest));
                 }
-                if self.runs_commands(side) {
+                if self.runs_commands() {
                     let large = Committed::large(entry, generation, digest);
-                    side.commands.push(large);
+                    self.side.commands.push(large);
                     return;
                 }
-                self.tell_receiver(|r| r.handle_committed(id, generation, Ok(())));
+                self.tell(|r| r.handle_committed(id, generation, Ok(())));
             }
             Err(failure) => {
-                self.tell_receiver(|r| r.handle_committed(id, generation, Err(failure)));
-                side.parts.leave_behind(id, generation);
+                self.tell(|r| r.handle_committed(id, generation, Err(failure)));
+                self.side.parts.leave_behind(id, generation);
             }
         }
     }
 
-    fn filter_part(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        generation: u32,
-    ) -> Result<Option<Checksum>, Failure> {
-        let part = side.part(self, entry, generation)?;
+    fn filter_part(&self, entry: &Entry, generation: u32) -> Result<Option<Checksum>, Failure> {
+        let part = self.part(entry, generation)?;
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(None);
         };
-        let (file, digest) = self.filter(side, entry, (&part.folder, partial.part_name()))?;
+        let (file, digest) = self.filter(entry, (&part.folder, partial.part_name()))?;
         let staged = [Staged {
             entry: entry.clone(),
             file,
             digest,
         }];
-        match self.commit_batch(side, &staged).pop() {
+        match self.commit_batch(&staged).pop() {
             Some(Err(failure)) => Err(failure),
             _ => Ok(digest),
         }
@@ -161,20 +155,19 @@ impl Transfer {
     /// Runs the command for a file with a temporary name, and returns its output.
     fn filter(
         &self,
-        side: &ReceiveSide,
         entry: &Entry,
         (folder, from): (&Arc<Folder>, &[u8]),
     ) -> Result<(StagedFile, Option<Checksum>), Failure> {
-        let destination = &side.destination;
+        let destination = &self.side.destination;
         let shown = entry.path.to_string();
         let Some(asked) = &destination.filter else {
             return Err(Failure::new(FailureKind::Other, "no command"));
         };
         let owned = destination.ensure_owned();
         owned.map_err(|error| journal_failure(&shown, &error))?;
-        let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
+        let number = self.side.temporaries.fetch_add(1, Ordering::Relaxed);
         let name = temporary(destination.owner.session_number(), number);
-        let made = self.fill(side, (asked, entry), (folder, from, &name));
+        let made = self.fill((asked, entry), (folder, from, &name));
         let made = made.and_then(|(file, digest)| {
             let directory = &**folder.directory();
             let finished = destination.finish_file(directory, &*file, entry);
@@ -202,22 +195,21 @@ impl Transfer {
     /// Writes the command's output for one file into a new file.
     fn fill(
         &self,
-        side: &ReceiveSide,
         (asked, entry): (&FileCommand, &Entry),
         (folder, from, to): (&Folder, &[u8], &[u8]),
     ) -> Result<(Arc<dyn longhaul_storage::StoredFile>, Option<Checksum>), Failure> {
         let shown = entry.path.to_string();
         let failed = |error: std::io::Error| failure_of("filter", &shown, &error);
         let directory = folder.directory();
-        let wanted = || !self.is_over();
+        let wanted = || !self.transfer.is_over();
         let input = until_free(&wanted, || directory.open_descriptor(from)).map_err(failed)?;
         let file = until_free(&wanted, || {
             create_held(&**directory, to, DataMode::Buffered)
         });
         let file = file.map_err(failed)?;
-        let place = side.destination.anchor.location();
+        let place = self.side.destination.anchor.location();
         let place = place.ok_or_else(|| failed(std::io::ErrorKind::Unsupported.into()))?;
-        let path = side.destination.path_of(&entry.path);
+        let path = self.side.destination.path_of(&entry.path);
         let command = shell::command(&asked.command, &[]);
         let command = with_variables(command, (&place, &path), entry);
         let (mut offset, mut hasher) = (0, blake3::Hasher::new());
@@ -230,12 +222,12 @@ impl Transfer {
         };
         let within = Duration::from_millis(asked.milliseconds);
         let ran = shell::pipe(command, input, &mut take, within, &wanted);
-        if let Some(fault) = side.words.fault(&ran.map_err(failed)?) {
+        if let Some(fault) = self.side.words.fault(&ran.map_err(failed)?) {
             let text =
                 format!("{shown}: its filter did not succeed: {fault}; nothing was kept of it");
             return Err(Failure::new(FailureKind::Other, text));
         }
-        let digests = self.settings.integrity == Integrity::Digest;
+        let digests = self.transfer.settings.integrity == Integrity::Digest;
         let digest = Checksum::Blake3(*hasher.finalize().as_bytes());
         Ok((file, digests.then_some(digest)))
     }

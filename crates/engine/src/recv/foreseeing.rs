@@ -11,43 +11,42 @@ use longhaul_proto::receiver::Compared;
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::{FileKind, Status};
 
-use super::ReceiveSide;
+use super::Receiving;
 use super::folders::Folder;
 use super::mending::{look, look_at};
 use super::replacing::{Way, is_obstructed};
-use crate::session::Transfer;
 
-impl Transfer {
+impl Receiving<'_> {
     /// Compares a directory at the end of its listing.
-    pub(super) fn compare_directory(&self, side: &ReceiveSide, entry: Entry) {
-        if self.settings.operation == Operation::Verify {
-            let result = self.finish_directory(side, &entry).map(drop);
-            self.tell_receiver(|r| match result {
+    pub(super) fn compare_directory(&self, entry: Entry) {
+        if self.transfer.settings.operation == Operation::Verify {
+            let result = self.finish_directory(&entry).map(drop);
+            self.tell(|r| match result {
                 Ok(()) => r.handle_directory_there(entry),
                 Err(failure) => r.handle_directory_finished(entry, Err(failure)),
             });
             return;
         }
-        let path = side.destination.path_of(&entry.path);
-        let existing = self.settings.criteria.existing;
-        let mut found = side.folders.find(Some(&path));
+        let path = self.side.destination.path_of(&entry.path);
+        let existing = self.transfer.settings.criteria.existing;
+        let mut found = self.side.folders.find(Some(&path));
         if found.as_ref().is_err_and(is_obstructed) && self.replaces_kinds() {
-            match self.clear_way(side, &path) {
+            match self.clear_way(&path) {
                 Ok(Way::Free) => found = Err(io::ErrorKind::NotFound.into()),
                 Ok(Way::Left(held)) => {
-                    self.tell_receiver(|r| r.handle_directory_left(entry, held));
+                    self.tell(|r| r.handle_directory_left(entry, held));
                     return;
                 }
                 Err(failure) => {
-                    self.tell_receiver(|r| r.handle_directory_finished(entry, Err(failure)));
+                    self.tell(|r| r.handle_directory_finished(entry, Err(failure)));
                     return;
                 }
             }
         }
         let planned = match found {
-            Ok(folder) => Ok(self.planned_directory(side, &folder, &entry)),
+            Ok(folder) => Ok(self.planned_directory(&folder, &entry)),
             Err(error) if existing && error.kind() == io::ErrorKind::NotFound => {
-                self.tell_receiver(|r| r.handle_directory_left(entry, Held::Missing));
+                self.tell(|r| r.handle_directory_left(entry, Held::Missing));
                 return;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
@@ -56,56 +55,47 @@ impl Transfer {
                 Err(failure_of("look into the directory", &shown, &error))
             }
         };
-        self.tell_receiver(|receiver| match planned {
+        self.tell(|receiver| match planned {
             Ok(change) => receiver.handle_directory_planned(entry, change),
             Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
         });
     }
 
     /// Returns the change that a copy would make to an existing directory.
-    fn planned_directory(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        entry: &Entry,
-    ) -> Option<Change> {
-        let (destination, directory) = (&side.destination, folder.directory());
+    fn planned_directory(&self, folder: &Folder, entry: &Entry) -> Option<Change> {
+        let (destination, directory) = (&self.side.destination, folder.directory());
         if destination.hides_attributes() {
             let is_usual = destination.keeper.keeping().is_usual();
             return (!is_usual).then_some(Change::Attributes);
         }
         let status = directory.status().ok()?;
-        let looked = look_at(side, directory.inode().as_deref(), entry, &status);
-        let same = side.is_directory_right(entry, &status, looked);
+        let looked = look_at(self.side, directory.inode().as_deref(), entry, &status);
+        let same = self.side.is_directory_right(entry, &status, looked);
         (!same).then_some(Change::Attributes)
     }
 
     /// Handles an existing entry with the source's data. In a dry run, returns the changes that a
     /// copy would make to its metadata. Otherwise the entry counts as unchanged.
-    pub(super) fn planned(
-        &self,
-        side: &ReceiveSide,
-        folder: &Folder,
-        entry: &Entry,
-        status: &Status,
-    ) -> Compared {
-        if self.settings.operation != Operation::DryRun {
+    pub(super) fn planned(&self, folder: &Folder, entry: &Entry, status: &Status) -> Compared {
+        if self.transfer.settings.operation != Operation::DryRun {
             return Compared::Same(None);
         }
-        if side.destination.hides_attributes() {
-            return if side.destination.keeper.keeping().is_usual() {
+        if self.side.destination.hides_attributes() {
+            return if self.side.destination.keeper.keeping().is_usual() {
                 Compared::Same(None)
             } else {
                 Compared::Planned(Change::Attributes)
             };
         }
         // Notices are dropped here; the copy reports them.
-        let looked = look(side, folder, entry, status);
+        let looked = look(self.side, folder, entry, status);
         let same_time = match status.kind {
-            FileKind::File => !self.is_late(side, entry, status),
+            FileKind::File => !self.is_late(entry, status),
             _ => {
-                let operation = self.settings.operation;
-                side.destination.keeps_as(entry.modified, status, operation)
+                let operation = self.transfer.settings.operation;
+                self.side
+                    .destination
+                    .keeps_as(entry.modified, status, operation)
             }
         };
         if same_time && looked.keeps(status) {

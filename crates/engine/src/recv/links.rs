@@ -12,10 +12,9 @@ use longhaul_storage::{Directory, FileKind};
 use longhaul_system::queue::lock;
 use rustix::io::Errno;
 
-use super::ReceiveSide;
 use super::commit::{Staged, StagedFile};
 use super::parts::journal_failure;
-use crate::session::Transfer;
+use super::{ReceiveSide, Receiving};
 
 /// Creates a hard link to a path beneath the anchor.
 pub(super) fn make(
@@ -65,25 +64,25 @@ impl ReceiveSide {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Creates a hard link, unless the name already is one.
-    pub(super) fn link(&self, side: &ReceiveSide, entry: Entry) {
+    pub(super) fn link(&self, entry: Entry) {
         let EntryKind::HardLink { target, first } = &entry.kind else {
             return;
         };
-        if let Err(failure) = side.tie(&entry, (*first, target)) {
+        if let Err(failure) = self.side.tie(&entry, (*first, target)) {
             let done = vec![(entry, Outcome::Failed(failure))];
-            self.tell_receiver(|receiver| receiver.handle_packed(done));
+            self.tell(|receiver| receiver.handle_packed(done));
             return;
         }
-        let done = match are_one(side, &entry.path, target) {
+        let done = match are_one(self.side, &entry.path, target) {
             Ok(true) => Ok(None),
-            Ok(false) | Err(_) => self.stage_link(side, &entry, target).map(Some),
+            Ok(false) | Err(_) => self.stage_link(&entry, target).map(Some),
         };
         match done {
             Ok(Some(file)) => {
-                let _writing = side.staging.write();
-                side.staging.push(Staged {
+                let _writing = self.side.staging.write();
+                self.side.staging.push(Staged {
                     entry,
                     file,
                     digest: None,
@@ -91,40 +90,35 @@ impl Transfer {
             }
             Ok(None) => {
                 let done = vec![(entry, Outcome::Unchanged)];
-                self.tell_receiver(|receiver| receiver.handle_packed(done));
+                self.tell(|receiver| receiver.handle_packed(done));
             }
             Err(failure) => {
-                if self.end_if_lost(side) {
+                if self.end_if_lost() {
                     return;
                 }
                 let done = vec![(entry, Outcome::Failed(failure))];
-                self.tell_receiver(|receiver| receiver.handle_packed(done));
+                self.tell(|receiver| receiver.handle_packed(done));
             }
         }
     }
 
-    fn stage_link(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        target: &TreePath,
-    ) -> Result<StagedFile, Failure> {
+    fn stage_link(&self, entry: &Entry, target: &TreePath) -> Result<StagedFile, Failure> {
         let shown = entry.path.to_string();
-        if !side.destination.keeper.may_link() {
+        if !self.side.destination.keeper.may_link() {
             let text = format!(
                 "{shown}: cannot become another name of {target}: that needs the right \"read\", too; \
                  leave out -H"
             );
             return Err(Failure::new(FailureKind::Other, text));
         }
-        let owned = side.destination.ensure_owned();
+        let owned = self.side.destination.ensure_owned();
         owned.map_err(|error| journal_failure(&shown, &error))?;
-        let path = side.destination.path_of(&entry.path);
-        let folder = side.folders.make(path.parent().as_ref());
+        let path = self.side.destination.path_of(&entry.path);
+        let folder = self.side.folders.make(path.parent().as_ref());
         let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
-        let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
-        let name = temporary(side.destination.owner.session_number(), number);
-        let made = make(side, target, (&**folder.directory(), &name));
+        let number = self.side.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = temporary(self.side.destination.owner.session_number(), number);
+        let made = make(self.side, target, (&**folder.directory(), &name));
         made.map_err(|error| link_failure(&shown, target, &error))?;
         Ok(StagedFile {
             folder,

@@ -18,11 +18,10 @@ use longhaul_storage::{FileKind, Status, StoredFile};
 use longhaul_system::queue::lock;
 use longhaul_system::refusals::or_without;
 
-use super::ReceiveSide;
 use super::folders::Folder;
 use super::keeper::{Before, Doing};
 use super::keeping::note_mode;
-use crate::session::Transfer;
+use super::{ReceiveSide, Receiving};
 
 /// Maximum number of remembered inodes with several names. Others count as changed by another
 /// entry.
@@ -115,40 +114,37 @@ impl ReceiveSide {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Corrects the owner, mode and time of an existing link or special file.
     pub(super) fn same_name(
         &self,
-        side: &ReceiveSide,
         folder: &Arc<Folder>,
         entry: &Entry,
         status: &Status,
     ) -> Compared {
         if !self.copies() {
-            return self.planned(side, folder, entry, status);
+            return self.planned(folder, entry, status);
         }
-        let same = self.mend_name(side, folder, entry, status);
+        let same = self.mend_name(folder, entry, status);
         // The source will be removed, so the destination must be durable.
-        let durable = || folder.sync_with_inodes().and_then(|()| side.sync_mended());
-        if self.settings.moves_away && durable().is_err() {
+        let durable = || {
+            folder
+                .sync_with_inodes()
+                .and_then(|()| self.side.sync_mended())
+        };
+        if self.transfer.settings.moves_away && durable().is_err() {
             Compared::Send
         } else {
             same
         }
     }
 
-    fn mend_name(
-        &self,
-        side: &ReceiveSide,
-        folder: &Arc<Folder>,
-        entry: &Entry,
-        status: &Status,
-    ) -> Compared {
-        let path = side.destination.path_of(&entry.path);
+    fn mend_name(&self, folder: &Arc<Folder>, entry: &Entry, status: &Status) -> Compared {
+        let path = self.side.destination.path_of(&entry.path);
         let directory = &**folder.directory();
-        let destination = &side.destination;
-        let looked = look(side, folder, entry, status);
-        let decides = lock(&side.mending).decides(entry, status);
+        let destination = &self.side.destination;
+        let looked = look(self.side, folder, entry, status);
+        let decides = lock(&self.side.mending).decides(entry, status);
         if looked.keeps(status) && entry.modified == status.modified {
             destination.notices.merge(looked.notices);
             return Compared::Same(None);
@@ -168,7 +164,7 @@ impl Transfer {
         let mended = destination.while_owned(|| -> io::Result<bool> {
             let dressed = destination.dress(inode.as_deref(), entry, (status.owner, Doing::Set))?;
             let mut changed = dressed.changed;
-            let operation = self.settings.operation;
+            let operation = self.transfer.settings.operation;
             let late = !destination.keeps_as(entry.modified, status, operation);
             let before = Before::There(status.mode);
             let mode = destination.mode_for(entry, dressed.owner, before);
@@ -186,7 +182,7 @@ impl Transfer {
             Ok(changed)
         });
         if let Ok(device) = folder.device() {
-            let mut mending = lock(&side.mending);
+            let mut mending = lock(&self.side.mending);
             mending.unsynced.entry(device).or_insert(Arc::clone(folder));
         }
         match mended {
@@ -196,14 +192,15 @@ impl Transfer {
     }
 
     /// True if the time must be corrected: it is outside the accepted window.
-    pub(super) fn is_late(&self, side: &ReceiveSide, entry: &Entry, status: &Status) -> bool {
-        let criteria = &self.settings.criteria;
+    pub(super) fn is_late(&self, entry: &Entry, status: &Status) -> bool {
+        let criteria = &self.transfer.settings.criteria;
         let (wanted, there) = (entry.modified, status.modified);
         !criteria.is_near(wanted, there)
             && (criteria.checksum || criteria.size_only)
-            && !side
+            && !self
+                .side
                 .destination
-                .keeps_as(wanted, status, self.settings.operation)
+                .keeps_as(wanted, status, self.transfer.settings.operation)
     }
 
     /// Corrects the owner, attributes, mode and time of an existing file. Returns true if any of
@@ -211,23 +208,22 @@ impl Transfer {
     /// inode and needs it unchanged.
     pub(super) fn mend(
         &self,
-        side: &ReceiveSide,
         folder: &Folder,
         (entry, status): (&Entry, &Status),
         file: &dyn StoredFile,
     ) -> Option<bool> {
-        let late = self.is_late(side, entry, status);
-        if !lock(&side.mending).decides(entry, status) {
-            let looked = look(side, folder, entry, status);
+        let late = self.is_late(entry, status);
+        if !lock(&self.side.mending).decides(entry, status) {
+            let looked = look(self.side, folder, entry, status);
             let is_dressed = looked.dresses.is_ok_and(|dresses| !dresses);
             let same = is_dressed && !late && looked.mode == status.mode;
             return same.then_some(false);
         }
-        let mut changed = mend(side, file, entry, status)?;
+        let mut changed = mend(self.side, file, entry, status)?;
         if late {
-            changed |= mend_time(side, file, entry)?;
+            changed |= mend_time(self.side, file, entry)?;
         }
-        side.ensure_up(folder).is_ok().then_some(changed)
+        self.side.ensure_up(folder).is_ok().then_some(changed)
     }
 }
 

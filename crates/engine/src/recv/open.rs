@@ -2,7 +2,6 @@
 //! are hashed while they are in the cache.
 
 use std::io;
-use std::sync::Arc;
 
 use longhaul_net::StreamReader;
 use longhaul_proto::block::{BlockHeader, Codec, TRAILER_BYTES, Trailer};
@@ -11,23 +10,22 @@ use longhaul_proto::handshake::Operation;
 use longhaul_proto::session::StreamId;
 use longhaul_storage::file_data::PART_BYTES;
 
-use super::ReceiveSide;
+use super::Receiving;
 use super::verify::ArrivingHasher;
 use crate::codec::compresses;
+use crate::session::Counters;
 use crate::session::observe::thread_cpu_time;
 use crate::session::streams::{CHANGED_IN_CLEAR, Stop, read_exact};
-use crate::session::{Counters, Transfer};
 
-impl ReceiveSide {
+impl Receiving<'_> {
     /// Reads the payload of a block whose header has arrived; `payload` is its length in bytes.
     pub(super) fn open_block(
         &self,
-        transfer: &Arc<Transfer>,
         id: StreamId,
         (mut block, payload): (BlockHeader, usize),
         reader: &mut dyn StreamReader,
     ) -> Result<(), Stop> {
-        let due = match transfer.settings.operation {
+        let due = match self.transfer.settings.operation {
             Operation::Copy => block.codec != Codec::Omitted,
             Operation::Verify => block.codec == Codec::Omitted,
             Operation::DryRun => false,
@@ -38,22 +36,22 @@ impl ReceiveSide {
             );
         }
         let data = block.data_on_wire(payload).unwrap_or(usize::MAX);
-        if !block.is_valid(payload) || data > transfer.pool.buffer_bytes() {
+        if !block.is_valid(payload) || data > self.transfer.pool.buffer_bytes() {
             let error = FrameError::Unexpected("a block whose lengths contradict each other");
             // On a clear connection the length of the frame is not authenticated; only the header
             // is.
-            return Err(if transfer.is_clear() {
+            return Err(if self.transfer.is_clear() {
                 Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned()))
             } else {
                 error.into()
             });
         }
-        if block.trailer.is_some() && transfer.is_clear() {
+        if block.trailer.is_some() && self.transfer.is_clear() {
             return Err(FrameError::Unexpected("a checksum in clear").into());
         }
         // From now on, half of the memory is for the output of codecs.
-        let need = compresses(block.codec).then(|| transfer.coded.need());
-        let Some(mut buffer) = transfer.buffer_for(id) else {
+        let need = compresses(block.codec).then(|| self.transfer.coded.need());
+        let Some(mut buffer) = self.transfer.buffer_for(id) else {
             return Err(Stop::Lost(None));
         };
         if let Some(need) = need {
@@ -61,9 +59,9 @@ impl ReceiveSide {
         }
         // Waiting for the network is idle time, so only CPU time counts.
         let began = thread_cpu_time();
-        let mut hasher = ArrivingHasher::new(transfer.settings.integrity, &block);
+        let mut hasher = ArrivingHasher::new(self.transfer.settings.integrity, &block);
         reader.anticipate(payload);
-        transfer.note_midway(id);
+        self.transfer.note_midway(id);
         read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
         buffer.set_filled(data);
         let found = hasher.finish(&block, buffer.filled());
@@ -73,9 +71,9 @@ impl ReceiveSide {
             block.put_checksum(Trailer::parse(&trailer)?);
         }
         let spent = thread_cpu_time() - began;
-        Counters::add(&transfer.counters.wire_nanoseconds, spent);
-        transfer.note_block_came(id);
-        self.handle_block(transfer, id, block, buffer, found)
+        Counters::add(&self.transfer.counters.wire_nanoseconds, spent);
+        self.transfer.note_block_came(id);
+        self.handle_block(id, block, buffer, found)
             .map_err(Stop::Broken)
     }
 }

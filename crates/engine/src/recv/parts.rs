@@ -17,10 +17,10 @@ use longhaul_storage::{DataMode, StoredFile};
 use longhaul_system::descriptors;
 use longhaul_system::queue::lock;
 
-use super::ReceiveSide;
 use super::folders::Folder;
 use super::landing::Destination;
-use crate::session::{Transfer, TransferSettings};
+use super::{ReceiveSide, Receiving};
+use crate::session::TransferSettings;
 
 /// A file that is not complete.
 pub struct Part {
@@ -120,127 +120,6 @@ impl Part {
 }
 
 impl ReceiveSide {
-    /// Returns the part of a file and claims it if it is not open yet.
-    pub(super) fn part(
-        &self,
-        transfer: &Transfer,
-        entry: &Entry,
-        generation: u32,
-    ) -> Result<Arc<Part>, Failure> {
-        descriptors::patiently_around(|is_last| {
-            self.part_at_once(transfer, (entry, generation), is_last)
-        })
-    }
-
-    /// Does the same without waiting for a descriptor: a thread that closes a part needs the same
-    /// lock.
-    fn part_at_once(
-        &self,
-        transfer: &Transfer,
-        (entry, generation): (&Entry, u32),
-        is_last: bool,
-    ) -> Result<Arc<Part>, Failure> {
-        let mut open = lock(&self.parts.open);
-        if let Some(part) = open.get(&(entry.id, generation)) {
-            return Ok(Arc::clone(part));
-        }
-        // The check is within the lock, so that a discard finds each part that is inserted, and a
-        // discarded part is not created again.
-        if !transfer.is_under_way(entry.id, generation) {
-            let text = format!("{}: another state of it is copied", entry.path);
-            return Err(Failure::new(FailureKind::Changing, text));
-        }
-        // The data of an older generation is void. It may be of another inode, which would look
-        // like another source in use.
-        let older = (entry.id, 0)..(entry.id, generation);
-        for (_, part) in open.extract_if(older, |_, _| true) {
-            part.abandon();
-        }
-        // A correct sender keeps to the limit that it received.
-        let most = 2 * transfer.most_open_parts() + SPARE_PARTS;
-        if open.len() >= most {
-            let text = format!(
-                "{}: {most} files that are not whole are open, as many as may be in this session; \
-                 raise the limit of open files (ulimit -n)",
-                entry.path
-            );
-            return Err(Failure::new(FailureKind::TooManyOpen, text));
-        }
-        let part = Arc::new(self.open_once(transfer, (entry, generation), is_last)?);
-        open.insert((entry.id, generation), Arc::clone(&part));
-        Ok(part)
-    }
-
-    /// Opens the part of a file, unless that failed before. Pieces of a failed file still arrive
-    /// until the state machine knows of the failure. Trying again could change a directory that is
-    /// finished meanwhile. A lack of descriptors counts as a failure only at the last attempt.
-    fn open_once(
-        &self,
-        transfer: &Transfer,
-        (entry, generation): (&Entry, u32),
-        is_last: bool,
-    ) -> Result<Part, Failure> {
-        let mut refused = lock(&self.parts.refused);
-        if let Some(failure) = refused.get(&(entry.id, generation)) {
-            return Err(failure.clone());
-        }
-        let opened = self.open_part(transfer, entry);
-        let goes_on = descriptors::is_wanting() && !is_last;
-        if let Err(failure) = &opened
-            && !goes_on
-        {
-            // Failures of files that are no longer copied are not needed.
-            refused.retain(|(file, generation), _| transfer.is_under_way(*file, *generation));
-            refused.insert((entry.id, generation), failure.clone());
-        }
-        opened
-    }
-
-    fn open_part(&self, transfer: &Transfer, entry: &Entry) -> Result<Part, Failure> {
-        let shown = entry.path.to_string();
-        let path = self.destination.path_of(&entry.path);
-        let parent = path.parent();
-        if self.destination.is_sink {
-            return Ok(Part {
-                folder: Arc::clone(self.folders.anchor()),
-                kind: PartKind::Sink,
-            });
-        }
-        if transfer.settings.operation != longhaul_proto::handshake::Operation::Copy {
-            let folder = self.folders.find(parent.as_ref());
-            let folder = folder.map_err(|error| failure_of("open", &shown, &error))?;
-            let file = folder
-                .directory()
-                .open_file(path.name(), DataMode::Buffered);
-            let file = file.map_err(|error| failure_of("open", &shown, &error))?;
-            return Ok(Part {
-                folder,
-                kind: PartKind::Compared(file),
-            });
-        }
-        let folder = self.folders.make(parent.as_ref());
-        let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
-        let mut partial = self.claim(&transfer.settings, &folder, entry)?;
-        if !partial.take_recovered().is_empty() {
-            // The sender does not know of this data, so it sends it again.
-            partial
-                .abandon()
-                .map_err(|error| journal_failure(&shown, &error))?;
-            drop(partial);
-            partial = self.claim(&transfer.settings, &folder, entry)?;
-        }
-        if let Err(failure) = self.prepare(&partial, entry, false) {
-            // The part is empty and may hold reserved space. `longhaul clean` finds it if it cannot
-            // be removed.
-            let _ = partial.abandon();
-            return Err(failure);
-        }
-        Ok(Part {
-            folder,
-            kind: PartKind::Partial(partial),
-        })
-    }
-
     /// Sets the length of a part and reserves its space.
     fn prepare(&self, partial: &Partial, entry: &Entry, resumed: bool) -> Result<(), Failure> {
         let shown = entry.path.to_string();
@@ -300,17 +179,131 @@ impl ReceiveSide {
             claimed.map_err(|error| claim_failure(&shown, error))
         })
     }
+}
+
+impl Receiving<'_> {
+    /// Returns the part of a file and claims it if it is not open yet.
+    pub(super) fn part(&self, entry: &Entry, generation: u32) -> Result<Arc<Part>, Failure> {
+        descriptors::patiently_around(|is_last| self.part_at_once((entry, generation), is_last))
+    }
+
+    /// Does the same without waiting for a descriptor: a thread that closes a part needs the same
+    /// lock.
+    fn part_at_once(
+        &self,
+        (entry, generation): (&Entry, u32),
+        is_last: bool,
+    ) -> Result<Arc<Part>, Failure> {
+        let mut open = lock(&self.side.parts.open);
+        if let Some(part) = open.get(&(entry.id, generation)) {
+            return Ok(Arc::clone(part));
+        }
+        // The check is within the lock, so that a discard finds each part that is inserted, and a
+        // discarded part is not created again.
+        if !self.is_under_way(entry.id, generation) {
+            let text = format!("{}: another state of it is copied", entry.path);
+            return Err(Failure::new(FailureKind::Changing, text));
+        }
+        // The data of an older generation is void. It may be of another inode, which would look
+        // like another source in use.
+        let older = (entry.id, 0)..(entry.id, generation);
+        for (_, part) in open.extract_if(older, |_, _| true) {
+            part.abandon();
+        }
+        // A correct sender keeps to the limit that it received.
+        let most = 2 * self.transfer.most_open_parts() + SPARE_PARTS;
+        if open.len() >= most {
+            let text = format!(
+                "{}: {most} files that are not whole are open, as many as may be in this session; \
+                 raise the limit of open files (ulimit -n)",
+                entry.path
+            );
+            return Err(Failure::new(FailureKind::TooManyOpen, text));
+        }
+        let part = Arc::new(self.open_once((entry, generation), is_last)?);
+        open.insert((entry.id, generation), Arc::clone(&part));
+        Ok(part)
+    }
+
+    /// Opens the part of a file, unless that failed before. Pieces of a failed file still arrive
+    /// until the state machine knows of the failure. Trying again could change a directory that is
+    /// finished meanwhile. A lack of descriptors counts as a failure only at the last attempt.
+    fn open_once(
+        &self,
+        (entry, generation): (&Entry, u32),
+        is_last: bool,
+    ) -> Result<Part, Failure> {
+        let mut refused = lock(&self.side.parts.refused);
+        if let Some(failure) = refused.get(&(entry.id, generation)) {
+            return Err(failure.clone());
+        }
+        let opened = self.open_part(entry);
+        let goes_on = descriptors::is_wanting() && !is_last;
+        if let Err(failure) = &opened
+            && !goes_on
+        {
+            // Failures of files that are no longer copied are not needed.
+            refused.retain(|(file, generation), _| self.is_under_way(*file, *generation));
+            refused.insert((entry.id, generation), failure.clone());
+        }
+        opened
+    }
+
+    fn open_part(&self, entry: &Entry) -> Result<Part, Failure> {
+        let shown = entry.path.to_string();
+        let path = self.side.destination.path_of(&entry.path);
+        let parent = path.parent();
+        if self.side.destination.is_sink {
+            return Ok(Part {
+                folder: Arc::clone(self.side.folders.anchor()),
+                kind: PartKind::Sink,
+            });
+        }
+        if self.transfer.settings.operation != longhaul_proto::handshake::Operation::Copy {
+            let folder = self.side.folders.find(parent.as_ref());
+            let folder = folder.map_err(|error| failure_of("open", &shown, &error))?;
+            let file = folder
+                .directory()
+                .open_file(path.name(), DataMode::Buffered);
+            let file = file.map_err(|error| failure_of("open", &shown, &error))?;
+            return Ok(Part {
+                folder,
+                kind: PartKind::Compared(file),
+            });
+        }
+        let folder = self.side.folders.make(parent.as_ref());
+        let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
+        let mut partial = self.side.claim(&self.transfer.settings, &folder, entry)?;
+        if !partial.take_recovered().is_empty() {
+            // The sender does not know of this data, so it sends it again.
+            partial
+                .abandon()
+                .map_err(|error| journal_failure(&shown, &error))?;
+            drop(partial);
+            partial = self.side.claim(&self.transfer.settings, &folder, entry)?;
+        }
+        if let Err(failure) = self.side.prepare(&partial, entry, false) {
+            // The part is empty and may hold reserved space. `longhaul clean` finds it if it cannot
+            // be removed.
+            let _ = partial.abandon();
+            return Err(failure);
+        }
+        Ok(Part {
+            folder,
+            kind: PartKind::Partial(partial),
+        })
+    }
 
     /// Removes the partial data of an earlier attempt for a file that is complete. A crash may undo
     /// the removal of a journal.
-    pub(super) fn clear_part(&self, transfer: &Transfer, folder: &Arc<Folder>, entry: &Entry) {
-        if !is_large(entry, transfer.settings.block_bytes as u64) {
+    pub(super) fn clear_part(&self, folder: &Arc<Folder>, entry: &Entry) {
+        if !is_large(entry, self.transfer.settings.block_bytes as u64) {
             return;
         }
-        let path = self.destination.path_of(&entry.path);
-        let journal = Key::new(path.name(), &self.destination.principal).journal();
+        let path = self.side.destination.path_of(&entry.path);
+        let journal = Key::new(path.name(), &self.side.destination.principal).journal();
         if folder.directory().status_of(&journal).is_ok()
-            && let Ok(partial) = self.claim(&transfer.settings, folder, entry)
+            && let Ok(partial) = self.side.claim(&self.transfer.settings, folder, entry)
         {
             // `longhaul clean` finds files that cannot be removed here.
             let _ = partial.abandon();
@@ -320,38 +313,37 @@ impl ReceiveSide {
     /// Claims the partial data of an earlier attempt, if any, and returns its durable blocks.
     pub(super) fn resume_part(
         &self,
-        transfer: &Transfer,
         folder: &Arc<Folder>,
         entry: &Entry,
     ) -> Result<Option<Vec<DurableBlock>>, Failure> {
-        let path = self.destination.path_of(&entry.path);
-        let journal = Key::new(path.name(), &self.destination.principal).journal();
+        let path = self.side.destination.path_of(&entry.path);
+        let journal = Key::new(path.name(), &self.side.destination.principal).journal();
         if folder.directory().status_of(&journal).is_err() {
             return Ok(None);
         }
-        let mut partial = self.claim(&transfer.settings, folder, entry)?;
+        let mut partial = self.side.claim(&self.transfer.settings, folder, entry)?;
         let blocks = partial.take_recovered();
-        if blocks.is_empty() || self.destination.filtered {
+        if blocks.is_empty() || self.side.destination.filtered {
             // There are no blocks to continue from, or they are from another run of a command; the
             // file may also come in a pack this time.
             let abandoned = partial.abandon();
             abandoned.map_err(|error| journal_failure(&entry.path.to_string(), &error))?;
             return Ok(None);
         }
-        let mut prepared = self.prepare(&partial, entry, true);
-        if prepared.is_ok() && self.makes_holes() {
+        let mut prepared = self.side.prepare(&partial, entry, true);
+        if prepared.is_ok() && self.side.makes_holes() {
             prepared = free_room(&**partial.file(), entry, &blocks);
         }
         if let Err(failure) = prepared {
             // The claim now belongs to this session.
-            self.parts.note_left_behind();
+            self.side.parts.note_left_behind();
             return Err(failure);
         }
         let part = Part {
             folder: Arc::clone(folder),
             kind: PartKind::Partial(partial),
         };
-        lock(&self.parts.open).insert((entry.id, 0), Arc::new(part));
+        lock(&self.side.parts.open).insert((entry.id, 0), Arc::new(part));
         Ok(Some(blocks))
     }
 }

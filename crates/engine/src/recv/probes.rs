@@ -17,9 +17,8 @@ use longhaul_storage::nested::place_of;
 use longhaul_storage::{Creation, DataMode, Directory, Status};
 use longhaul_system::queue::lock;
 
-use super::ReceiveSide;
 use super::folders::Folder;
-use crate::session::Transfer;
+use super::{ReceiveSide, Receiving};
 
 /// Existing probes, or the failures to create them.
 #[derive(Default)]
@@ -51,27 +50,27 @@ impl Kept {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Runs a step of probing on a committer's thread.
-    pub(super) fn probe(&self, side: &ReceiveSide, job: StorageJob) {
+    pub(super) fn probe(&self, job: StorageJob) {
         match job {
             StorageJob::MakeProbes(questions) => {
                 let (probes, made): (Vec<_>, Vec<_>) = questions
                     .iter()
-                    .map(|question| match make(side, question) {
+                    .map(|question| match make(self.side, question) {
                         Ok((probe, made)) => (Some(probe), Ok(made)),
                         Err(failure) => (None, Err(failure)),
                     })
                     .unzip();
-                *lock(&side.probes.0) = made;
-                self.tell_receiver(|receiver| receiver.handle_probes_made(probes));
+                *lock(&self.side.probes.0) = made;
+                self.tell(|receiver| receiver.handle_probes_made(probes));
             }
             StorageJob::RemoveProbes(seen) => {
-                let made = std::mem::take(&mut *lock(&side.probes.0));
+                let made = std::mem::take(&mut *lock(&self.side.probes.0));
                 let results = made.into_iter().zip(seen);
-                let results = results.map(|(made, seen)| conclude(side, made, seen).err());
+                let results = results.map(|(made, seen)| conclude(self.side, made, seen).err());
                 let results = results.collect();
-                self.tell_receiver(|receiver| receiver.handle_probes_removed(results));
+                self.tell(|receiver| receiver.handle_probes_removed(results));
             }
             _ => {}
         }

@@ -27,11 +27,10 @@ use longhaul_storage::{Directory, FileKind, Status, StoredFile};
 use longhaul_system::queue::lock;
 use rustix::io::Errno;
 
-use super::ReceiveSide;
 use super::commit::is_gone;
 use super::folders::Folder;
 use super::parts::journal_failure;
-use crate::session::Transfer;
+use super::{ReceiveSide, Receiving};
 use proof::Proofs;
 
 /// Maximum number of directories that entries will replace: their paths are kept in memory.
@@ -174,59 +173,56 @@ pub(super) fn is_obstructed(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::NotADirectory
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// True if entries may replace entries of another kind.
     pub(super) fn replaces_kinds(&self) -> bool {
-        self.settings.deletion.is_some() && self.settings.operation != Operation::Verify
+        self.transfer.settings.deletion.is_some()
+            && self.transfer.settings.operation != Operation::Verify
     }
 
     /// Compares an entry that is not a directory with a directory of the same name.
-    pub(super) fn compare_with_directory(
-        &self,
-        side: &ReceiveSide,
-        entry: &Entry,
-        folder: &Arc<Folder>,
-    ) -> Compared {
+    pub(super) fn compare_with_directory(&self, entry: &Entry, folder: &Arc<Folder>) -> Compared {
         let conflict = |why: &str| {
             let text = format!("{}: there is a directory of that name; {why}", entry.path);
             Compared::Refused(Failure::new(FailureKind::Conflict, text))
         };
-        if !self.replaces_kinds() || side.destination.rename.is_some() {
+        if !self.replaces_kinds() || self.side.destination.rename.is_some() {
             return conflict("move it away");
         }
-        if self.runs_commands(side) {
+        if self.runs_commands() {
             return conflict("with --on-commit it is not replaced: move it away");
         }
-        if !side
+        if !self
+            .side
             .replacements
-            .announce(side.destination.path_of(&entry.path))
+            .announce(self.side.destination.path_of(&entry.path))
         {
             return conflict("too many directories are to be replaced: move it away");
         }
         if self.copies() {
-            self.compare_part(side, entry, folder)
+            self.compare_part(entry, folder)
         } else {
             Compared::Planned(Change::Changed)
         }
     }
 
     /// Moves an entry that is not a directory out of the way of a directory of the copy.
-    pub(super) fn clear_way(&self, side: &ReceiveSide, path: &TreePath) -> Result<Way, Failure> {
+    pub(super) fn clear_way(&self, path: &TreePath) -> Result<Way, Failure> {
         let look = || {
-            let found = obstacle(side, path);
+            let found = obstacle(self.side, path);
             found.map_err(|error| failure_of("look into the directory", &path.to_string(), &error))
         };
         let Some((folder, proved, _)) = look()? else {
             return Ok(Way::Free);
         };
-        if self.settings.criteria.ignore_existing {
+        if self.transfer.settings.criteria.ignore_existing {
             return Ok(Way::Left(Held::Exists));
         }
         if self.copies() {
-            self.ensure_replaceable(side, &folder, &proved)?;
+            self.ensure_replaceable(&folder, &proved)?;
         }
         // Several threads may find the same entry.
-        let _one = lock(&side.clearing);
+        let _one = lock(&self.side.clearing);
         let Some((folder, at, status)) = look()? else {
             return Ok(Way::Free);
         };
@@ -234,21 +230,21 @@ impl Transfer {
             let text = format!("{at}: was changed at the destination meanwhile: run it again");
             return Err(Failure::new(FailureKind::Changing, text));
         }
-        if !self.copies() && !side.replacements.foresee(&at) {
+        if !self.copies() && !self.side.replacements.foresee(&at) {
             return Ok(Way::Free);
         }
-        let most = self.settings.deletion.as_deref();
+        let most = self.transfer.settings.deletion.as_deref();
         let most = most.and_then(|deletion| deletion.maximum);
-        if most.is_some_and(|most| side.replacements.made() >= most) {
+        if most.is_some_and(|most| self.side.replacements.made() >= most) {
             let text = format!(
                 "{at}: is in the place of a directory, and --max-delete does not allow to delete it"
             );
             return Err(Failure::new(FailureKind::Conflict, text));
         }
         if self.copies() {
-            make_way_for_directory((self, side), &folder, &at)?;
+            make_way_for_directory(self, &folder, &at)?;
         }
-        side.replacements.made.fetch_add(1, Ordering::Relaxed);
+        self.side.replacements.made.fetch_add(1, Ordering::Relaxed);
         let removal = Removal {
             path: Some(at),
             size: match status.kind {
@@ -258,17 +254,17 @@ impl Transfer {
             directory: false,
             failure: None,
         };
-        self.tell_receiver(|receiver| receiver.handle_made_way(removal));
+        self.tell(|receiver| receiver.handle_made_way(removal));
         Ok(Way::Free)
     }
 
     /// Reports entries that did not replace a directory as failed, at the end of deletion.
-    pub(super) fn give_up_replacements(&self, side: &ReceiveSide) {
-        let left = std::mem::take(&mut lock(&side.replacements.state).awaited);
+    pub(super) fn give_up_replacements(&self) {
+        let left = std::mem::take(&mut lock(&self.side.replacements.state).awaited);
         let mut failed = Vec::new();
         for (path, awaited) in left {
             if let Some(waiting) = &awaited.waiting {
-                remove_waiting(side, waiting);
+                remove_waiting(self.side, waiting);
             }
             let shown = path.to_string();
             let failure = awaited.failure.unwrap_or_else(|| {
@@ -287,7 +283,7 @@ impl Transfer {
         }
         let was_committed = self.copies();
         for failed in failed.chunks(TOLD_TOGETHER) {
-            self.tell_receiver(|receiver| {
+            self.tell(|receiver| {
                 receiver.handle_unreplaced(failed.to_vec(), was_committed);
             });
         }
@@ -321,17 +317,17 @@ fn obstacle(
 
 /// Creates a directory in place of another entry, after a backup of that entry.
 fn make_way_for_directory(
-    (transfer, side): (&Transfer, &ReceiveSide),
+    receiving: &Receiving<'_>,
     folder: &Arc<Folder>,
     path: &TreePath,
 ) -> Result<(), Failure> {
     let shown = path.to_string();
-    let mut kept = side.keep_replaced(transfer, &[(folder, path)]);
+    let mut kept = receiving.keep_replaced(&[(folder, path)]);
     let kept = kept.pop().transpose()?.flatten();
     let directory = &**folder.directory();
     let name = path.name();
-    let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
-    let between = temporary(side.destination.owner.session_number(), number);
+    let number = receiving.side.temporaries.fetch_add(1, Ordering::Relaxed);
+    let between = temporary(receiving.side.destination.owner.session_number(), number);
     let exchange = || match directory.exchange(&between, name) {
         Ok(()) => directory.remove_file(&between),
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
@@ -344,8 +340,8 @@ fn make_way_for_directory(
             Err(error)
         }
     };
-    let made = side.destination.while_owned(|| {
-        if side.make_way(folder, (name, kept.as_ref()))? {
+    let made = receiving.side.destination.while_owned(|| {
+        if receiving.side.make_way(folder, (name, kept.as_ref()))? {
             return directory.make_directory(name, TEMPORARY_MODE);
         }
         directory.make_directory(&between, TEMPORARY_MODE)?;
@@ -353,7 +349,7 @@ fn make_way_for_directory(
     });
     made.map_err(|error| journal_failure(&shown, &error))?
         .map_err(|error| failure_of("make a directory in the place of", &shown, &error))?;
-    side.folders.note_made(path);
+    receiving.side.folders.note_made(path);
     Ok(())
 }
 

@@ -9,7 +9,6 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 
 use longhaul_proto::block::{BlockHeader, Codec, Content, ContentName, Extent, PackedEntry, Piece};
 use longhaul_proto::coding::CodecUse;
@@ -22,12 +21,12 @@ use longhaul_storage::file_data::hash_zeros;
 use longhaul_system::queue::lock;
 use twox_hash::XxHash3_64;
 
-use super::ReceiveSide;
+use super::Receiving;
 use crate::codec::{Decoder, compresses};
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::session::observe::thread_cpu_time;
-use crate::session::{Counters, Event, Transfer};
+use crate::session::{Counters, Event};
 
 /// A received block that is wanted at least in part.
 pub struct ArrivedBlock {
@@ -130,36 +129,35 @@ pub(super) fn match_checksums(
     None
 }
 
-impl ReceiveSide {
+impl Receiving<'_> {
     /// Passes a block with its checksums on: to the writers if it was hashed on arrival, else to
     /// the verifiers. If the threads of streams do all work, it is finished at once.
-    pub(super) fn pass_on(&self, transfer: &Transfer, block: ArrivedBlock) {
-        if transfer.is_paired() {
-            transfer.hold_stream(|| transfer.finish_here(self, block));
+    pub(super) fn pass_on(&self, block: ArrivedBlock) {
+        if self.transfer.is_paired() {
+            self.transfer.hold_stream(|| self.finish_here(block));
         } else if block.found.is_none() {
-            self.arrived.push(block);
-        } else if let Some(verified) = transfer.compare_found(block) {
-            self.verified.push(verified);
+            self.side.arrived.push(block);
+        } else if let Some(verified) = self.compare_found(block) {
+            self.side.verified.push(verified);
         }
     }
 
     /// Accepts the checksums of a block on a clear connection. Returns false if there are too many.
     pub(super) fn take_checksums(
         &self,
-        transfer: &Transfer,
         name: ContentName,
         checksums: Vec<Option<Checksum>>,
     ) -> bool {
-        let mut awaited = lock(&self.awaited);
+        let mut awaited = lock(&self.side.awaited);
         if let Some(mut block) = awaited.blocks.remove(&name) {
             drop(awaited);
             put_checksums(&mut block.header, checksums);
-            self.pass_on(transfer, block);
+            self.pass_on(block);
             return true;
         }
         awaited.insert(name, checksums);
         if awaited.count > awaited.look_at.max(FIRST_LOOK) {
-            awaited.retain(|name| transfer.awaits(name));
+            awaited.retain(|name| self.awaits(name));
         }
         awaited.count <= MAXIMUM_AWAITED
     }
@@ -176,7 +174,7 @@ fn put_checksums(header: &mut BlockHeader, checksums: Vec<Option<Checksum>>) {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Compares a block that was hashed on arrival. Reports it and returns `None` if it differs
     /// from the source.
     fn compare_found(&self, mut block: ArrivedBlock) -> Option<VerifiedBlock> {
@@ -206,26 +204,27 @@ impl Transfer {
     }
 
     /// Does all work on a block before it is durable, on the thread that received it.
-    fn finish_here(&self, side: &ReceiveSide, block: ArrivedBlock) {
+    fn finish_here(&self, block: ArrivedBlock) {
         let verified = match block.found {
             Some(_) => self.compare_found(block),
-            None => self.verify_here(side, block),
+            None => self.verify_here(block),
         };
         if let Some(verified) = verified {
-            self.write_here(side, verified);
+            self.write_here(verified);
         }
     }
 
-    fn verify_here(&self, side: &ReceiveSide, block: ArrivedBlock) -> Option<VerifiedBlock> {
-        let known = lock(&side.decoders).pop();
+    fn verify_here(&self, block: ArrivedBlock) -> Option<VerifiedBlock> {
+        let known = lock(&self.side.decoders).pop();
         let Ok(mut decoder) = known.map_or_else(Decoder::new, Ok) else {
-            self.fail_here("there is no memory for the decompressor");
+            self.transfer
+                .fail_here("there is no memory for the decompressor");
             return None;
         };
         let damaged = Damaged::new(&block);
-        let verified = side.busy_decoding(|| self.verify(side, &mut decoder, block));
+        let verified = self.side.busy_decoding(|| self.verify(&mut decoder, block));
         // The number of kept decoders is at most the number of streams that decode at once.
-        lock(&side.decoders).push(decoder);
+        lock(&self.side.decoders).push(decoder);
         verified.unwrap_or_else(|reason| {
             self.report_corrupt(damaged, reason);
             None
@@ -233,15 +232,16 @@ impl Transfer {
     }
 
     /// Runs the thread of a verifier.
-    pub(crate) fn run_verifier(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
+    pub(crate) fn run_verifier(&self, flow: &Flow) {
         let Ok(mut decoder) = Decoder::new() else {
-            self.fail_here("there is no memory for the decompressor");
+            self.transfer
+                .fail_here("there is no memory for the decompressor");
             return;
         };
-        while let Some(block) = side.arrived.pop(|| flow.is_wanted()) {
+        while let Some(block) = self.side.arrived.pop(|| flow.is_wanted()) {
             let damaged = Damaged::new(&block);
-            match flow.busy(|| self.verify(side, &mut decoder, block)) {
-                Ok(Some(verified)) => side.verified.push(verified),
+            match flow.busy(|| self.verify(&mut decoder, block)) {
+                Ok(Some(verified)) => self.side.verified.push(verified),
                 Ok(None) => return,
                 Err(reason) => self.report_corrupt(damaged, reason),
             }
@@ -250,16 +250,15 @@ impl Transfer {
 
     fn report_corrupt(&self, damaged: Damaged, reason: AgainReason) {
         let Damaged { name, event } = damaged;
-        self.tell_receiver(|receiver| receiver.handle_corrupt(name, reason));
+        self.tell(|receiver| receiver.handle_corrupt(name, reason));
         if let Some(event) = event {
-            self.report(event);
+            self.transfer.report(event);
         }
     }
 
     /// Verifies a block; `None` if the session is over.
     fn verify(
         &self,
-        side: &ReceiveSide,
         decoder: &mut Decoder,
         block: ArrivedBlock,
     ) -> Result<Option<VerifiedBlock>, AgainReason> {
@@ -283,7 +282,7 @@ impl Transfer {
         }
         let omitted = codec == Codec::Omitted;
         let buffer = if compresses(codec) {
-            match self.decode((side, decoder), (codec, shuffle), decoded as usize, &buffer) {
+            match self.decode(decoder, (codec, shuffle), decoded as usize, &buffer) {
                 Ok(Some(plain)) => plain,
                 Ok(None) => return Ok(None),
                 Err(_) => return Err(AgainReason::Undecodable),
@@ -291,7 +290,7 @@ impl Transfer {
         } else {
             buffer
         };
-        let integrity = self.settings.integrity;
+        let integrity = self.transfer.settings.integrity;
         let agrees = omitted
             || match &content {
                 Content::Piece(piece) => piece_agrees(integrity, piece, buffer.filled()),
@@ -313,12 +312,12 @@ impl Transfer {
     /// exhaust the memory for it.
     fn decode(
         &self,
-        (side, decoder): (&ReceiveSide, &mut Decoder),
+        decoder: &mut Decoder,
         (codec, shuffle): (Codec, Option<Shuffle>),
         decoded: usize,
         from: &Buffer,
     ) -> io::Result<Option<Buffer>> {
-        let Some(mut room) = self.coded.take() else {
+        let Some(mut room) = self.transfer.coded.take() else {
             return Ok(None);
         };
         if decoded > room.len() {
@@ -327,7 +326,7 @@ impl Transfer {
         let began = thread_cpu_time();
         decoder.decode_shuffled(codec, shuffle, from.filled(), &mut room[..decoded])?;
         room.set_filled(decoded);
-        side.uses.add(CodecUse {
+        self.side.uses.add(CodecUse {
             kind: None,
             codec,
             shuffled: shuffle.is_some(),
@@ -335,8 +334,8 @@ impl Transfer {
             encoded: from.filled().len() as u64,
             nanoseconds: thread_cpu_time().saturating_sub(began),
         });
-        Counters::add(&self.counters.coded_from, decoded as u64);
-        Counters::add(&self.counters.coded_to, from.filled().len() as u64);
+        Counters::add(&self.transfer.counters.coded_from, decoded as u64);
+        Counters::add(&self.transfer.counters.coded_to, from.filled().len() as u64);
         Ok(Some(room))
     }
 }

@@ -17,7 +17,7 @@ use longhaul_storage::journal::{JournalError, temporary};
 use longhaul_storage::together::start_writeback;
 use longhaul_storage::{Advice, DataMode, Special, StoredFile};
 
-use super::ReceiveSide;
+use super::Receiving;
 use super::commit::Staged;
 use super::filter::Unfiltered;
 use super::folders::Folder;
@@ -28,51 +28,51 @@ use super::stream::{DataStream, part_of, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
 use crate::flows::Flow;
 use crate::pool::Buffer;
-use crate::session::{Counters, Machine, Transfer};
+use crate::session::{Counters, Machine};
 
 /// Minimum size in bytes above which a packed file is copied to aligned memory for direct I/O. The
 /// copy costs no more than finding cache pages for the file, and much less if the kernel must free
 /// memory first (files of 2 MB: the same time, or 0.4 of it).
 const PACKED_DIRECT_BYTES: usize = 1 << 20;
 
-impl Transfer {
+impl Receiving<'_> {
     /// Runs the thread of a writer.
-    pub(crate) fn run_writer(self: &Arc<Transfer>, side: &ReceiveSide, flow: &Flow) {
-        while let Some(block) = side.verified.pop(|| flow.is_wanted()) {
+    pub(crate) fn run_writer(&self, flow: &Flow) {
+        while let Some(block) = self.side.verified.pop(|| flow.is_wanted()) {
             if let Content::Piece(_) = block.content {
                 self.wait_to_write();
             }
-            let _writing = side.staging.write();
-            flow.busy(|| self.write_block(side, block));
+            let _writing = self.side.staging.write();
+            flow.busy(|| self.write_block(block));
         }
     }
 
     /// Writes one block on the thread of the stream that received it.
-    pub(super) fn write_here(&self, side: &ReceiveSide, block: VerifiedBlock) {
+    pub(super) fn write_here(&self, block: VerifiedBlock) {
         if let Content::Piece(_) = block.content {
             self.wait_to_write();
         }
-        let _writing = side.staging.write();
+        let _writing = self.side.staging.write();
         // A thread that stops the flows waits for writers that have begun.
-        if !self.is_over() {
-            side.busy_writing(|| self.write_block(side, block));
+        if !self.transfer.is_over() {
+            self.side.busy_writing(|| self.write_block(block));
         }
     }
 
     /// Waits while the amount of written data that is not durable is at its limit. Blocks keep
     /// their buffers meanwhile, so that the sender waits in the end, too.
     fn wait_to_write(&self) {
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         while !shared.is_over()
             && let Machine::Receiving(receiver) = &shared.machine
             && !receiver.may_write()
         {
-            let waited = self.writing.wait(shared);
+            let waited = self.transfer.writing.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn write_block(&self, side: &ReceiveSide, block: VerifiedBlock) {
+    fn write_block(&self, block: VerifiedBlock) {
         let VerifiedBlock {
             content,
             keeps,
@@ -82,67 +82,64 @@ impl Transfer {
         match content {
             Content::Piece(piece) => {
                 let written = if omitted {
-                    self.compare_piece(side, &piece, buffer)
+                    self.compare_piece(&piece, buffer)
                 } else {
-                    self.write_piece(side, &piece, buffer.filled())
+                    self.write_piece(&piece, buffer.filled())
                 };
-                self.report_piece(side, &piece, written);
+                self.report_piece(&piece, written);
             }
             Content::Pack(entries) if omitted => {
                 let entries = wanted(entries, &keeps, &[]);
                 let done = entries
                     .into_iter()
-                    .map(|(packed, _)| self.compare_small(side, packed, &mut buffer));
+                    .map(|(packed, _)| self.compare_small(packed, &mut buffer));
                 let done: Vec<(Entry, Outcome)> = done.collect();
-                self.tell_receiver(|receiver| receiver.handle_packed(done));
+                self.tell(|receiver| receiver.handle_packed(done));
             }
-            Content::Pack(entries) => self.write_pack(side, entries, &keeps, buffer.filled()),
+            Content::Pack(entries) => self.write_pack(entries, &keeps, buffer.filled()),
         }
     }
 
     /// Reports a written piece. A failed file is closed: its durable data stays for the next
     /// attempt.
-    fn report_piece(&self, side: &ReceiveSide, piece: &Piece, written: Result<(), Failure>) {
-        let (name, now) = (piece.name(), self.now());
+    fn report_piece(&self, piece: &Piece, written: Result<(), Failure>) {
+        let (name, now) = (piece.name(), self.transfer.now());
         match (written, piece.checksum) {
             (Ok(()), Some(checksum)) => {
-                Counters::add(&self.counters.written_bytes, piece.data_bytes());
-                Counters::add(&self.counters.hole_bytes, piece.hole_bytes());
-                self.tell_receiver(|receiver| receiver.handle_written(name, checksum, now));
+                Counters::add(&self.transfer.counters.written_bytes, piece.data_bytes());
+                Counters::add(&self.transfer.counters.hole_bytes, piece.hole_bytes());
+                self.tell(|receiver| receiver.handle_written(name, checksum, now));
             }
             (Ok(()), None) => {}
             (Err(failure), _) => {
-                if self.end_if_lost(side) {
+                if self.end_if_lost() {
                     return;
                 }
-                self.tell_receiver(|receiver| receiver.handle_write_failed(name, failure));
-                side.parts.leave_behind(name.file, name.generation);
+                self.tell(|receiver| receiver.handle_write_failed(name, failure));
+                self.side.parts.leave_behind(name.file, name.generation);
             }
         }
     }
 
     /// Ends the whole session if a later session of this transfer took over or the destination is
     /// gone, and then returns true. Call it after a failure.
-    pub(super) fn end_if_lost(&self, side: &ReceiveSide) -> bool {
-        match side.destination.ensure_there() {
+    pub(super) fn end_if_lost(&self) -> bool {
+        match self.side.destination.ensure_there() {
             Ok(()) | Err(JournalError::Closed) => return false,
-            Err(JournalError::Fenced { .. }) => self.end(Farewell::Fenced),
-            Err(error) => self.end(Farewell::Storage(side.destination.lost(&error))),
+            Err(JournalError::Fenced { .. }) => self.transfer.end(Farewell::Fenced),
+            Err(error) => self
+                .transfer
+                .end(Farewell::Storage(self.side.destination.lost(&error))),
         }
         true
     }
 
-    fn write_piece(
-        &self,
-        side: &ReceiveSide,
-        piece: &Piece,
-        mut data: &[u8],
-    ) -> Result<(), Failure> {
+    fn write_piece(&self, piece: &Piece, mut data: &[u8]) -> Result<(), Failure> {
         let shown = piece.entry.path.to_string();
-        if let Some(stream) = &side.destination.stream {
+        if let Some(stream) = &self.side.destination.stream {
             return put_piece(&**stream, piece, data);
         }
-        let part = side.part(self, &piece.entry, piece.generation)?;
+        let part = self.part(&piece.entry, piece.generation)?;
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(());
         };
@@ -151,7 +148,7 @@ impl Transfer {
             .map_err(|error| journal_failure(&shown, &error))?;
         let file = partial.file();
         let failed = |error: io::Error| failure_of("write", &shown, &error);
-        let makes_holes = side.makes_holes();
+        let makes_holes = self.side.makes_holes();
         for run in runs_of(piece) {
             let (now, rest) = data.split_at(run.length as usize);
             let offset = piece.offset + u64::from(run.start);
@@ -164,7 +161,7 @@ impl Transfer {
             data = rest;
         }
         // The mode of data transfer is known only after the first write.
-        side.note_data_mode(file.data_mode());
+        self.side.note_data_mode(file.data_mode());
         if file.data_mode() == DataMode::Buffered {
             // The disk writes while the next blocks arrive, so the sync of the checkpoint has
             // little left to do. The other modes do this themselves.
@@ -175,100 +172,90 @@ impl Transfer {
 
     /// Writes the small files of a pack with temporary names and passes them to the committer,
     /// which takes files of many packs at once.
-    fn write_pack(
-        &self,
-        side: &ReceiveSide,
-        entries: Vec<PackedEntry>,
-        keeps: &[Verdict],
-        data: &[u8],
-    ) {
+    fn write_pack(&self, entries: Vec<PackedEntry>, keeps: &[Verdict], data: &[u8]) {
         for (packed, data) in wanted(entries, keeps, data) {
             let entry = packed.entry;
             let generation = packed.generation;
-            if let Some(failure) = side.destination.refuses(&entry) {
+            if let Some(failure) = self.side.destination.refuses(&entry) {
                 let done = vec![(entry, Outcome::Failed(failure))];
-                self.tell_receiver(|receiver| receiver.handle_packed(done));
+                self.tell(|receiver| receiver.handle_packed(done));
                 continue;
             }
             if let EntryKind::HardLink { .. } = &entry.kind
-                && !side.destination.is_sink
+                && !self.side.destination.is_sink
             {
                 // A hard link waits for its target.
-                self.tell_receiver(|receiver| receiver.handle_link(entry));
+                self.tell(|receiver| receiver.handle_link(entry));
                 continue;
             }
-            if let Some(left_out) = self.leaves_out(side, &entry) {
-                self.tell_receiver(|receiver| receiver.handle_packed(vec![(entry, left_out)]));
+            if let Some(left_out) = self.leaves_out(&entry) {
+                self.tell(|receiver| receiver.handle_packed(vec![(entry, left_out)]));
                 continue;
             }
-            let mut result = self.stage(side, (&entry, generation), data);
+            let mut result = self.stage((&entry, generation), data);
             if let Err(failure) = &result
                 && failure.kind == FailureKind::TooManyOpen
             {
-                side.staging.drain();
-                result = self.stage(side, (&entry, generation), data);
+                self.side.staging.drain();
+                result = self.stage((&entry, generation), data);
             }
             match result {
                 Ok(file) => {
                     let digest = packed.checksum;
-                    self.pass_staged(
-                        side,
-                        Staged {
-                            entry,
-                            file,
-                            digest,
-                        },
-                    );
+                    self.pass_staged(Staged {
+                        entry,
+                        file,
+                        digest,
+                    });
                 }
                 Err(failure) => {
-                    if self.end_if_lost(side) {
+                    if self.end_if_lost() {
                         return;
                     }
                     let done = vec![(entry, Outcome::Failed(failure))];
-                    self.tell_receiver(|receiver| receiver.handle_packed(done));
+                    self.tell(|receiver| receiver.handle_packed(done));
                 }
             }
         }
     }
 
     /// Passes a small file to the committer, or to its filter command.
-    fn pass_staged(&self, side: &ReceiveSide, staged: Staged) {
-        if !self.filters_entry(side, &staged.entry) {
-            side.staging.push(staged);
+    fn pass_staged(&self, staged: Staged) {
+        if !self.filters_entry(&staged.entry) {
+            self.side.staging.push(staged);
             return;
         }
-        side.filtering.push(Unfiltered::Small(staged));
+        self.side.filtering.push(Unfiltered::Small(staged));
     }
 
     /// Returns the outcome of a device that must not be created here.
-    fn leaves_out(&self, side: &ReceiveSide, entry: &Entry) -> Option<Outcome> {
+    fn leaves_out(&self, entry: &Entry) -> Option<Outcome> {
         let EntryKind::Special { kind, .. } = &entry.kind else {
             return None;
         };
-        if !kind.is_device() || side.destination.is_sink {
+        if !kind.is_device() || self.side.destination.is_sink {
             return None;
         }
-        let why = side.destination.keeper.may_make_devices().err()?;
-        let notices = &side.destination.notices;
+        let why = self.side.destination.keeper.may_make_devices().err()?;
+        let notices = &self.side.destination.notices;
         notices.note(NoticeKind::DeviceNotMade, &entry.path, || why.to_owned());
         Some(Outcome::LeftOut)
     }
 
     fn stage(
         &self,
-        side: &ReceiveSide,
         (entry, generation): (&Entry, u32),
         data: &[u8],
     ) -> Result<super::commit::StagedFile, Failure> {
         let shown = entry.path.to_string();
-        let path = side.destination.path_of(&entry.path);
-        if let Some(stream) = &side.destination.stream {
+        let path = self.side.destination.path_of(&entry.path);
+        if let Some(stream) = &self.side.destination.stream {
             check_first(entry, generation)?;
             put_entry(&**stream, entry, data)?;
-            Counters::add(&self.counters.written_bytes, data.len() as u64);
+            Counters::add(&self.transfer.counters.written_bytes, data.len() as u64);
         }
-        if side.destination.is_sink {
-            let folder = Arc::clone(side.folders.anchor());
+        if self.side.destination.is_sink {
+            let folder = Arc::clone(self.side.folders.anchor());
             return Ok(super::commit::StagedFile {
                 folder,
                 temporary: Box::default(),
@@ -276,22 +263,23 @@ impl Transfer {
                 file: None,
             });
         }
-        side.destination
+        self.side
+            .destination
             .ensure_owned()
             .map_err(|error| journal_failure(&shown, &error))?;
         let parent = path.parent();
-        let folder = side.folders.make(parent.as_ref());
+        let folder = self.side.folders.make(parent.as_ref());
         let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
-        let number = side.temporaries.fetch_add(1, Ordering::Relaxed);
-        let name = temporary(side.destination.owner.session_number(), number);
+        let number = self.side.temporaries.fetch_add(1, Ordering::Relaxed);
+        let name = temporary(self.side.destination.owner.session_number(), number);
         let aligned = self.align_for_disk(data);
         let (data, mode) = match &aligned {
             Some(aligned) => (aligned.filled(), DataMode::Direct),
             None => (data, DataMode::Buffered),
         };
-        let destination = &side.destination;
+        let destination = &self.side.destination;
         let finish = |file: &dyn StoredFile| {
-            if self.filters_entry(side, entry) {
+            if self.filters_entry(entry) {
                 // The output of the command gets the mode and time; its input does not need them.
                 Ok(())
             } else {
@@ -301,9 +289,9 @@ impl Transfer {
         let into = (destination, &*folder, &*name);
         let staged = stage_file(into, entry, (data, mode), &finish);
         let file = staged.map_err(|error| failure_of("write", &shown, &error))?;
-        Counters::add(&self.counters.written_bytes, data.len() as u64);
+        Counters::add(&self.transfer.counters.written_bytes, data.len() as u64);
         if let Some(file) = &file {
-            side.note_data_mode(file.data_mode());
+            self.side.note_data_mode(file.data_mode());
         }
         Ok(super::commit::StagedFile {
             folder,
@@ -317,20 +305,15 @@ impl Transfer {
     /// if the file is small or no buffer is free; the page cache is used then.
     fn align_for_disk(&self, data: &[u8]) -> Option<Buffer> {
         let large = data.len() > PACKED_DIRECT_BYTES;
-        let mut aligned = large.then(|| self.pool.try_take()).flatten()?;
+        let mut aligned = large.then(|| self.transfer.pool.try_take()).flatten()?;
         aligned.get_mut(..data.len())?.copy_from_slice(data);
         aligned.set_filled(data.len());
         Some(aligned)
     }
 
     /// Compares a piece with the destination.
-    fn compare_piece(
-        &self,
-        side: &ReceiveSide,
-        piece: &Piece,
-        mut buffer: Buffer,
-    ) -> Result<(), Failure> {
-        let part = side.part(self, &piece.entry, piece.generation)?;
+    fn compare_piece(&self, piece: &Piece, mut buffer: Buffer) -> Result<(), Failure> {
+        let part = self.part(&piece.entry, piece.generation)?;
         let PartKind::Compared(file) = &part.kind else {
             return Ok(());
         };
@@ -340,7 +323,7 @@ impl Transfer {
         let read = read.map_err(|error| failure_of("read", &shown, &error))?;
         let size = piece.entry.size();
         let hasher = longhaul_proto::digest::BlockHasher::new(
-            self.settings.integrity,
+            self.transfer.settings.integrity,
             piece.offset,
             piece.length,
             size,
@@ -350,24 +333,20 @@ impl Transfer {
                 hasher.update(room);
                 piece.checksum == Some(hasher.finish())
             });
-        Counters::add(&self.counters.read_bytes, read as u64);
+        Counters::add(&self.transfer.counters.read_bytes, read as u64);
         same.then_some(())
             .ok_or_else(|| differs(&shown, "the contents differ"))
     }
 
     /// Compares a small entry with the destination.
-    fn compare_small(
-        &self,
-        side: &ReceiveSide,
-        packed: PackedEntry,
-        buffer: &mut [u8],
-    ) -> (Entry, Outcome) {
+    fn compare_small(&self, packed: PackedEntry, buffer: &mut [u8]) -> (Entry, Outcome) {
         let PackedEntry {
             entry, checksum, ..
         } = packed;
         let shown = entry.path.to_string();
-        let path = side.destination.path_of(&entry.path);
-        let found = side
+        let path = self.side.destination.path_of(&entry.path);
+        let found = self
+            .side
             .folders
             .find(path.parent().as_ref())
             .and_then(|folder| {
@@ -392,9 +371,11 @@ impl Transfer {
                         let room = buffer.get_mut(..identity.size as usize);
                         let room = room.ok_or(io::ErrorKind::InvalidData)?;
                         let read = file.read_at(room, 0)?;
-                        Counters::add(&self.counters.read_bytes, read as u64);
-                        let digest =
-                            longhaul_proto::digest::whole_file(self.settings.integrity, room);
+                        Counters::add(&self.transfer.counters.read_bytes, read as u64);
+                        let digest = longhaul_proto::digest::whole_file(
+                            self.transfer.settings.integrity,
+                            room,
+                        );
                         read == room.len()
                             && file.status()?.size == identity.size
                             && checksum == Some(digest)
@@ -403,7 +384,7 @@ impl Transfer {
             });
         let outcome = match found {
             Ok(true) => Outcome::Committed {
-                digest: checksum.filter(|_| self.settings.digests),
+                digest: checksum.filter(|_| self.transfer.settings.digests),
             },
             Ok(false) => Outcome::Failed(differs(&shown, "the contents differ")),
             Err(error) => Outcome::Failed(failure_of("compare", &shown, &error)),
@@ -413,7 +394,7 @@ impl Transfer {
 
     /// True if the operation writes data.
     pub(super) fn copies(&self) -> bool {
-        self.settings.operation == Operation::Copy
+        self.transfer.settings.operation == Operation::Copy
     }
 }
 

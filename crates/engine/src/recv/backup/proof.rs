@@ -10,9 +10,8 @@ use longhaul_storage::failure::failure_of;
 use longhaul_system::queue::lock;
 
 use super::{Backups, Opening, Place};
-use crate::recv::ReceiveSide;
 use crate::recv::apart::For;
-use crate::session::Transfer;
+use crate::recv::{ReceiveSide, Receiving};
 
 impl Backups {
     /// Returns a failure unless the directory for backups neither contains nor is within a source:
@@ -21,11 +20,7 @@ impl Backups {
     /// # Errors
     ///
     /// Returns the reason why this is not proved.
-    pub(in crate::recv) fn prove(
-        &self,
-        transfer: &Transfer,
-        side: &ReceiveSide,
-    ) -> Result<(), Failure> {
+    pub(in crate::recv) fn prove(&self, receiving: &Receiving<'_>) -> Result<(), Failure> {
         let Some(place) = &self.place else {
             return Ok(());
         };
@@ -33,11 +28,11 @@ impl Backups {
         if let Some(known) = &*proof {
             return known.clone();
         }
-        let found = match place.find(side) {
+        let found = match place.find(receiving.side) {
             // This copy will create the directory, which is then empty.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failure_of("open", "the directory for backups", &error)),
-            Ok(directory) => transfer.ensure_apart(side, &[directory], For::Backups),
+            Ok(directory) => receiving.ensure_apart(&[directory], For::Backups),
         };
         proof.insert(found).clone()
     }

@@ -12,67 +12,11 @@ use longhaul_system::descriptors;
 use longhaul_system::queue::lock;
 
 use super::{Kept, Known, with_remedy};
-use crate::recv::ReceiveSide;
 use crate::recv::folders::Folder;
 use crate::recv::parts::journal_failure;
-use crate::session::Transfer;
+use crate::recv::{ReceiveSide, Receiving};
 
 impl ReceiveSide {
-    /// Makes durable backups of the files that these names will lose. Returns one result of
-    /// [`Backups::keep`] for each name.
-    pub(in crate::recv) fn keep_replaced(
-        &self,
-        transfer: &Transfer,
-        names: &[(&Arc<Folder>, &TreePath)],
-    ) -> Vec<Result<Option<Kept>, Failure>> {
-        let Some(backups) = &self.destination.backups else {
-            return names.iter().map(|_| Ok(None)).collect();
-        };
-        let failed = |path: &TreePath, error: &io::Error| {
-            failure_of("keep a backup of", &path.to_string(), error)
-        };
-        let opened = names.iter().map(|(from, path)| {
-            backups.note(path);
-            let folder =
-                descriptors::patiently_around(|_| backups.folder((transfer, self), from, path));
-            folder.map_err(|error| failed(path, &with_remedy(error)))
-        });
-        let opened: Vec<_> = opened.collect();
-        let kept = self.destination.while_owned(|| {
-            let keep = |((from, path), folder): (&(&Arc<Folder>, &TreePath), _)| {
-                let folder: Result<Option<Arc<Folder>>, Failure> = folder;
-                let Some(folder) = folder? else {
-                    return Ok(None);
-                };
-                let kept = backups.keep(self, (from, path), folder);
-                kept.map(Some).map_err(|error| failed(path, &error))
-            };
-            names.iter().zip(opened).map(keep).collect::<Vec<_>>()
-        });
-        let mut kept = match kept {
-            Ok(kept) => kept,
-            Err(error) => {
-                let failed =
-                    |(_, path): &(_, &TreePath)| Err(journal_failure(&path.to_string(), &error));
-                return names.iter().map(failed).collect();
-            }
-        };
-        let mut synced: Vec<(Arc<Folder>, io::Result<()>)> = Vec::new();
-        for ((_, path), result) in names.iter().zip(&mut kept) {
-            let Ok(Some(of)) = result else { continue };
-            let mut known = synced.iter();
-            let known = known.position(|(done, _)| Arc::ptr_eq(done, &of.folder));
-            let at = known.unwrap_or_else(|| {
-                synced.push((Arc::clone(&of.folder), of.folder.sync()));
-                synced.len() - 1
-            });
-            if let Err(error) = &synced[at].1 {
-                *result = Err(failed(path, error));
-            }
-        }
-        kept
-    }
-
     /// Renames the old file just before a new file gets its name, if there are no hard links.
     /// Returns true if it was renamed. Call it while the session owns the anchor.
     pub(in crate::recv) fn make_way(
@@ -131,6 +75,61 @@ impl ReceiveSide {
         if rename_back(directory, of) {
             let _ = directory.sync();
         }
+    }
+}
+
+impl Receiving<'_> {
+    /// Makes durable backups of the files that these names will lose. Returns one result of
+    /// [`Backups::keep`] for each name.
+    pub(in crate::recv) fn keep_replaced(
+        &self,
+        names: &[(&Arc<Folder>, &TreePath)],
+    ) -> Vec<Result<Option<Kept>, Failure>> {
+        let Some(backups) = &self.side.destination.backups else {
+            return names.iter().map(|_| Ok(None)).collect();
+        };
+        let failed = |path: &TreePath, error: &io::Error| {
+            failure_of("keep a backup of", &path.to_string(), error)
+        };
+        let opened = names.iter().map(|(from, path)| {
+            backups.note(path);
+            let folder = descriptors::patiently_around(|_| backups.folder(self, from, path));
+            folder.map_err(|error| failed(path, &with_remedy(error)))
+        });
+        let opened: Vec<_> = opened.collect();
+        let kept = self.side.destination.while_owned(|| {
+            let keep = |((from, path), folder): (&(&Arc<Folder>, &TreePath), _)| {
+                let folder: Result<Option<Arc<Folder>>, Failure> = folder;
+                let Some(folder) = folder? else {
+                    return Ok(None);
+                };
+                let kept = backups.keep(self.side, (from, path), folder);
+                kept.map(Some).map_err(|error| failed(path, &error))
+            };
+            names.iter().zip(opened).map(keep).collect::<Vec<_>>()
+        });
+        let mut kept = match kept {
+            Ok(kept) => kept,
+            Err(error) => {
+                let failed =
+                    |(_, path): &(_, &TreePath)| Err(journal_failure(&path.to_string(), &error));
+                return names.iter().map(failed).collect();
+            }
+        };
+        let mut synced: Vec<(Arc<Folder>, io::Result<()>)> = Vec::new();
+        for ((_, path), result) in names.iter().zip(&mut kept) {
+            let Ok(Some(of)) = result else { continue };
+            let mut known = synced.iter();
+            let known = known.position(|(done, _)| Arc::ptr_eq(done, &of.folder));
+            let at = known.unwrap_or_else(|| {
+                synced.push((Arc::clone(&of.folder), of.folder.sync()));
+                synced.len() - 1
+            });
+            if let Err(error) = &synced[at].1 {
+                *result = Err(failed(path, error));
+            }
+        }
+        kept
     }
 }
 

@@ -72,7 +72,9 @@ fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
     let transfer = Transfer::receiving_into(settings, &side, Arc::new(|_| {}));
     let [file, beside] = [&b"file"[..], b"file~"].map(|name| TreePath::new(name).unwrap());
     for is_noted in [true, false] {
-        let mut kept = side.keep_replaced(&transfer, &[(side.folders.anchor(), &file)]);
+        let mut kept = side
+            .at_work(&transfer)
+            .keep_replaced(&[(side.folders.anchor(), &file)]);
         let kept = kept.pop().unwrap().unwrap();
         if is_noted {
             side.destination.backups.as_ref().unwrap().note(&beside);

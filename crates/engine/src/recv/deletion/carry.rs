@@ -13,14 +13,13 @@ use longhaul_storage::Status;
 use longhaul_storage::failure::failure_of;
 use rustix::io::Errno;
 
-use super::super::ReceiveSide;
 use super::super::apart::{For, MOST_TOPS};
 use super::super::backup::{Deleted, Kept, sync_deleted};
 use super::super::folders::Folder;
 use super::super::parts::journal_failure;
 use super::super::replacing::take_place;
+use super::super::{ReceiveSide, Receiving};
 use super::record::{Planned, Seen, Step};
-use crate::session::Transfer;
 
 /// A deletion that is being carried out.
 pub(super) struct Carry {
@@ -73,16 +72,16 @@ impl Carry {
     }
 
     /// Returns the next removals, and true if they are the last ones. Their backups are durable.
-    pub(super) fn step(&mut self, transfer: &Transfer, side: &ReceiveSide) -> (Vec<Removal>, bool) {
-        let unproved = self.unproved.take().filter(|_| transfer.copies());
+    pub(super) fn step(&mut self, receiving: &Receiving<'_>) -> (Vec<Removal>, bool) {
+        let unproved = self.unproved.take().filter(|_| receiving.copies());
         if let Some(tops) = unproved
-            && let Err(failure) = prove(transfer, side, &tops)
+            && let Err(failure) = prove(receiving, &tops)
         {
             return (vec![stayed(None, failure)], true);
         }
         let mut removed = Vec::new();
-        let ended = self.remove_some(transfer, side, &mut removed);
-        self.let_leave(side, &mut removed);
+        let ended = self.remove_some(receiving, &mut removed);
+        self.let_leave(receiving.side, &mut removed);
         (removed, ended)
     }
 
@@ -131,28 +130,23 @@ impl Carry {
     }
 
     /// Returns true at the end of the plan.
-    fn remove_some(
-        &mut self,
-        transfer: &Transfer,
-        side: &ReceiveSide,
-        removed: &mut Vec<Removal>,
-    ) -> bool {
+    fn remove_some(&mut self, receiving: &Receiving<'_>, removed: &mut Vec<Removal>) -> bool {
         let mut bytes = 0;
         // One place stays free for an error of the list.
         while removed.len() + self.leaving.len() + 1 < REMOVED_AT_ONCE && bytes < TOLD_BYTES {
-            if transfer.is_over() {
+            if receiving.transfer.is_over() {
                 return true;
             }
             let (group, step) = match self.planned.next() {
                 Ok(Some(next)) => next,
                 Ok(None) => {
-                    self.restore(side, removed);
+                    self.restore(receiving.side, removed);
                     return true;
                 }
                 Err(error) => {
                     let failure = failure_of("read the list of what is deleted", "", &error);
                     removed.push(stayed(None, failure));
-                    self.restore(side, removed);
+                    self.restore(receiving.side, removed);
                     return true;
                 }
             };
@@ -161,8 +155,8 @@ impl Carry {
                 // The failed listing of the directory was already reported.
                 _ if self.void.contains(&group) => 0,
                 Step::Within(path) => {
-                    self.restore(side, removed);
-                    self.enter(transfer, side, path);
+                    self.restore(receiving.side, removed);
+                    self.enter(receiving, path);
                     0
                 }
                 Step::Stays(path, failure) => {
@@ -174,13 +168,13 @@ impl Carry {
                 Step::Remove(path, seen) | Step::Replace(path, seen) => {
                     // The content of a directory is removed before it.
                     if seen.directory {
-                        self.let_leave(side, removed);
+                        self.let_leave(receiving.side, removed);
                     }
                     let bytes = path.as_bytes().len();
                     let one = if replaces {
-                        self.replace(transfer, side, path, seen)
+                        self.replace(receiving, path, seen)
                     } else {
-                        self.remove(transfer, side, path, seen)
+                        self.remove(receiving, path, seen)
                     };
                     let text = one.as_ref().and_then(|one| one.failure.as_ref());
                     let bytes = bytes + text.map_or(0, |failure| failure.text.len());
@@ -192,14 +186,18 @@ impl Carry {
         false
     }
 
-    fn enter(&mut self, transfer: &Transfer, side: &ReceiveSide, path: Option<TreePath>) {
-        if !transfer.copies() {
+    fn enter(&mut self, receiving: &Receiving<'_>, path: Option<TreePath>) {
+        if !receiving.copies() {
             return;
         }
-        let opened = side.folders.find(path.as_ref()).and_then(|folder| {
-            let before = folder.directory().status()?;
-            Ok((folder, before))
-        });
+        let opened = receiving
+            .side
+            .folders
+            .find(path.as_ref())
+            .and_then(|folder| {
+                let before = folder.directory().status()?;
+                Ok((folder, before))
+            });
         // If the directory cannot be opened, each removal in it reports an error.
         if let Ok((folder, before)) = opened {
             self.within = Some(Within {
@@ -239,15 +237,15 @@ impl Carry {
     /// is reported at the end.
     fn replace(
         &mut self,
-        transfer: &Transfer,
-        side: &ReceiveSide,
+        receiving: &Receiving<'_>,
         path: TreePath,
         seen: Seen,
     ) -> Option<Removal> {
-        if transfer.copies() {
-            let replaced = side
+        if receiving.copies() {
+            let replaced = receiving
+                .side
                 .destination
-                .while_owned(|| replace_seen(side, (&path, &seen), &mut self.checked));
+                .while_owned(|| replace_seen(receiving.side, (&path, &seen), &mut self.checked));
             if let Some(within) = &mut self.within {
                 within.changed = true;
             }
@@ -258,11 +256,11 @@ impl Carry {
                 Err(error) => Some(journal_failure(&shown, &error)),
             };
             if let Some(failure) = failure {
-                side.replacements.fail(&path, failure);
+                receiving.side.replacements.fail(&path, failure);
                 return None;
             }
         }
-        side.replacements.end(&path);
+        receiving.side.replacements.end(&path);
         Some(Removal {
             path: Some(path),
             size: 0,
@@ -273,13 +271,7 @@ impl Carry {
 
     /// Removes a name. Returns `None` if another process removed it first, or if its backup is not
     /// durable yet.
-    fn remove(
-        &mut self,
-        transfer: &Transfer,
-        side: &ReceiveSide,
-        path: TreePath,
-        seen: Seen,
-    ) -> Option<Removal> {
+    fn remove(&mut self, receiving: &Receiving<'_>, path: TreePath, seen: Seen) -> Option<Removal> {
         let removal = Removal {
             size: seen.bytes(),
             directory: seen.directory,
@@ -287,19 +279,20 @@ impl Carry {
             failure: None,
         };
         let shown = path.to_string();
-        if transfer.names_only() {
+        if receiving.names_only() {
             let failure = Failure::new(
                 FailureKind::Extra,
                 format!("{shown}: only at the destination"),
             );
             return Some(stayed(Some(path), failure));
         }
-        if !transfer.copies() {
+        if !receiving.copies() {
             return Some(removal);
         }
-        let removed = side
+        let removed = receiving
+            .side
             .destination
-            .while_owned(|| remove_seen(side, (&path, &seen), &mut self.checked));
+            .while_owned(|| remove_seen(receiving.side, (&path, &seen), &mut self.checked));
         let removed = match removed {
             Ok(removed) => removed,
             Err(error) => return Some(stayed(Some(path), journal_failure(&shown, &error))),
@@ -343,11 +336,7 @@ fn replace_seen(
 
 /// Returns a failure unless it is proved that these directories neither contain nor are within a
 /// source.
-fn prove(
-    transfer: &Transfer,
-    side: &ReceiveSide,
-    tops: &[Option<TreePath>],
-) -> Result<(), Failure> {
+fn prove(receiving: &Receiving<'_>, tops: &[Option<TreePath>]) -> Result<(), Failure> {
     if tops.len() > MOST_TOPS {
         let text = format!(
             "nothing was deleted at the destination: a copy of more than {MOST_TOPS} directories \
@@ -357,7 +346,7 @@ fn prove(
     }
     let mut directories = Vec::new();
     for top in tops {
-        match side.folders.find_in_copy(top.as_ref()) {
+        match receiving.side.folders.find_in_copy(top.as_ref()) {
             Ok(folder) => directories.push(Arc::clone(folder.directory())),
             // No names are removed in a missing directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -369,9 +358,9 @@ fn prove(
             }
         }
     }
-    transfer.ensure_apart(side, &directories, For::Deletion)?;
-    match &side.destination.backups {
-        Some(backups) => backups.prove(transfer, side),
+    receiving.ensure_apart(&directories, For::Deletion)?;
+    match &receiving.side.destination.backups {
+        Some(backups) => backups.prove(receiving),
         None => Ok(()),
     }
 }

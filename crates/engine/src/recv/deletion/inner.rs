@@ -10,8 +10,9 @@ use longhaul_storage::Status;
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::listing::SortedListing;
 
+use super::super::Receiving;
 use super::super::folders::Folder;
-use super::plan::{Here, Look, Place, Plan};
+use super::plan::{Look, Place, Plan};
 use super::protection::{At, Force};
 use super::record::{Seen, Step};
 
@@ -34,13 +35,14 @@ impl Plan {
     /// directory itself if no entry in it stays.
     pub(super) fn expand(
         &mut self,
-        here: Here<'_>,
+        receiving: &Receiving<'_>,
         group: u64,
         (path, status): (TreePath, Status),
         (above, is_replaced): (&Place, bool),
     ) {
         let mut levels: Vec<Level> = Vec::new();
-        match self.enter(here, 0, (&path, &status), (&above.force, &above.folder)) {
+        let above = (&above.force, &above.folder);
+        match self.enter(receiving, 0, (&path, &status), above) {
             Ok(Some(level)) => levels.push(Level {
                 is_replaced,
                 ..level
@@ -49,7 +51,7 @@ impl Plan {
             Err(failure) => return self.push(group, &Step::Stays(path, failure)),
         }
         while let Some(level) = levels.last_mut() {
-            if here.transfer.is_over() || self.broken.is_some() {
+            if receiving.transfer.is_over() || self.broken.is_some() {
                 return;
             }
             let Some(listed) = level.listing.next() else {
@@ -71,7 +73,7 @@ impl Plan {
                 level.kept = true;
                 continue;
             }
-            match self.look(here, &level.place, &listed.name) {
+            match self.look(receiving, &level.place, &listed.name) {
                 Look::Gone => {}
                 Look::Kept => level.kept = true,
                 Look::Stays(path, failure) => {
@@ -80,7 +82,7 @@ impl Plan {
                 }
                 Look::File(path, seen) => {
                     // The backup of the file stays in this directory.
-                    let backups = here.side.destination.backups.as_ref();
+                    let backups = receiving.side.destination.backups.as_ref();
                     level.kept |= backups.is_some_and(|backups| {
                         backups.stay_beside() && !backups.is_backup(&listed.name)
                     });
@@ -90,7 +92,7 @@ impl Plan {
                     let (force, folder) =
                         (level.place.force.clone(), Arc::clone(&level.place.folder));
                     let depth = levels.len();
-                    match self.enter(here, depth, (&path, &status), (&force, &folder)) {
+                    match self.enter(receiving, depth, (&path, &status), (&force, &folder)) {
                         Ok(Some(level)) => levels.push(level),
                         Ok(None) => {
                             if let Some(level) = levels.last_mut() {
@@ -129,7 +131,7 @@ impl Plan {
     /// Opens a directory; `None` if it stays on purpose.
     fn enter(
         &self,
-        here: Here<'_>,
+        receiving: &Receiving<'_>,
         depth: usize,
         (path, status): (&TreePath, &Status),
         (above, parent): (&Force, &Folder),
@@ -142,7 +144,7 @@ impl Plan {
             return Err(Failure::new(FailureKind::Other, text));
         }
         let open = || {
-            let folder = here.side.folders.find(Some(path))?;
+            let folder = receiving.side.folders.find(Some(path))?;
             let directory = &**folder.directory();
             let found = directory.status()?;
             if (found.inode, found.device) != (status.inode, status.device) {
@@ -156,7 +158,7 @@ impl Plan {
                 return Err(io::Error::other("it is a mount point: unmount it first"));
             }
             let at = At {
-                anchor: &**here.side.folders.anchor().directory(),
+                anchor: &**receiving.side.folders.anchor().directory(),
                 here: Some(path),
                 source: Some(&self.at_source(path)),
             };
@@ -170,7 +172,7 @@ impl Plan {
             return Ok(None);
         };
         // The directory of backups may be created in it before it is empty.
-        let barred = here.side.destination.barred();
+        let barred = receiving.side.destination.barred();
         let kept = barred.is_some_and(|barred| path.is_above(barred));
         Ok(Some(Level {
             place: Place {

@@ -15,7 +15,7 @@ use longhaul_storage::listing::SortedListing;
 use longhaul_storage::{FileKind, Status};
 use minicbor::bytes::ByteVec;
 
-use super::super::ReceiveSide;
+use super::super::Receiving;
 use super::super::apart::MOST_TOPS;
 use super::super::folders::Folder;
 use super::super::replacing::is_obstructed;
@@ -24,7 +24,6 @@ use super::protection::{At, Force, Protection};
 use super::record::{Seen, Step, Steps};
 use super::replaced::empty_source;
 use super::too_many;
-use crate::session::Transfer;
 
 /// Maximum number of directories whose listing failed; with more, deletion removes no names.
 const MOST_VOID: usize = 65_536;
@@ -70,13 +69,6 @@ pub(super) struct Place {
     pub(super) device: u64,
 }
 
-/// The session and its destination.
-#[derive(Clone, Copy)]
-pub(super) struct Here<'a> {
-    pub(super) transfer: &'a Transfer,
-    pub(super) side: &'a ReceiveSide,
-}
-
 impl Plan {
     pub(super) fn new(protection: Protection) -> Plan {
         Plan {
@@ -96,28 +88,27 @@ impl Plan {
     }
 
     /// Processes the next names of the source.
-    pub(super) fn take(&mut self, transfer: &Transfer, side: &ReceiveSide, names: Vec<NamesOf>) {
-        let here = Here { transfer, side };
+    pub(super) fn take(&mut self, receiving: &Receiving<'_>, names: Vec<NamesOf>) {
         for some in names {
-            if transfer.is_over() || self.broken.is_some() {
+            if receiving.transfer.is_over() || self.broken.is_some() {
                 return;
             }
             if some.begins {
                 let path = some.directory.as_ref();
                 self.compares_anchor |= path.is_none();
-                if side.destination.rename.is_some() {
+                if receiving.side.destination.rename.is_some() {
                     let first = path.and_then(|path| path.names().next());
                     self.source_name = first.map(Into::into);
                 }
-                let path = path.map(|path| side.destination.path_of(path));
+                let path = path.map(|path| receiving.side.destination.path_of(path));
                 self.note_top(path.as_ref());
-                self.merge = self.open(here, path, &some.rules);
+                self.merge = self.open(receiving, path, &some.rules);
             }
             for name in &some.names {
-                self.advance(here, Some(name));
+                self.advance(receiving, Some(name));
             }
             if some.ends {
-                self.advance(here, None);
+                self.advance(receiving, None);
                 let merge = self.merge.take();
                 if some.is_empty_source && merge.is_some_and(|merge| merge.count > 0) {
                     self.broken = Some(empty_source(some.directory.as_ref()));
@@ -133,11 +124,11 @@ impl Plan {
     /// Returns the reason to remove no names.
     pub(super) fn finish(
         mut self,
-        (transfer, side): (&Transfer, &ReceiveSide),
+        receiving: &Receiving<'_>,
         most: Option<u64>,
     ) -> Result<Carry, Failure> {
-        self.replace_in_anchor(Here { transfer, side });
-        self.count += side.replacements.made();
+        self.replace_in_anchor(receiving);
+        self.count += receiving.side.replacements.made();
         if let Some(failure) = self.broken {
             return Err(failure);
         }
@@ -164,17 +155,17 @@ impl Plan {
     /// Opens a directory for comparison; `None` if there is no need to compare it.
     pub(super) fn open(
         &mut self,
-        here: Here<'_>,
+        receiving: &Receiving<'_>,
         path: Option<TreePath>,
         told: &[Option<ByteVec>],
     ) -> Option<Merge> {
-        let barred = here.side.destination.barred();
+        let barred = receiving.side.destination.barred();
         if let (Some(barred), Some(path)) = (barred, &path)
             && (barred == path || barred.is_above(path))
         {
             return None;
         }
-        let folder = match here.side.folders.find(path.as_ref()) {
+        let folder = match receiving.side.folders.find(path.as_ref()) {
             Ok(folder) => folder,
             // A copy would create it, it was removed meanwhile, or an entry of another kind was
             // left in its place.
@@ -186,7 +177,7 @@ impl Plan {
             }
         };
         let opened = self
-            .force_in(here, path.as_ref(), (&folder, told))
+            .force_in(receiving, path.as_ref(), (&folder, told))
             .and_then(|force| {
                 let device = folder.device()?;
                 let listing = SortedListing::open_nested(&**folder.directory(), 0)?;
@@ -199,7 +190,7 @@ impl Plan {
                 return None;
             }
         };
-        if self.protection.one_file_system && self.is_elsewhere(here, device) {
+        if self.protection.one_file_system && self.is_elsewhere(receiving, device) {
             return None;
         }
         Some(Merge {
@@ -215,15 +206,15 @@ impl Plan {
         })
     }
 
-    fn is_elsewhere(&self, here: Here<'_>, device: u64) -> bool {
-        let anchor = here.side.folders.anchor().device();
+    fn is_elsewhere(&self, receiving: &Receiving<'_>, device: u64) -> bool {
+        let anchor = receiving.side.folders.anchor().device();
         !anchor.is_ok_and(|anchor| anchor == device)
     }
 
     /// Returns the filters of a directory of the copy. Directories come from the top down.
     fn force_in(
         &mut self,
-        here: Here<'_>,
+        receiving: &Receiving<'_>,
         path: Option<&TreePath>,
         (folder, told): (&Folder, &[Option<ByteVec>]),
     ) -> io::Result<Force> {
@@ -234,7 +225,7 @@ impl Plan {
         if self.at_anchor.is_none() && self.source_name.is_none() {
             let none = Force::default();
             let told = if path.is_none() { told } else { &[] };
-            let anchor = here.side.folders.anchor().directory();
+            let anchor = receiving.side.folders.anchor().directory();
             let at = At {
                 anchor: &**anchor,
                 here: None,
@@ -263,7 +254,7 @@ impl Plan {
             let next = TreePath::beneath(walked.as_ref(), name);
             let next = next.map_err(io::Error::other)?;
             let at = At {
-                anchor: &**here.side.folders.anchor().directory(),
+                anchor: &**receiving.side.folders.anchor().directory(),
                 here: Some(&next),
                 source: Some(&self.at_source(&next)),
             };
@@ -271,7 +262,7 @@ impl Plan {
                 let directory = &**folder.directory();
                 self.protection.enter(&force, (directory, told), &at)?
             } else {
-                let between = here.side.folders.find(Some(&next))?;
+                let between = receiving.side.folders.find(Some(&next))?;
                 let directory = &**between.directory();
                 self.protection.enter(&force, (directory, &[]), &at)?
             };
@@ -282,7 +273,7 @@ impl Plan {
     }
 
     /// Advances to the source's next name; `None` ends the directory.
-    fn advance(&mut self, here: Here<'_>, name: Option<&[u8]>) {
+    fn advance(&mut self, receiving: &Receiving<'_>, name: Option<&[u8]>) {
         let Some(mut merge) = self.merge.take() else {
             return;
         };
@@ -309,12 +300,12 @@ impl Plan {
             merge.listing.next();
             if !found.starts_with(RESERVED_PREFIX) {
                 let before = self.count;
-                self.judge(here, &mut merge, &found);
+                self.judge(receiving, &mut merge, &found);
                 merge.count += self.count - before;
             }
         }
         if let Some(name) = name.filter(|_| is_listed) {
-            self.judge_replaced(here, &mut merge, name);
+            self.judge_replaced(receiving, &mut merge, name);
         }
         if let Some(name) = name.filter(|_| !is_listed)
             && let Some(error) = other_spelling(&merge.place, name)
@@ -344,14 +335,14 @@ impl Plan {
     }
 
     /// Plans the removal of a name that the source lacks.
-    fn judge(&mut self, here: Here<'_>, merge: &mut Merge, name: &[u8]) {
+    fn judge(&mut self, receiving: &Receiving<'_>, merge: &mut Merge, name: &[u8]) {
         let group = self.group_of(merge);
-        match self.look(here, &merge.place, name) {
+        match self.look(receiving, &merge.place, name) {
             Look::Gone | Look::Kept => {}
             Look::Stays(path, failure) => self.push(group, &Step::Stays(path, failure)),
             Look::File(path, seen) => self.remove(group, path, seen),
             Look::Directory(path, status) => {
-                self.expand(here, group, (path, status), (&merge.place, false));
+                self.expand(receiving, group, (path, status), (&merge.place, false));
             }
         }
     }
@@ -367,7 +358,7 @@ impl Plan {
     }
 
     /// Examines a name that the source lacks.
-    pub(super) fn look(&self, here: Here<'_>, place: &Place, name: &[u8]) -> Look {
+    pub(super) fn look(&self, receiving: &Receiving<'_>, place: &Place, name: &[u8]) -> Look {
         let path = TreePath::beneath(place.path.as_ref(), name);
         let Ok(path) = path else {
             // The path is too long for a message, so the name stays.
@@ -382,7 +373,7 @@ impl Plan {
             }
         };
         let is_directory = status.kind == FileKind::Directory;
-        let is_barred = here.side.destination.barred() == Some(&path);
+        let is_barred = receiving.side.destination.barred() == Some(&path);
         let there = self.at_source(&path);
         if is_barred || self.protection.protects(&place.force, &there, is_directory) {
             return Look::Kept;

@@ -15,6 +15,7 @@ use longhaul_system::descriptors::scarce;
 
 use super::*;
 use crate::recv::landing::{Arrival, Missing};
+use crate::session::Transfer;
 
 const SIZE: u64 = 3 << 20;
 
@@ -33,7 +34,7 @@ fn receiver(root: &Path) -> (Arc<Transfer>, Arc<ReceiveSide>) {
 }
 
 /// Returns a large file whose first piece has arrived.
-fn begun(transfer: &Transfer) -> Entry {
+fn begun(receiving: Receiving<'_>) -> Entry {
     let entry = Entry {
         id: EntryId(0),
         parent: None,
@@ -58,7 +59,7 @@ fn begun(transfer: &Transfer) -> Entry {
         extents: None,
         checksum: None,
     };
-    let told = transfer.tell_receiver(|receiver| receiver.handle_piece(&piece));
+    let told = receiving.tell(|receiver| receiver.handle_piece(&piece));
     told.unwrap().unwrap();
     entry
 }
@@ -82,8 +83,8 @@ fn scarcely<T>(side: &Arc<ReceiveSide>, what: impl FnOnce() -> T) -> (T, usize, 
 fn a_part_is_opened_later_without_the_lock_of_parts() {
     let place = tempfile::tempdir().unwrap();
     let (transfer, side) = receiver(place.path());
-    let entry = begun(&transfer);
-    let (opened, waited, kept) = scarcely(&side, || side.part(&transfer, &entry, 0));
+    let entry = begun(side.at_work(&transfer));
+    let (opened, waited, kept) = scarcely(&side, || side.at_work(&transfer).part(&entry, 0));
     assert!(opened.is_ok(), "{:?}", opened.err());
     assert_eq!((waited, kept), (3, 0));
 }
@@ -92,11 +93,11 @@ fn a_part_is_opened_later_without_the_lock_of_parts() {
 fn what_an_earlier_run_left_is_claimed_later() {
     let place = tempfile::tempdir().unwrap();
     let (transfer, side) = receiver(place.path());
-    let entry = begun(&transfer);
-    side.part(&transfer, &entry, 0).unwrap();
+    let entry = begun(side.at_work(&transfer));
+    side.at_work(&transfer).part(&entry, 0).unwrap();
     side.parts.leave_behind(entry.id, 0);
     let anchor = side.folders.anchor();
-    let resume = || side.resume_part(&transfer, anchor, &entry);
+    let resume = || side.at_work(&transfer).resume_part(anchor, &entry);
     let (resumed, waited, _) = scarcely(&side, resume);
     assert!(resumed.is_ok(), "{:?}", resumed.err());
     assert_eq!(waited, 3);

@@ -8,10 +8,9 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_storage::failure::failure_of;
 use longhaul_system::queue::lock;
 
-use super::super::ReceiveSide;
+use super::super::Receiving;
 use super::super::apart::{For, MOST_TOPS};
 use super::super::folders::Folder;
-use crate::session::Transfer;
 
 /// Answers of the other end.
 #[derive(Default)]
@@ -45,7 +44,7 @@ impl Scope {
     }
 }
 
-impl Transfer {
+impl Receiving<'_> {
     /// Returns a failure unless the directory with the name `at` is not a source's directory.
     ///
     /// The proof for the anchor holds for all directories of its file system. If the anchor
@@ -58,25 +57,24 @@ impl Transfer {
     /// Returns the reason why the directory may be the source's.
     pub(in crate::recv) fn ensure_replaceable(
         &self,
-        side: &ReceiveSide,
         folder: &Folder,
         at: &TreePath,
     ) -> Result<(), Failure> {
         let ensure = || {
             // Other threads that need a proof wait for this one.
-            let mut proofs = lock(&side.replacements.proofs.0);
+            let mut proofs = lock(&self.side.replacements.proofs.0);
             let top = at.names().next().filter(|_| at.parent().is_some());
             let Some(top) = top.and_then(|name| TreePath::new(name).ok()) else {
-                return self.proof_of(side, &mut proofs, Scope::Anchor);
+                return self.proof_of(&mut proofs, Scope::Anchor);
             };
-            let anchor = self.proof_of(side, &mut proofs, Scope::AnchorMount);
+            let anchor = self.proof_of(&mut proofs, Scope::AnchorMount);
             let mount = folder.directory().mount();
             let is_in_anchor =
-                mount.is_some() && mount == side.folders.anchor().directory().mount();
+                mount.is_some() && mount == self.side.folders.anchor().directory().mount();
             if anchor.is_ok() && is_in_anchor {
                 return Ok(());
             }
-            self.proof_of(side, &mut proofs, Scope::Top(top))
+            self.proof_of(&mut proofs, Scope::Top(top))
         };
         ensure().map_err(|failure| Failure::new(failure.kind, format!("{at}: {}", failure.text)))
     }
@@ -84,7 +82,6 @@ impl Transfer {
     /// Returns the proof for a scope. The other end is asked at most once for each.
     fn proof_of(
         &self,
-        side: &ReceiveSide,
         proofs: &mut BTreeMap<Scope, Result<(), Failure>>,
         scope: Scope,
     ) -> Result<(), Failure> {
@@ -99,10 +96,8 @@ impl Transfer {
             return Err(Failure::new(FailureKind::Other, text));
         }
         let path = scope.path();
-        let found = match side.folders.find_in_copy(path) {
-            Ok(folder) => {
-                self.ensure_apart(side, &[Arc::clone(folder.directory())], scope.purpose())
-            }
+        let found = match self.side.folders.find_in_copy(path) {
+            Ok(folder) => self.ensure_apart(&[Arc::clone(folder.directory())], scope.purpose()),
             Err(error) => {
                 let shown = path.map_or(".".to_owned(), TreePath::to_string);
                 Err(failure_of("look into the directory", &shown, &error))

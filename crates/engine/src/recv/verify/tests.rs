@@ -173,21 +173,22 @@ fn arrive((transfer, side): &End, arrival: Coming) {
             buffer[..sent.payload.len()].copy_from_slice(&sent.payload);
             buffer.set_filled(sent.payload.len());
             let stream = StreamId(1);
-            side.handle_block(transfer, stream, sent.header, buffer, None)
+            side.at_work(transfer)
+                .handle_block(stream, sent.header, buffer, None)
                 .unwrap();
         }
         Coming::Checksums(sent) => {
             let name = sent.header.name();
-            assert!(side.take_checksums(transfer, name, sent.checksums));
+            assert!(side.at_work(transfer).take_checksums(name, sent.checksums));
         }
     }
 }
 
 /// Returns the blocks that the receiver requests again, as often as it does.
-fn asked_again(transfer: &Transfer) -> Vec<Sent> {
-    let messages = transfer.tell_receiver(|receiver| {
-        std::iter::from_fn(|| receiver.poll_message()).collect::<Vec<_>>()
-    });
+fn asked_again((transfer, side): &End) -> Vec<Sent> {
+    let messages = side
+        .at_work(transfer)
+        .tell(|receiver| std::iter::from_fn(|| receiver.poll_message()).collect::<Vec<_>>());
     let again = messages.unwrap().into_iter().filter_map(|message| {
         let Message::Again { content, .. } = message else {
             return None;
@@ -260,8 +261,8 @@ fn twins_at_the_same_time_leave_each_other_their_checksums() {
 
 /// Delivers the requested blocks until all are complete.
 fn finish(end: &End, chance: &mut Random, seed: u64) {
-    let transfer = &*end.0;
-    let told = transfer.tell_receiver(|receiver| {
+    let (transfer, side) = end;
+    let told = side.at_work(transfer).tell(|receiver| {
         let sealed = Message::Sealed {
             file: EntryId(0),
             generation: 0,
@@ -279,7 +280,7 @@ fn finish(end: &End, chance: &mut Random, seed: u64) {
     let until = std::time::Instant::now() + PATIENCE;
     while !transfer.wait_for(Duration::from_millis(1)) {
         assert!(std::time::Instant::now() < until, "seed {seed}: hangs");
-        for sent in asked_again(transfer) {
+        for sent in asked_again(end) {
             let mut both = [Coming::Block(sent.clone()), Coming::Checksums(sent)];
             chance.shuffle(&mut both);
             both.into_iter().for_each(|coming| arrive(end, coming));
