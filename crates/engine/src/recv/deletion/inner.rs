@@ -41,8 +41,8 @@ impl Plan {
         (above, is_replaced): (&Place, bool),
     ) {
         let mut levels: Vec<Level> = Vec::new();
-        let above = (&above.force, &above.folder);
-        match self.enter(receiving, 0, (&path, &status), above) {
+        let Place { force, folder, .. } = above;
+        match self.enter(receiving, 0, (&path, &status), (force, folder)) {
             Ok(Some(level)) => levels.push(Level {
                 is_replaced,
                 ..level
