@@ -18,6 +18,7 @@
 //! - [`test_binaries`]: few test binaries
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
 //! - [`promises`]: a test names every promise of SEMANTICS.md
+//! - [`wording`]: no crate gets more unclear comments and test names
 //! - [`mod@wire`]: the tables of FORMAT.md agree with the derives of the messages
 //!
 //! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
@@ -41,6 +42,7 @@ mod text;
 mod tree;
 mod unsafety;
 mod wire;
+mod wording;
 
 pub use wire::write as write_wire_table;
 
@@ -86,7 +88,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need nothing but the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 17] = [
     directions::check,
     circles::check,
     names::check,
@@ -103,6 +105,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 16] = [
     test_binaries::check,
     promises::check,
     wire::check,
+    wording::check,
 ];
 
 /// Checks the repository and prints what it finds.
@@ -118,6 +121,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|check| check(&tree)).collect();
     findings.extend(licences::check_repository()?);
     findings.sort();
+    for note in wording::notes(&tree) {
+        println!("tidy: {note}");
+    }
     for finding in &findings {
         println!("{finding}");
     }
