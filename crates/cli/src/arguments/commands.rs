@@ -48,13 +48,13 @@ pub struct CommandArguments {
 }
 
 impl CommandArguments {
-    /// Returns the command for durable files; `None` if there is none.
+    /// Returns the command for durable files, if one is given.
     pub fn on_commit(&self) -> Option<FileCommand> {
         let command = self.on_commit.as_ref();
         command.map(|text| FileCommand::new(text, self.on_commit_jobs, self.on_commit_timeout))
     }
 
-    /// Returns the command that files pass through; `None` if there is none.
+    /// Returns the command that files pass through, if one is given.
     pub fn filter(&self) -> Option<FileCommand> {
         let command = self.filter_cmd.as_ref();
         command.map(|text| FileCommand::new(text, self.filter_flows, self.filter_timeout))

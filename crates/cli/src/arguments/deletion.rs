@@ -53,7 +53,7 @@ impl DeletionArguments {
         })
     }
 
-    /// Returns the backups of a specification; `None` if there are none.
+    /// Returns the backups of a specification, if there are any.
     pub fn backup(&self) -> Option<Backup> {
         let written = |text: &OsString| text.as_bytes().to_vec().into();
         (self.backup || self.backup_dir.is_some()).then(|| Backup {

@@ -177,8 +177,8 @@ const HOSTILE: &[&str] = &[
 /// Pairs of an option and a hostile value that it takes on purpose.
 const TAKEN: &[(&str, &str)] = &[("bwlimit", "off"), ("ssh-persist", "off")];
 
-/// Each option that takes a number refuses what is none, and says the option, the cause and a
-/// remedy.
+/// Each option that takes a number refuses other text. The message names the option, the cause and
+/// a remedy.
 #[test]
 fn every_quantity_option_refuses_text_without_a_number() {
     const NUMBERS: &[&str] = &[

@@ -78,7 +78,7 @@ fn backups_are_those_of_rsync_on_every_route() {
     .into_iter()
     .enumerate()
     {
-        // All that a copy changes lies beneath a directory of its own.
+        // All changes of a copy are beneath a separate directory.
         let whole = |way: &str| {
             let whole = place.path().join(format!("{way}{number}"));
             there(&whole.join("to"));
@@ -104,8 +104,8 @@ fn backups_are_those_of_rsync_on_every_route() {
     }
 }
 
-/// What is kept is the very inode that was there, which had a name at every moment; directories
-/// for it are no more open than those that it was in.
+/// The backup is the very inode of the old file, which had a name at every moment. New directories
+/// for backups have no more permissions than the original ones.
 // Promise 80.
 #[test]
 fn a_backup_is_the_old_inode() {
@@ -124,7 +124,7 @@ fn a_backup_is_the_old_inode() {
     assert!(after.iter().all(|status| status.nlink() == 1));
     assert_eq!(of(&old.join("dir")).mode() & 0o7777, 0o750);
     crate::support::assert_no_leftovers(place.path());
-    // The same command again keeps nothing, and loses nothing.
+    // A repetition of the command makes no backup and loses none.
     let kept = contents(&old);
     let mut command = longhaul();
     command.args(["cp", "-r", "--delete", "--backup-dir=../old"]);
@@ -132,7 +132,8 @@ fn a_backup_is_the_old_inode() {
     assert_eq!(contents(&old), kept);
 }
 
-/// The copy has names that backups would have: nothing that it brings or finds is replaced by one.
+/// Names of the copy equal the names of backups. A backup replaces neither a copied nor an existing
+/// entry of the copy.
 // Promise 80.
 #[test]
 fn a_backup_does_not_replace_an_entry_of_the_copy() {
@@ -219,8 +220,8 @@ fn the_copy_writes_no_entry_into_a_backup_directory_in_the_destination() {
     assert_eq!(contents(&to.join(".old/kept")), kept);
 }
 
-/// The directory of an older run lies beside that of this one, which is made while the former is
-/// deleted.
+/// The backup directory of an earlier run is next to the one of this run, which is made while the
+/// former is deleted.
 #[test]
 fn older_backups_next_to_the_backup_directory_are_kept() {
     let place = tempfile::tempdir().unwrap();
@@ -267,7 +268,7 @@ fn an_entry_is_not_replaced_if_its_backup_cannot_be_made() {
     after
         .remove(Path::new(&format!("{}~", "long".repeat(63))))
         .unwrap();
-    // Of a large file its data stay, so that they need not come again.
+    // The data of a large file stay, so that they are not sent again.
     after.retain(|path, _| !path.to_str().unwrap().starts_with(".longhaul-"));
     assert_eq!(after.len() + 1, before.len());
     assert!(after.iter().all(|(path, text)| before[path] == *text));
@@ -329,7 +330,8 @@ fn backups_stay_beneath_roots_with_the_right_to_write() {
     assert_eq!(kept, b"there before");
 }
 
-/// Links in the place of the directory, from an earlier copy or from this one, lead nowhere.
+/// Links in the place of the backup directory, from an earlier copy or from this one, are not
+/// followed.
 #[test]
 fn links_do_not_lead_backups_out_of_the_destination() {
     let place = tempfile::tempdir().unwrap();
@@ -369,8 +371,8 @@ fn links_do_not_lead_backups_out_of_the_destination() {
     }
 }
 
-/// However the directory is written: what lies beneath the destination may be a link that an
-/// earlier copy brought.
+/// This applies to every spelling of the directory. A path beneath the destination may contain a
+/// link that an earlier copy brought.
 #[test]
 fn links_beneath_the_destination_are_not_followed() {
     let place = tempfile::tempdir().unwrap();
@@ -400,8 +402,8 @@ fn links_beneath_the_destination_are_not_followed() {
     }
 }
 
-/// A backup has the name of an entry of the copy that comes later: what is compared with that is
-/// no earlier version of it.
+/// A backup gets the name of a later entry of the copy. The comparison of that entry must not use
+/// the backup.
 #[test]
 fn a_backup_with_the_name_of_an_entry_does_not_prevent_its_copy() {
     let place = tempfile::tempdir().unwrap();
@@ -431,7 +433,7 @@ fn a_backup_with_the_name_of_an_entry_does_not_prevent_its_copy() {
     assert_eq!(old, b"was here_");
 }
 
-/// What may only be written is not read by way of its backup.
+/// A principal must not read files through their backups if it may only write them.
 #[test]
 fn backups_are_not_made_in_a_more_readable_root() {
     let place = tempfile::tempdir().unwrap();
@@ -472,8 +474,8 @@ fn backups_are_not_made_in_a_more_readable_root() {
     push("/data/to", "/inbox/kept too").expect(0);
 }
 
-/// One root lies in another one: what may only be written by the outer one is read by the inner
-/// one, whichever of the two names the place.
+/// One root is within another one. The outer one allows only writing, and the inner one allows
+/// reading of the same files. The rule applies to paths through either root.
 #[test]
 fn backups_are_not_made_in_a_directory_that_another_root_reads() {
     let place = tempfile::tempdir().unwrap();
@@ -516,13 +518,13 @@ fn backups_are_not_made_in_a_directory_that_another_root_reads() {
         fs::read(served.join("to/changed")).unwrap(),
         b"there before"
     );
-    // What may be read anyhow is no secret there.
+    // Files that the principal may read anyway may have backups there.
     push("/in/out/to", "/in/out/x").expect(0);
     push("/in/to", "/in/elsewhere").expect(0);
 }
 
-/// A copy was killed when the backup was linked and the new file had no name yet: what is deleted
-/// then is a name of its own backup.
+/// A copy was killed after the backup was linked and before the new file had its name. The deleted
+/// name is then a hard link to its own backup.
 #[test]
 fn a_file_that_is_a_hard_link_to_its_backup_is_deleted() {
     for flags in [&["-b"][..], &["--backup-dir=../old"]] {

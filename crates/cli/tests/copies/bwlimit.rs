@@ -1,4 +1,4 @@
-//! `--bwlimit`: what goes never goes faster, whoever sends.
+//! `--bwlimit`: no route exceeds the rate, in either direction.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -119,7 +119,7 @@ fn the_rate_of_a_running_copy_is_changed() {
         let summary = ended.summary();
         assert_eq!(summary["bytes"], 40_000_000);
         assert_eq!(summary["bwlimit_bytes_per_second"], Value::Null);
-        // At the rates before it were half an hour.
+        // At the earlier rates the copy would take half an hour.
         assert!(summary["seconds"].as_f64() < Some(1000.0), "{summary}");
         limit(&[&process])
             .expect(1)
@@ -148,7 +148,7 @@ fn a_killed_copy_is_not_listed() {
             .events()
             .is_empty()
     );
-    // Nor does it stay when another one begins.
+    // The socket of the killed copy is removed when another copy starts.
     let mut command = longhaul();
     command.env("XDG_RUNTIME_DIR", place.path());
     run(command.args(["cp", "zero:1kB", "null:"])).expect(0);

@@ -15,7 +15,7 @@ use crate::support::tree::{paths, set_modified, write};
 use crate::support::ways::slashed;
 use serde_json::Value;
 
-/// What lies at a destination before and after.
+/// Returns the files of a destination with contents and times.
 fn state(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
     let files = paths(root).into_iter();
     let files = files.filter(|path| !path.as_os_str().is_empty());
@@ -28,7 +28,7 @@ fn state(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
             } else {
                 Vec::new()
             };
-            // A directory's time is set by each, whatever changed in it.
+            // All copies set the times of directories, whatever changed in them.
             let time = if status.is_dir() {
                 (0, 0)
             } else {
@@ -39,7 +39,7 @@ fn state(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
         .collect()
 }
 
-/// One name for each way in which two files can differ.
+/// Makes a pair of trees with one name for each way in which two files can differ.
 fn sides(root: &Path, kind: &str) -> PathBuf {
     let (from, to) = (root.join("from"), root.join(kind));
     for (name, source, there) in [

@@ -1,5 +1,5 @@
-//! `cp --delete`: the same names as rsync removes, within a host, to a daemon and from one; and
-//! nothing where anything could not be looked at.
+//! `cp --delete`: deletes the same names as rsync, within a host, to a daemon and from one. It
+//! deletes no name if a name could not be looked up.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,7 +23,7 @@ fn source(root: &Path) {
     write(&root.join("dir/.rsync-filter"), b"- *.o\nP *.keep\n");
 }
 
-/// What a mirror finds: what the source has, and more.
+/// Makes the destination of a mirror: the entries of the source, and further ones.
 fn there(root: &Path) {
     for name in [
         "a.c",
@@ -219,7 +219,7 @@ fn a_failure_or_an_empty_source_or_too_many_names_prevents_deletion() {
         2,
         "--max-delete",
     );
-    // A source whose rules cannot be used, at the end that would know.
+    // The rules of the source cannot be used.
     write(&from.join("dir/.rsync-filter"), b"nothing\n");
     kept(mirror(&["-F"], &from, &to), 2, "entries failed");
     fs::remove_file(from.join("dir/.rsync-filter")).unwrap();
@@ -232,7 +232,7 @@ fn a_failure_or_an_empty_source_or_too_many_names_prevents_deletion() {
     fs::create_dir(&empty).unwrap();
     kept(mirror(&[], &empty, &to), 2, "is empty");
     kept(mirror(&["-n"], &empty, &to), 2, "is empty");
-    // Where there is nothing to delete, all is well.
+    // If there are no names to delete, an empty source is not an error.
     let other = place.path().join("empty, too");
     for flags in [&[][..], &["-n"], &["--exclude=kept"]] {
         mirror(flags, &empty, &other).expect(0);
@@ -363,8 +363,8 @@ fn impossible_deletions_are_refused_with_a_reason() {
     run(&mut command).expect(1).says(&["null:"]);
 }
 
-/// Files of rules that are not copied protect all the same, in a dry run, too; those of the
-/// destination hold beside them.
+/// Files of rules that are not copied also protect, in a dry run too. The destination's files of
+/// rules protect in addition.
 // Promise 67.
 #[test]
 fn rules_that_are_not_copied_protect() {
@@ -375,7 +375,7 @@ fn rules_that_are_not_copied_protect() {
     for way in WAYS {
         let to = place.path().join(format!("to{way:?}"));
         there(&to);
-        // It forgets its own rules, and none of the source's.
+        // This file clears its own rules, but not those of the source.
         write(&to.join("dir/.rsync-filter"), b"!\nP own\n");
         write(&to.join("dir/own"), b"there");
         let before = names(&to);
@@ -427,7 +427,7 @@ fn rules_of_files_that_a_per_directory_file_names_protect() {
             copy(&[]);
             assert!(to.join("dir/x.keep").exists(), "{way:?} {flag}");
             assert!(!to.join("dir/old").exists(), "{way:?} {flag}");
-            // A directory that the source does not have, with rules of its own.
+            // This directory has its own rules and is missing at the source.
             write(&to.join("gone/.rsync-filter"), b". ./rules\n");
             write(&to.join("gone/rules"), b"P kept\n");
             write(&to.join("gone/kept"), b"there");
@@ -439,8 +439,7 @@ fn rules_of_files_that_a_per_directory_file_names_protect() {
     }
 }
 
-/// The rules of the destination's own directory hold for what is copied into it, as with rsync's
-/// -F.
+/// The rules in the destination directory itself apply to the copied directory, as with rsync's -F.
 // Promise 67.
 #[test]
 fn rules_above_the_copied_directories_protect() {
@@ -469,7 +468,7 @@ fn rules_above_the_copied_directories_protect() {
     assert!(ours.join("from/zzz").exists());
 }
 
-/// What lies deeper than so many directories in something that the source does not have stays.
+/// In a directory that the source does not have, entries below a certain depth stay.
 // Promise 66.
 #[test]
 fn very_deep_entries_are_not_deleted() {
@@ -486,8 +485,8 @@ fn very_deep_entries_are_not_deleted() {
     assert!(!to.join("gone/file").exists());
 }
 
-/// A script with the binary and two directories, where it may mount. None if it may not, which is
-/// said.
+/// Runs a script with the binary and two directories in a mount namespace. Returns `None`, with a
+/// message, if mounts are not allowed.
 fn mounting(script: &str, (from, to): (&Path, &Path)) -> Option<Finished> {
     if !crate::support::is_root() {
         return None;
@@ -520,8 +519,8 @@ fn mount_points_at_the_destination_are_not_deleted() {
     assert!(!to.join("gone/file").exists());
 }
 
-/// What was copied from a file system that is unmounted before the names are compared is not
-/// deleted again: its mount point is an empty directory then.
+/// If a file system of the source is unmounted before the names are compared, its mount point is an
+/// empty directory. The copied files must not be deleted.
 // Promise 66.
 #[test]
 fn an_unmount_at_the_source_during_the_copy_prevents_deletion() {
@@ -530,7 +529,7 @@ fn an_unmount_at_the_source_during_the_copy_prevents_deletion() {
     fs::create_dir_all(from.join("a/disk")).unwrap();
     write(&from.join("z"), &vec![7; 6 << 20]);
     write(&to.join("gone"), b"gone");
-    // The large file comes last, and slowly.
+    // The large file is copied last and slowly.
     let script = "mount -t tmpfs tmpfs \"$1/a/disk\" || exit 99\n\
                   echo x >\"$1/a/disk/file\"\n\
                   \"$0\" cp -r --delete --bwlimit 1MB/s \"$1/\" \"$2\" & copy=$!\n\
@@ -545,7 +544,7 @@ fn an_unmount_at_the_source_during_the_copy_prevents_deletion() {
     assert!(to.join("a/disk/file").exists() && to.join("gone").exists());
 }
 
-/// With `-x`, other file systems at the destination stay on purpose.
+/// With `-x`, other file systems at the destination stay, and this is not a failure.
 #[test]
 fn mount_points_at_the_destination_stay_with_one_file_system() {
     let place = tempfile::tempdir().unwrap();
@@ -601,7 +600,7 @@ fn a_destination_that_contains_the_source_or_lies_in_it_is_not_deleted() {
     }
 }
 
-/// What is left out of the copy is no part of the source.
+/// An excluded directory is not part of the source.
 #[test]
 fn a_mirror_within_an_excluded_directory_of_the_source_deletes() {
     let place = tempfile::tempdir().unwrap();

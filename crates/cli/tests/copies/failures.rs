@@ -1,5 +1,5 @@
-//! What goes wrong is told with the file, the cause and the remedy; the rest
-//! is copied, and the exit code says which kind of failure it was.
+//! Each failure is reported with the file, the cause and the remedy. The other entries are copied,
+//! and the exit code shows the kind of failure.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -121,8 +121,8 @@ fn a_destination_without_rights_is_named() {
     assert_copied(&source, &to.join("source"), &["a", "large"]);
 }
 
-/// Runs a command with a small file system at a directory, which nobody else
-/// sees; then copies what is there to `seen`.
+/// Runs a command with a small file system mounted at a directory, visible to this command only.
+/// Then copies the contents to `seen`.
 fn with_mount(options: &str, at: &Path, seen: &Path, command: &Command) -> Finished {
     let script = "mount -t tmpfs -o \"$1\" tmpfs \"$2\" || exit 99\nat=$2 seen=$3\nshift 3\n\
                   \"$@\"\ncode=$?\ncp -a \"$at/.\" \"$seen\"\nexit $code";
@@ -156,7 +156,8 @@ fn a_full_disk_is_named() {
     for number in 0..4000 {
         tree::write(&source.join(format!("many/{number}")), &[1; 5000]);
     }
-    // A large file would compete with them for the room: if it gets none, its part stays.
+    // A large file would compete with them for space, and its partial data stay if there is not
+    // enough.
     for name in ["huge", "large"] {
         fs::remove_file(source.join(name)).unwrap();
     }
@@ -336,7 +337,7 @@ fn contradictory_commands_copy_no_file() {
         command.args(arguments).current_dir(directory.path());
         run(&mut command)
     };
-    // What can be copied is not, where the command makes no sense.
+    // If the command is contradictory, it does not copy the valid sources either.
     here(&["cp", "source/a", "source", "to"])
         .expect(1)
         .says(&["-r"]);
@@ -358,7 +359,8 @@ fn contradictory_commands_copy_no_file() {
         .says(&["user@host:", "./user@host"]);
     assert!(!directory.path().join("user@host").exists());
     for _ in 0..2 {
-        // Named so, and once it is there.
+        // A local file of that name can be written as `./user@host`, and by its plain name once it
+        // exists.
         here(&["cp", "source/a", "./user@host"]).expect(0);
         here(&["cp", "source/a", "user@host"]).expect(0);
     }
@@ -367,7 +369,7 @@ fn contradictory_commands_copy_no_file() {
         .says(&["/proc/: no file can be made there"]);
 }
 
-/// A daemon with something to fetch.
+/// Starts a daemon with a file to fetch.
 fn served(directory: &Path) -> Daemon {
     sample(&directory.join("root"));
     Daemon::start(&directory.join("root"))
@@ -431,7 +433,7 @@ fn refused_credentials_are_explained() {
     fetch(&wrong, &good).expect(4).says(&[&daemon.fingerprint]);
     assert!(!directory.path().join("to").exists());
     fetch(&daemon.fingerprint, &good).expect(0);
-    // A line of another's that is none stops nobody else.
+    // An invalid line for another daemon does not stop the client.
     let others = format!("other.example.org:1 alice lht_cut\n{line}\nnonsense\n");
     let told = fetch(&daemon.fingerprint, &tokens_with(name, &others)).expect(0);
     let told = told.says(&["tokens, line 1", "passed over and 1 more"]);
@@ -526,7 +528,7 @@ fn an_unreachable_daemon_is_a_connection_error() {
         .arg(daemon::url(address, "a"))
         .arg(directory.path().join("to"));
 
-    // Something else answers there.
+    // Another server answers at this address.
     let echo = std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let mut room = [0; 1000];
@@ -539,7 +541,7 @@ fn an_unreachable_daemon_is_a_connection_error() {
     run(&mut refused).expect(3).says(&[&address.to_string()]);
     echo.join().unwrap();
 
-    // Its listener is gone with it.
+    // The listener has been closed.
     run(&mut refused).expect(3).says(&[
         &address.to_string(),
         "refused",
@@ -553,7 +555,7 @@ fn a_missing_local_address_is_named() {
     let daemon = served(directory.path());
     let mut command = daemon.command("cp");
     command
-        // The second one alone would cost half of the streams, and nothing else.
+        // If only the second address were used, half of the streams would fail.
         .args(["--bind", "127.0.0.1", "--bind", "203.0.113.9"])
         .arg(daemon.url("a"))
         .arg(directory.path().join("to"));
@@ -681,7 +683,7 @@ fn large_files_take_turns_if_few_files_can_be_open() {
     run(&mut with_open_files(40, copy.args(block))).expect(0);
     tree::assert_same(&source, &directory.path().join("local/source"));
 
-    // At either end of a connection.
+    // Either end of the connection may have the limit.
     let root = directory.path().join("root");
     fs::create_dir(&root).unwrap();
     let arguments = vec!["--root".into(), root.clone().into(), "--write".into()];
@@ -777,7 +779,7 @@ fn many_clients_share_the_files_that_a_daemon_may_have_open() {
     }
 }
 
-/// Connections to a daemon from so many local addresses in turn, which say nothing.
+/// Opens silent connections to a daemon from this number of local addresses.
 fn idle_strangers(daemon: &Daemon, count: u8, networks: u8) -> Vec<std::net::TcpStream> {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let stranger = |number: u8| {
@@ -802,7 +804,7 @@ fn unauthenticated_clients_do_not_exhaust_a_daemons_descriptors() {
     fetch(&daemon, directory.path(), &daemon.fingerprint, &tokens).expect(0);
 }
 
-/// Two networks hold as many places as there are, and say nothing.
+/// Two networks hold all places with silent connections.
 // Promise 29.
 #[test]
 fn unauthenticated_clients_of_few_networks_leave_room_for_others() {
@@ -853,7 +855,7 @@ fn a_client_waits_for_a_place_at_a_busy_daemon() {
     assert_eq!(fs::read(root.join("stream")).unwrap(), b"begun");
 }
 
-/// It was refused for want of a place before the newer run began, and asks again.
+/// The daemon refused this run as busy before the newer run began. Then it tries again.
 // Promise 16.
 #[test]
 fn a_run_that_waited_for_a_place_does_not_end_a_newer_one() {
@@ -901,7 +903,7 @@ fn a_daemon_whose_terminal_is_closed_ends() {
     let directory = directory();
     sample(&directory.path().join("root"));
     let arguments = vec!["--root".into(), directory.path().join("root").into()];
-    // Whoever runs this may ignore the signal.
+    // The shell that runs this test may ignore the signal.
     let daemon = Daemon::of(arguments, |command| {
         let mut heeding = Command::new("env");
         heeding
@@ -914,7 +916,7 @@ fn a_daemon_whose_terminal_is_closed_ends() {
         heeding
     });
     daemon.running().signal(Signal::HUP);
-    // By the signal, as any process that does not ask for another fate.
+    // The signal ends the daemon, as any process with the default action.
     let finished = daemon.wait();
     assert_eq!(finished.code, None, "{finished:?}");
 }
@@ -931,7 +933,7 @@ impl Pushing {
         Pushing::to(&[])
     }
 
-    /// To a daemon with further flags.
+    /// Starts a daemon with further flags, to which files are pushed.
     fn to(further: &[&str]) -> Pushing {
         let directory = directory();
         fs::create_dir(directory.path().join("root")).unwrap();
@@ -976,7 +978,7 @@ impl Pushing {
                 "--timeout",
                 timeout,
             ])
-            // What goes wrong does so after a number of bytes on the wire.
+            // The fault occurs after a number of bytes on the wire.
             .args(["--compress", "off"])
             .args(["--fingerprint", &self.daemon.fingerprint, "--token-file"])
             .arg(self.daemon.tokens_for(self.proxy.address))
@@ -1005,7 +1007,7 @@ fn a_daemon_that_does_not_return_is_given_up() {
     assert_no_leftovers(pushing.directory.path());
 }
 
-/// Runs a command while nothing passes from so many bytes on.
+/// Runs a command while the proxy holds back all data after this number of bytes.
 fn run_held(proxy: &Proxy, after: u64, command: &mut Command) -> Finished {
     let handle = proxy.handle();
     let (ended, wait) = std::sync::mpsc::channel::<()>();
@@ -1107,7 +1109,7 @@ fn a_damaged_encrypted_connection_is_reported_and_replaced() {
         assert_eq!(summary["corrupt_blocks"], 0, "{summary}");
         tree::assert_same(&pushing.source(), &pushing.landed());
         assert_no_leftovers(pushing.directory.path());
-        // Whoever receives notices.
+        // The receiver reports the damage.
         let text = "what came on it was damaged on its way";
         if pushes {
             let Pushing { daemon, .. } = pushing;
@@ -1231,9 +1233,9 @@ fn an_interrupt_ends_a_copy_and_the_same_command_resumes() {
     assert_no_leftovers(pushing.directory.path());
 }
 
-/// A file of ones becomes one of twos in place, and then of threes by a rename,
-/// each time when part of it has passed and the rest cannot have been read: the
-/// sender holds 8 MiB, and 128 KiB fit into each of its connections.
+/// A file of ones is overwritten in place with twos, and then replaced by threes with a rename.
+/// Each time a part has been sent, and the rest cannot have been read: the sender holds 8 MiB, and
+/// 128 KiB fit into each of its connections.
 // Promise 21.
 #[test]
 fn a_source_that_changes_is_never_mixed() {
@@ -1248,7 +1250,7 @@ fn a_source_that_changes_is_never_mixed() {
         counted.fetch_add(1, Ordering::Relaxed);
         let holding = proxy.clone();
         proxy.after(32 << 20, move || {
-            // Not in place this time, and shorter.
+            // This change is a rename to a shorter file.
             let new = file.with_extension("new");
             holding.hold(|| {
                 fs::write(&new, vec![3; LENGTH / 2]).unwrap();
@@ -1286,9 +1288,8 @@ fn write_in_place(file: &Path, data: &[u8]) {
     for (number, part) in data.chunks(step).enumerate() {
         file.write_all_at(part, (number * step) as u64).unwrap();
     }
-    // Writes within one tick of the kernel's clock leave one time: what was
-    // read between two of them must not look like what they left (see
-    // SEMANTICS, 20).
+    // Writes within one tick of the kernel's clock have the same time. Data read between two of
+    // them must not look like the final state (see SEMANTICS, 20).
     file.set_modified(SystemTime::now()).unwrap();
 }
 
@@ -1312,7 +1313,7 @@ fn a_source_that_vanishes_is_named() {
         fs::remove_file(source.join("small/77")).unwrap();
     });
     let finished = run(&mut pushing.command());
-    // What was read before is no loss; what was not is named.
+    // Files that were read before the change are copied. All others are named.
     let mut lost = 0;
     for name in ["large", "small/77"] {
         if !pushing.landed().join(name).exists() && finished.errors.contains(name) {
@@ -1335,7 +1336,7 @@ fn a_source_that_vanishes_is_named() {
     );
 }
 
-/// The anchor of the copy is removed while data is on its way, and the words say so.
+/// The destination directory is removed while data are in flight, and the message names this cause.
 #[test]
 fn a_destination_that_is_removed_is_named() {
     for sizes in [&[20 << 20][..], &[100_000; 100]] {
@@ -1359,7 +1360,7 @@ fn a_destination_that_is_removed_is_named() {
         let running = Running::start(command.arg(&source).arg(&to));
         let settled = |event: &Value| event["event"] == "durable" || event["event"] == "committed";
         running.event(settled).expect("nothing was copied");
-        // What is made there meanwhile goes too.
+        // Directories that the copy makes again are removed too.
         while directory.path().join("new").exists() {
             let _ = fs::remove_dir_all(directory.path().join("new"));
         }

@@ -30,7 +30,7 @@ fn source(root: &Path) {
     symlink("plain", root.join("link")).unwrap();
 }
 
-/// What `tr a-z A-Z` makes of it.
+/// Returns the contents after `tr a-z A-Z`.
 fn upper(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = contents(root);
     let files = all.iter_mut().filter(|(path, _)| !path.ends_with("link"));
@@ -62,7 +62,7 @@ fn a_source_filter_sends_the_output_on_every_route() {
     at_either_end("source", Way::Pull);
 }
 
-/// On one way the daemon runs it: a command of its own.
+/// On one route the daemon runs its own command.
 fn at_either_end(end: &str, daemons: Way) {
     let place = tempfile::tempdir().unwrap();
     let log = place.path().join("log");
@@ -98,7 +98,7 @@ fn at_either_end(end: &str, daemons: Way) {
             let event = of.next().unwrap_or_else(|| panic!("{name}, {way:?}"));
             assert_eq!(event["blake3"], digest(&output), "{name}, {way:?}");
         }
-        // Whatever its size is: unchanged is what has the same time.
+        // With a filter, a file counts as unchanged if its time is the same, whatever its size is.
         fs::remove_file(&log).unwrap();
         run(&mut command().with(&options)).expect(0);
         assert!(!log.exists(), "{way:?}");
@@ -106,7 +106,7 @@ fn at_either_end(end: &str, daemons: Way) {
     assert!(!place.path().join("injected").exists());
 }
 
-/// A command that reads a part is none that fails; its output may be shorter or longer.
+/// A command may read only a part of its input. Its output may be shorter or longer.
 #[test]
 fn the_output_has_any_size() {
     let place = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn a_filter_that_fails_at_the_source_fails_its_file_alone() {
     fails_alone("source");
 }
 
-/// The others are done, what was there stays, and nothing half written gets a name.
+/// The other files are copied, existing files stay, and no incomplete output gets a name.
 fn fails_alone(end: &str) {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
@@ -185,7 +185,7 @@ fn a_kill_leaves_no_partly_filtered_file() {
     let waits = format!("head -c 5; echo $$ > '{}'; {stays}", begun.display());
     for signal in [Signal::KILL, Signal::INT] {
         let _ = fs::remove_file(&begun);
-        // One at a time: the test ends what a kill leaves.
+        // One command runs at a time, so that the test can end the command that the kill leaves.
         let options = ["--filter-flows=1", "--filter-cmd", &waits];
         let running = Running::start(&mut local(&from, &to, &options));
         let began = std::time::Instant::now();
@@ -232,8 +232,8 @@ fn filters_have_separate_flows_and_run_before_on_commit() {
     assert_eq!(contents(&to), upper(&from));
 }
 
-/// What a destination does not keep of a small file is told once, though that has two names
-/// before it has its own.
+/// Bits that a destination does not keep for a small file are reported once, although the file
+/// first has two temporary names.
 #[test]
 fn dropped_bits_are_reported_once() {
     let place = tempfile::tempdir().unwrap();
@@ -263,8 +263,8 @@ fn dropped_bits_are_reported_once() {
     );
 }
 
-/// Of a large file that came in part, nothing is part of another run's output; a command that runs
-/// once a file is there runs for it, and no output is left behind.
+/// If a large file arrived in part, its output is never combined with that of another run. A
+/// command at the destination runs on the complete file, and no output is left behind.
 // Promise 86.
 #[test]
 fn two_outputs_are_never_mixed() {
@@ -274,7 +274,7 @@ fn two_outputs_are_never_mixed() {
     fs::create_dir(&to).unwrap();
     write(&to.join("not empty"), b"");
     write(&from.join("large"), &vec![b'x'; 40 << 20]);
-    // Each run of it writes one other byte, and as many as it reads.
+    // Each run of the command writes a different byte, as often as its input has bytes.
     let text = format!(
         "echo >> '{0}'; tr x $(wc -l < '{0}' | tr -d ' ')",
         begun.display()
@@ -315,7 +315,7 @@ fn two_outputs_are_never_mixed() {
     assert_no_leftovers(&to);
 }
 
-/// What failed once it was there, runs again for what came through a filter at the source.
+/// If `--on-commit` failed after a filter at the source, its command runs again for the file.
 #[test]
 fn a_failed_command_runs_again_for_any_size_of_output() {
     let place = tempfile::tempdir().unwrap();
@@ -353,7 +353,7 @@ fn many_files_are_filtered_before_they_are_sent() {
     assert_eq!(contents(&to), upper(&from));
 }
 
-/// At the source a daemon runs what the root that is read has, and nothing else.
+/// A daemon that sends runs only the commands of the root from which the file is read.
 #[test]
 fn a_daemon_filters_files_that_it_sends_by_the_commands_of_the_root() {
     let place = tempfile::tempdir().unwrap();
@@ -417,7 +417,7 @@ fn filters_refuse_options_that_compare_contents() {
         .args(["cp", "--filter-cmd", "cat"])
         .arg(from.join("file"));
     run(command.arg("-")).expect(1).says(&["--filter-cmd"]);
-    // A dry run filters nothing.
+    // A dry run runs no filter.
     let touch = format!("touch '{}'", place.path().join("ran").display());
     for end in ["source", "destination"] {
         let options = ["-n", "--filter-at", end, "--filter-cmd", &touch];
@@ -434,7 +434,7 @@ fn filters_refuse_options_that_compare_contents() {
     ]);
     run(zeros.arg(&to)).expect(1).says(&["--filter-cmd"]);
     assert!(!place.path().join("ran").exists() && !to.exists());
-    // A client's own text is nothing to a daemon.
+    // A daemon does not run a command line of the client.
     let daemon = Daemon::with(place.path(), &["--write", "--filter-cmd", "other=cat"]);
     let command = copy((&daemon, place.path()), Way::Push, (&from, &to));
     let refused = run(&mut command.with(&["-r", "--filter-cmd", "cat"])).expect(4);

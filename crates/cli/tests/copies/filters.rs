@@ -200,7 +200,7 @@ fn more_rules_than_fit_into_a_request_are_refused() {
     run(command.arg(&to)).expect(0);
 }
 
-/// A directory with files, and rules in a link that leads out of it.
+/// Makes a directory with files and a link to a file of rules outside of it.
 fn linked(to: &str) -> TempDir {
     let place = tempfile::tempdir().unwrap();
     for name in ["data/x", "data/y", "data/in/x"] {
@@ -267,7 +267,7 @@ fn rules_in_a_link_are_read_beneath_the_root() {
         .expect(2)
         .says(&["outside of what the daemon serves"]);
     assert!(!to("out").join("x").exists());
-    // As for rsync, no file is no rules.
+    // As in rsync, a missing file means no rules.
     let place = linked("nowhere");
     let to = place.path().join("to");
     let mut command = longhaul();
@@ -279,7 +279,7 @@ fn rules_in_a_link_are_read_beneath_the_root() {
     assert_eq!(files(&to), ["in/x", "x", "y"]);
 }
 
-/// What is beside the source is not read for a file of the source.
+/// A per-directory file cannot name files next to the source.
 #[test]
 fn a_per_directory_file_names_files_of_the_source_only() {
     let place = linked("../rules");

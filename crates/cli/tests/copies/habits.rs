@@ -1,5 +1,6 @@
-//! The table of docs/coming-from.md, carried out: what it calls the same does what rsync does on an
-//! awkward tree, what is always so changes nothing, and what is not there says so.
+//! Checks the table of docs/coming-from.md. An option with the same meaning does the same as rsync
+//! on an awkward tree. An option that is always on changes nothing. An unsupported option is
+//! refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,7 +18,7 @@ use crate::support::ways::content_of;
 
 const TABLE: &str = include_str!("../../../../docs/coming-from.md");
 
-/// Options of the table in groups, and what stands beside them.
+/// Returns the options of the table in groups, with the second column.
 fn rows() -> Vec<(Vec<String>, String)> {
     let lines = TABLE
         .lines()
@@ -102,7 +103,7 @@ fn state(root: &Path) -> State {
             let whole = root.join(&path);
             let status = whole.symlink_metadata().unwrap();
             let time = if status.is_dir() {
-                // A deletion in the directory, or a file left out of it, may have changed its time.
+                // A deletion in the directory, or an excluded file, may have changed its time.
                 (0, 0)
             } else {
                 (status.mtime(), status.mtime_nsec())
@@ -134,7 +135,7 @@ impl Places {
         from.join("").into()
     }
 
-    /// Whoever is not root removes nothing from a closed directory.
+    /// Makes closed directories removable, which only root could remove otherwise.
     fn open(&self) {
         for path in paths(self.place.path()) {
             if path.ends_with("closed") {
@@ -309,7 +310,7 @@ fn every_option_of_rsync_is_accepted_or_refused_with_a_hint() {
     assert!(unanswered.is_empty(), "{unanswered:?}");
 }
 
-/// Whether rsync has this negation.
+/// True if rsync has this negated option.
 fn negations_of_rsync(name: &str) -> bool {
     let output = Command::new("rsync").args([name, "--version"]).output();
     output.unwrap().status.success()

@@ -1,5 +1,5 @@
-//! What of an entry is kept beyond its data: owners, hard links, access control lists, extended
-//! attributes, special files; compared with rsync on one awkward tree.
+//! Metadata beyond an entry's data: owners, hard links, access control lists, extended attributes
+//! and special files. The tests compare with rsync on one awkward tree.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const NOBODY: u32 = 65534;
 
-/// A user and a group that exist nowhere.
+/// A user and a group without a name on this host.
 const NAMELESS: u32 = 54321;
 
 fn place() -> TempDir {
@@ -28,7 +28,7 @@ fn place() -> TempDir {
     place
 }
 
-/// Whether commands are there; says so where not.
+/// True if the commands are installed. Otherwise prints the reason for the skip.
 fn have(commands: &[&str]) -> bool {
     let works = |command: &&str| {
         let output = Command::new(command).arg("--version").output();
@@ -126,7 +126,7 @@ fn own(source: &Path) {
     set_mode(&source.join("empty"), 0o1777);
 }
 
-/// What rsync would do.
+/// Returns the changes that rsync would make.
 fn rsync_finds(source: &Path, to: &Path) -> String {
     let mut rsync = Command::new("rsync");
     rsync.args(["-aHAXn", "--delete", "--itemize-changes"]);
@@ -196,7 +196,7 @@ fn rsync_and_longhaul_find_no_changes_after_each_other() {
     assert_eq!(rsync_finds(&source, &by_rsync), "");
 }
 
-/// What differs besides the data is mended without them, and counted.
+/// Metadata that differ are corrected without sending data, and are counted.
 // Promise 75.
 #[test]
 fn changed_metadata_are_corrected_without_sending_data() {
@@ -221,7 +221,7 @@ fn changed_metadata_are_corrected_without_sending_data() {
     fs::remove_file(to.join("z")).unwrap();
     fs::copy(to.join("d/e/f"), to.join("z")).unwrap();
     assert_ne!(rsync_finds(&source, &to), "");
-    // A dry run tells the same.
+    // A dry run reports the same numbers.
     let planned = copy(&["-aHAXn"], with_slash(&source), &to).expect(0);
     assert_eq!(count(&planned, "fixed_entries"), 6);
     assert_eq!(count(&planned, "changed_entries"), 1);
@@ -233,7 +233,7 @@ fn changed_metadata_are_corrected_without_sending_data() {
     assert_eq!(inode("z"), inode("d/e/f"));
 }
 
-/// Without flags nothing of this is asked for.
+/// Without the options, these metadata are not copied.
 // Promise 23.
 #[test]
 fn hard_links_become_separate_files_without_the_option() {
@@ -274,7 +274,7 @@ fn metadata_that_a_user_may_not_set_fail_only_if_an_option_names_them() {
     };
     let copy = |flags: &[&str]| shown(&[&["--json"], flags].concat());
     let copied = copy(&["-a"]).expect(0);
-    // One line for people, also of what is there already.
+    // The text output has one line, also for existing entries.
     let again = shown(&["-a", "--no-devices"]).expect(0);
     let lines = again
         .errors
@@ -293,7 +293,7 @@ fn metadata_that_a_user_may_not_set_fail_only_if_an_option_names_them() {
     assert!(fs::metadata(to.join("fifo")).unwrap().file_type().is_fifo());
     copy(&["-ro"]).expect(2);
     copy(&["-r", "--devices"]).expect(2);
-    // Its own files are nobody's to complain of.
+    // A user who owns the files gets no notice about owners.
     fs::remove_file(source.join("null")).unwrap();
     chown(source.join("f"), Some(NOBODY), Some(NOBODY)).unwrap();
     for name in [".", "fifo"] {
@@ -302,7 +302,7 @@ fn metadata_that_a_user_may_not_set_fail_only_if_an_option_names_them() {
     copy(&["-ro", "--devices"]).expect(0);
 }
 
-/// What is there may be closed to its own user, who may not write attributes then.
+/// An existing file may have no permissions for its own user, who cannot write attributes then.
 // Promise 74.
 #[test]
 fn attributes_are_set_on_an_own_file_without_permission_bits() {
@@ -376,7 +376,7 @@ fn owners_are_mapped_and_modes_changed() {
     assert_eq!(directory.mode() & 0o7777, 0o2775);
     copy(&["--chown", "no-such-user-here"], "d").expect(1);
     copy(&["--chmod", "q"], "d").expect(1);
-    // What is there keeps its mode.
+    // An existing file keeps its mode.
     set_mode(&place.path().join("a/d/f"), 0o640);
     tree::write(&source.join("d/f"), b"longer");
     copy(&["--no-perms"], "a").expect(0);
@@ -429,7 +429,7 @@ fn a_read_only_destination_is_copied_into_again() {
     }
 }
 
-/// A principal's right says whether files get other owners, and devices are made.
+/// The rights of a principal decide about other owners and devices.
 // Promise 77.
 #[test]
 fn owners_and_devices_need_rights_at_a_daemon() {
@@ -453,7 +453,7 @@ fn owners_and_devices_need_rights_at_a_daemon() {
     assert!(!root.join("a/null").exists() && !root.join("a/disk").exists());
     let big = fs::metadata(root.join("a/big")).unwrap();
     assert_eq!((big.uid(), big.nlink()), (0, 2));
-    // What only a superuser sets is no principal's to set.
+    // Without the right `owners`, a principal cannot set attributes that need a superuser.
     let pushed = push(&daemon, "a", &["-aHAX"]).expect(2);
     assert!(notice(&pushed, "attribute_not_kept").is_some());
     let trusting = Daemon::with(
@@ -471,7 +471,7 @@ fn owners_and_devices_need_rights_at_a_daemon() {
     let mut pull = trusting.command("cp");
     pull.args(["-aHAX", "-D", "--keep-set-ids", "--json"]);
     run(pull.arg(trusting.url("b/")).arg(&to)).expect(0);
-    // A principal learns nothing that only a superuser sees.
+    // A principal receives no attributes that only a superuser can read.
     let mut trusted = Command::new("getfattr");
     let trusted = trusted.args(["-n", "trusted.t"]).arg(to.join("d"));
     assert!(!trusted.output().unwrap().status.success());
@@ -584,7 +584,7 @@ fn unprivileged_daemon(place: &Path) -> (Daemon, PathBuf) {
     (daemon, served)
 }
 
-/// rsync whose other end, at "host", is one that has it in attributes.
+/// Returns an rsync command whose remote end, at "host", stores metadata in attributes.
 fn rsync_to_fake(place: &Path, flags: &[&str]) -> Command {
     let shell = place.join("shell");
     if !shell.exists() {
@@ -601,7 +601,7 @@ fn at_host(path: &Path) -> OsString {
     at
 }
 
-/// A user without rights keeps all of it in attributes, from which either tool gives it back.
+/// A user without rights stores all metadata in attributes, from which either tool restores them.
 // Promise 82.
 #[test]
 fn fake_super_stores_privileged_metadata_as_rsync_does() {
@@ -621,7 +621,7 @@ fn fake_super_stores_privileged_metadata_as_rsync_does() {
     };
     let pushed = push(&["--keep-set-ids"]).expect(0);
     let to = served.join("to");
-    // All belongs to the daemon's user, and nothing is special.
+    // All entries belong to the daemon's user and are regular files or directories.
     let real = fs::metadata(to.join("null")).unwrap();
     assert_eq!((real.is_file(), real.uid()), (true, NOBODY));
     assert_eq!(fs::metadata(to.join("set-id")).unwrap().mode() & 0o7000, 0);
@@ -653,7 +653,7 @@ fn fake_super_stores_privileged_metadata_as_rsync_does() {
     assert_eq!(rsync_finds(&source, &by_rsync), "");
 }
 
-/// What rsync kept in attributes is read, and found unchanged.
+/// Metadata that rsync stored in attributes are read, and found unchanged.
 // Promise 82.
 #[test]
 fn fake_super_restores_metadata_that_rsync_stored() {
@@ -682,7 +682,7 @@ fn fake_super_restores_metadata_that_rsync_stored() {
         (count(&same, "files"), count(&same, "fixed_entries")),
         (0, 0)
     );
-    // From one such tree to another one, and deleted there.
+    // The tree is copied to another one of the same kind, and entries are deleted there.
     let other = place.path().join("other");
     copy(&["-aHAX", "--fake-super"], with_slash(&kept), &other).expect(0);
     for name in ["null", "link"] {
@@ -757,7 +757,7 @@ fn devices_of_a_daemon_are_copied_only_with_an_explicit_option() {
         assert!(to.join("a").exists());
         fs::remove_dir_all(&to).unwrap();
     }
-    // Between this host's own directories they come as with rsync.
+    // Within this host, devices are copied as with rsync.
     let mut copy = longhaul();
     copy.args(["cp", "-a"])
         .arg(place.path().join("from/"))

@@ -1,4 +1,5 @@
-//! What a destination does not keep, or refuses: the data arrive, and each kind is told once.
+//! Metadata that a destination does not keep, or refuses. The data arrive, and each kind is
+//! reported once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,7 +24,7 @@ fn place() -> TempDir {
     place
 }
 
-/// Whether a command works here; says so where not.
+/// True if the command works here. Otherwise prints the reason for the skip.
 fn works(command: &[&str]) -> bool {
     let output = Command::new(command[0]).args(&command[1..]).output();
     let works = output.is_ok_and(|output| output.status.success());
@@ -35,7 +36,7 @@ fn works(command: &[&str]) -> bool {
     works
 }
 
-/// Whether calls of a process can be made to fail.
+/// True if system calls of a process can be made to fail.
 fn can_refuse() -> bool {
     works(&["strace", "-f", "-qq", "-o", "/dev/null", "true"])
 }
@@ -86,7 +87,7 @@ fn a_file_system_that_does_not_sync_directories_gets_the_data() {
         let to = place.path().join(error);
         fs::create_dir_all(to.join("s/below")).unwrap();
         let copy = local_copy(&source, &to);
-        // Of files the same call is what makes their data durable.
+        // For files, the same call makes their data durable.
         run(&mut refusing(&copy, "fsync", error, Some(&to)))
             .expect(0)
             .says(&[
@@ -158,7 +159,7 @@ fn a_disk_error_is_never_a_refusal() {
     }
 }
 
-/// Runs a script with a mount namespace of its own, in a directory.
+/// Runs a script in a directory with a separate mount namespace.
 fn in_mounts(place: &Path, script: &str) -> Finished {
     let mut shell = Command::new("unshare");
     shell.args(["-m", "sh", "-euc", script, "sh"]);
@@ -166,7 +167,7 @@ fn in_mounts(place: &Path, script: &str) -> Finished {
     run(shell.current_dir(place))
 }
 
-/// As Lustre is mounted by default.
+/// Lustre is mounted without locks by default.
 // Promise 10.
 #[test]
 fn a_file_system_without_locks_gets_the_data() {
@@ -184,7 +185,7 @@ fn a_file_system_without_locks_gets_the_data() {
         assert_eq!(notice(&finished, "not_locked")["count"], 1);
         tree::assert_same(&source, &to.join("s"));
         assert_no_leftovers(&to);
-        // What is left there may be used by somebody.
+        // Another process may use a leftover on such a file system.
         let left = to.join(".longhaul-ffffffffffffffff-12.tmp");
         tree::write(&left, b"");
         let mut clean = longhaul();
@@ -199,7 +200,7 @@ fn a_file_system_without_locks_gets_the_data() {
     }
 }
 
-/// What is written is on a file system that nobody finds by its name any more.
+/// The data go to a file system that no longer has a path.
 // Promise 10.
 #[test]
 fn a_lazily_unmounted_destination_is_an_error() {
@@ -250,7 +251,8 @@ fn times_that_a_file_system_cannot_keep_are_reported_and_not_copied_again() {
     let output = String::from_utf8(finished.output).unwrap();
     let lines: Vec<&str> = output.lines().collect();
     let [first, planned, second, late, early] = lines.as_slice() else {
-        // Only what the script itself found missing is a reason; anything else is a failure.
+        // Only a missing program that the script reports is a reason to skip. Other errors are
+        // failures.
         assert!(output.starts_with("no "), "{output}");
         longhaul_testing::skip(output.trim());
         return;
@@ -289,7 +291,8 @@ fn times_are_kept_if_a_file_system_sets_both_or_neither() {
     let output = String::from_utf8(finished.output).unwrap();
     let lines: Vec<&str> = output.lines().collect();
     let [first, second] = lines.as_slice() else {
-        // Only what the script itself found missing is a reason; anything else is a failure.
+        // Only a missing program that the script reports is a reason to skip. Other errors are
+        // failures.
         assert!(output.starts_with("no "), "{output}");
         longhaul_testing::skip(output.trim());
         return;
@@ -322,7 +325,7 @@ fn with_set_ids(place: &Path) -> PathBuf {
     source
 }
 
-/// What has the modes of its source: files in this order, and the directory always.
+/// Checks the modes of files in this order, and that the directory has its source's mode.
 #[track_caller]
 fn assert_modes(at: &Path, modes: [u32; 5]) {
     let names = ["own", "other", "own group", "other group", "plain"];
@@ -350,14 +353,14 @@ fn a_set_id_bit_of_another_owner_is_dropped_and_reported() {
         "--keep-set-ids",
     ]);
     assert_modes(&to.join("s"), SAME_OWNER);
-    // What is there stays as it is, and one that is there and should not is gone.
+    // Bits of unchanged files stay, except for one that the source does not have.
     let other = to.join("s/other");
     fs::set_permissions(&other, Permissions::from_mode(0o4755)).unwrap();
     let again = run(local_copy(&source, &to).arg("--json")).expect(0);
     assert_eq!(again.summary()["files"], 0);
     assert_eq!(notice(&again, "set_id_dropped")["count"], 2);
     assert_modes(&to.join("s"), SAME_OWNER);
-    // Asked for they are kept, also where the file is there already.
+    // With `--keep-set-ids` the bits are kept, also for existing files.
     let asked = run(local_copy(&source, &to).args(["--json", "--keep-set-ids"])).expect(0);
     assert_eq!(asked.summary()["files"], 0);
     assert_modes(&to.join("s"), ALL);
@@ -396,7 +399,7 @@ fn a_set_group_id_bit_that_the_kernel_drops_is_reported() {
     assert_eq!(mode_of(to.join("s/f")), 0o755);
 }
 
-/// Who owns a source at the other end is a client's word, or a daemon's.
+/// The owner of a file at the other end is only a claim of the client or the daemon.
 // Promise 22.
 #[test]
 fn set_id_bits_need_a_right_at_a_daemon() {
@@ -433,7 +436,7 @@ fn set_id_bits_need_a_right_at_a_daemon() {
     assert_modes(&to.join("s"), NONE);
     pull(&to, &["--keep-set-ids"]);
     assert_modes(&to.join("s"), ALL);
-    // Nor may what a stream becomes have one.
+    // A file from standard input cannot get such a bit either.
     let mut command = daemon.command("cp");
     command.arg("-").arg(daemon.url("stream"));
     let input = fs::File::open(source.join("own")).unwrap();
@@ -467,7 +470,7 @@ fn set_id_bits_of_another_owner_are_dropped_and_reported_over_ssh() {
     assert_eq!(mode_of(to.join("s/own")), 0o4755);
 }
 
-/// What may be gone after a power cut stays at the source.
+/// A source stays if its copy may be lost in a power cut.
 // Promise 69.
 #[test]
 fn a_source_stays_if_directories_cannot_be_synced() {

@@ -1,26 +1,25 @@
-//! Either end is killed at random points: the same command resumes it, the trees
-//! become identical, and nothing that was reported durable is sent or read
-//! again.
+//! Kills either end at random points. The same command resumes the copy, the trees become
+//! identical, and no data that were reported durable are sent or read again.
 //!
-//! What is sent again is accounted for byte by byte. Let T be the bytes of the
-//! tree, m(i) what attempt i sent, each byte once, and d(i) what it reported
-//! durable before it was killed. Every attempt must have
+//! The tests count the bytes that are sent again. Let T be the bytes of the tree, m(i) the bytes
+//! that attempt i sent, each once, and d(i) the bytes that it reported durable before it was
+//! killed. Every attempt must have
 //!
 //! ```text
 //! m(i) <= T - (d(1) + ... + d(i-1))
 //! ```
 //!
-//! and summed over all attempts, of which the last one completes, that is
+//! The last attempt completes. Summed over all attempts, this is
 //!
 //! ```text
-//! m(1) + ... + m(n) - T <= (m(1) - d(1)) + ... + (m(n-1) - d(n-1)):
+//! m(1) + ... + m(n) - T <= (m(1) - d(1)) + ... + (m(n-1) - d(n-1))
 //! ```
 //!
-//! no more is sent again than was sent and not reported durable at the kills.
-//! No checkpoint has to be added.
+//! So the bytes that are sent again are at most those that were sent and not reported durable at
+//! the kills. No checkpoint has to be added.
 //!
-//! `LONGHAUL_KILLS`, `LONGHAUL_KILL_BYTES` and `LONGHAUL_KILL_FILES` make it
-//! larger; `LONGHAUL_SEED` repeats a run's choices; `TMPDIR` says where.
+//! `LONGHAUL_KILLS`, `LONGHAUL_KILL_BYTES` and `LONGHAUL_KILL_FILES` make the test larger.
+//! `LONGHAUL_SEED` repeats a run. `TMPDIR` contains the trees.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -44,8 +43,7 @@ const MIB: u64 = 1 << 20;
 /// Small files that a kill may cost.
 const FILES_AGAIN: u64 = 5000;
 
-/// From here on a tree is large: the memory and the checkpoint are not scaled
-/// down with it.
+/// Trees from this size on are large. Memory and checkpoint are not scaled down for them.
 const LARGE_BYTES: u64 = 1 << 30;
 
 fn setting(name: &str, otherwise: u64) -> u64 {
@@ -66,7 +64,7 @@ enum Victim {
     Daemon,
 }
 
-/// How a trial is run, the same each time.
+/// Settings of a trial, which stay the same over all attempts.
 #[derive(Debug)]
 struct Plan {
     way: Way,
@@ -74,8 +72,8 @@ struct Plan {
     memory: u64,
 }
 
-/// Most kills in one copy: so many that every plan has its turn, and that of a
-/// large tree most is not copied for nothing.
+/// Most kills in one copy. The number is low enough that every plan has its turn, and that most of
+/// a large tree is not copied repeatedly.
 fn kills_per_copy(bytes: u64) -> u64 {
     if bytes < LARGE_BYTES { 3 } else { 5 }
 }
@@ -111,7 +109,7 @@ struct Source {
 }
 
 impl Source {
-    /// A tree of at least so many files and bytes.
+    /// Makes a tree of at least this number of files and bytes.
     fn make(path: PathBuf, files: u64, bytes: u64) -> Source {
         tree::mixed_tree(&path, files, bytes);
         let made = Snapshot::of(&path);
@@ -132,13 +130,13 @@ impl Source {
     }
 }
 
-/// What the client was told over all attempts.
+/// The client's reports over all attempts.
 #[derive(Default)]
 struct Told {
     /// Files that have their names.
     committed: BTreeSet<String>,
     committed_bytes: u64,
-    /// What is durable of files that have not.
+    /// Durable bytes of files without a name yet.
     partial: BTreeMap<String, u64>,
 }
 
@@ -167,7 +165,7 @@ impl Told {
                     assert!(self.committed.insert(path), "sent again: {event}");
                 }
                 "skipped" if event["file"] == true => {
-                    // It has its name, and nobody was told.
+                    // The file has its name, but the kill prevented the report.
                     self.partial.remove(&path);
                     if self.committed.insert(path.clone()) {
                         self.committed_bytes += source.snapshot.size(beneath);
@@ -200,7 +198,7 @@ struct Trial<'a> {
     daemon: Option<(Daemon, Arc<Proxy>)>,
     told: Told,
     whole: Whole,
-    /// What the attempts sent, each byte once in each.
+    /// Bytes that the attempts sent, where each attempt counts a byte once.
     moved: u64,
 }
 
@@ -264,7 +262,7 @@ impl<'a> Trial<'a> {
         self.note(&finished, true);
     }
 
-    /// Runs the command and kills one end; none where it was done before.
+    /// Runs the command and kills one end. Returns `None` if the copy completed before the kill.
     fn kill(&mut self, random: &mut Random) -> Option<Victim> {
         self.take_passed();
         let victim = match (&self.daemon, random.below(2)) {
@@ -278,8 +276,8 @@ impl<'a> Trial<'a> {
         };
         let mut finished = match (killed, victim) {
             (true, Victim::Client) => running.kill(),
-            // The session went with the daemon, so the client gives up as soon
-            // as the next daemon says so.
+            // The session ended with the daemon. The client gives up after the answer of the next
+            // daemon.
             _ => running.wait(),
         };
         let over = finished.code == Some(0);
@@ -293,14 +291,14 @@ impl<'a> Trial<'a> {
         (!over).then_some(victim)
     }
 
-    /// Bytes on the wire after which an end is killed at the latest: most of
-    /// what is left to send, and the questions what is there.
+    /// The largest number of bytes on the wire before a kill: most of the remaining data, and the
+    /// questions about existing entries.
     fn span(&self) -> u64 {
         let left = self.source.bytes - self.told.durable_bytes();
         left / 4 * 3 + 100 * self.source.files
     }
 
-    /// Kills it once so many bytes have passed.
+    /// Kills the process after this number of bytes.
     fn kill_at(&self, pid: Pid, running: &Running, bytes: u64) -> bool {
         let (_, proxy) = self.daemon.as_ref().unwrap();
         proxy.after(bytes, move || {
@@ -315,14 +313,13 @@ impl<'a> Trial<'a> {
         if self.daemon.is_some() {
             return self.kill_at(running.pid(), running, random.below(self.span()));
         }
-        // A copy within the host has no wire to count bytes on: its events,
-        // one for each file that is there already or comes.
+        // A copy within the host has no wire on which bytes can be counted. Instead it counts
+        // events, of which there is one for each file.
         let events = random.below(self.source.files);
         (0..events).all(|_| running.line().is_some())
     }
 
-    /// Waits for the daemon's end, or the client's, whichever comes first: a
-    /// client without a daemon goes on trying.
+    /// Waits for the end of the daemon or the client. A client without a daemon does not end.
     fn kill_daemon(&mut self, running: &Running, bytes: u64) -> bool {
         let (daemon, proxy) = self.daemon.as_mut().unwrap();
         let pid = daemon.running().pid();
@@ -351,8 +348,8 @@ impl<'a> Trial<'a> {
             self.source.bytes - self.told.durable_bytes(),
             self.source.files - self.told.committed.len() as u64,
         );
-        // Counts only grow: the last account is the attempt's, though a client
-        // that was killed said of some files what became of them after it.
+        // Counts only grow, so the last account is that of the attempt. Events of a killed client
+        // may report files after that account.
         let mut moved = 0;
         for event in events.iter().filter(|event| event["moved_bytes"].is_u64()) {
             moved = self.check_account(event, left, files_left);
@@ -364,16 +361,15 @@ impl<'a> Trial<'a> {
         self.told.note(&events, self.source, complete);
     }
 
-    /// Neither is anything sent or read of what was durable, nor of files that
-    /// have their names; and a kill now would cost no more files than it may.
-    /// Gives the bytes sent, each once.
+    /// Checks that no durable data, and no files with names, were sent or read again, and that a
+    /// kill now would cost no more files than promised. Returns the bytes sent, each once.
     fn check_account(&self, event: &Value, left: u64, files_left: u64) -> u64 {
         let number = |name: &str| event[name].as_u64().expect(name);
         let again = number("moved_again_bytes");
         let moved = number("moved_bytes") - again;
         assert!(moved <= left, "only {left} bytes were left: {event}");
-        // A client that receives reads nothing: what is there is not read for its
-        // digest. Of a sender what is read once more may not have moved yet.
+        // A receiving client does not read existing files for their digests. A sender may have read
+        // data again that it has not yet sent.
         let complete = event["complete"] == true;
         let held = if complete { 0 } else { self.plan.memory };
         let excused = again + number("discarded_bytes") + held;
@@ -400,7 +396,7 @@ impl<'a> Trial<'a> {
         moved
     }
 
-    /// All bytes of the tree came now or were there.
+    /// Checks that all bytes of the tree either arrived now or existed before.
     fn check_balance(&self, summary: &Value) {
         assert_eq!(summary["event"], "summary");
         let number = |name: &str| summary[name].as_u64().expect(name);
@@ -413,8 +409,8 @@ impl<'a> Trial<'a> {
             "{summary}"
         );
         if let Some((_, proxy)) = &self.daemon {
-            // What the account says is what went over the wire: frames, their
-            // headers, TLS, and the questions.
+            // The bytes on the wire agree with the account: frames with headers, TLS, and
+            // questions.
             let (passed, moved) = (proxy.take_passed(), number("moved_bytes"));
             let most = moved + moved / 50 + 600 * self.source.files + MIB;
             assert!(moved <= passed && passed <= most, "{passed}: {summary}");
@@ -430,7 +426,7 @@ impl<'a> Trial<'a> {
 
 // Promises 12 and 13.
 #[test]
-fn a_killed_copy_loses_no_data_and_sends_none_again() {
+fn no_data_are_lost_or_sent_again_after_a_kill() {
     let (kills, bytes, files) = (
         setting("LONGHAUL_KILLS", 20),
         setting("LONGHAUL_KILL_BYTES", 48 * MIB),
@@ -453,8 +449,8 @@ fn a_killed_copy_loses_no_data_and_sends_none_again() {
     println!("{killed} kills in {number} copies; {again} bytes sent again in all");
 }
 
-/// One copy with at most so many kills; gives their number, and the bytes known
-/// to be sent again.
+/// Runs one copy with at most this number of kills. Returns the number of kills, and the bytes sent
+/// again.
 fn trial(plan: &Plan, source: &Source, random: &mut Random, most: u64) -> (u64, u64) {
     let mut trial = Trial::new(plan, source);
     let mut kills = 0;

@@ -1,5 +1,5 @@
-//! Where things land depends only on the command line; a tree arrives as it
-//! was. Each command is run twice, and once more after it was killed.
+//! The names under which entries arrive depend only on the command line, and a tree arrives
+//! unchanged. Each command runs twice, and once more after a kill.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use crate::support::{Daemon, assert_no_leftovers, tree};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Which side of the copy is a daemon's.
+/// The end of the copy that is at a daemon.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Push,
@@ -64,7 +64,7 @@ impl Stage {
         command
     }
 
-    /// As [`Stage::command`], without `-r`.
+    /// Returns the command of [`Stage::command`] without `-r`.
     fn plain_command(&self, sources: &[&str], destination: &str) -> Command {
         let mut command = match &self.daemon {
             Some(daemon) => daemon.command("cp"),
@@ -89,13 +89,13 @@ impl Stage {
         command
     }
 
-    /// Runs it twice; the second run has nothing to do.
+    /// Runs the command twice, and checks that the second run changes nothing.
     #[track_caller]
     fn copies_twice(&self, sources: &[&str], destination: &str) {
         self.copies_twice_with(sources, destination, 0);
     }
 
-    /// As [`Stage::copies_twice`], with this exit code.
+    /// Does the same as [`Stage::copies_twice`] for a command with this exit code.
     #[track_caller]
     fn copies_twice_with(&self, sources: &[&str], destination: &str, code: i32) {
         let mut command = self.command(sources, destination);
@@ -111,7 +111,7 @@ impl Stage {
     }
 }
 
-/// Directories that are new are finished; nothing else is done again.
+/// Returns the number of directories that were made. No other entry is changed by the second run.
 fn summary_directories(finished: &Finished) -> Value {
     let events = finished.events();
     let committed = events
@@ -145,7 +145,8 @@ fn small_tree(root: &Path) {
 fn a_directory_arrives_in_the_destination_under_its_name() {
     each_way(|stage| {
         small_tree(&stage.source("data"));
-        // Missing, existing, with and without a slash: it is all the same.
+        // The result is the same for a missing and an existing destination, with and without a
+        // slash.
         for destination in ["new", "new/er/est", "slash/", ""] {
             stage.copies_twice(&["data"], destination);
             let landed = stage.destination(destination).join("data");
@@ -249,7 +250,7 @@ fn missing_sources_are_named_and_the_others_are_copied() {
             assert_eq!(fs::read(landed.join("one")).unwrap(), b"one");
             assert_eq!(fs::read_dir(landed).unwrap().count(), 2);
         }
-        // Where there is none, each is named and nothing is made.
+        // If no source exists, each is named and no destination is made.
         let none = run(&mut stage.command(&["no-such", "neither"], "none"));
         none.expect(6).says(&["no-such", "neither"]);
         run(&mut stage.command(&["no-such"], "none")).expect(6);
@@ -274,7 +275,8 @@ fn wildcards_of_remote_sources_are_expanded_at_the_remote_host() {
     for (pattern, destination, landed) in [
         ("one/*.h5", "several", &["several/a.h5", "several/b.h5"][..]),
         ("[ot]*/[cd].*", "both", &["both/c.txt", "both/d.h5"]),
-        // One file may get a name, as if it had been written; a very name is that file.
+        // A single match may get a new name, as if its name had been written. A name that exists
+        // literally is that file.
         ("t*/*", "named", &["named"]),
         ("odd[1].h5", "very", &["very"]),
         (
@@ -302,7 +304,7 @@ fn wildcards_of_remote_sources_are_expanded_at_the_remote_host() {
     twice.expect(6).says(&["two sources have the name a.h5"]);
     let none = run(&mut stage.command(&["*.none"], ""));
     none.expect(6).says(&["*.none"]);
-    // A shell of this host has seen its own names.
+    // For a local source, the shell has already expanded wildcards.
     let local = Stage::new(Way::Local);
     tree::write(&local.source("a"), b"a");
     run(&mut local.command(&["*"], "")).expect(6);
@@ -315,7 +317,7 @@ fn two_sources_of_one_name_are_refused() {
         tree::write(&stage.source("x/one"), b"x");
         tree::write(&stage.source("y/one"), b"yy");
         let finished = run(&mut stage.command(&["x/one", "y/one"], "new"));
-        // Which of them would be there depended on threads.
+        // The order of threads would decide which file is copied.
         assert_ne!(finished.code, Some(0), "{finished:?}");
         assert!(finished.errors.contains("one"), "{finished:?}");
     });
@@ -340,7 +342,7 @@ fn the_first_source_s_file_of_several_with_one_name_is_copied() {
         tree::write(&stage.source("b/alone"), b"b");
         set_mode(stage.source("a/s"), 0o750);
 
-        // What the others have is a failure.
+        // The entries of the later sources are failures.
         stage.copies_twice_with(&["a/", "b/", "e/"], "new", 2);
         let landed = |path: &str| stage.destination("new").join(path);
         for path in ["big", "s/x", "link", "p", "q/below", "s/only/a"] {
@@ -456,7 +458,7 @@ fn a_killed_copy_resumes_to_the_same_names() {
     });
 }
 
-/// Killed before anything else was made there.
+/// The copy was killed before it made another file.
 #[test]
 fn a_single_partial_file_is_resumed() {
     let place = tempfile::tempdir().unwrap();
@@ -471,7 +473,7 @@ fn a_single_partial_file_is_resumed() {
         command
     };
     cut_short(&mut copy());
-    // It may or may not have come that far.
+    // The copy may or may not have made this file.
     let _ = fs::remove_file(there.join("small"));
     expect_resumed(&mut copy());
     for name in ["big", "small"] {
@@ -481,8 +483,8 @@ fn a_single_partial_file_is_resumed() {
     assert_no_leftovers(&there);
 }
 
-/// Two sources have a directory of one name: what was left of the second one's file in it
-/// is gone on from after the first one's is done.
+/// Two sources have a directory of the same name. The partial file of the second source in that
+/// directory is resumed after the first source's file is done.
 #[test]
 fn a_directory_of_two_sources_is_resumed() {
     let place = tempfile::tempdir().unwrap();
@@ -490,7 +492,7 @@ fn a_directory_of_two_sources_is_resumed() {
     tree::write(&at("one/x/small"), b"small");
     tree::write(&at("two/x/big"), &[7; 16 << 20]);
     tree::set_modified(&at("one/x"), 1_400_000_000, 5);
-    // The walk comes to it when the first one's directory was finished long ago.
+    // The scan reaches the file long after the first source's directory was finished.
     for number in 0..2000 {
         tree::write(&at(&format!("two/before/{number}")), b"");
     }
@@ -508,7 +510,7 @@ fn a_directory_of_two_sources_is_resumed() {
     assert_eq!(time("there/x"), time("one/x"));
 }
 
-/// A copy that is cut short once something of its one large file is durable.
+/// Kills a copy once a part of its only large file is durable.
 fn cut_short(command: &mut Command) {
     command.args(["--bwlimit", "1MB/s", "--json", "--checkpoint", "1MiB"]);
     let running = Running::start(command);
@@ -517,7 +519,7 @@ fn cut_short(command: &mut Command) {
     running.kill();
 }
 
-/// The same copy goes on with what was durable of it.
+/// Checks that the same copy resumes from the durable data.
 fn expect_resumed(command: &mut Command) {
     let summary = run(command.arg("--json")).expect(0).summary();
     assert!(summary["resumed_bytes"].as_u64().unwrap() > 0, "{summary}");
@@ -546,7 +548,7 @@ struct Nobody {
 }
 
 impl Nobody {
-    /// None where root or `setpriv` is missing.
+    /// Returns `None`, with a message, if root or `setpriv` is missing.
     fn new() -> Option<Nobody> {
         let place = tempfile::tempdir_in("/tmp").unwrap();
         set_mode(place.path(), 0o777);
@@ -571,7 +573,7 @@ impl Nobody {
         command
     }
 
-    /// To where what is copied lands.
+    /// Returns a command that copies the source to the destination.
     fn copy(&self, source: &Path) -> Command {
         let mut command = self.command();
         command.args(["cp", "-r"]).arg(source).arg(self.there());
@@ -583,7 +585,7 @@ impl Nobody {
     }
 }
 
-/// It has its last mode before it has its name: its owner goes on all the same.
+/// The file has its final mode before it has its name, and its owner can still resume it.
 #[test]
 fn a_read_only_partial_file_is_resumed() {
     let Some(nobody) = Nobody::new() else {
@@ -599,7 +601,7 @@ fn a_read_only_partial_file_is_resumed() {
     assert_no_leftovers(&there);
 }
 
-/// A source that cannot be read for a while costs nothing of what has arrived.
+/// If a source temporarily cannot be read, its data that arrived before stay.
 // Promise 13.
 #[test]
 fn arrived_data_of_a_failed_file_stay() {
@@ -611,7 +613,7 @@ fn arrived_data_of_a_failed_file_stay() {
     fs::write(source.join("below/big"), vec![7; 16 << 20]).unwrap();
     let copy = || nobody.copy(&source.join(""));
     cut_short(&mut copy());
-    // Its names can be read, and nothing else.
+    // The directory can be listed, but its files cannot be opened.
     set_mode(source.join("below"), 0o444);
     run(&mut copy()).expect(2);
     assert!(part_in(&there.join("below")).is_some());
@@ -642,7 +644,7 @@ fn sources_merge_in_a_read_only_directory() {
     run(command.arg(&there)).expect(0);
     assert_eq!(fs::read_dir(there.join("s")).unwrap().count(), 303);
     assert_eq!(mode_of(there.join("s")), 0o555);
-    // Its owner may not even look into it.
+    // The owner has no permission to search the directory.
     set_mode(there.join("s"), 0o444);
     let again = run(command.arg("--json")).expect(0);
     assert_eq!(again.summary()["bytes"], 0);

@@ -1,5 +1,5 @@
-//! Where the system allows few threads or little memory, and where a program that is
-//! waited for says nothing: a copy does with less, or ends soon and says why.
+//! Limits of threads and memory, and silent programs. A copy works with fewer threads and less
+//! memory, or ends soon and names the reason.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -27,8 +27,8 @@ fn place() -> TempDir {
     place
 }
 
-/// A copy within this host by a user that no process has but those that are started
-/// here, who may have so many threads.
+/// Returns a copy within this host by a user without other processes, who may have this number of
+/// threads.
 fn with_threads(place: &Path, most: u32) -> Command {
     // Another one in each test that runs at the same time.
     let user = 20_000 + std::process::id() % 800 * 50 + most;
@@ -90,7 +90,7 @@ fn with_memory(place: &Path, most: ByteCount) -> Command {
 #[test]
 fn little_memory_is_enough_or_named() {
     let place = place();
-    // From too little even to load the program, to more than enough.
+    // The limits range from too little to load the program to more than enough.
     for mebibytes in [64, 96, 128, 192, 256, 384] {
         let most = ByteCount(mebibytes << 20);
         let output = with_memory(place.path(), most).output().unwrap();
@@ -100,7 +100,7 @@ fn little_memory_is_enough_or_named() {
                 let there = place.path().join(most.0.to_string());
                 tree::assert_same(&place.path().join("data"), &there.join("data"));
             }
-            // The dynamic linker has words of its own.
+            // The dynamic linker prints its own message.
             Some(127) => {}
             code => {
                 assert_eq!(code, Some(6), "{mebibytes} MiB: {said}");
@@ -114,7 +114,7 @@ fn little_memory_is_enough_or_named() {
     assert!(output.status.success(), "{said}");
 }
 
-/// Something that is started in place of ssh.
+/// Returns the path of a program that is started instead of ssh.
 fn ssh_that(place: &Path, name: &str, script: &str) -> String {
     let file = process::script(place.join(name), &format!("#!/bin/sh\n{script}\n"));
     file.to_str().unwrap().to_owned()
@@ -148,7 +148,7 @@ fn a_remote_shell_that_waits_for_input_is_given_up() {
     let place = place();
     let place = place.path();
     let ssh = ssh_that(place, "ssh", &format!("{QUERIES}\nexec sleep 300"));
-    // This one does not even tell its configuration.
+    // This program does not answer `ssh -G` either.
     let silent = ssh_that(place, "silent", "exec sleep 300");
     let commands = [
         &["cp", "-r", "data", "host:"][..],
@@ -167,7 +167,7 @@ fn a_remote_shell_that_waits_for_input_is_given_up() {
         done.expect(3)
             .says(&["did not start there within 1 s", "start-up file"]);
     }
-    // One that waits for a line ends by itself when its input does.
+    // A shell that waits for a line ends when its input ends.
     let shells = ["exec sleep 300", "read line; exit 1", "read line; exit 255"];
     let commands = shells.into_iter().enumerate().map(|(number, waiting)| {
         let text = format!("{QUERIES}\n{waiting}");
@@ -193,7 +193,7 @@ fn a_remote_end_that_is_silent_after_its_greeting_is_given_up() {
     let words = format!("software={version} protocol=1 key={key} channel=x");
     let greeting = format!("{QUERIES}\nprintf '\\nlonghaul-remote/1 {words}\\n'; exec sleep 300");
     let ssh = ssh_that(place, "ssh", &greeting);
-    // The greeting comes in time on a busy host, too.
+    // The timeout is long enough for the greeting on a busy host.
     let between = over(&ssh, place, "10s", &["cp", "-r", "one:data", "other:"]);
     let commands = [
         &["cp", "-r", "data", "host:"][..],

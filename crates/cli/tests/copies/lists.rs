@@ -1,5 +1,5 @@
-//! Lists of files (`--files-from`): what they name is copied as rsync copies it, and a line that
-//! cannot be copied is a failure of its own.
+//! Lists of files (`--files-from`). The listed files are copied as by rsync, and each line that
+//! cannot be copied is a failure.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -207,7 +207,7 @@ fn a_pull_accepts_a_long_list() {
     let done = copy(place.path(), Some(&daemon), &["-a", "-q"], &lines).expect(2);
     done.says(&["many/a rather long name of file 1:"]);
     assert_eq!(beneath(&place.path().join("l")).len(), 101);
-    // A refusal is heard although the list is still being sent.
+    // The client receives a refusal while it still sends the list.
     let mut command = daemon.command("cp");
     command
         .current_dir(place.path())

@@ -1,4 +1,4 @@
-//! What lies at an endpoint: the same from here, a daemon and over SSH.
+//! Listings of an endpoint are the same on this host, at a daemon and over SSH.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Who owns nothing.
+/// A user who owns no files.
 const NOBODY: u32 = 65534;
 
 /// A tree with what is hard to list.
@@ -125,7 +125,8 @@ fn unreadable_directories_are_named() {
         .says(&["name a path"]);
 }
 
-/// A daemon with one principal who has these roots, and his tokens file.
+/// Starts a daemon with one principal who has these roots. Returns the daemon and the principal's
+/// tokens file.
 fn with_roots(place: &Path, roots: &str) -> (Daemon, PathBuf) {
     let made = output(longhaul().args(["token", "--principal", "one"]));
     let made = String::from_utf8(made).unwrap();
@@ -180,7 +181,7 @@ fn a_principal_with_several_roots_sees_only_these() {
     assert_eq!(listed("sites"), b"a\nb\n");
     assert_eq!(listed("data"), listed("sites/a"));
     run(&mut ls_with(&daemon, &tokens, "site")).expect(4);
-    // A root has its own name, as any directory.
+    // A root is copied under its own name, as any directory.
     let to = place.path().join("to");
     let with = |command: &str, paths: [&std::ffi::OsStr; 2]| {
         let mut command = longhaul_with(&[command, "--fingerprint", &daemon.fingerprint]);

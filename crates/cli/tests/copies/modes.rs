@@ -106,7 +106,7 @@ fn a_directory_is_never_more_open_than_its_source() {
     }
 }
 
-/// A list that does not name the source itself gives the destination nothing but the limit.
+/// If a list does not name the source itself, the destination gets only the limit of permissions.
 #[test]
 fn a_directory_for_listed_names_is_no_more_open_than_their_source() {
     let place = place(&[]).unwrap();
@@ -134,7 +134,7 @@ fn a_new_directory_for_sources_by_name_has_the_usual_mode() {
     assert_eq!(finished.code, Some(0), "{}", finished.errors);
     assert_eq!(mode_of(&place.join("d")), 0o755);
     assert_eq!(mode_of(&place.join("d/s")), 0o700);
-    // One that is there is not touched.
+    // An existing directory keeps its mode.
     fs::create_dir(place.join("there")).unwrap();
     set_mode(&place.join("there"), 0o1700);
     let finished = copy(place, "022", &["-r", "s/", "there"]);

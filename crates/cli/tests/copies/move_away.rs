@@ -66,7 +66,7 @@ fn durable_sources_are_removed_and_the_others_stay_on_every_route() {
             .map(PathBuf::from)
             .collect();
         assert_eq!(names(&from), left, "{way:?}");
-        // What only seemed to be there was copied.
+        // A file with equal size and time but other contents was copied.
         assert_eq!(fs::read(to.join("damaged")).unwrap(), b"good", "{way:?}");
         assert_eq!(fs::read(to.join("newer")).unwrap(), b"new");
         assert_eq!(fs::read(to.join("large")).unwrap().len(), 9 << 20);
@@ -107,8 +107,8 @@ fn a_dry_run_moves_no_file_and_moving_needs_more_than_the_right_to_read() {
     assert_eq!(names(&from), before);
 }
 
-/// Between the last look while it was read and the removal somebody may write to it: what is
-/// durable at the destination is not what is here.
+/// Another process may write to a source between its last check and its removal. The changed source
+/// must stay, because the copy has the older contents.
 // Promise 69.
 #[test]
 fn a_source_that_changed_after_its_copy_stays() {
@@ -121,7 +121,7 @@ fn a_source_that_changed_after_its_copy_stays() {
     let file = place.path().join("from/file");
     let data = Random::new(42).bytes(LENGTH);
     write(&file, &data);
-    // All of it was read and sent, and nothing was heard of it.
+    // The whole file was read and sent, and the answer was held back.
     let (handle, changes, changed) = (
         proxy.handle(),
         file.clone(),
@@ -234,8 +234,8 @@ fn a_file_is_renamed_within_its_directory() {
     assert_eq!(fs::read(place.path().join("newer")).unwrap(), b"data");
 }
 
-/// A script with the binary and the place, in a namespace where it may mount; `None` if it may
-/// not, which is said.
+/// Runs a script with the binary and the directory in a mount namespace. Returns `None`, with a
+/// message, if mounts are not allowed.
 fn mounting(script: &str, place: &Path) -> Option<Finished> {
     if !crate::support::is_root() {
         return None;
@@ -313,7 +313,7 @@ fn all_names_of_a_file_are_moved() {
     assert_eq!(fs::read(to.join("dir/c")).unwrap(), b"data");
 }
 
-/// An overlay shows the files of the directory that lies under it.
+/// An overlay contains the files of the directory below it.
 #[test]
 fn source_files_visible_through_an_overlay_stay() {
     let place = tempfile::tempdir().unwrap();

@@ -39,7 +39,7 @@ fn source(root: &Path) {
     fs::create_dir(root.join("empty")).unwrap();
 }
 
-/// Writes down for which file it runs, and fails if what it is told of that is not so.
+/// Returns a command that logs its file, and fails if a variable is wrong.
 fn logging(log: &Path) -> String {
     format!(
         "set -e; test $PWD = /; test \"$LONGHAUL_PATH\" = \"$1\"; \
@@ -49,7 +49,7 @@ fn logging(log: &Path) -> String {
     )
 }
 
-/// How often the command ran for each name.
+/// Returns the number of runs of the command for each name.
 fn logged(log: &Path) -> BTreeMap<String, usize> {
     let mut ran = BTreeMap::new();
     let text = fs::read(log).unwrap_or_default();
@@ -100,7 +100,7 @@ fn the_command_runs_once_for_each_file_on_every_route() {
         }
         assert_eq!(contents(&to), contents(&from));
         assert_no_leftovers(&to);
-        // What changed is run for again.
+        // The command runs again for a changed file.
         write(&to.join("plain"), b"other");
         let command = copy((&daemon, place.path()), way, (&from, &to));
         run(&mut command.with(&["-r", "--on-commit", &text])).expect(0);
@@ -110,7 +110,7 @@ fn the_command_runs_once_for_each_file_on_every_route() {
     assert!(!place.path().join("injected").exists());
 }
 
-/// A file whose command failed is there: no file is still to come.
+/// A file whose command failed is complete, so it does not count as missing.
 #[test]
 fn a_failed_command_does_not_make_a_file_incomplete() {
     let place = tempfile::tempdir().unwrap();
@@ -159,7 +159,8 @@ fn a_failed_command_fails_its_file_and_runs_again() {
         assert_eq!(logged(&log), ran);
         fs::remove_file(&log).unwrap();
     }
-    // What is the same source to a copy is the same to its command, however it is looked at.
+    // If the copy takes the source for unchanged, so does the command, for every kind of
+    // comparison.
     fs::set_permissions(from.join("plain"), fs::Permissions::from_mode(0o600)).unwrap();
     // Its digest is kept for the state that it had.
     let well = format!("echo >> '{}'", log.display());
@@ -185,7 +186,7 @@ fn commands_that_a_kill_prevented_run_later() {
     }
     let fifo = place.path().join("fifo");
     make_fifo(&fifo);
-    // It says that it runs, and waits for somebody who never comes.
+    // The command reports that it runs, and then waits forever.
     let waits = format!("echo $$ > '{0}.pid'; read x < '{0}'", fifo.display());
     let options = ["--on-commit", &waits, "--on-commit-jobs", "1"];
     let running = Running::start(&mut local(&from, &to, &options));
@@ -231,8 +232,8 @@ fn an_interrupt_ends_the_commands_with_the_copy() {
     assert!(test_kill_process(process).is_err(), "it is still there");
 }
 
-/// Whatever ends longhaul at once, but for a kill, ends its commands before: with a second
-/// interrupt and where a terminal was closed. This one does not heed SIGTERM.
+/// A second interrupt, or the close of the terminal, ends longhaul at once. It ends its commands
+/// first. Only SIGKILL does not. This command ignores SIGTERM.
 // Promises 41 and 85.
 #[test]
 fn no_command_outlives_a_copy_that_ends_at_once() {
@@ -270,7 +271,7 @@ fn no_command_outlives_a_copy_that_ends_at_once() {
     }
 }
 
-/// Killed, even if nobody has waited for it yet. It takes the kernel a moment.
+/// True if the process has ended, even if it is not reaped yet. The kernel needs a moment for that.
 fn is_gone(process: Pid) -> bool {
     let began = std::time::Instant::now();
     while began.elapsed() < limit() {
@@ -285,7 +286,7 @@ fn is_gone(process: Pid) -> bool {
     false
 }
 
-/// `nohup longhaul cp` goes on when the terminal is closed, and so do its commands.
+/// `nohup longhaul cp` and its commands continue when the terminal is closed.
 #[test]
 fn an_ignored_hangup_ends_no_command() {
     let place = tempfile::tempdir().unwrap();
@@ -340,7 +341,8 @@ fn a_command_that_exceeds_its_time_is_ended() {
     assert_eq!(fs::read(to.join("file")).unwrap(), b"file");
 }
 
-/// As many as were asked for run at a time: each waits for the others, and no more are there.
+/// The requested number of commands runs at a time: each waits for the others, and no further one
+/// starts.
 #[test]
 fn commands_have_separate_flows() {
     let place = tempfile::tempdir().unwrap();
@@ -351,7 +353,7 @@ fn commands_have_separate_flows() {
     }
     let begun = place.path().join("begun");
     fs::create_dir(&begun).unwrap();
-    // Three come together, or none of them goes on.
+    // Each command waits until three have started.
     let waits = format!(
         "cd '{}'; : > \"$LONGHAUL_NAME\"; {}",
         begun.display(),
@@ -466,7 +468,7 @@ fn on_commit_is_refused_for_destinations_without_file_names() {
         let refused = run(&mut local(&from, &place.path().join("to"), &options));
         refused.expect(1).says(&[option, "--stack paired"]);
     }
-    // A dry run runs nothing.
+    // A dry run runs no command.
     let ran = place.path().join("ran");
     let text = format!("touch {}", ran.display());
     let to = place.path().join("to");
@@ -514,7 +516,7 @@ fn the_command_runs_at_the_destination_between_two_daemons() {
     }
 }
 
-/// Where a path of a destination that is a link leads.
+/// The path of the file is resolved if the destination is a link.
 #[test]
 fn the_command_gets_the_resolved_path_of_the_file() {
     let place = tempfile::tempdir().unwrap();

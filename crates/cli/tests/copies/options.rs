@@ -1,4 +1,4 @@
-//! What each option promises.
+//! Tests of the promises of each option.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -80,8 +80,8 @@ fn compression_reduces_the_bytes_sent_and_leaves_the_files_equal() {
                 let (wire, bytes) = (counted("wire_bytes"), counted("bytes"));
                 match source {
                     "text" => assert!(wire < bytes / 4, "{codec} {source}: {summary}"),
-                    // What nothing makes smaller goes as it is. On a busy host a
-                    // stream may seem slow, and some blocks go twice.
+                    // Incompressible data are sent uncompressed. On a busy host a stream may seem
+                    // slow, and some blocks are sent twice.
                     _ => {
                         let once = wire - counted("moved_again_bytes");
                         let around = bytes / 100 * 99..bytes / 100 * 101;
@@ -94,7 +94,8 @@ fn compression_reduces_the_bytes_sent_and_leaves_the_files_equal() {
     }
 }
 
-/// On a slow path text is compressed and noise is not, whoever sends; within this host nothing is.
+/// On a slow path text is compressed and noise is not, in both directions. Within this host no data
+/// are compressed.
 #[test]
 fn codecs_are_chosen_on_a_slow_path() {
     let stage = Stage::new(&["--write"]);
@@ -106,7 +107,7 @@ fn codecs_are_chosen_on_a_slow_path() {
     }
     tree::write(&stage.path("data/text"), &text);
     tree::write(&stage.path("data/noise"), &random.bytes(3 << 20));
-    // What is chosen without an option.
+    // Without an option, `auto` chooses the codec.
     let flags = ["--json", "--bwlimit", "3MB/s"];
     // On a busy host a receiver may run out of room, and is then taken for what holds up: again.
     let until_smaller = |way: &str, copy: &dyn Fn(&str) -> Finished| {
@@ -146,7 +147,8 @@ fn codecs_are_chosen_on_a_slow_path() {
         &stage.path("data"),
         &stage.path(&format!("back-{back}/data")),
     );
-    // What is too little to be tried is not, and on one host there is no path without a bound.
+    // A very small amount of data is sent without a trial of codecs. Within one host, there is no
+    // path to limit the rate.
     tree::write(&stage.path("note"), &text[..40_000]);
     let small = run(&mut stage.push(&flags, "note", "small")).expect(0);
     let unbound = run(&mut stage.push(&flags[..1], "data", "unbound")).expect(0);
@@ -271,8 +273,8 @@ fn digest_of(file: &Path) -> String {
     blake3::hash(&fs::read(file).unwrap()).to_hex().to_string()
 }
 
-/// The regular files in a directory. A daemon whose client was killed may still
-/// give files their names: a temporary one is gone then.
+/// Returns the regular files in a directory. A daemon whose client was killed may still rename
+/// temporary files, so they may disappear.
 fn files(root: &Path) -> BTreeSet<Vec<u8>> {
     let all = tree::paths(root).into_iter();
     all.filter(|path| fs::symlink_metadata(root.join(path)).is_ok_and(|status| status.is_file()))
@@ -314,7 +316,7 @@ fn a_manifest_names_every_file_at_the_destination() {
         let local = stage.path("local");
         assert_eq!(check_manifest(&manifest, &local), files(&local), "{round}");
     }
-    // What a copy that does not begin was to write stays as it was.
+    // If the copy does not start, an existing manifest stays.
     let before = fs::read(&manifest).unwrap();
     run(&mut stage.push(&flags, "missing", "y")).expect(6);
     assert_eq!(fs::read(&manifest).unwrap(), before);
@@ -358,7 +360,7 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
     };
     let landed = stage.path("root/x");
     let manifest = ["--manifest", "manifest"];
-    // Whether a manifest was asked for from the start makes no difference.
+    // The result does not depend on a manifest in the earlier runs.
     kill_after(10 << 20, &[]);
     kill_after(10 << 20, &manifest);
     // A digest that is kept is not taken for that of another content.
@@ -392,14 +394,14 @@ fn a_manifest_reads_no_file_again_after_a_kill() {
     assert_eq!(summary["digest_bytes_read"], modified.len(), "{summary}");
     assert_no_leftovers(&stage.path("root"));
 
-    // Nothing is kept once a copy is complete.
+    // No digests are kept after the copy is complete.
     let summary = run(&mut command(&manifest)).expect(0).summary();
     assert_eq!(summary["digests_read"], files(&landed).len(), "{summary}");
     assert_no_leftovers(&stage.path("root"));
 }
 
-/// A file at the destination that was altered, with its old size and time, is taken for the
-/// source's by neither a manifest nor `--verify`, whoever dials.
+/// A file at the destination was altered and kept its size and time. Neither `--manifest` nor
+/// `--verify` takes it for unchanged, in either direction.
 // Promises 32 and 33.
 #[test]
 fn an_altered_file_of_same_size_and_time_is_compared_and_copied() {
@@ -452,7 +454,7 @@ fn an_altered_file_of_same_size_and_time_is_compared_and_copied() {
             }
             assert_eq!(summary["contents_differed"], 2, "{summary}");
             assert_eq!(summary["skipped_entries"], 1, "{summary}");
-            // Nothing is copied that is the same.
+            // Equal files are not copied.
             let summary = copy(flags).expect(0).summary();
             assert_eq!(summary["skipped_entries"], 3, "{summary}");
             assert_eq!(summary["contents_differed"], 0, "{summary}");
@@ -484,7 +486,7 @@ fn events_contain_kept_digests_without_reading_files() {
             .arg("pulled");
         command
     };
-    // It stands still in the middle until some files have their names.
+    // The copy is held in the middle until some files have their names.
     let (handle, (killed, wait)) = (proxy.handle(), std::sync::mpsc::channel::<()>());
     proxy.after(20 << 20, move || {
         handle.hold(|| {
@@ -522,7 +524,7 @@ fn events_contain_kept_digests_without_reading_files() {
             told += 1;
         }
     }
-    // Of those that got their names in the moment of the kill none is kept.
+    // Digests of files that got their names at the moment of the kill may be missing.
     assert!(told > 0 && untold <= 4, "{told} {untold}: {summary}");
 }
 
@@ -549,7 +551,7 @@ fn json_has_an_event_for_every_file() {
         for event in fitting {
             let path = path_of(event);
             let file = within.join(OsStr::from_bytes(&path));
-            // What is there is not read for its digest.
+            // Existing files are not read for their digests.
             let digest = match kind {
                 "committed" => Value::String(digest_of(&file)),
                 _ => Value::Null,
@@ -665,7 +667,7 @@ fn state(root: &Path) -> Vec<(PathBuf, [i64; 7])> {
 /// A copy with these flags.
 type Way<'s> = &'s dyn Fn(&[&str]) -> Command;
 
-/// What a dry run would copy, by name.
+/// Returns the names that a dry run would copy.
 fn plans(finished: &Finished) -> BTreeMap<Vec<u8>, String> {
     let events = finished.events();
     let planned = events.iter().filter(|event| event["event"] == "planned");
@@ -754,7 +756,7 @@ fn a_dry_run_lists_the_copy_and_changes_no_file() {
         assert_eq!(lines.len(), 7, "{named:?}");
         assert_eq!(state(&landed), before, "{to}");
 
-        // What a copy could not do is a failure here too.
+        // Entries that a copy could not write are failures in the dry run too.
         fs::remove_file(landed.join("one block")).unwrap();
         fs::create_dir(landed.join("one block")).unwrap();
         let before = state(&landed);
@@ -774,11 +776,11 @@ fn a_dry_run_of_one_file_uses_its_name_and_filters() {
         assert_eq!(finished.summary()["new_entries"], 1, "{to}");
         assert_eq!(plans(&finished).len(), 1, "{to}");
     }
-    // As a copy has it: the directory above a new name must exist.
+    // As in a copy, the directory above a new name must exist.
     run(&mut stage.push(&["-n"], "file", "no/where")).expect(6);
     assert_eq!(state(&stage.path("root")), before);
     run(&mut stage.push(&["-n", "--verify"], "file", "x")).expect(1);
-    // Who may not write is not told what is there.
+    // A principal without the right to write learns nothing about existing entries.
     let reading = Stage::new(&[]);
     tree::write(&reading.path("file"), b"file");
     run(&mut reading.push(&["-n"], "file", "x")).expect(4);
@@ -797,7 +799,7 @@ fn verbose_names_the_copied_entries() {
     let all = ["data", "data/one", "data/two"].map(str::to_owned);
     let first = named(run(&mut stage.push(&["-v"], "data", "")));
     assert_eq!(first, BTreeSet::from(all));
-    // What is there is not copied.
+    // Unchanged files are not copied.
     tree::write(&stage.path("data/one"), b"another");
     let second = named(run(&mut stage.push(&["-v"], "data", "")));
     assert!(second.contains("data/one"), "{second:?}");
@@ -891,8 +893,8 @@ fn verify_finds_entries_that_exist_only_at_the_second_path() {
         directory.path().join("left"),
         directory.path().join("right"),
     );
-    // Before, between and behind what both have, in directories within others and in
-    // such as go on behind them.
+    // Entries before, between and after the common names, in nested directories and in directories
+    // that continue after them.
     for path in ["a", "b/1", "b/3", "c/d/f/1", "c/d/g", "c/e", "h/1"] {
         tree::write(&left.join(path), path.as_bytes());
         tree::write(&right.join(path), path.as_bytes());
@@ -927,7 +929,7 @@ fn rights_and_roots_are_enforced() {
     tree::write(&stage.path("outside/secret"), b"secret");
     std::os::unix::fs::symlink("../outside", stage.path("root/link")).unwrap();
     std::os::unix::fs::symlink("../outside/secret", stage.path("root/file link")).unwrap();
-    // It may read only.
+    // The principal may only read.
     run(&mut stage.push(&[], "outside", "x"))
         .expect(4)
         .says(&["has no right to write at /x", "serve --write"]);
@@ -948,7 +950,7 @@ fn rights_and_roots_are_enforced() {
         assert!(stage.path("links").join(link).is_symlink());
     }
     assert!(!stage.path("stolen").exists());
-    // What is served whole has the links as links.
+    // A pull of the whole root copies the links as links.
     run(&mut stage.pull(&[], "", "all")).expect(0);
     assert!(stage.path("all/link").is_symlink());
 
@@ -1112,13 +1114,13 @@ fn tokens_are_made_and_principals_read_again() {
     let mut opened = fs::OpenOptions::new().append(true).open(&file).unwrap();
     write!(opened, "\n{for_bob}{root}").unwrap();
     daemon.running().signal(Signal::HUP);
-    // It is read by a thread that nobody else hears of.
+    // A separate thread reads the principals again without a report.
     let again = (0..200).find(|_| fetch(&bob).code == Some(0));
     assert!(again.is_some(), "the principals were not read again");
     fetch(&alice).expect(0);
     opened.write_all(b"[[principal]]\n").unwrap();
     daemon.running().signal(Signal::HUP);
-    // Of two signals that wait, either may be heard first.
+    // If two signals are pending, the daemon may receive either first.
     daemon.running().await_words("stay as they were");
     daemon.running().signal(Signal::TERM);
     daemon
@@ -1165,7 +1167,7 @@ fn a_principal_leaves_sessions_to_others() {
         .collect();
     run(&mut fetch("refused", &alice.0)).says(&["as many of this principal", "try again later"]);
     let his = runs("bob", &bob.0);
-    // Whoever ends gives the place back.
+    // The end of a session frees its place.
     let ended = hers.pop().unwrap();
     ended.signal(Signal::INT);
     ended.wait();
@@ -1192,7 +1194,7 @@ fn a_restart_takes_the_place_of_the_session_that_it_fences() {
     };
     let running = Running::start(&mut copy("10kB"));
     running.event(|event| event["event"] == "progress").unwrap();
-    // The daemon waits for it to come back.
+    // The daemon keeps the session for its client.
     running.kill();
     run(&mut copy("100MB")).expect(0);
 }
@@ -1250,7 +1252,7 @@ fn a_certificate_has_the_fingerprint_that_the_daemon_prints() {
         .says(&["token", "no certificate in PEM"]);
 }
 
-/// Links of every kind: within the tree, out of it, to nowhere, in a circle.
+/// Makes links of every kind: within the tree, out of it, broken ones and circles.
 fn linked_tree(stage: &Stage) {
     use std::os::unix::fs::symlink;
     let data = stage.path("root/data");
@@ -1294,7 +1296,7 @@ fn links_are_followed_with_the_option() {
         assert_eq!(read("to nowhere"), None);
         (read("to outside/secret"), read("to secret"))
     };
-    // A user's own links lead wherever he may read.
+    // A user's copy follows links to every path that the user may read.
     for (flag, to) in [("-L", "local"), ("--copy-links", "local")] {
         let mut command = longhaul();
         command
@@ -1310,7 +1312,7 @@ fn links_are_followed_with_the_option() {
         .says(&left_out);
     let secret = Some(b"secret".to_vec());
     assert_eq!(check(&stage.path("root/pushed")), (secret.clone(), secret));
-    // A daemon's lead nowhere but beneath its root.
+    // A daemon follows links only beneath its root.
     run(&mut stage.pull(&["-L"], "data", "pulled"))
         .expect(2)
         .says(&left_out)
@@ -1355,7 +1357,7 @@ fn verify_compares_followed_links_as_their_targets() {
     // A second run finds everything there.
     let again = run(&mut stage.push(&["-L", "--json"], "data", "x")).expect(0);
     assert_eq!(again.summary()["files"], 0);
-    // What a link leads to may change while it is copied, as any file may.
+    // The target of a link may change while it is copied, as any file may.
     tree::write(&data.join("sub/file"), b"changed");
     run(&mut stage.push(&["-L"], "data", "x")).expect(0);
     assert_eq!(
@@ -1383,7 +1385,7 @@ fn leftovers_expire_if_no_living_process_holds_them() {
     };
     let proxy = Proxy::to(stage.daemon.address);
     let now = ["--expire-leftovers", "0s"];
-    // What a living session holds does not expire at any age.
+    // Leftovers that a living session holds do not expire at any age.
     let running = stopped(&stage, &proxy, &mut through(&stage, &proxy, "data", "x"));
     assert!(!tree::leftovers(&root.join("x")).is_empty());
     assert_eq!(other("x", &now), 0);
@@ -1404,7 +1406,8 @@ fn leftovers_expire_if_no_living_process_holds_them() {
     assert_eq!(other("y", &[]), 0);
     assert_eq!(other("y", &["--expire-leftovers", "never"]), 0);
     assert_eq!(left(), all);
-    // Only where the other copy comes through, and nothing that may just have been made.
+    // Leftovers expire only in directories that the other copy finishes, and only if they are older
+    // than a second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let expired = other("y", &now);
     let through = ["", "data", "data/d0"].map(Path::new);
@@ -1453,7 +1456,7 @@ fn unwritable_output_is_an_error_without_a_panic() {
         assert_eq!(exit(null(), full().into()), usual, "{words:?}");
         assert_eq!(exit(null(), broken().into()), usual, "{words:?}");
         assert_eq!(exit(broken().into(), broken().into()), usual, "{words:?}");
-        // What has nothing to write cannot fail to.
+        // A command without output cannot fail to write it.
         let expected = match words {
             ["history"] => usual,
             _ => Some(6),

@@ -1,5 +1,5 @@
-//! A destination that has no more room, by its size or by a quota: the cause and the remedy are
-//! named, nothing that was there is lost, and the same command completes once there is room.
+//! A destination without free space, or with an exhausted quota. The cause and the remedy are
+//! named, existing files are not lost, and the same command completes once there is space.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -34,7 +34,7 @@ fn older(to: &Path) {
     }
 }
 
-/// Each name of the destination has what was there or what came, and nothing else.
+/// Checks that each name of the destination has either its old or its new contents.
 fn assert_nothing_lost(source: &Path, to: &Path, context: &str) {
     for name in ["small", "large"] {
         let found = fs::read(to.join("s").join(name)).unwrap();
@@ -56,7 +56,8 @@ fn place() -> TempDir {
     place
 }
 
-/// The same command where a call says that a quota is used up, as those of NFS may at any step.
+/// Runs the same command with a system call that reports an exhausted quota, as NFS may at any
+/// step.
 fn over_quota(command: &Command, call: &str) -> Command {
     let mut traced = Command::new("strace");
     traced.args(["-f", "-qq", "-o", "/dev/null"]);
@@ -92,17 +93,17 @@ fn a_quota_at_any_step_names_its_remedy_and_loses_nothing() {
     }
 }
 
-/// What makes room short on a file system of its own: shell commands that end with `m` mounted, or
-/// with words that begin with "no " where that cannot be.
+/// A shortage of space on a separate file system: shell commands that end with `m` mounted, or
+/// print a text that begins with "no " if that is impossible.
 struct Shortage {
     make: &'static str,
-    /// After the older files and something else of the user's are there.
+    /// Commands that run after the older files and other files of the user exist.
     limit: &'static str,
-    /// What the copy says then.
+    /// Texts in the message of the copy.
     says: [&'static str; 2],
 }
 
-/// A disk of which something else takes what the copy needs.
+/// A disk on which other files take the space that the copy needs.
 const FULL: Shortage = Shortage {
     make: "mkfs.ext4 -q -m 0 image 24m >/dev/null 2>&1 || { echo no mkfs.ext4; exit 0; }
         mount -o loop image m || { echo no loop devices; exit 0; }",
@@ -113,7 +114,7 @@ const FULL: Shortage = Shortage {
     ],
 };
 
-/// A quota of bytes: what else the user has takes most of it.
+/// A quota of bytes, of which other files of the user take most.
 const BYTES: Shortage = Shortage {
     make: QUOTAS,
     limit: "setquota -u 65534 0 20000 0 0 m",
@@ -138,8 +139,9 @@ const QUOTAS: &str = "mkfs.ext4 -q -m 0 -O quota -E quotatype=usrquota image 64m
     mount -o loop,usrquota image m 2>/dev/null || { echo no kernel with quotas; exit 0; }
     command -v setquota >/dev/null || { echo no setquota: install the package quota; umount m; exit 0; }";
 
-/// Copies as a user without rights to a file system that is short of room, and again once there is
-/// room; copies what is there meanwhile to `seen`. `None` if there is no such file system here.
+/// Copies as an ordinary user to a file system that is short of space, and again once there is
+/// space. Copies the contents in between to `seen`. Returns `None` if this host cannot make such a
+/// file system.
 fn short_of_room(place: &Path, shortage: &Shortage) -> Option<Finished> {
     let script = format!(
         "user='setpriv --reuid=65534 --regid=65534 --clear-groups'

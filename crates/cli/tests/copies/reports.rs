@@ -1,4 +1,4 @@
-//! What `cp` writes down of each entry, and how it ends before it is done.
+//! Reports of `cp` about each entry, and its ends before all entries are done.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -82,7 +82,7 @@ fn each_entry_has_a_line_on_every_route() {
         assert_eq!(entry(&lines, "large")["reason"], "size");
         assert_eq!(entry(&lines, "conflict")["kind"], "Conflict");
         let log = fs::read_to_string(&log).unwrap();
-        // What is there unchanged has none in the log.
+        // Unchanged entries have no line in the log.
         assert_eq!(log.lines().count(), 7, "{log}");
         assert!(log.contains("skipped x.o (rule: - *.o)"), "{log}");
         let first = log.lines().next().unwrap();
@@ -129,7 +129,7 @@ fn existing_directories_have_no_line_on_any_route() {
         run_it(&["-v"]);
         let asked = fs::read_to_string(&log).unwrap();
         assert!(asked.contains("unchanged deep/er/a"), "{asked}");
-        // One that gets a file is still the one that was there. Its time is that of the source.
+        // A directory that gets a file is not a new entry. Only its time is corrected.
         write(&from.join("empty/b"), b"b");
         let expected = [
             of("deep/er/a", "unchanged"),
@@ -180,8 +180,7 @@ fn place_with_other_attributes() -> tempfile::TempDir {
     place
 }
 
-/// A copy says of the same entries the same as its dry run: those of which only owner, mode or time
-/// differs.
+/// A copy reports the same entries as its dry run: those of which only owner, mode or time differs.
 #[test]
 fn changes_of_attributes_are_reported_as_in_a_dry_run_on_every_route() {
     for way in WAYS {
@@ -265,7 +264,7 @@ fn holes_are_counted_and_excluded_from_rates_on_every_route() {
     }
 }
 
-/// Contents that differ are copied, and count for nothing else.
+/// A file with different contents is copied, and is not counted as corrected.
 #[test]
 fn a_file_with_different_contents_and_mode_is_reported_as_copied_only() {
     let place = tempfile::tempdir().unwrap();
@@ -509,7 +508,7 @@ fn links_of_other_users_are_not_followed() {
         );
         assert!(!done.errors.contains("secret-word"), "{}", done.errors);
     }
-    // The user's own is followed.
+    // A link of the user is followed.
     std::os::unix::fs::symlink(path("log"), path("own")).unwrap();
     copy("--log-file", "own").expect(0);
     assert!(fs::read_to_string(path("log")).unwrap().contains("ended"));

@@ -12,10 +12,10 @@ use crate::support::tree::write;
 use crate::support::ways::{contents, slashed};
 use rustix::process::Signal;
 
-/// As often as it takes, and soon: what is waited for is what the test does meanwhile.
+/// Retries without limit at short intervals. The test makes the awaited change in the meantime.
 const SOON: [&str; 2] = ["--retries=1000000", "--retries-sleep=50ms"];
 
-/// So that it waits until somebody ends it.
+/// Retries after a day, so that the wait lasts until the test ends it.
 const LATE: [&str; 2] = ["--retries=9", "--retries-sleep=1d"];
 
 fn local(options: &[&str], from: impl AsRef<std::ffi::OsStr>, to: &Path) -> Command {
@@ -59,7 +59,7 @@ fn a_retry_copies_a_source_that_appeared() {
     copying.wait().expect(0);
 }
 
-/// An entry that failed is copied by a later try, and the accounts have all of it.
+/// A later try copies an entry that failed, and the reports cover all tries.
 // Promise 81.
 #[test]
 fn a_later_try_copies_failed_entries() {
@@ -131,7 +131,7 @@ fn an_interrupt_ends_the_wait_between_tries() {
         .says(&["again in 86400 s", "its time was over"]);
 }
 
-/// A job of this host tries again by itself.
+/// A job of this host also retries.
 #[test]
 fn a_job_tries_again() {
     let [root, state, place] = [(); 3].map(|()| tempfile::tempdir().unwrap());

@@ -1,5 +1,4 @@
-//! What a source is: by which name it is meant, what of it is copied, and by what it is known
-//! again.
+//! Sources: their names, the copied parts, and their identity over several runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -29,7 +28,7 @@ fn elsewhere(command: &Command) -> Command {
     other
 }
 
-/// Killed once something of it is durable, and resumed on a host of another name; `copy` takes
+/// Kills a copy once a part is durable, and resumes it on a host of another name. `copy` takes
 /// further flags.
 fn resume_elsewhere(copy: impl Fn(&[&str]) -> Command) {
     let limits = ["--json", "--bwlimit", "2MB/s", "--checkpoint", "1MiB"];
@@ -87,7 +86,7 @@ fn a_daemon_resumes_a_source_that_another_host_sends() {
     assert_eq!(tree::difference(&source, &served.join("large")), None);
 }
 
-/// Does something while a file is appended to without a pause, `line` each time.
+/// Runs an action while a thread appends `line` to a file without a pause.
 fn while_growing<T>(file: &Path, line: &[u8], action: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -121,13 +120,13 @@ fn the_front_of_a_growing_file_is_copied() {
             let there = fs::read(landed).unwrap();
             assert!(there.len() >= length, "{}", there.len());
             assert!(fs::read(&source).unwrap().starts_with(&there), "no front");
-            // What is read at once may be one state of it.
+            // A single read may see a consistent state of the file.
             if length > 1 << 20 || finished.code != Some(0) {
                 let size = format!("its first {} bytes", there.len());
                 let said = ["log: it grew while copied", &size, "copy it again"];
                 finished.expect(2).says(&said);
             }
-            // Now that nobody writes.
+            // No process writes to the file any more.
             run(command).expect(0);
             assert_eq!(tree::difference(&source, landed), None);
             fs::remove_file(landed).unwrap();
@@ -222,7 +221,7 @@ fn names_of_an_earlier_source_are_left_out_and_named() {
     assert_no_leftovers(place.path());
 }
 
-/// How one path is copied to another.
+/// Returns a command that copies one path to another.
 type Way<'a> = &'a dyn Fn(&str, &str) -> Command;
 
 // Promise 27.
@@ -268,7 +267,7 @@ fn a_link_named_as_the_source_is_copied_or_followed() {
                 Path::new(target),
                 "{number}"
             );
-            // By another name, and there already.
+            // The link is copied under another name, twice.
             let renamed = format!("{into}/as-{name}");
             for _ in 0..2 {
                 run(way(&format!("s/{name}"), &renamed).arg("-r")).expect(0);
@@ -320,7 +319,8 @@ fn files_without_a_reported_size_are_copied_with_their_content() {
     let place = tempfile::tempdir().unwrap();
     let at = |path: &str| place.path().join(path);
     fs::create_dir(at("d")).unwrap();
-    // One in memory, one of several blocks, and one that has less than it says.
+    // One file is in memory, one has several blocks, and one has fewer bytes than its reported
+    // size.
     let sources = [
         "/proc/version",
         "/proc/kallsyms",

@@ -34,7 +34,7 @@ fn place() -> tempfile::TempDir {
     odd.extend([0; 77]);
     write(&from.join("odd"), &odd);
     write(&from.join("data"), &vec![7; 10_000]);
-    // Some of it is not on the disk yet.
+    // Without the sync, a part of the file would not be on the disk yet.
     run(&mut Command::new("sync"));
     place
 }

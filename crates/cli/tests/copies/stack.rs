@@ -1,5 +1,4 @@
-//! `--stack paired`: one thread for each stream at either end, and what else is
-//! promised all the same.
+//! `--stack paired`: one thread for each stream at either end, with the same promises.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -44,7 +43,7 @@ fn a_killed_paired_copy_resumes_and_has_only_stream_threads() {
         let mut command = daemon.command("cp");
         command.args(["--json", "--stack", "paired", "--streams", "3", "-r"]);
         command.args(["--block-size", "256KiB", "--checkpoint", "1MiB"]);
-        // What is in it: the copy that goes on finds a directory there.
+        // The source is copied by its contents, because a resumed copy finds an existing directory.
         command.arg(source.join("")).arg(daemon.url("copy"));
         command
     };

@@ -20,8 +20,7 @@ fn data() -> Vec<u8> {
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
-/// Runs a command with this on its standard input; gives its exit code and what
-/// it said.
+/// Runs a command with these data on its standard input. Returns the exit code and the output.
 fn fed(command: &mut Command, data: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut child = command
         .stdin(Stdio::piped())
@@ -32,7 +31,7 @@ fn fed(command: &mut Command, data: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut input = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // Whoever stops reading says why.
+            // If the command stops reading, its message gives the reason.
             let _ = input.write_all(data);
         });
         let done = child.wait_with_output().unwrap();
@@ -65,7 +64,7 @@ fn standard_input_becomes_a_file_and_standard_output_returns_it() {
     assert_no_leftovers(place.path());
 }
 
-/// As `b3sum` prints it, computed by longhaul's own copy of it.
+/// Returns the digest in the format of `b3sum`, computed by a copy of longhaul.
 fn blake3_of(data: &[u8]) -> String {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("file"), data).unwrap();
@@ -131,7 +130,7 @@ fn standard_input_arrives_in_small_blocks_too() {
     }
 }
 
-/// Its name is a piece's, and it is none.
+/// The file has the name of a piece, but is not one.
 #[test]
 fn a_file_named_like_a_piece_is_written_completely() {
     let place = tempfile::tempdir().unwrap();
@@ -167,7 +166,7 @@ fn empty_and_short_input_arrives() {
     }
 }
 
-/// A reader that has no more than this, and then breaks.
+/// Opens a source that cannot be read.
 fn broken(place: &Path) -> File {
     // Reading a directory fails.
     File::open(place).unwrap()
@@ -212,8 +211,8 @@ fn a_killed_pipe_leaves_the_old_file() {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    // More than the pipe, the memory of one end and the pieces hold: some of it
-    // has arrived when all of it was taken.
+    // The data exceed the pipe, the memory of one end and the pieces. So some of them have arrived
+    // when all are taken.
     let data = vec![7; 100 << 20];
     input.write_all(&data).unwrap();
     child.kill().unwrap();

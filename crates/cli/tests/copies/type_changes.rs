@@ -1,5 +1,5 @@
-//! `cp --delete` where names of the source are of another kind at the destination: the mirror
-//! becomes what rsync makes of it, and nothing is lost that was not to be deleted.
+//! `cp --delete` if entries of the destination have another kind than in the source. The mirror is
+//! the same as that of rsync, and only entries that are to be deleted are lost.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -32,7 +32,7 @@ fn source(root: &Path) {
     }
 }
 
-/// What an earlier state of the source left.
+/// Makes the destination with an earlier state of the source.
 fn there(root: &Path) {
     for name in [
         "file/a",
@@ -97,7 +97,7 @@ fn entries_that_changed_their_kind_are_mirrored_as_rsync_does_on_every_route() {
         let backup = flags.iter().any(|flag| flag.contains("backup"));
         command.args(backup.then_some("-b"));
         let status = command.arg(slashed(&from)).arg(&expected).status().unwrap();
-        // rsync looks beneath the files that it leaves in place of directories, and fails.
+        // rsync searches below files that it leaves in place of directories, and fails.
         let fails = flags.contains(&"--ignore-existing");
         assert!(
             status.success() || fails && status.code() == Some(23),
@@ -153,7 +153,7 @@ fn a_dry_run_lists_the_entries_that_are_replaced() {
         let other = place.path().join("other");
         let _ = fs::remove_dir_all(&other);
         there(&other);
-        // What a directory replaces goes at once.
+        // An entry that a directory replaces is removed at once.
         for name in ["directory", "empty", "of link"] {
             fs::remove_file(other.join(name)).unwrap();
         }
@@ -181,7 +181,7 @@ fn a_dry_run_lists_the_entries_that_are_replaced() {
     assert_eq!(contents(&other), contents(&from));
 }
 
-/// Whatever in a directory stays keeps it, and what was to take its place fails.
+/// If an entry in a directory stays, the directory stays, and its replacement fails.
 // Promise 66.
 #[test]
 fn a_directory_with_a_protected_entry_is_not_replaced() {
@@ -222,7 +222,7 @@ fn a_directory_with_a_protected_entry_is_not_replaced() {
     assert!(other.join("file/.longhaul-0000000000000001-1.tmp").exists());
 }
 
-/// Any failure, and no directory is touched; the next run goes on.
+/// After a failure no directory is replaced, and the next run completes.
 #[test]
 fn after_a_failure_no_directory_is_replaced() {
     let place = tempfile::tempdir().unwrap();
@@ -335,7 +335,7 @@ fn a_directory_replaces_a_link_next_to_its_source() {
     }
 }
 
-/// A source whose directory `x` has files of the names that directories have beside it.
+/// Makes a source with a directory `x`. Files in it have the names of directories next to it.
 fn source_around_its_destination(top: &Path) {
     write(&top.join("n/inner"), b"inner");
     write(&top.join("d/n/inner"), b"inner");
@@ -356,7 +356,7 @@ fn assert_source_is_whole(top: &Path, way: &str) {
     assert_no_leftovers(top);
 }
 
-/// The destination is a directory of the source: what it holds is the source's own.
+/// The destination is a directory of the source, so its contents belong to the source.
 #[test]
 fn a_directory_does_not_replace_a_file_of_the_source() {
     let place = tempfile::tempdir().unwrap();

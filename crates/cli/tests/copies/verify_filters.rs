@@ -91,7 +91,7 @@ fn a_filtered_mirror_agrees_and_its_differences_are_named() {
             run(command.arg(slashed(&from)).arg(&to)).expect(0);
             let compare = || verify(&daemon, way, flags, (&from, slashed(&from)), &to);
             compare().expect(0);
-            // What is left out may be there, and be anything.
+            // Excluded entries may exist with any contents.
             write(&to.join(left_out), b"not compared");
             compare().expect(0);
             write(&to.join(selected), b"x");
@@ -123,18 +123,18 @@ fn only_selected_entries_are_compared() {
             .says(&["src/deep/b.c"]);
         assert!(!one.errors.contains("a.o"), "{}", one.errors);
         compare(&["--exclude=*.o", "--exclude=deep"]).expect(0);
-        // Of what is not listed nothing is said.
+        // Unlisted entries are not reported.
         write(&to.join("src/more"), b"x");
         compare(&["-r", &files]).expect(0);
         write(&to.join("build/x.c"), b"BUILT");
         compare(&["-r", &files]).expect(5).says(&["build/x.c"]);
-        // As in a copy, a listed directory is compared without its names.
+        // As in a copy, a listed directory is compared without its contents.
         compare(&[&files]).expect(0);
     }
 }
 
-/// Without a slash rules begin at the source's own name, as in a copy, whatever the other side is
-/// called.
+/// Without a slash, rules begin at the source's own name, as in a copy, whatever the name of the
+/// second path is.
 #[test]
 fn rules_are_relative_to_the_same_directory_as_in_a_copy() {
     let place = tempfile::tempdir().unwrap();

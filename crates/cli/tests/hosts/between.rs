@@ -204,7 +204,7 @@ fn a_job_outlives_the_command_that_started_it() {
     let attached = Running::start(attach.args(["--json", &name]));
     let further = |event: &Value| moved(event) > Some(then + 50_000_000);
     assert!(attached.event(further).is_some());
-    // Whoever only looks leaves it as it is.
+    // The job continues after `attach` ends.
     attached.signal(Signal::INT);
     attached
         .wait()
@@ -242,7 +242,7 @@ fn attach_shows_the_rest_of_a_job_and_its_exit_code() {
     let under_way = |event: &Value| event["event"] == "committed" || event["event"] == "durable";
     assert!(running.event(under_way).is_some());
     running.kill();
-    // What is remembered here is lost: the host has it.
+    // The local records of jobs are lost, but the host still has the job.
     lan.forget();
     let name = jobs(&lan, &["left"])[0]["job"].as_str().unwrap().to_owned();
     run(lan.command("attach").arg(&name))
@@ -253,7 +253,7 @@ fn attach_shows_the_rest_of_a_job_and_its_exit_code() {
     assert_eq!(done.summary()["complete"], true);
     tree::assert_same(&data, &lan.right.home().join("data"));
     assert_no_leftovers(&lan.right.home());
-    // Nor does it matter how late.
+    // The same output is available long after the end of the job.
     let late = attach();
     assert_eq!(late.summary(), done.summary());
     let files = |done: &Finished| {
@@ -299,14 +299,14 @@ fn a_cancelled_job_resumes_with_the_same_command() {
     assert_no_leftovers(&lan.right.home());
 }
 
-/// Whoever says nonsense to a job is not heard any more.
+/// Sends invalid messages to a job, which closes the connection.
 fn nonsense_disturbs_nobody(lan: &Lan, name: &str) {
     let state = lan.left.home().join(".local/state/longhaul/jobs");
     let mode = std::fs::metadata(state.join(name)).unwrap().mode();
     assert_eq!(mode & 0o7777, 0o700);
     for nonsense in [&b"GET / HTTP/1.0\r\n\r\n  "[..], &[0xff; 4096], b"x"] {
         let mut socket = UnixStream::connect(state.join(name).join("control")).unwrap();
-        // It may be closed before all is said.
+        // The job may close the socket before all bytes are written.
         let _ = socket.write_all(nonsense);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
@@ -377,7 +377,7 @@ fn a_daemon_accepts_a_host_that_its_principal_introduced() {
     tree::assert_same(&data, &root.path().join("in/data"));
     run(copy(&tokens).arg(url(address, "in/data")).arg("left:back")).expect(0);
     tree::assert_same(&data, &lan.left.home().join("back/data"));
-    // Whom the daemon does not know can vouch for nobody.
+    // A client with a token that the daemon does not know cannot introduce a host.
     let text = std::fs::read_to_string(&tokens).unwrap();
     let (rest, token) = text.trim().rsplit_once(' ').unwrap();
     let other = run(&mut longhaul_with(&["token"])).expect(0);
@@ -401,7 +401,7 @@ fn data_go_through_this_host_to_a_daemon_only_with_the_option() {
     }
     let (lan, data) = with_data();
     let root = tempfile::tempdir().unwrap();
-    // At one of the ports that are closed below.
+    // The daemon listens on one of the ports that are closed below.
     let (daemon, address) = daemon_at(&lan, root.path(), 50000);
     lan.close("left", "right");
     lan.close("right", "left");
@@ -441,7 +441,7 @@ fn copy_cut(lan: &Lan, copy: &mut Command) {
     });
     assert!(joined.is_some(), "it ended before");
     for channel in channels.into_inner() {
-        // It may just have ended.
+        // The process may have ended in the meantime.
         let _ = kill_process(channel, Signal::KILL);
     }
     let done = running.wait().expect(0);

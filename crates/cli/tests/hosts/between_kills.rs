@@ -1,5 +1,5 @@
-//! What carries a copy between two remote hosts is killed, wherever it runs: the
-//! copy goes on, or the same command does.
+//! Kills the processes that carry a copy between two remote hosts. The copy continues, or the same
+//! command resumes it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -18,8 +18,8 @@ fn copy(lan: &Lan) -> Command {
     command
 }
 
-/// Hosts with a copy under way, of which these processes were killed; how it
-/// ended for whoever began it.
+/// Starts a copy and kills the processes of one host whose command line contains `of`. Returns the
+/// hosts and the end of the command.
 fn with_killed(host: &str, of: &str) -> (Lan, Finished) {
     let lan = Lan::new();
     tree::mixed_tree(&lan.left.home().join("data"), 200, 384 << 20);
@@ -29,7 +29,7 @@ fn with_killed(host: &str, of: &str) -> (Lan, Finished) {
     let pids = lan.processes(host, of);
     assert!(!pids.is_empty());
     for pid in pids {
-        // It may have ended with another one.
+        // The process may have ended together with another one.
         let _ = kill_process(pid, Signal::KILL);
     }
     let ended = running.wait();

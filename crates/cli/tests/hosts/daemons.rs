@@ -1,5 +1,4 @@
-//! Copies between two daemons: one of them runs a job, whoever asked for it may
-//! be gone.
+//! Copies between two daemons. One of them runs a job, which continues after its command has ended.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -47,7 +46,7 @@ fn a_tree_is_copied_between_two_daemons_in_both_directions() {
             "{one} dialled {two}, data flowed directly {two} -> {one}"
         )]);
     tree::assert_same(&there.join("hard"), &site.root("one").join("back/hard"));
-    // One file to a new name, either way.
+    // One file is copied to a new name in both directions.
     std::fs::write(site.root("one").join("file"), "here").unwrap();
     run(&mut site.copy(&[], "file", "new")).expect(0);
     assert_eq!(
@@ -60,7 +59,7 @@ fn a_tree_is_copied_between_two_daemons_in_both_directions() {
     assert!(site.jobs(&site.two).is_empty());
 }
 
-/// On every way, before anything is copied.
+/// The command is refused on each route before any file is copied.
 #[test]
 fn too_many_source_names_give_the_same_message_on_both_routes() {
     let site = Site::new(&["--write", DIAL], &["--write"]);
@@ -90,7 +89,7 @@ fn a_job_between_daemons_outlives_its_command() {
     assert_eq!((listed.len(), &listed[0]["state"]), (1, &"running".into()));
     let name = listed[0]["job"].as_str().unwrap().to_owned();
     let mut attach = site.command("attach");
-    // No rate: it goes on as it did.
+    // Without a limit the job continues at full speed.
     let attached = Running::start(attach.args(["--json", "--bwlimit", "none", &name]));
     let further = |event: &Value| moved(event) > Some(then + 50_000_000);
     assert!(attached.event(further).is_some());
@@ -102,7 +101,7 @@ fn a_job_between_daemons_outlives_its_command() {
     run(site.command("limit").arg(&name))
         .expect(1)
         .says(&["name a rate"]);
-    // Whom the other daemon knows has no job there.
+    // The principal is known to the other daemon, but has no job there.
     let elsewhere = format!("longhaul://{}:{name}", site.two.address);
     run(site.command("cancel").arg(elsewhere))
         .expect(1)
@@ -113,7 +112,7 @@ fn a_job_between_daemons_outlives_its_command() {
     run(site.command("attach").arg(&name))
         .expect(130)
         .says(&["interrupted"]);
-    // The form that is suggested to whoever leaves one.
+    // The command printed this form of the job's name.
     let there = format!("longhaul://{}:{name}", site.one.address);
     run(site.command("attach").arg(there)).expect(130);
     assert_eq!(site.jobs(&site.one)[0]["exit"], 130);
@@ -126,13 +125,13 @@ fn a_job_between_daemons_outlives_its_command() {
 fn a_daemon_connects_only_to_allowed_hosts() {
     let site = Site::new(&["--write"], &["--write", "--allow-dial"]);
     sample(&site.root("one").join("data"));
-    // Where it may connect to any host, this one is none of them.
+    // The permission to connect to any host does not include the daemon's own host.
     run(&mut site.copy(&["-r"], "data", ""))
         .expect(4)
         .says(&["neither daemon connects to the other", "--allow-dial"]);
     assert!(jobs_of(&site.one).is_empty() && jobs_of(&site.two).is_empty());
     assert_eq!(std::fs::read_dir(site.root("two")).unwrap().count(), 0);
-    // What both say is said once.
+    // A message that both daemons send is printed once.
     let site = Site::new(&["--write"], &["--write"]);
     let done = run(&mut site.copy(&["-r"], "", "")).expect(4);
     let says = "this daemon connects to no other: start it with --allow-dial";
@@ -190,7 +189,7 @@ fn a_daemon_with_a_different_key_is_refused() {
     run(&mut site.copy(&["-r", "--fingerprint", &key], "data", ""))
         .expect(1)
         .says(&["two daemons have two", "known_hosts"]);
-    // What is suggested works for each.
+    // The suggested command works for each daemon.
     let (one, file) = (&site.one, site.user.path().join("known_hosts"));
     std::fs::write(&file, "").unwrap();
     let unknown = run(&mut site.copy(&["-r"], "data", "")).expect(4);
@@ -221,7 +220,7 @@ fn a_manifest_is_sent_to_the_command_that_requested_it() {
     // Names that are no text stand beside it.
     let raw = std::fs::read(site.user.path().join("data.b3.raw")).unwrap();
     assert!(raw.split(|byte| *byte == 0).count() > 1);
-    // Nor is it lost where nobody was there to take it.
+    // The manifest is kept if no client was connected at the end of the job.
     let later = site.user.path().join("later.b3");
     let mut attach = site.command("attach");
     attach.arg("--manifest").arg(&later);

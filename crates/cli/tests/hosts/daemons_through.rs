@@ -1,5 +1,5 @@
-//! Copies between two daemons of which none connects to the other: what is copied
-//! goes through the user's host.
+//! Copies between two daemons that cannot connect to each other: the data go through the user's
+//! host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -22,7 +22,7 @@ use longhaul_transfer::between_hosts::job_protocol::{JobEvent, Reach};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// None of the two may connect to the other.
+/// Two daemons that may not connect to each other.
 fn closed() -> Site {
     Site::new(&["--write"], &["--write"])
 }
@@ -133,7 +133,7 @@ fn with_long_data() -> Site {
     site
 }
 
-/// One that is under way, bound to a rate at which it takes a minute.
+/// Starts a copy with a rate limit, so that it takes a minute.
 fn under_way(site: &Site) -> Running {
     let running = Running::start(long(site).args(["--bwlimit", "2MB/s"]));
     assert!(running.event(|event| event["event"] == "durable").is_some());
@@ -241,7 +241,7 @@ fn a_channel_needs_a_running_job_of_the_same_principal() {
     assert_eq!(refusal(channel(0, &unknown)), Refusal::NoSession);
     let elsewhere = format!("x/../../of-alice/channels-{name}");
     assert_eq!(refusal(channel(1, &elsewhere)), Refusal::Malformed);
-    // A job that connects, or tells, takes none.
+    // Jobs that connect, and requests that only ask, have no directory for channels.
     let _connects = shared.drive(0).unwrap();
     let own_directory = shared.daemon.state().join("jobs/of-alice");
     let places = || {
@@ -299,7 +299,7 @@ fn a_job_with_channels_makes_no_connection() {
         let refused = matches!(&told, JobEvent::Failed(_, Some(given)) if *given == code);
         assert!(refused, "{spec} {reach:?}: {told:?}");
     }
-    // Not even where it may.
+    // This also applies if the daemon may connect.
     let site = Site::new(&["--write", DIAL], &["--write"]);
     std::fs::write(site.root("one").join("file"), "x").unwrap();
     let done = run(&mut through(&site, &["--json"], "file", "")).expect(0);
@@ -316,7 +316,7 @@ fn a_job_waits_for_channels_as_long_as_for_connections() {
     let (mut driven, name) = Driven::through(&site.one, "user", token).unwrap();
     driven.ask(&site.two.fingerprint, &spec, Reach::Sealed);
     assert_eq!(driven.end(), JobEvent::Ended(3));
-    // Nor where channels come that lead nowhere.
+    // A channel whose client has closed it does not lengthen the wait.
     let (mut driven, again) = Driven::through(&site.one, "user", token).unwrap();
     assert_ne!(again, name);
     let astray = control_request(&site.one, ("user", token), Task::Channel(again)).unwrap();
@@ -339,8 +339,8 @@ fn the_destination_runs_the_job_if_the_source_is_busy() {
     drop(idle);
 }
 
-/// What stands for ssh: it starts the far side on this host, and keeps a record of
-/// all that goes over it.
+/// A substitute for ssh. It starts the remote end on this host, and records all bytes in both
+/// directions.
 struct Tapped(TempDir);
 
 impl Tapped {

@@ -47,7 +47,7 @@ fn a_job_of_this_host_outlives_its_terminal() {
     let (code, shown) = Terminal::start(&copy).wait();
     assert_eq!(code, Some(0), "{shown}");
     let name = name_in(&shown);
-    // The terminal is gone.
+    // The terminal is closed.
     let mut attach = sshd.bare_command("attach");
     let following = Running::start(attach.args(["--json", &name]));
     assert!(following.event(moved).is_some());
@@ -79,7 +79,7 @@ fn jobs_copy_trees_in_both_directions() {
     let (sshd, place) = (Sshd::start(), tempfile::tempdir().unwrap());
     let data = place.path().join("data");
     tree::mixed_tree(&data, 40, 4 << 20);
-    // Where the command was given, a relative path means the same to its job.
+    // A job resolves relative paths in the directory in which the command was run.
     let detached = |arguments: &[&str]| {
         let mut copy = sshd.command("cp");
         copy.current_dir(place.path()).args(["--detach", "-r"]);
@@ -149,7 +149,7 @@ fn a_job_with_retries_starts_while_its_daemon_is_down() {
     assert_eq!(root.path().join("file").metadata().unwrap().len(), 1 << 20);
 }
 
-/// The process of the job whose state is kept in this directory.
+/// Returns the process of the job with this state directory.
 fn process_of_job(state: &Path) -> i32 {
     let of_this_state = |process: &i32| {
         let variables = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
@@ -307,7 +307,7 @@ fn a_job_writes_a_report_of_each_entry() {
         log.contains("copied data/a") && log.contains("ended: "),
         "{log}"
     );
-    // What cannot be written is told before anything is copied.
+    // The command reports the unwritable directory before any file is copied.
     let mut copy = daemon.command("cp");
     copy.env("XDG_STATE_HOME", state.path());
     copy.current_dir(place.path());

@@ -134,7 +134,7 @@ fn a_closed_port_is_named_with_the_result_of_the_attempt() {
         text.contains("no way leads from the far side to 10.79.0.1:500"),
         "{report}"
     );
-    // Nobody looked, and it does not say otherwise.
+    // This was not examined, and the report says so.
     assert_eq!(
         weights(&report, "window scaling"),
         ["not checked"],
@@ -156,7 +156,7 @@ fn dropped_connections_are_distinguished_from_refused_ones() {
     let text = inward[0]["text"].as_str().unwrap();
     assert!(text.contains("10.79.0.1:500"), "{report}");
     assert!(text.contains("is silent to the far side (3 s)"), "{report}");
-    // One way is enough.
+    // One working direction is enough.
     assert_eq!(inward[0]["weight"], "advice", "{report}");
 }
 
@@ -224,7 +224,7 @@ fn a_failed_login_is_a_finding() {
         "{refused}"
     );
     assert!(of(&refused, "space").is_empty(), "{refused}");
-    // ssh says it once.
+    // Only ssh prints this message.
     assert!(
         !done.errors.contains("Permission denied"),
         "{}",
@@ -289,7 +289,7 @@ fn a_daemon_is_described_by_the_facts_that_it_reports() {
     assert!(!weights(&done, "path").contains(&"problem"), "{done}");
     assert_eq!(weights(&done, "host"), ["not checked"], "{done}");
     assert_eq!(weights(&done, "ports inward"), ["not checked"], "{done}");
-    // It may read and write there, and not delete.
+    // The principal may read and write at this path, and may not delete.
     assert_eq!(weights(&done, "rights"), ["ok", "advice"], "{done}");
     let may_not = &of(&done, "rights")[1];
     assert!(may_not["text"].as_str().unwrap().contains("not delete"));

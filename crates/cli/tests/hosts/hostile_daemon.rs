@@ -1,5 +1,5 @@
-//! A daemon that answers with other things than it was asked for. What it serves it really
-//! sends: only what the client accepts is between it and the files here.
+//! A hostile daemon, which answers with entries that the client did not request. It really sends
+//! the data that it offers, so only the checks of the client protect the files of this host.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -28,16 +28,16 @@ use longhaul_proto::session::StreamId;
 use longhaul_storage::posix::PosixDirectory;
 use tempfile::TempDir;
 
-/// What it answers, whatever it is asked for.
+/// The answer of the daemon to every request.
 #[derive(Clone)]
 enum Answers {
     /// All that is in a directory; whether it calls that one file.
     Contents(PathBuf, bool),
-    /// Welcomes a session and lets streams join it, and says nothing.
+    /// Welcomes a session, lets streams join it, and then sends no message.
     Silence,
     /// A refusal with this text.
     Refusal(String),
-    /// This path, where a listing is asked for.
+    /// This path, as the answer to a request for a listing.
     Name(&'static str),
 }
 
@@ -94,7 +94,7 @@ impl Hostile {
         format!("longhaul://{}/{path}", self.address)
     }
 
-    /// `cp OPTIONS SOURCE to/`, and what of the evil names is there afterwards.
+    /// Runs `cp OPTIONS SOURCE to/`, and checks that no hostile name exists afterwards.
     #[track_caller]
     fn pulls_nothing(&self, options: &[&str], source: &str) {
         let to = self.path("to");
@@ -213,7 +213,7 @@ fn welcome(single_file: bool) -> Welcome {
     }
 }
 
-/// What somebody would put into a home directory.
+/// Entries that an attacker would write into a home directory.
 fn evil(place: &Path, single_file: bool) -> Answers {
     let evil = place.join("evil");
     tree::write(&evil.join(".bashrc"), b"evil");

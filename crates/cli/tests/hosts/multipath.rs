@@ -26,7 +26,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// None where this machine cannot have two hosts; says so.
+    /// Returns `None`, with a message, if this machine cannot have two hosts.
     fn new(multipath: [bool; 2]) -> Option<Trial> {
         if !is_root() {
             return None;
@@ -88,7 +88,7 @@ fn assert_same(left: &Path, right: &Path) {
     assert!(left == right, "{} and {} bytes", left.len(), right.len());
 }
 
-/// Bytes of each path, by what the summary says.
+/// Returns the bytes of each path from the summary.
 fn paths(finished: &Finished, field: &str) -> Vec<(String, u64)> {
     let summary = finished.summary();
     let paths = summary["paths"].as_array().unwrap();
@@ -100,7 +100,7 @@ fn paths(finished: &Finished, field: &str) -> Vec<(String, u64)> {
     paths.iter().map(path).collect()
 }
 
-/// Of two paths a good part each; the smaller one at least a tenth.
+/// Fails unless each of two paths carried at least a tenth of the bytes.
 fn assert_both(bytes: &[u64], of: usize) {
     assert_eq!(bytes.len(), 2, "{bytes:?}");
     let tenth = of as u64 / 10;
@@ -187,7 +187,7 @@ fn each_bound_address_is_a_separate_path() {
         return;
     };
     let before = trial.wires.sent();
-    // From the second address the way to the daemon is the second wire.
+    // Packets from the second address use the second wire.
     let flags = ["--bind", "10.81.1.1", "--bind", "10.81.2.1"];
     trial.wires.route_by_address();
     let finished = run(&mut trial.push(&flags)).expect(0);

@@ -78,7 +78,7 @@ fn there(root: &Path) {
 
 type Names = BTreeMap<PathBuf, Vec<u8>>;
 
-/// What a copy left at both ends, and what it said to have deleted.
+/// The entries at both ends after a copy, and the deletions that it reported.
 #[derive(Debug, PartialEq)]
 struct Left {
     here: Names,
@@ -88,9 +88,9 @@ struct Left {
 
 /// A route: its two ends in this host's file system, and its command.
 struct Route {
-    /// What is kept while it is used.
+    /// The hosts, which exist as long as the route is used.
     hosts: Hosts,
-    /// Where `from` and `there/to` are made.
+    /// Directories in which `from` and `there/to` are made.
     ends: [PathBuf; 2],
     /// Their directory, where it is not that of a host.
     _place: Option<TempDir>,
@@ -321,7 +321,7 @@ fn a_report_has_the_same_lines_on_every_route_of_this_host() {
     }
 }
 
-/// A job that nobody watches does all of it, and tells whoever asks later.
+/// A detached job deletes entries and makes backups, and reports both to a later `attach`.
 #[test]
 fn a_detached_job_deletes_entries_and_makes_backups() {
     if !sshd::is_possible() {

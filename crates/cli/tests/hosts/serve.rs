@@ -1,4 +1,4 @@
-//! What a daemon refuses to serve, what it says of that, and what its log has.
+//! Roots, keys and principals that a daemon refuses, its messages about them, and its log.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -88,7 +88,7 @@ impl Site {
     }
 }
 
-/// A daemon that does not start, as it says.
+/// Runs a daemon that does not start, and checks its messages.
 #[track_caller]
 fn refused<const N: usize>(arguments: [&OsStr; N], says: &[&str]) -> Finished {
     let mut command = longhaul();
@@ -126,7 +126,7 @@ fn a_root_that_contains_the_daemons_secrets_is_refused() {
     let jobs = state.join("jobs");
     let arguments = [root, jobs.as_os_str(), at, state.as_os_str()];
     refused(arguments, &["lies in the daemon's state directory"]);
-    // The user's own, where the daemon's is elsewhere.
+    // The client's own secrets are protected if the daemon's state is in another directory.
     let mut command = longhaul();
     command.env("LONGHAUL_CONFIG_DIR", &state);
     command.args(["serve", "--listen", "127.0.0.1:0", "--root"]);
@@ -300,7 +300,7 @@ fn a_log_for_programs_has_an_object_for_each_event() {
     let quiet = Daemon::with(shared.path(), &["--log-level", "warn"]);
     run(quiet.command("cp").arg(quiet.url("a")).arg("null:")).expect(0);
     quiet.running().signal(Signal::TERM);
-    // A stream that comes late to a session that is over may be refused; that is a warning.
+    // A stream that arrives after the end of its session may be refused with a warning.
     let log = quiet.wait().expect(0).errors;
     assert!(
         !log.contains("complete") && !log.contains("stopped"),
@@ -312,7 +312,7 @@ fn a_log_for_programs_has_an_object_for_each_event() {
 #[test]
 fn a_principal_without_the_right_to_read_receives_no_digest() {
     let site = Site::new();
-    // Of the same size and time, as somebody may know.
+    // The file has the size and time of the secret file, which an attacker may know.
     tree::write(&site.path("mine/a"), b"b");
     let time = fs::metadata(site.path("data/a"))
         .unwrap()
@@ -336,7 +336,7 @@ fn a_principal_without_the_right_to_read_receives_no_digest() {
         let said = String::from_utf8_lossy(&done.output).into_owned()
             + &fs::read_to_string(&manifest).unwrap_or_default();
         assert!(!said.contains(&digest), "{rights}: {said}");
-        // What was compared with the source is the source's.
+        // Files that were compared with the source have the contents of the source.
         assert_eq!(fs::read(site.path("data/a")).unwrap(), b"b");
     }
 }
@@ -449,7 +449,7 @@ fn one_file_to(path: &[u8]) -> Request {
     }
 }
 
-/// The host that runs a copy to this daemon is somebody's who may be hostile.
+/// The host that runs a copy to this daemon may be hostile.
 // tidy: long because it has a request with each of its fields.
 // Promise 58.
 #[test]
@@ -503,7 +503,7 @@ fn an_introduced_host_opens_only_the_session_that_was_allowed() {
         operation: Operation::Verify,
         ..one_file_to(b"/in")
     };
-    // Backups would take the place of what lies elsewhere.
+    // Backups would replace entries in another directory.
     let keeps = Request {
         backup: Some(Box::new(Backup {
             suffix: Vec::new().into(),
@@ -532,7 +532,8 @@ fn an_introduced_host_opens_only_the_session_that_was_allowed() {
         assert!(transfer.attach(stream, StreamId(0), false, 0));
         transfer.wait().farewell
     };
-    // What ends the session is in the log; whoever is refused may find it closed first.
+    // The log has the reason for the end of the session. The client may find the connection closed
+    // before it receives the reason.
     assert_ne!(send(".bashrc"), Farewell::Complete);
     daemon.running().await_words("did not ask for");
     assert!(!site.path("data/in/.bashrc").exists());
@@ -599,7 +600,7 @@ fn expired_and_future_certificates_are_refused() {
         );
         daemon.running().await_words(says);
         assert!(!site.path("data/new").exists());
-        // Nor does a daemon start with it.
+        // A daemon also does not start with such a certificate.
         let (root, data) = (OsStr::new("--root"), site.path("data"));
         let [own, key] = ["--certificate", "--key"].map(OsStr::new);
         let [state, at] =
@@ -634,7 +635,7 @@ fn a_renewed_certificate_is_read_at_sighup() {
     };
     let daemon = Daemon::of(served(&file), |command| command);
     list(&daemon).expect(0);
-    // One with a fault changes nothing.
+    // If one file has an error, the old settings stay.
     write([2000, 2001]);
     daemon.running().signal(Signal::HUP);
     let words = "stays as it was: the certificate";
@@ -646,7 +647,7 @@ fn a_renewed_certificate_is_read_at_sighup() {
         .running()
         .await_words("valid until 3000-01-01T00:00:00Z");
     list(&daemon).expect(0);
-    // Another key is another daemon for those who know the older one.
+    // For clients that know the older key, a daemon with another key is another daemon.
     certificate(site.place.path(), "own.pem", [2000, 3000]);
     daemon.running().signal(Signal::HUP);
     daemon.running().await_words("has another key now");

@@ -133,7 +133,7 @@ fn missing_remote_longhaul_is_reported() {
         return;
     }
     let sshd = Sshd::with(&Setting {
-        // Whatever this machine has in its own PATH.
+        // This excludes binaries in the `PATH` of this machine.
         config: "SetEnv PATH=/usr/bin:/bin",
         ..Setting::default()
     });
@@ -215,12 +215,12 @@ fn several_ssh_channels_carry_the_data_if_no_port_opens() {
     sshd.close_server();
     sshd.close_client();
     there_and_back(&sshd);
-    // Endless, so that it is not done before the second connection is there.
+    // The source is endless, so that the copy continues until the second connection exists.
     let mut command = sshd.command("cp");
     command.args(["--json", "--mptcp", "zero:1TB", "dtn:null:"]);
     let running = Running::start(&mut command);
     assert!(running.event(|event| has_streams(event, 2)).is_some());
-    // Those carry data before it is known that nothing else will.
+    // SSH channels carry data until it is certain that no direct stream opens.
     running.await_words("--mptcp: no stream opens");
     running.signal(Signal::INT);
     let finished = running.wait().expect(130);
@@ -260,7 +260,7 @@ fn direct_streams_come_from_the_bound_addresses() {
     run(&mut missing).expect(6).says(&["--bind 203.0.113.9"]);
 }
 
-/// A progress event with so many live streams or more.
+/// True if a progress event reports at least this number of live streams.
 fn has_streams(event: &Value, count: u64) -> bool {
     event["event"] == "progress" && event["streams"].as_u64() >= Some(count)
 }
@@ -274,7 +274,8 @@ fn direct_streams_outlive_the_ssh_process() {
     let (sshd, place) = (apart(), tempfile::tempdir().unwrap());
     sshd.close_client();
     let file = place.path().join("pid");
-    // The session's own is the first; where a way is long in opening others log in beside it.
+    // The first process is the one of the session. If direct connections take long to open, further
+    // processes log in.
     let text = format!(
         "#!/bin/sh\n[ \"$1\" = -G ] || [ -e {file} ] || echo $$ >{file}\nexec {ssh} \"$@\"\n",
         file = file.display(),
@@ -289,7 +290,7 @@ fn direct_streams_outlive_the_ssh_process() {
     let pid = std::fs::read_to_string(&file).unwrap();
     let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    // The channel's stream is gone, and the data go on.
+    // The stream over the SSH channel has ended, and the data continue.
     let moved = |event: &Value| event["moved_bytes"].as_u64();
     let alone = |event: &Value| has_streams(event, 2) && !has_streams(event, 3);
     let then = moved(&running.event(alone).unwrap());
@@ -364,7 +365,7 @@ fn install_remote_installs_longhaul() {
     assert_eq!(kept.metadata().unwrap().len(), whole);
 }
 
-/// Shell commands after which nothing runs in the home.
+/// Shell commands that prevent programs from running in the home.
 const NO_PROGRAMS: &str = "mkdir $far/.cache; mount -t tmpfs -o noexec none $far/.cache;";
 
 // Promise 48.

@@ -55,7 +55,7 @@ fn the_reachable_one_of_two_addresses_is_used() {
         ..Setting::default()
     });
     sshd.close_client();
-    // The first belongs to nobody; for the resolver both are as near.
+    // The first address belongs to no host. The resolver considers both addresses equally near.
     let _files = sshd.name_for_client("10.79.0.3 dtn.lab\n10.79.0.2 dtn.lab\n");
     let done = copy_with(&sshd, &sshd.ssh_by_name("dtn.lab"));
     assert_eq!(done.summary()["route"], "outward");
@@ -89,7 +89,7 @@ fn from_behind_nat(options: &[&str]) -> String {
     let done = run(&mut command).expect(0);
     let file = sshd.home().join("file");
     assert_eq!(std::fs::metadata(file).unwrap().len(), 64_000_000);
-    // Those of a path of 5 ms: ssh's own connection says how long it is.
+    // These are the blocks for a path of 5 ms, as measured on ssh's own connection.
     assert_eq!(done.summary()["block_bytes"], 1 << 20);
     done.summary()["route"].as_str().unwrap().to_owned()
 }
@@ -156,7 +156,7 @@ fn a_copy_works_with_old_algorithms_and_a_shared_connection() {
     if !is_possible() {
         return;
     }
-    // As an old release has it: few algorithms, one session a connection.
+    // This is the configuration of an old release: few algorithms, one session for each connection.
     let old = Sshd::with(&Setting {
         config: "Ciphers aes128-ctr\nMACs hmac-sha2-256\nMaxSessions 1\n\
                  KexAlgorithms diffie-hellman-group14-sha256",
@@ -164,7 +164,7 @@ fn a_copy_works_with_old_algorithms_and_a_shared_connection() {
     });
     old.configure_client(" ControlMaster no\n");
     copy_with(&old, &old.ssh());
-    // The user's own connection serves the first channel.
+    // The user's own connection carries the first channel.
     let shared = Sshd::start();
     let socket = shared.at_place("master");
     let socket = socket.display();

@@ -1,5 +1,5 @@
-//! What carries a copy over SSH is killed, at either end: the copy goes on, or
-//! the same command does. And a host that asks for a password.
+//! Kills the processes that carry a copy over SSH, at either end. The copy continues, or the same
+//! command resumes it. Some hosts ask for a password.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,12 +19,12 @@ fn apart() -> Sshd {
     })
 }
 
-/// Processes whose command line has this, with their command lines.
+/// Returns the processes whose command line contains the text, with their command lines.
 fn all_processes(of: &str) -> Vec<(Pid, String)> {
     let listed = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let described = pids.filter_map(|pid| {
-        // One that has just ended has no command line.
+        // A process that has just ended has no command line.
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         Some((Pid::from_raw(pid)?, line))
@@ -36,7 +36,7 @@ fn namespace(pid: Pid) -> Option<std::path::PathBuf> {
     std::fs::read_link(format!("/proc/{}/ns/pid", pid.as_raw_nonzero())).ok()
 }
 
-/// Processes on the far side whose command line has this.
+/// Returns the processes on the remote host whose command line contains the text.
 fn far_processes(sshd: &Sshd, of: &str) -> Vec<Pid> {
     let config = sshd.home().with_file_name("sshd_config");
     let config = config.to_str().unwrap();
@@ -68,7 +68,7 @@ fn ask_for_passphrase(sshd: &Sshd) -> [(&'static str, OsString); 2] {
     ]
 }
 
-/// A progress event with so many live streams or more.
+/// True if a progress event reports at least this number of live streams.
 fn has_streams(event: &Value, count: u64) -> bool {
     event["event"] == "progress" && event["streams"].as_u64() >= Some(count)
 }
@@ -82,8 +82,8 @@ fn a_host_with_password_logins_gets_one_channel() {
     sshd.close_server();
     sshd.close_client();
     let asking = ask_for_passphrase(&sshd);
-    // Says when an ssh that may ask nobody has ended; one is heard, and the others
-    // do not wait for ever.
+    // Reports the end of an ssh process that may not ask questions. The test reads one report, and
+    // further processes do not block.
     let fifo = place.path().join("fifo");
     make_fifo(&fifo);
     let text = format!(
@@ -109,7 +109,7 @@ fn a_host_with_password_logins_gets_one_channel() {
     assert_eq!(summary["route"], "ssh");
 }
 
-/// Kills something in the middle of a copy and runs it again.
+/// Kills processes in the middle of a copy, and runs the same command again.
 fn goes_on_after(kill: impl Fn(&Sshd, &Running), ssh_alone: bool, code: Option<i32>) {
     let (sshd, place) = (apart(), tempfile::tempdir().unwrap());
     if ssh_alone {
@@ -140,7 +140,7 @@ fn goes_on_after(kill: impl Fn(&Sshd, &Running), ssh_alone: bool, code: Option<i
 fn kill_all(pids: &[Pid]) {
     assert!(!pids.is_empty());
     for pid in pids {
-        // It may have ended with another one.
+        // The process may have ended together with another one.
         let _ = kill_process(*pid, Signal::KILL);
     }
 }
@@ -166,7 +166,7 @@ fn a_killed_remote_end_is_detected_and_the_copy_resumes() {
 #[test]
 fn killed_connections_of_sshd_are_replaced() {
     if is_possible() {
-        // All that carry something; the one that listens stays.
+        // This kills all connections that carry data. The listening process continues.
         let kill = |sshd: &Sshd, _: &Running| kill_all(&far_processes(sshd, "sshd: root@notty"));
         goes_on_after(kill, true, Some(0));
     }

@@ -1,4 +1,4 @@
-//! One login for several commands: the user's own master, and one that longhaul keeps.
+//! One login for several commands: with the user's own master, and with one that longhaul keeps.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ use crate::support::terminal::Terminal;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-/// Without whatever this machine has in its own PATH.
+/// Excludes binaries in the `PATH` of this machine.
 const BARE: &str = "SetEnv PATH=/usr/bin:/bin";
 
 /// Logins that sshd let in; the server ends.
@@ -30,7 +30,7 @@ fn assert_logins(sshd: Sshd, expected: usize) {
     );
 }
 
-/// This binary as it is put onto a far side.
+/// Returns this binary without symbols, as longhaul installs it on a remote host.
 fn stripped(place: &Path) -> PathBuf {
     let binary = place.join("longhaul");
     let mut strip = Command::new("strip");
@@ -108,24 +108,24 @@ fn a_kept_login_serves_later_commands_until_it_ends() {
     assert_eq!(place.permissions().mode() & 0o7777, 0o700);
     let again = list();
     assert!(!again.errors.contains("kept"), "{}", again.errors);
-    // It was ended otherwise.
+    // The user ended the master.
     let master = master_at(&sshd, &kept);
     to_master(&sshd, &kept, "exit");
     await_end(master);
     list().says(&["is kept for"]);
-    // It died, and left its socket.
+    // The master was killed, and its socket remained.
     let master = master_at(&sshd, &kept);
     kill_process(master, Signal::KILL).unwrap();
     await_end(master);
     list().says(&["the kept login to dtn has ended", "is kept for"]);
-    // It stands still.
+    // The master is stopped.
     let master = master_at(&sshd, &kept);
     kill_process(master, Signal::STOP).unwrap();
     list().says(&["the kept login to dtn does not answer"]);
     kill_process(master, Signal::KILL).unwrap();
     await_end(master);
     list().says(&["is kept for"]);
-    // It is not wanted any more, and what goes through it continues.
+    // The option ends the master for new commands. A running copy continues to use it.
     let master = master_at(&sshd, &kept);
     let mut copy = keeping(&sshd, &runtime, "cp");
     let copying = Running::start(copy.args(["--json", "zero:1TB", "dtn:null:"]));
@@ -190,7 +190,7 @@ fn no_login_is_kept_in_a_directory_that_others_can_reach() {
     assert_logins(sshd, 2);
 }
 
-/// The same command where something else is mounted.
+/// Runs the same command with other mounts.
 fn with_mounts(command: &Command, script: &str) -> Command {
     let mut within = Command::new("unshare");
     within

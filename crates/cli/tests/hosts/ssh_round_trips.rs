@@ -1,6 +1,6 @@
-//! How many round trips pass through the user's own master before the data of a copy leave,
-//! beside those of `ssh host true`. They are counted, not timed: what an end sends counts as an
-//! answer to all that reached it before, so a count may be too high, but never too low.
+//! Compares the round trips through the user's own master before the data of a copy leave with
+//! those of `ssh host true`. They are counted, not timed. A message of an end counts as an answer
+//! to all messages that reached it before. So a count may be too high, but never too low.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ use crate::support::sshd::{Setting, Sshd, is_possible};
 /// Runs of each: the least count is the closest.
 const TRIES: usize = 5;
 
-/// What the data may begin later by than `ssh host true` ends.
+/// Round trips after the end of `ssh host true` within which the data must leave.
 const MORE: u64 = 2;
 
 /// More than all messages of a session's start.

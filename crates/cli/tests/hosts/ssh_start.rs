@@ -1,5 +1,5 @@
-//! How much of the far side's words a copy over SSH waits for before its first
-//! block leaves: each is a round trip besides ssh's own.
+//! Counts the messages of the remote end for which a copy over SSH waits before its first block
+//! leaves. Each is a round trip in addition to those of ssh.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,8 +13,8 @@ use std::time::Duration;
 use crate::support::process::{limit, longhaul, run, script};
 use longhaul_proto::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 
-/// In the place of `ssh`: says what it would run on the far side, and carries
-/// its standard streams to whoever listens. Each run is noted; a master is there.
+/// Writes a substitute for `ssh`. It prints the remote command, and connects its standard streams
+/// to a local port. It records each run, and behaves as if a master existed.
 fn stand_in(place: &Path, port: u16) {
     let text = format!(
         "#!/bin/bash\nprintf '%s\\n' \"$*\" >>'{}'\n\
@@ -35,8 +35,7 @@ fn without_port(greeting: &str) -> String {
     words.join(" ") + "\n"
 }
 
-/// Carries what the near side says, and tells when a block was in it. The greeting is changed by
-/// `greet`.
+/// Forwards the data of the local end, and reports the first block. `greet` changes the greeting.
 fn outward(
     mut near: BufReader<TcpStream>,
     mut far: ChildStdin,
@@ -51,12 +50,12 @@ fn outward(
     while near.read_exact(&mut bytes).is_ok() {
         let header = FrameHeader::parse(&bytes).unwrap();
         if header.kind == FrameKind::Block {
-            // Heard once.
+            // One report is enough.
             let _ = block.send(());
         }
         let mut rest = vec![0; header.body + header.payload];
-        // A near side that is done ends `ssh` whatever is still on its way, and a far side
-        // that is done reads nothing any more.
+        // A local end that has finished ends `ssh`, even if data are in flight. A remote end that
+        // has finished reads no more data.
         let heard = near.read_exact(&mut rest);
         let said = heard.and_then(|()| far.write_all(&[&bytes[..], &rest].concat()));
         if said.and_then(|()| far.flush()).is_err() {
@@ -65,20 +64,20 @@ fn outward(
     }
 }
 
-/// What becomes of the greeting on its way, and what is waited for after it.
+/// Changes to the greetings, and the event after which the remote end's messages are forwarded.
 trait Between: Send {
-    /// Changes the near side's greeting on its way.
+    /// Changes the greeting of the local end.
     fn near_greeting(greeting: &str) -> String {
         greeting.to_owned()
     }
     fn greeting(&mut self, line: String) -> String;
     fn before_the_welcome(&mut self) {}
-    /// Whether what was waited for came.
+    /// Waits for the event. Returns true if it happened.
     fn after_the_welcome(&mut self, block: &Receiver<()>) -> bool;
 }
 
-/// Neither side is heard to listen: the first block goes through `ssh`. On a busy host it would
-/// else go over a stream that the far side opens.
+/// Neither end announces a port, so the first block goes through `ssh`. Otherwise, on a busy host,
+/// it could use a stream that the remote end opens.
 struct Unheard;
 
 impl Between for Unheard {
@@ -95,8 +94,8 @@ impl Between for Unheard {
     }
 }
 
-/// Stands where the far side says that it listens, and holds back the far side's
-/// answer until somebody has connected there.
+/// Listens on the port that the remote end announces. Holds back the answer of the remote end until
+/// a client has connected to that port.
 struct Listening {
     listener: Option<TcpListener>,
     connected: (Sender<()>, Receiver<()>),
@@ -138,8 +137,8 @@ fn carry(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(std::net::Shutdown::Write);
 }
 
-/// Carries the far side's greeting and the first frame after it, and the rest no
-/// sooner than what is waited for has come. Gives whether it did.
+/// Forwards the remote end's greeting and the first frame after it, and then waits for the event
+/// before it forwards the rest. Returns true if the event happened.
 fn inward(
     mut far: BufReader<ChildStdout>,
     mut near: TcpStream,
@@ -161,19 +160,19 @@ fn inward(
     far.read_exact(&mut body).unwrap();
     near.write_all(&[&bytes[..], &body].concat()).unwrap();
     let came = between.after_the_welcome(block);
-    // Whoever has all he needs may have gone.
+    // The local end may already have closed the connection.
     let _ = io::copy(&mut far, &mut near);
     let _ = near.shutdown(std::net::Shutdown::Both);
     came
 }
 
-/// The far side, started as `ssh` would; whether what is waited for came.
+/// Starts the remote end as `ssh` would. Returns true if the event happened.
 fn far_side<B: Between>(listener: &TcpListener, command: &Path, between: B) -> bool {
     let (near, _) = listener.accept().unwrap();
     let command = std::fs::read_to_string(command).unwrap();
     let mut child = Command::new("sh")
         .args(["-c", &command])
-        // What sshd tells: so that direct connections open.
+        // sshd sets this variable, which makes direct connections possible.
         .env("SSH_CONNECTION", "127.0.0.1 1 127.0.0.1 22")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -190,8 +189,8 @@ fn far_side<B: Between>(listener: &TcpListener, command: &Path, between: B) -> b
     came
 }
 
-/// Copies to a far side that the stand-in starts; whether what is waited for came, and what
-/// ssh was run for.
+/// Copies to a remote end that the substitute starts. Returns true if the event happened, and the
+/// command lines of ssh.
 fn copy_through(between: impl Between + 'static) -> (bool, Vec<String>) {
     let place = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -212,7 +211,8 @@ fn copy_through(between: impl Between + 'static) -> (bool, Vec<String>) {
 fn the_first_block_waits_only_for_the_greeting_and_the_welcome() {
     let (came, runs) = copy_through(Unheard);
     assert!(came, "no block left the near side");
-    // Through a master nothing else crosses the network before: the other two stay here.
+    // With a master, the other two commands run on this host only, and no other data cross the
+    // network before the session.
     let [configured, asked, session, further @ ..] = &runs[..] else {
         panic!("{runs:#?}");
     };
@@ -254,6 +254,6 @@ fn a_copy_does_not_wait_for_a_remote_host_without_longhaul() {
     run(&mut command)
         .expect(3)
         .says(&["there is no longhaul on the far side (Linux x86_64)"]);
-    // With its channel open it would wait until it is killed.
+    // With an open channel, the remote end would wait until it is killed.
     assert!(place.path().join("ssh.ended").exists());
 }

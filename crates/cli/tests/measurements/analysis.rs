@@ -77,7 +77,7 @@ fn a_report_is_one_page_with_escaped_names() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = fs::read_to_string(directory.path().join("r.html")).unwrap();
     assert!(page.contains("&lt;b&gt;scp&lt;/b&gt;") && !page.contains("<b>scp"));
-    // Nothing is fetched, and nothing runs.
+    // The page loads no external content and runs no script.
     let namespace = "xmlns=\"http://www.w3.org/2000/svg\"";
     let rest = page.replace(namespace, "");
     for outside in ["http:", "https:", "<script", "src=", "url("] {
@@ -115,7 +115,8 @@ fn faulty_lines_are_refused_or_named_and_counted() {
     assert!(first.contains("2 records were skipped"), "{first}");
 }
 
-/// Lines with what is said of them: in place of a record like `one`, beside `other`.
+/// Faulty lines with their messages. They replace a record like `one`; `other` is the record next
+/// to it.
 fn faults(one: &str, other: &str) -> [(&'static str, Vec<u8>); 9] {
     let with = |from: &str, to: &str| {
         assert!(one.contains(from));
@@ -137,7 +138,8 @@ fn faults(one: &str, other: &str) -> [(&'static str, Vec<u8>); 9] {
     ]
 }
 
-/// Refused without leaving anything behind, or named and left out.
+/// Checks that faulty records are refused without output, and that `--skip-faults` names them and
+/// leaves them out.
 fn refuse_and_skip(directory: &Path, command: &[&str], named: &str) -> Output {
     let refused = longhaul(directory, command);
     let error = text(&refused.stderr);
@@ -277,7 +279,7 @@ fn a_directory_of_samples_plots_one_run_of_each_kind() {
         let sample = |seconds: f64, bytes: u64| {
             format!("{{\"seconds\":{seconds},\"stream\":1,\"acknowledged_bytes\":{bytes}}}\n")
         };
-        // Of the first ten only the two slowest.
+        // Only the two slowest of the first ten runs have samples.
         if !(2..10).contains(&number) {
             let text = sample(1.0, 1_000_000) + &sample(2.0, 3_000_000);
             fs::write(samples.join(format!("{number}.jsonl")), text).unwrap();
@@ -323,7 +325,7 @@ fn the_model_and_the_analysis_agree_on_the_loss_at_which_cubic_changes_its_law()
         let bend = longhaul_measure::analysis::cubic_bend(rtt);
         let window = |congestion, loss| mean_window(congestion, loss, rtt).unwrap();
         let gain = |loss| window(&Congestion::Cubic, loss) / window(&Congestion::Reno, loss);
-        // By how much CUBIC is above Reno goes as loss^-1/4, and is nothing from there on.
+        // The ratio of CUBIC's rate to Reno's grows as loss^-1/4 below the bend, and is 1 above it.
         assert!((gain(bend / 16.0) - 2.0).abs() < 1e-6, "{milliseconds} ms");
         assert_eq!(gain(1.01 * bend), 1.0, "{milliseconds} ms");
     }
@@ -345,7 +347,7 @@ fn results_of_other_tools_become_records_that_a_profile_reads() {
         longhaul(directory.path(), &all)
     };
     let output = directory.path().join("runs.jsonl");
-    // What iperf3 said is said, and nothing is written.
+    // The error of iperf3 is printed, and no file is written.
     let alone = import(&[&refused]);
     assert_eq!(alone.status.code(), Some(6));
     assert!(
@@ -431,7 +433,8 @@ fn compressed_records_are_read_as_uncompressed_ones() {
         let output = longhaul(directory.path(), arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
-    // Not compressed twice, nothing is replaced, and a part is refused.
+    // Compressed files are not compressed again, existing files are not replaced, and incomplete
+    // files are refused.
     fs::write(directory.path().join("runs.jsonl"), "{}\n").unwrap();
     for arguments in [
         &["records", "compress", "runs.jsonl.zst"][..],

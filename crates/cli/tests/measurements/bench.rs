@@ -1,4 +1,4 @@
-//! What `bench` writes down, and what it leaves: nothing.
+//! Records of `bench`, and a check that it leaves no files behind.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -38,7 +38,7 @@ fn a_disk_is_measured_in_several_runs_without_leftovers() {
         command.arg("-o").arg(&output).arg(&disk);
         run(&mut command).expect(0)
     };
-    // No time at all: the file is there, and says what the disk is.
+    // Without time, the profile has a description of the disk and no samples.
     run_for("0s", &[]).says(&["the same command resumes it"]);
     let name = format!("disk {}", disk.canonicalize().unwrap().display());
     let first = profile(&output);
@@ -55,7 +55,7 @@ fn a_disk_is_measured_in_several_runs_without_leftovers() {
     assert!(text.ends_with(&last), "{text}");
     // Three blocks, four ways; four kinds of small files: twice each.
     assert_eq!(samples(&profile(&output), &name), [2; 16]);
-    // Again there is nothing to do, unless it is asked for.
+    // A second run has no work to do, unless `--again` is given.
     run_for("0s", &[]);
     assert_eq!(samples(&profile(&output), &name), [2; 16]);
     run_for("0s", &["--again"]);
@@ -78,7 +78,7 @@ fn a_signal_keeps_the_measurements_and_leaves_no_files() {
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     running.when_ended(move || ended.store(true, Ordering::Relaxed));
-    // Until it has measured something.
+    // Waits until there is a measurement.
     let measured = || fs::read_to_string(&output).is_ok_and(|text| text.contains("samples"));
     while !measured() && !over.load(Ordering::Relaxed) {
         std::thread::yield_now();

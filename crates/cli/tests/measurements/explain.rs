@@ -10,7 +10,7 @@ use crate::support::Daemon;
 use crate::support::process::{longhaul, run};
 use serde_json::{Value, json};
 
-/// A directory of some files, whose names a history must not have.
+/// Makes a directory of some files. The history must not contain their names.
 fn dataset(place: &Path) {
     fs::create_dir(place.join("run7")).unwrap();
     for file in 0..20 {
@@ -70,7 +70,8 @@ fn explain_prints_the_forecast_and_then_the_outcome() {
     run(longhaul().args(["cp", "--explain", "--quiet", "a", "b"])).expect(1);
 }
 
-/// Also those of a copy that ends before an end tells what it sees, four times a second.
+/// This includes copies that end before an end sends its first report, which happens four times a
+/// second.
 #[test]
 fn the_shortest_copy_has_the_layers_and_codecs_of_both_ends() {
     let place = tempfile::tempdir().unwrap();
@@ -143,7 +144,7 @@ fn copies_are_added_to_and_removed_from_the_history() {
         (&past["bytes"], &past["files"]),
         (&2_000_000.into(), &20.into())
     );
-    // A file that somebody edited is no reason against a copy.
+    // A damaged history does not prevent a copy.
     fs::write(&file, format!("{text}not a line\n")).unwrap();
     copy("two").says(&["and 1 earlier copy"]);
     let history = |arguments: &[&str]| {
@@ -167,7 +168,7 @@ fn copies_are_added_to_and_removed_from_the_history() {
     let planned = run(planned.arg(daemon.url("three"))).expect(0);
     let planned = String::from_utf8(planned.output).unwrap();
     assert!(planned.contains("Path: "), "{planned}");
-    // What the copies took depends on the host; that they were seen does not.
+    // The durations of the copies depend on the host, but the plan must use them.
     assert!(planned.contains("earlier cop"), "{planned}");
     assert!(
         history(&["--forget", "127.0.0.1"])
@@ -254,7 +255,7 @@ fn profiles_of_hosts_are_read_from_the_state_directory() {
     let state = place.path().join("state");
     let hosts = state.join("longhaul/hosts");
     let daemon = Daemon::start(place.path());
-    // Its storage takes 1 MB/s from one flow, and no more from two.
+    // The storage of this host carries 1 MB/s, with one flow or two.
     let job = |flows: u64| {
         let sample = json!({ "bytes": 1e6, "wall_seconds": 1.0, "was_direct": true });
         json!({
@@ -315,7 +316,7 @@ fn profiles_of_hosts_are_read_from_the_state_directory() {
     let printed = planned(&[&path[..], &other].concat());
     assert!(printed.contains("kernel 2.6.0"), "{printed}");
     assert!(!printed.contains("Profile of"), "{printed}");
-    // What is no profile is a doubt, and the copy goes on.
+    // A file that is not a profile is a doubt, and the copy continues.
     put(&hosts.join("127.0.0.1.json"), "{ torn");
     copy("three", &[]).says(&["plan: doubt: the profile ", "127.0.0.1.json is not used: "]);
 }
@@ -369,7 +370,7 @@ fn a_copy_begins_with_the_flows_that_earlier_copies_needed() {
             "{way}: {usual:?} {begun:?}"
         );
         assert!(usual.1 < 6 && begun.1 == 6, "{way}: {usual:?} {begun:?}");
-        // What was the other way says nothing.
+        // Copies in the other direction have no influence.
         put(&history, &past(if way == "to" { "from" } else { "to" }));
         let other = copy(&format!("other-{way}"), way);
         assert!(other.0 <= 4 && other.1 < 6, "{way}: {other:?}");

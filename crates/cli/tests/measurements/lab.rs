@@ -1,8 +1,8 @@
-//! Labs from the command line: any command, and the mover across a wide area.
-//! They are killed at random moments, and the next start leaves nothing.
+//! Labs from the command line: arbitrary commands, and copies over a wide-area path. Labs are
+//! killed at random moments, and the next start removes all leftovers.
 //!
-//! Needs root and `/dev/net/tun`; says so where they are missing.
-//! `LONGHAUL_LAB_KILLS` makes the killing longer; `LONGHAUL_SEED` repeats it.
+//! The tests need root and `/dev/net/tun`, and are skipped without them. `LONGHAUL_LAB_KILLS` sets
+//! the number of kills; `LONGHAUL_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -109,12 +109,12 @@ fn signals_reach_the_command_and_no_process_outlives_it() {
     let started = Running::start(&mut lab_run(&[], "sleep 300 & echo begun; exec sleep 300"));
     assert_eq!(started.line().as_deref(), Some("begun"));
     started.signal(Signal::TERM);
-    // 128 and SIGTERM; the reader of its output ends when the last process that
-    // has it is gone, the sleeper in the background among them.
+    // The exit code is 128 and SIGTERM. The reader of the output ends only after the last process
+    // that has it, which includes the sleeper in the background.
     started.wait().expect(143);
 }
 
-/// What a lab would leave: entries in the state directory.
+/// Returns the leftovers of labs: entries in the state directory.
 fn labs_left() -> Vec<String> {
     let state = Path::new("/run/longhaul-lab");
     let entries = std::fs::read_dir(state).map(|entries| {
@@ -126,7 +126,7 @@ fn labs_left() -> Vec<String> {
     entries.unwrap_or_default()
 }
 
-/// What the machine lets everybody use.
+/// Returns the congestion controls that this machine allows to all users.
 fn allowed_congestion() -> BTreeSet<String> {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
     let words = text.unwrap();
@@ -181,8 +181,8 @@ fn the_next_start_cleans_up_after_a_killed_lab() {
             "300",
         ]);
         let victim = Running::start(&mut command);
-        // From before it has done anything to when all of it runs; the pause is
-        // what is random here, and nothing depends on its length.
+        // The random pause covers all states, from before the start to the time when all processes
+        // run. The result does not depend on its length.
         std::thread::sleep(Duration::from_micros(random.below(120_000)));
         let group = victim.pid();
         if random.below(2) == 0 {
@@ -223,7 +223,7 @@ fn simultaneous_labs_do_not_interfere() {
     run(&mut longhaul_with(&up_again))
         .expect(6)
         .says(&["is running"]);
-    // Both have the same addresses, each its own host behind them.
+    // Both labs have the same addresses, and in each lab an address leads to its own host.
     for name in &names {
         let mut exec = longhaul_with(&["lab", "exec", name, "b", "--", "sh", "-c"]);
         exec.arg("echo $LONGHAUL_LAB_HOST $LONGHAUL_LAB_PATH; exit 9");
@@ -258,7 +258,7 @@ fn simultaneous_labs_do_not_interfere() {
     }
 }
 
-/// `longhaul cp --lab` from a tree to a copy of it.
+/// Returns `longhaul cp --lab` for a tree.
 fn copy_across(path: &str, options: &[&str], from: &Path, to: &Path) -> Command {
     let mut copy = longhaul_with(&["cp", "-r", "--lab", path]);
     copy.args(options).arg(from).arg(to);
@@ -280,8 +280,8 @@ fn a_tree_is_copied_over_a_long_lossy_path() {
     crate::support::assert_no_leftovers(directory.path());
 }
 
-/// Damage that TCP does not see: TLS ends the stream, in clear the block's
-/// checksum tells; either way it is sent again, and what arrives is right.
+/// TCP does not detect this damage. TLS ends the stream; in clear, the checksum of the block
+/// differs. In both cases the data are sent again and arrive intact.
 #[test]
 fn damage_that_tcp_does_not_detect_is_caught() {
     if !labs_work() {
@@ -305,7 +305,8 @@ fn damage_that_tcp_does_not_detect_is_caught() {
     }
 }
 
-/// What has nothing that could be damaged unseen, as a ping, is not counted as damaged.
+/// Only payload can be damaged without detection. Packets without it, such as pings, do not count
+/// as damaged.
 #[test]
 fn damage_is_counted_only_for_packets_with_payload() {
     if !labs_work() {
@@ -321,8 +322,8 @@ fn damage_is_counted_only_for_packets_with_payload() {
     assert_eq!(way["corrupted_unseen"], 0, "{report}");
 }
 
-/// Who sends a signal to a group sends it to a lab's process twice: directly, and
-/// by the process outside, which passes it on.
+/// A signal to a process group reaches a lab's process twice: directly, and from the process
+/// outside, which forwards it.
 #[test]
 fn an_interrupt_is_reported_and_the_same_command_resumes() {
     if !labs_work() {
@@ -340,8 +341,8 @@ fn an_interrupt_is_reported_and_the_same_command_resumes() {
     tree::assert_same(&from, &to.join("from"));
 }
 
-/// In a network namespace nobody, root neither, may change what the machine allows
-/// its namespaces.
+/// In a network namespace even root may not change the congestion controls that the machine allows
+/// to its namespaces.
 #[test]
 fn a_lab_works_within_a_network_namespace() {
     if !labs_work() {
@@ -361,7 +362,7 @@ fn a_lab_works_within_a_network_namespace() {
     tree::assert_same(&from, &to.join("from"));
 }
 
-/// What was durable when the path was cut is not sent again.
+/// Data that were durable before the cut are not sent again.
 #[test]
 fn a_copy_continues_after_a_cut() {
     if !labs_work() {
@@ -375,7 +376,8 @@ fn a_copy_continues_after_a_cut() {
     for file in 0..FILES {
         tree::write(&from.join(file.to_string()), &random.bytes(EACH as usize));
     }
-    // Slow until the cut, so that it comes in the middle however busy this machine is.
+    // The path is slow until the cut, so that the cut comes in the middle of the copy on every
+    // machine.
     let path = "rtt=20ms,rate=4mbit";
     let copy = Running::start(&mut copy_across(path, &["--json"], &from, &to));
     let mut durable = 0;
@@ -386,7 +388,7 @@ fn a_copy_continues_after_a_cut() {
     let name = format!("cp-{}", copy.pid().as_raw_nonzero());
     let set = |what: &str| run(&mut longhaul_with(&["lab", "set", &name, what])).expect(0);
     set("cut=5s");
-    // It bites while data are under way.
+    // The change applies while data are in flight.
     loop {
         let status = run(&mut longhaul_with(&["lab", "status", &name, "--json"])).expect(0);
         let report: Value = serde_json::from_slice(&status.output).unwrap();
@@ -422,8 +424,8 @@ fn a_copy_survives_bursts_of_losses() {
     }
 }
 
-/// Within a lab, a shell command beside a daemon: `$COPY OPTIONS SOURCE $TO` copies to its
-/// nowhere.
+/// Runs a shell command next to a daemon in a lab. `$COPY OPTIONS SOURCE $TO` copies to the
+/// daemon's `null:`.
 fn beside_daemon(lab: &[&str], command: &str) -> Finished {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().display().to_string();
@@ -441,13 +443,13 @@ fn beside_daemon(lab: &[&str], command: &str) -> Finished {
     run(&mut lab)
 }
 
-/// As it with one copy, of these options and this source.
+/// Runs one copy to the daemon, with these options and this source.
 fn copy_to_daemon(lab: &[&str], copy: &str) -> Finished {
     beside_daemon(lab, &format!("$COPY {copy} $TO"))
 }
 
-/// Windows that end at a kernel's limit: which one it is, is said, if in one span of many no
-/// queue stood: others use this host.
+/// If a kernel's limit bounds the windows, the summary names it, provided that one of many spans
+/// had no queue. Other processes use this host too.
 #[test]
 fn a_limiting_kernel_setting_is_named() {
     if !labs_work() {
@@ -465,8 +467,8 @@ fn a_limiting_kernel_setting_is_named() {
     }
 }
 
-/// Streams have Reno's slow start until the path is full, and then their own congestion
-/// control: what `ss` saw of them at each look, one after the other.
+/// Streams use Reno in slow start until the path is full, and then their own congestion control.
+/// The test reads the output of `ss` repeatedly.
 #[test]
 fn streams_use_reno_in_slow_start_and_then_their_own_congestion_control() {
     if !labs_work() {
@@ -478,7 +480,8 @@ fn streams_use_reno_in_slow_start_and_then_their_own_congestion_control() {
     }
     let directory = tempfile::tempdir().unwrap();
     let looks = directory.path().join("looks").display().to_string();
-    // Four round trips and more: some looks fall into it however long they take.
+    // The slow start takes at least four round trips, so some samples of `ss` fall into it at any
+    // speed of the host.
     let path = ["--rtt", "300ms", "--rate", "200mbit"];
     let looking = format!(
         "$COPY zero:60MB $TO & while kill -0 $!; do \
@@ -500,8 +503,8 @@ fn streams_use_reno_in_slow_start_and_then_their_own_congestion_control() {
     assert!(reno.last() < cubic.last(), "{reno:?} {cubic:?}");
 }
 
-/// Who is nice sees others, and yields to them: their queue stands nearly all the time. How
-/// much of it shows in one span depends on what this host has left for them, so there are many.
+/// A nice copy detects other traffic and yields to it. The queue of that traffic exists nearly all
+/// the time. A single span may not show it on a busy host, so there are many.
 #[test]
 fn a_nice_copy_yields_to_other_traffic() {
     if !labs_work() {
@@ -543,8 +546,8 @@ fn mounts_work() -> bool {
     works
 }
 
-/// Where each look, open and name is a round trip many are under way at once: what arrives
-/// is the same, and what is there already is known again.
+/// If each lookup, open and creation takes a round trip, many run at a time. The copy arrives
+/// unchanged, and a second copy finds the files unchanged.
 #[test]
 fn remote_file_systems_are_copied_from_and_to() {
     if !mounts_work() {
@@ -582,8 +585,8 @@ fn remote_file_systems_are_copied_from_and_to() {
     }
 }
 
-/// Within the lab two directories are behind devices of their own, under their
-/// own names; outside nothing changes.
+/// Within the lab, two directories are behind separate modelled devices under the same names.
+/// Outside they do not change.
 #[test]
 fn modelled_devices_exist_only_within_the_lab() {
     if !mounts_work() {
@@ -635,7 +638,7 @@ fn gluster_works() -> bool {
     mounts_work()
 }
 
-/// Large files are spread over nodes, and nothing stays.
+/// Large files are spread over the nodes, and no files remain.
 #[test]
 fn a_parallel_file_system_spreads_a_file_over_all_nodes() {
     if !gluster_works() {
@@ -661,7 +664,7 @@ fn a_parallel_file_system_spreads_a_file_over_all_nodes() {
     let written = |device: &Value| device["write"]["bytes"].as_u64().unwrap();
     assert_eq!(devices.len(), 2);
     assert_eq!(devices.iter().map(written).sum::<u64>(), 96 << 20);
-    // Chance decides where each of the 24 shards lies: not evenly, but on both.
+    // The place of each of the 24 shards is random, but both devices get some.
     assert!(devices.iter().all(|device| written(device) > 0), "{report}");
     assert!(!labs_left().contains(&name));
 }
@@ -678,13 +681,13 @@ fn missing_programs_of_a_parallel_file_system_are_named() {
         .says(&["glusterd", "apt-get install glusterfs-server"]);
 }
 
-/// As a user who is not root: in a user namespace.
+/// The user is not root and runs in a user namespace.
 #[test]
 fn an_ordinary_user_can_run_a_lab() {
     if !labs_work() {
         return;
     }
-    // Where others than root may read it.
+    // The directory must be readable by other users than root.
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(directory.path(), everybody).unwrap();
@@ -706,8 +709,8 @@ fn an_ordinary_user_can_run_a_lab() {
     }
     let finished = as_nobody("reno", "ping -c 1 -q lab-b >&2; echo $LONGHAUL_LAB_HOST").expect(0);
     assert_eq!(text(&finished.output), "a1");
-    // What only root may have is named with its remedy; a lab of root's that is
-    // starting beside this one lets everybody have it for a moment.
+    // A congestion control that needs root is refused with a remedy. A lab of root that starts at
+    // the same time allows it to all users for a moment.
     let refused = as_nobody("cubic", "true");
     if refused.code != Some(0) {
         refused.expect(6).says(&["cubic", "sysctl -w"]);
@@ -755,7 +758,7 @@ fn settings_of_the_machine_are_restored_after_a_lab() {
     assert!(!labs_left().contains(&name));
 }
 
-/// What other hosts send takes its share of the path, and rests.
+/// Traffic of other hosts takes its share of the path, and pauses.
 #[test]
 fn other_traffic_shares_the_path() {
     if !labs_work() {
@@ -765,7 +768,7 @@ fn other_traffic_shares_the_path() {
     let report = directory.path().join("report").display().to_string();
     let own = ["--rtt=2ms", "--rate=100mbit", "--report", &report];
     let segments = |further: &[&str]| {
-        // One of ping's is there and back within the time of some of theirs.
+        // A ping returns within the time of some segments of the other traffic.
         run(&mut lab_run(
             &[&own[..], further].concat(),
             "ping -q -c 3 -i 0.1 lab-b",

@@ -1,4 +1,4 @@
-//! What a probe says of a path to a daemon, and of what it cannot measure.
+//! Reports of a probe about a path to a daemon, and its refusals.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -22,7 +22,7 @@ fn a_path_is_measured_in_both_directions_and_recorded() {
     fs::create_dir(directory.path().join("root")).unwrap();
     let daemon = Daemon::with(&directory.path().join("root"), &[]);
     let records = directory.path().join("runs.jsonl");
-    // Whoever wrote it was stopped in the middle.
+    // This is the record of a probe that was killed while it wrote.
     fs::write(&records, "{\"schema\":1,\"run\":").unwrap();
     let mut command = daemon.command("probe");
     command
@@ -81,7 +81,7 @@ fn a_path_is_measured_in_both_directions_and_recorded() {
     }
     assert_eq!(probe["external"][0]["tool"], "iperf3");
     check_records(&records);
-    // Nothing was left at either end.
+    // The probe left no files at either end.
     assert_eq!(
         fs::read_dir(directory.path().join("root")).unwrap().count(),
         0
@@ -94,7 +94,7 @@ fn check_trials(trials: &[Value]) {
     assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
     for trial in trials {
         assert!(number(trial, "bytes") > 0, "{trial}");
-        // Whoever sends told what was sent, and what of it in vain.
+        // The sender reported the segments that it sent, and the retransmitted ones among them.
         assert!(
             number(trial, "sent_segments") >= number(trial, "retransmitted_segments"),
             "{trial}"
@@ -106,7 +106,8 @@ fn check_trials(trials: &[Value]) {
     }
 }
 
-/// Eight of its own and one of iperf3's, which `profile` reads, after what was there.
+/// Checks eight records of the probe and one of iperf3, which `profile` reads, after the existing
+/// records.
 fn check_records(records: &Path) {
     let text = fs::read_to_string(records).unwrap();
     assert_eq!(text.lines().count(), 10);
@@ -121,7 +122,7 @@ fn check_records(records: &Path) {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    // Both ends are this host, which stands there once.
+    // Both ends are this host, which is described once.
     assert_eq!(hosts.len(), 1);
     for record in &own {
         let ends = [&record["source"], &record["destination"]];
@@ -194,7 +195,7 @@ fn a_probe_is_the_reference_of_a_sweep_over_the_same_path() {
     assert_eq!(runs.len(), 3, "a warm-up and two");
     for record in &runs {
         assert_eq!(record["outcome"]["ended"], "done", "{record}");
-        // Its streams were told from others by the daemon's address.
+        // The daemon's address identifies the streams of the transfer.
         assert!(record["samples"]["count"].as_u64() > Some(0), "{record}");
         assert!(record["source"]["description"].is_string(), "{record}");
         assert!(
@@ -224,7 +225,8 @@ fn a_probe_is_the_reference_of_a_sweep_over_the_same_path() {
     let [transfer] = told["transfers"].as_array().unwrap().as_slice() else {
         panic!("one transfer: {told}");
     };
-    // Of four, the way there with as many streams.
+    // The reference is one of four trials: the one in the same direction with the same number of
+    // streams.
     let tcp = transfer["tcp"].as_str().unwrap();
     assert!(
         tcp.contains("direction=to") && tcp.contains("streams=2"),
@@ -232,7 +234,7 @@ fn a_probe_is_the_reference_of_a_sweep_over_the_same_path() {
     );
     assert!(transfer["scheme"].is_object(), "{transfer}");
     assert_eq!(told["memory"].as_array().unwrap().len(), 4, "{told}");
-    // What does not say that it is the same path is not taken for it.
+    // A probe without the path of the sweep is not its reference.
     let told = profile(&strange);
     assert!(told["transfers"][0]["tcp"].is_null(), "{told}");
 }
@@ -264,7 +266,8 @@ fn endpoints_that_cannot_be_probed_are_named() {
     assert!(text.contains("2 streams"), "{text}");
 }
 
-/// The same command line, bound by permissions as root is not; root's own files are its.
+/// Runs the same command bound by file permissions, which root otherwise ignores. Root's own files
+/// stay accessible.
 fn without_override(command: &Command) -> Command {
     let mut bound = Command::new("setpriv");
     bound.arg("--bounding-set=-dac_override,-dac_read_search");
@@ -295,7 +298,7 @@ fn records_are_added_to_an_append_only_file() {
         .arg(daemon.url(""));
     run(&mut without_override(&command)).expect(0);
     assert_eq!(fs::read_to_string(&records).unwrap().lines().count(), 2);
-    // Where nothing may be appended it is said before anything is measured.
+    // An unwritable file of records is reported before the measurement.
     chmod(&records, 0o444);
     let finished = run(&mut without_override(&command));
     let finished = finished.expect(6).says(&["runs.jsonl", "denied"]);

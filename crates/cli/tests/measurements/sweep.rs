@@ -1,7 +1,7 @@
-//! Sweeps from the command line: what is measured, resumed, refused.
+//! Sweeps from the command line: measurements, resumes and refusals.
 //!
-//! Both ends are on this host, so that no rights are needed; across a lab where
-//! these are there.
+//! Both ends are on this host, so that most tests need no rights. Tests with a lab run if the
+//! rights for it exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -50,7 +50,7 @@ fn records(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// What a sweep that was made would still run.
+/// Returns the list of runs that the sweep would still make.
 fn listed(file: &Path, output: &Path, also: &[&str]) -> String {
     let mut command = longhaul_with(&["sweep", "--dry-run"]);
     command.args(also).arg(file).arg("-o").arg(output);
@@ -58,7 +58,7 @@ fn listed(file: &Path, output: &Path, also: &[&str]) -> String {
     String::from_utf8(listed).unwrap()
 }
 
-/// What is done, and what cannot be done, is not among what would be run.
+/// Checks that neither finished nor impossible runs are in the list.
 fn tell_what_is_left(file: &Path, output: &Path) {
     let nothing = listed(file, output, &[]);
     assert!(
@@ -72,7 +72,7 @@ fn tell_what_is_left(file: &Path, output: &Path) {
     assert!(!listed(file, output, &["--methods", "copy"]).contains("absent"));
 }
 
-/// Of a file with one line cut off; it was looked at, and nothing else.
+/// Checks the list for a file with one incomplete line. The dry run does not change the file.
 fn tell_that_one_is_left(file: &Path, output: &Path) {
     let before = std::fs::read(output).unwrap();
     let one = listed(file, output, &[]);
@@ -102,7 +102,8 @@ fn runs_are_recorded_and_compared_and_not_repeated() {
     );
     let all = records(&output);
     assert_eq!(all.len(), 8);
-    // Both ends are this host, which stands once beside them, also when all is done again.
+    // Both ends are this host, which is described once next to the records, also after a second
+    // sweep.
     let hosts = || records(&output.with_extension("hosts.ndjson"));
     assert_eq!(hosts().len(), 1);
     let sysctls = &hosts()[0]["host"]["sysctls"];
@@ -136,7 +137,7 @@ fn runs_are_recorded_and_compared_and_not_repeated() {
     }
     assert!(!home.path().join("runs.work").exists());
     tell_what_is_left(&file, &output);
-    // Nothing is made again; what was cut off is.
+    // Only the run with the incomplete line is repeated.
     let said = sweep();
     assert!(!said.contains(" of 10"), "{said}");
     assert!(said.contains("nothing is left to run"), "{said}");
@@ -149,12 +150,13 @@ fn runs_are_recorded_and_compared_and_not_repeated() {
     let again = records(&output);
     assert_eq!((again.len(), hosts().len()), (8, 1));
     assert_eq!(again[7]["run"]["id"], all[7]["run"]["id"]);
-    // What it writes is what the analysis reads.
+    // The analysis reads the records.
     let mut profile = longhaul_with(&["profile"]);
     run(profile.arg(&output)).expect(0);
 }
 
-/// Of records without the last, which is one of the fastest that was made again.
+/// Checks the list for records without the last one, which is a repetition of one of the fastest
+/// configurations.
 fn tell_which_is_left_again(file: &Path, output: &Path) {
     let whole = std::fs::read_to_string(output).unwrap();
     let (rest, _) = whole.trim_end().rsplit_once('\n').unwrap();
@@ -170,7 +172,7 @@ fn tell_which_is_left_again(file: &Path, output: &Path) {
     assert!(listed(file, output, &[]).contains(", 0 runs to make"));
 }
 
-/// Four alike, and one that fails without a word.
+/// Four equal methods, and one that fails without a message.
 const ALIKE: &str = r#"
 [[methods]]
 name = "copy"
@@ -327,7 +329,7 @@ fn an_invalid_sweep_is_refused_before_it_starts() {
         .says(&["no dataset \"many\""]);
 }
 
-/// Where the project's own methods are.
+/// The project's own methods.
 const PEERS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../bench/scenarios/peers.inc"
@@ -346,7 +348,7 @@ fn seen_of(home: &Path) -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut found: Vec<String> = mounts.lines().map(str::to_owned).collect();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        // Processes end while one looks.
+        // A process may end while this function reads its files.
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         found.push(String::from_utf8_lossy(&line).replace('\0', " "));
     }
@@ -354,7 +356,7 @@ fn seen_of(home: &Path) -> Vec<String> {
     found
 }
 
-/// What a sweep left for longer than the kernel takes to end it.
+/// Returns the processes and mounts that remain longer than the kernel needs to end them.
 fn remains(home: &Path) -> Vec<String> {
     let deadline = Instant::now() + process::limit();
     loop {
@@ -396,7 +398,7 @@ fn mounts_of_a_run_end_with_it() {
     assert_eq!(all.len(), 2);
     for record in &all {
         assert_eq!(record["outcome"]["ended"], "done", "{record}");
-        // It went through a connection, which the end that sends was asked about.
+        // The data used a TCP connection, which the sending end observed.
         assert!(record["samples"]["count"].as_u64() > Some(0), "{record}");
         let is_read = record["method"]["name"] == "sshfs-read";
         for cpu in record["cpu"].as_array().unwrap() {
@@ -410,7 +412,7 @@ fn mounts_of_a_run_end_with_it() {
         }
     }
     assert_eq!(remains(home.path()), [""; 0]);
-    // A copy that fails, and one that goes on until it is ended.
+    // One copy fails, and the other one runs until the cap.
     for (name, instead) in [("failed", "false\n"), ("capped", "sleep 60\n")] {
         let (_, all) = sweep(name, peers.replace("cp -r", &format!("{instead}cp -r")));
         assert_eq!(all.len(), 2);

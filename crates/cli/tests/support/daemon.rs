@@ -103,7 +103,7 @@ impl Daemon {
         self.running.take().unwrap().kill()
     }
 
-    /// Where it keeps what is its own.
+    /// Returns the state directory of the daemon.
     pub fn state(&self) -> &Path {
         self.state.path()
     }
@@ -149,7 +149,8 @@ pub fn url(address: SocketAddr, path: impl AsRef<std::ffi::OsStr>) -> OsString {
     OsString::from_vec(url)
 }
 
-/// A daemon with one principal who has these roots, and the file with the principal's token.
+/// Starts a daemon with one principal who has these roots. Returns the daemon and the principal's
+/// tokens file.
 pub fn with_roots(place: &Path, roots: &str) -> (Daemon, PathBuf) {
     let made = run(longhaul().args(["token", "--principal", "one"])).expect(0);
     let made = String::from_utf8(made.output).unwrap();

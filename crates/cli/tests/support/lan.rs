@@ -45,7 +45,7 @@ impl Drop for Names {
     fn drop(&mut self) {
         for host in ["here", "left", "right"] {
             let host = self.of(host);
-            // The test fails by itself where it does.
+            // If this fails, the test fails too.
             let _ = Command::new("ip").args(["netns", "del", &host]).status();
         }
     }
@@ -72,7 +72,7 @@ impl Lan {
             ip(&format!("-n {host} addr add {address}/24 dev to-{other}"));
             ip(&format!("-n {host} link set to-{other} up"));
         }
-        // One address of the right host is good for everybody.
+        // One address of the right host is enough for all connections.
         ip(&format!(
             "-n {} route add 10.80.2.2 via 10.80.3.2",
             names.of("left")
@@ -95,7 +95,7 @@ impl Lan {
         }
     }
 
-    /// Nobody on one host can connect to the other one's ports for sessions.
+    /// Blocks connections from one host to the session ports of the other.
     pub fn close(&self, from: &str, to: &str) {
         let wires = WIRES.iter().filter(|(host, _, _)| *host == to);
         for (_, _, address) in wires {
@@ -110,7 +110,7 @@ impl Lan {
         self.place.path().join("state")
     }
 
-    /// What is remembered here of jobs is lost.
+    /// Removes the local records of jobs.
     pub fn forget(&self) {
         std::fs::remove_dir_all(self.state()).unwrap();
     }
@@ -136,7 +136,7 @@ impl Lan {
         command
     }
 
-    /// Processes on one of the hosts whose command line has this.
+    /// Returns the processes on one of the hosts whose command line contains the text.
     pub fn processes(&self, host: &str, of: &str) -> Vec<Pid> {
         let namespace = format!("/run/netns/{}", self.names.of(host));
         let number = std::fs::metadata(namespace).unwrap().ino();

@@ -1,7 +1,7 @@
-//! What the end-to-end tests share: real processes that are always ended, a
-//! daemon, a proxy that counts bytes, trees, and how trees are compared.
+//! Code that the end-to-end tests share: processes that always end, a daemon, a proxy that counts
+//! bytes, trees, and comparisons of trees.
 
-// Each group of tests is a crate of its own and uses a part of this.
+// Each group of tests is a separate crate and uses a part of this module.
 #![allow(dead_code, unused_imports)]
 
 pub mod daemon;
@@ -25,13 +25,14 @@ pub use daemon::Daemon;
 
 use std::path::Path;
 
-/// Fails unless the directory, at any depth, has nothing that longhaul left.
+/// Fails if the directory contains leftovers of longhaul at any depth.
 pub fn assert_no_leftovers(directory: &Path) {
     let left = tree::leftovers(directory);
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// Tests that mount or change users need root; says so where it is missing.
+/// True if the test runs as root, which tests that mount or change users need. Otherwise prints the
+/// reason for the skip.
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

@@ -1,5 +1,5 @@
-//! Processes: each leads a group of its own, which ends with the test however
-//! the test ends; every wait has a limit.
+//! Processes of a test. Each leads a process group, which ends with the test in all cases. Every
+//! wait has a limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ pub fn limit() -> Duration {
 /// Limits after which a process that still works is given up.
 const MOST_LIMITS: u32 = 10;
 
-/// A process that used less of its limit than one part in so many stands still: it looks at the
-/// clock now and then, no more.
+/// A process counts as stalled if it used less than this part of its limit. Such a process only
+/// checks the clock.
 const WORKING_PART: u32 = 100;
 
-/// The `longhaul` command, with nothing of the user's configuration, and no history.
+/// Returns the `longhaul` command without the user's configuration and without a history.
 pub fn longhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
@@ -49,10 +49,10 @@ pub struct Running {
     reaped: bool,
 }
 
-/// How a process ended.
+/// Exit code and output of an ended process.
 #[derive(Debug)]
 pub struct Finished {
-    /// Exit code; none after a signal.
+    /// Exit code, or `None` after a signal.
     pub code: Option<i32>,
     /// Standard output.
     pub output: Vec<u8>,
@@ -91,7 +91,7 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// The next line of standard output; none at its end.
+    /// Returns the next line of standard output, or `None` at its end.
     pub fn line(&self) -> Option<String> {
         match self.await_from(&self.lines) {
             Ok(line) => Some(line),
@@ -104,7 +104,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has said this on standard error.
+    /// Waits until the text appears on standard error.
     #[track_caller]
     pub fn await_words(&self, text: &str) {
         while let Ok(line) = self.await_from(&self.words) {
@@ -115,7 +115,8 @@ impl Running {
         panic!("it did not say {text:?}");
     }
 
-    /// Waits for something as long as the process works: how fast the host is does not matter.
+    /// Waits for a value as long as the process works, so that the speed of the host does not
+    /// matter.
     fn await_from<T>(&self, receiver: &Receiver<T>) -> Result<T, RecvTimeoutError> {
         let root = self.pid().as_raw_nonzero().get();
         let mut used = processor_time(root);
@@ -132,7 +133,7 @@ impl Running {
         Err(RecvTimeoutError::Timeout)
     }
 
-    /// The next JSON event that fits; none at the end of the output.
+    /// Returns the next JSON event that fits, or `None` at the end of the output.
     pub fn event(&self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
         loop {
             let line = self.line()?;
@@ -155,7 +156,7 @@ impl Running {
     }
 
     fn kill_group(&mut self) {
-        // It may have ended by itself; it is not reaped, so the id is its own.
+        // The process may have ended already. It is not reaped, so its id still belongs to it.
         let _ = kill_process_group(self.pid(), Signal::KILL);
     }
 
@@ -192,8 +193,8 @@ impl Running {
         self.await_from(&ended).is_ok()
     }
 
-    /// Does something once it has ended, and is not yet reaped, so that nothing
-    /// else can have its id.
+    /// Runs the action once the process has ended. The process is not reaped yet, so its id is not
+    /// reused.
     pub fn when_ended(&self, action: impl FnOnce() + Send + 'static) {
         let pid = self.pid();
         std::thread::spawn(move || {
@@ -204,7 +205,7 @@ impl Running {
     }
 }
 
-/// Reads a stream to its end, and tells its lines meanwhile.
+/// Reads a stream to its end, and sends each line to the receiver.
 fn read_lines(stream: impl Read + Send + 'static) -> (JoinHandle<Vec<u8>>, Receiver<String>) {
     let (sender, lines) = channel();
     let reader = std::thread::spawn(move || {
@@ -216,7 +217,7 @@ fn read_lines(stream: impl Read + Send + 'static) -> (JoinHandle<Vec<u8>>, Recei
                 return whole;
             }
             let line = String::from_utf8_lossy(&whole[start..]);
-            // Nobody may be interested in the lines.
+            // The receiver may have been dropped.
             let _ = sender.send(line.trim_end().to_owned());
         }
     });

@@ -1,5 +1,4 @@
-//! What the kernel tells of processes, ours or not. One that has just ended has
-//! nothing to tell.
+//! Facts about processes from the kernel. A process that has just ended has none of them.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -15,13 +14,13 @@ pub fn threads_of(process: i32) -> Vec<i32> {
     numbers_in(Path::new(&format!("/proc/{process}/task")))
 }
 
-/// A process's command, its words with blanks between them.
+/// Returns the command line of a process, with spaces between its arguments.
 pub fn command_of(process: i32) -> String {
     let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&words).replace('\0', " ")
 }
 
-/// Who started a process, or took it over.
+/// Returns the parent of a process.
 pub fn parent_of(process: i32) -> Option<i32> {
     let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name before may have spaces and brackets in it.
@@ -31,7 +30,7 @@ pub fn parent_of(process: i32) -> Option<i32> {
 
 /// Processor time that a process, and all that descend from it, have used.
 pub fn processor_time(root: i32) -> Duration {
-    // `USER_HZ`, which the kernel tells times in, is 100 wherever Linux runs.
+    // `USER_HZ`, the unit of these times, is 100 on all Linux systems.
     const TICK: Duration = Duration::from_millis(10);
     let with_parent = |process| Some((process, parent_of(process)?));
     let all: Vec<(i32, i32)> = processes().into_iter().filter_map(with_parent).collect();
@@ -41,7 +40,7 @@ pub fn processor_time(root: i32) -> Duration {
         due.extend(children.map(|(child, _)| *child));
         let stat = read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         let (_, rest) = stat.rsplit_once(')').unwrap_or_default();
-        // Its own user and system time, and those of its children that have ended.
+        // These are the process's user and system times, and those of its children that have ended.
         let times = rest.split_whitespace().skip(11).take(4);
         ticks += times
             .filter_map(|time| time.parse::<u32>().ok())

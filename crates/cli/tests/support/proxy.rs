@@ -1,19 +1,19 @@
-//! A TCP proxy between a client and a daemon, which counts the bytes of each
-//! direction and does something once so many have passed.
+//! A TCP proxy between a client and a daemon. It counts the bytes of each direction, and runs an
+//! action after a given number.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Receive buffer of a client's connection: the kernel's own tuning would take
-/// tens of MB, and what a test says of "so many bytes" would mean little.
+/// Receive buffer of a client's connection. The kernel's own tuning would use tens of MB, and a
+/// trigger after a number of bytes would be inexact.
 const CLIENT_BUFFER_BYTES: usize = 128 << 10;
 
 /// Bytes of a piece that can only be of blocks: messages are shorter.
 const SMALLEST_DAMAGED: usize = 16 << 10;
 
-/// What happens once so many bytes have passed in both directions.
+/// An action, and the number of bytes in both directions after which it runs.
 struct Trigger {
     after: u64,
     action: Box<dyn FnOnce() + Send>,
@@ -21,8 +21,8 @@ struct Trigger {
 
 struct Shared {
     target: Mutex<SocketAddr>,
-    /// Of the connections made since it was last taken: what an earlier client
-    /// had under way when it was killed may still be passing.
+    /// Bytes on connections since the last [`Proxy::take_passed`]. Data of an earlier client that
+    /// was killed may still be in flight.
     passed: Mutex<Arc<AtomicU64>>,
     trigger: Mutex<Option<Trigger>>,
     open: Mutex<Vec<TcpStream>>,
@@ -65,7 +65,7 @@ impl Proxy {
         Proxy { address, shared }
     }
 
-    /// For use in an action.
+    /// Returns a handle for use in an action.
     pub fn handle(&self) -> Handle {
         Handle(Arc::clone(&self.shared))
     }
@@ -77,8 +77,8 @@ impl Proxy {
         passed.load(Ordering::Relaxed)
     }
 
-    /// Does something once, when so many bytes have passed on connections made
-    /// since the last [`Proxy::take_passed`].
+    /// Runs the action once, after this number of bytes on connections made since the last
+    /// [`Proxy::take_passed`].
     pub fn after(&self, after: u64, action: impl FnOnce() + Send + 'static) {
         self.handle().after(after, action);
     }
@@ -105,8 +105,8 @@ impl Handle {
         *self.0.trigger.lock().unwrap() = Some(Trigger { after, action });
     }
 
-    /// Does something while nothing passes, but for at most 64 KiB on each
-    /// connection that were under way.
+    /// Runs the action while the proxy holds back all data, except for at most 64 KiB in flight on
+    /// each connection.
     pub fn hold(&self, during: impl FnOnce()) {
         *self.0.held.lock().unwrap() = true;
         during();
@@ -114,8 +114,8 @@ impl Handle {
         self.0.released.notify_all();
     }
 
-    /// Flips a bit in each of so many pieces that pass from now on; only in
-    /// large ones, which are of file data.
+    /// Flips a bit in each of the next `pieces` pieces. Only large pieces count, which contain file
+    /// data.
     pub fn damage(&self, pieces: u64) {
         self.0.damages.store(pieces, Ordering::Relaxed);
     }

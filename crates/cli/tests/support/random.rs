@@ -2,7 +2,7 @@
 
 pub use longhaul_units::Random;
 
-/// From the seed in `LONGHAUL_SEED`, or from a new one.
+/// Returns a generator with the seed in `LONGHAUL_SEED`, or with a new one.
 pub fn random_from_environment() -> Random {
     let seed = match std::env::var("LONGHAUL_SEED") {
         Ok(seed) => seed.parse().expect("LONGHAUL_SEED is a number"),

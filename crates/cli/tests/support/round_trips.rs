@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What each direction takes. It has to be longer than an end takes for an answer, or else what is
-/// sent later counts as one to what came meanwhile.
+/// Delay of each direction. It must be longer than the time that an end needs for an answer.
+/// Otherwise a later message would count as an answer to one that arrived in the meantime.
 const ONE_WAY: Duration = Duration::from_millis(50);
 
-/// What was counted since [`Relay::begin`].
+/// Counts since [`Relay::begin`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passed {
-    /// Round trips of the longest chain of words and answers that the client has the end of.
+    /// Number of round trips in the longest chain of messages and answers that ends at the client.
     pub answered: u64,
     /// Round trips before the client's bytes became more than messages.
     pub before_data: Option<u64>,
@@ -75,7 +75,7 @@ impl Relay {
         Relay { address, counts }
     }
 
-    /// Counts from now on, once nothing is under way. So many bytes of the client's are data.
+    /// Starts to count once no message is in flight. `data_bytes` bytes of the client are data.
     pub fn begin(&self, data_bytes: u64) {
         loop {
             let mut counts = self.counts.lock().unwrap();
@@ -97,7 +97,7 @@ impl Relay {
 }
 
 impl Counts {
-    /// Something was sent: the length of the chain that it ends.
+    /// Records a sent message, and returns the length of its chain.
     fn sent(&mut self, from: Speaker, bytes: usize) -> u64 {
         self.under_way += 1;
         if from == Speaker::Server {
@@ -111,7 +111,8 @@ impl Counts {
         before + 1
     }
 
-    /// It arrives. Told before the end has it, which may answer at once.
+    /// Records the arrival of a message. It is called before the end receives the message, because
+    /// the end may answer at once.
     fn arrives(&mut self, from: Speaker, chain: u64) {
         let longest = match from {
             Speaker::Client => &mut self.asked,
@@ -121,7 +122,7 @@ impl Counts {
     }
 }
 
-/// One direction: a thread that reads, and one that delivers.
+/// Carries one direction with two threads: one reads, and the other one delivers after the delay.
 fn carry(from: Speaker, source: &TcpStream, sink: &TcpStream, counts: &Arc<Mutex<Counts>>) {
     let (mut source, mut sink) = (source.try_clone().unwrap(), sink.try_clone().unwrap());
     sink.set_nodelay(true).unwrap();

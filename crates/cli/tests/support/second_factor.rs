@@ -1,6 +1,6 @@
 //! Logins that are kept, and those with two factors.
 
-// Each theme is a crate of its own and uses a part of this.
+// Each group of tests is a separate crate and uses a part of this module.
 #![allow(dead_code)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use crate::support::sshd::{Setting, Sshd};
 /// The only code that is accepted, once.
 pub const CODE: &str = "12345678";
 
-/// Where this user's sockets are: nobody else's to write.
+/// Returns a directory for sockets that only this user can write to.
 pub fn runtime() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o700)).unwrap();
@@ -50,7 +50,7 @@ pub fn master_at(sshd: &Sshd, socket: &Path) -> Pid {
     Pid::from_raw(number.0.parse().unwrap()).unwrap()
 }
 
-/// Waits until a process that is not a child of this one is gone.
+/// Waits until a process that is not a child of this one has ended.
 pub fn await_end(process: Pid) {
     let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else {
         return;
@@ -63,7 +63,7 @@ pub fn await_end(process: Pid) {
     assert_eq!(poll(&mut polled, Some(&most)), Ok(1), "it did not end");
 }
 
-/// The command that comes with the module of PAM.
+/// The command of the PAM module for one-time codes.
 pub const SECOND_FACTOR: &str = "/usr/bin/google-authenticator";
 
 /// A key and a code, which serves once.
@@ -84,7 +84,7 @@ pub fn two_factors(more: &str, apart: bool) -> Sshd {
     })
 }
 
-/// Whether there can be two; says so where not.
+/// True if logins with two factors are possible. Otherwise prints the reason for the skip.
 pub fn has_two_factors() -> bool {
     let there = Path::new(SECOND_FACTOR).exists();
     if !there {

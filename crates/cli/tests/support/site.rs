@@ -1,7 +1,7 @@
-//! Two daemons and who uses them, and what a client of their protocol can say that
-//! `longhaul` would not.
+//! Two daemons with their users, and a client that can send protocol messages that `longhaul` would
+//! not send.
 
-// Each theme is a crate of its own and uses a part of this.
+// Each group of tests is a separate crate and uses a part of this module.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -112,7 +112,7 @@ pub fn jobs_of(daemon: &Daemon) -> Vec<Pid> {
 
 pub fn kill_jobs(daemon: &Daemon) {
     for pid in jobs_of(daemon) {
-        // It may just have ended.
+        // The process may have ended in the meantime.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -124,7 +124,7 @@ impl Drop for Site {
     }
 }
 
-/// A daemon with two principals, who may both read and write the same.
+/// A daemon with two principals, who may both read and write the same directory.
 pub struct Shared {
     pub daemon: Daemon,
     /// Their tokens.
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// As one of them, who may also use the second daemon of a site.
+    /// Returns a command of one principal, who may also use the second daemon of a site.
     pub fn command(&self, principal: usize, site: &Site, subcommand: &str) -> Command {
         let home = self.place.path().join(PRINCIPALS[principal]);
         std::fs::create_dir_all(&home).unwrap();
@@ -204,8 +204,8 @@ impl Drop for Shared {
     }
 }
 
-/// The channel to a process that runs a job once it is told which: what a client
-/// of this protocol can say that `longhaul` would not.
+/// The channel to a process that waits for a job. Tests use it to send protocol messages that
+/// `longhaul` would not send.
 pub struct Driven(pub UnixStream);
 
 impl Driven {
@@ -213,7 +213,8 @@ impl Driven {
         control_request(daemon, (principal, token), Task::Drive).map(Driven)
     }
 
-    /// One that connects to nobody, and the name under which channels come to it.
+    /// Requests a job that makes no connection. Returns its channel and the name under which other
+    /// channels join it.
     pub fn through(
         daemon: &Daemon,
         principal: &str,
@@ -230,7 +231,7 @@ impl Driven {
         Ok((driven, name))
     }
 
-    /// What its process says of itself, which comes once.
+    /// Reads the greeting of the process.
     fn greeting(&mut self) -> String {
         let mut said = String::new();
         while !(said.contains("longhaul-remote/1") && said.ends_with('\n')) {
@@ -241,14 +242,14 @@ impl Driven {
         said
     }
 
-    /// What a job of this specification is answered with.
+    /// Begins a job with this specification, and returns the answer.
     pub fn begin(mut self, key: &str, spec: &str) -> JobEvent {
         self.ask(key, spec, Reach::Daemon);
         self.greeting();
         self.answer()
     }
 
-    /// Says what is to be done.
+    /// Sends the request to begin a job.
     pub fn ask(&mut self, key: &str, spec: &str, reach: Reach) {
         let release = env!("CARGO_PKG_VERSION");
         let line = format!("longhaul-client/1 software={release} protocol=1 key={key}\n");
@@ -268,7 +269,7 @@ impl Driven {
         job_protocol::send(&self.0, &Order::Begin(begin)).unwrap();
     }
 
-    /// How the job ends, once it has a name.
+    /// Reads the name of the job, and returns its last event.
     pub fn end(self) -> JobEvent {
         let told = job_protocol::receive(&self.0).unwrap();
         assert!(matches!(told, Some(JobEvent::Named(_))), "{told:?}");
@@ -288,10 +289,10 @@ impl Driven {
         }
     }
 
-    /// What that is answered with.
+    /// Returns the answer to the request.
     pub fn answer(mut self) -> JobEvent {
         let told = job_protocol::receive(&self.0).unwrap().expect("an answer");
-        // It has ended, and said in the log what it had to say.
+        // After its end, the process has written its messages to the log.
         let mut rest = Vec::new();
         let _ = self.0.read_to_end(&mut rest);
         told
@@ -307,7 +308,7 @@ pub fn spec(from: &str, to: &str, connection: (&str, serde_json::Value)) -> Stri
     value.to_string()
 }
 
-/// The same with nothing of note.
+/// Returns a specification without special options.
 pub fn plain_spec(from: &str, to: &str) -> String {
     spec(from, to, ("nice", false.into()))
 }

@@ -1,5 +1,4 @@
-//! A tree read once, by digest, for tests that compare copies of it again and
-//! again.
+//! A tree that is read once, by digest, for tests that compare copies of it repeatedly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, Metadata};
@@ -9,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use super::tree::{is_own, paths};
 
-/// What a copy of an entry must agree in.
+/// Properties that a copy of an entry must share.
 #[derive(Debug, PartialEq, Eq)]
 struct Known {
-    /// With the kind.
+    /// Mode, including the kind of the entry.
     mode: u32,
     modified: (i64, i64),
     size: u64,

@@ -1,5 +1,5 @@
-//! A real sshd on loopback with keys, configuration and home of its own, in
-//! namespaces that end with the test.
+//! A real sshd on loopback, with separate keys, configuration and home, in namespaces that end with
+//! the test.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use super::process::Running;
 
-/// Where Debian has it.
+/// Path of sshd in Debian.
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// Whether these tests can run here; says so where not.
+/// True if these tests can run. Otherwise prints the reason for the skip.
 pub fn is_possible() -> bool {
     if !super::is_root() {
         return false;
@@ -26,13 +26,13 @@ pub fn is_possible() -> bool {
     there
 }
 
-/// How a server differs from the usual one.
+/// Differences of a server from the default one.
 #[derive(Default)]
 pub struct Setting<'a> {
     /// Lines of `sshd_config`.
     pub config: &'a str,
-    /// On a host of its own, joined to the client's by a wire; else on
-    /// loopback.
+    /// If true, the server is on a separate host, connected to the client's host by a wire.
+    /// Otherwise it is on loopback.
     pub apart: bool,
     /// Shell commands before it starts, in its namespaces, where `$far` is the
     /// user's home.
@@ -44,7 +44,7 @@ pub struct Sshd {
     place: TempDir,
     port: u16,
     wire: Option<Wire>,
-    /// Where it is, if neither on loopback nor on a wire.
+    /// Address of the server if it is neither on loopback nor on a wire.
     elsewhere: Option<&'static str>,
 }
 
@@ -80,7 +80,7 @@ impl Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         for host in [&self.client, &self.server] {
-            // The test fails by itself where it does.
+            // If this fails, the test fails too.
             let _ = Command::new("ip").args(["netns", "del", host]).status();
         }
     }
@@ -107,8 +107,8 @@ impl Sshd {
         sshd
     }
 
-    /// One that somebody else starts, by the script that is given, on a host
-    /// that has this address.
+    /// Prepares a server that the test starts on another host with this address. Returns the server
+    /// and the path of its start script.
     pub fn at(address: &'static str) -> (Sshd, PathBuf) {
         let sshd = Sshd::prepare("", None, Some(address));
         let script = sshd.at_place("server.sh");
@@ -160,11 +160,11 @@ impl Sshd {
         std::fs::write(self.at_place("ssh_config"), client).unwrap();
     }
 
-    /// Logs in as a user does who wants to do so once: a master, where the configuration has it.
+    /// Logs in once for several commands: starts a master if the configuration has one.
     pub fn start_master(&self) {
         let mut command = self.ssh_command();
         command.args(["-M", "-N", "-f", "dtn"]);
-        // It would keep them open.
+        // An inherited stream would stay open as long as the master.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let started = command.stderr(Stdio::null()).status();
         assert!(started.unwrap().success());
@@ -192,7 +192,7 @@ impl Sshd {
         String::from_utf8_lossy(&ended.output).into_owned()
     }
 
-    /// As after a first login.
+    /// Adds the host key to `known_hosts`, as a first login does.
     pub fn trust_host_key(&self) {
         let key = std::fs::read_to_string(self.at_place("host_key.pub")).unwrap();
         let line = format!("[{}]:{} {key}", self.address(), self.port);
@@ -207,12 +207,12 @@ impl Sshd {
         std::fs::write(self.at_place("known_hosts"), line).unwrap();
     }
 
-    /// As before a first login.
+    /// Removes the host key from `known_hosts`.
     pub fn forget_host_key(&self) {
         std::fs::write(self.at_place("known_hosts"), "").unwrap();
     }
 
-    /// Nobody may log in any more.
+    /// Removes all authorized keys.
     pub fn lock_out(&self) {
         std::fs::write(self.at_place("authorized"), "").unwrap();
     }
@@ -246,7 +246,7 @@ impl Sshd {
         self.running = Some(running);
     }
 
-    /// Where it listens.
+    /// Returns the address and port of the server.
     pub fn server_address(&self) -> std::net::SocketAddr {
         format!("{}:{}", self.address(), self.port).parse().unwrap()
     }
@@ -265,8 +265,8 @@ impl Sshd {
         std::fs::write(&file, format!("{text}Host *\n{more}\n")).unwrap();
     }
 
-    /// The client's ssh, where the host has another name than its address; its
-    /// key is known all the same.
+    /// Returns the client's ssh for a host whose name differs from its address. The host key is
+    /// known under both.
     pub fn ssh_by_name(&self, name: &str) -> String {
         format!(
             "{} -o HostName={name} -o HostKeyAlias=[{}]:{}",
@@ -286,8 +286,8 @@ impl Sshd {
         format!("{} -o ProxyJump=jump", self.ssh_by_name(name))
     }
 
-    /// What the client's host calls these addresses, apart: files of its own
-    /// configuration, until the returned directory is dropped.
+    /// Writes files that resolve these names on the client's host, until the returned directory is
+    /// dropped.
     pub fn name_for_client(&self, hosts: &str) -> ClientFiles {
         let client = &self.wire.as_ref().unwrap().client;
         let directory = Path::new("/etc/netns").join(client);
@@ -296,7 +296,7 @@ impl Sshd {
         ClientFiles(directory)
     }
 
-    /// Nobody can connect to the server's ports for sessions.
+    /// Blocks connections to the server's session ports.
     pub fn close_server(&self) {
         let host = &self.wire.as_ref().unwrap().client;
         ip(&format!(
@@ -304,7 +304,7 @@ impl Sshd {
         ));
     }
 
-    /// Nor to the client's.
+    /// Blocks connections to the client's session ports.
     pub fn close_client(&self) {
         let host = &self.wire.as_ref().unwrap().server;
         ip(&format!(
@@ -312,7 +312,7 @@ impl Sshd {
         ));
     }
 
-    /// What comes to the client's ports is not answered.
+    /// Drops connections to the client's session ports without an answer.
     pub fn drop_calls(&self) {
         let host = &self.wire.as_ref().unwrap().client;
         ip(&format!(
@@ -320,7 +320,7 @@ impl Sshd {
         ));
     }
 
-    /// The user's home on the far side.
+    /// Returns the user's home on the remote host.
     pub fn home(&self) -> PathBuf {
         self.at_place("home")
     }
@@ -330,15 +330,15 @@ impl Sshd {
         format!("ssh -F {}", self.at_place("ssh_config").display())
     }
 
-    /// `longhaul` with a subcommand, to reach `dtn` with this very binary on
-    /// the far side.
+    /// Returns `longhaul` with a subcommand. It reaches `dtn`, where this same binary runs as the
+    /// remote end.
     pub fn command(&self, subcommand: &str) -> Command {
         let mut command = self.bare_command(subcommand);
         command.args(["--remote-longhaul", env!("CARGO_BIN_EXE_longhaul")]);
         command
     }
 
-    /// The same, with whatever the far side has.
+    /// Returns the same command, which uses the longhaul that the remote host finds by itself.
     pub fn bare_command(&self, subcommand: &str) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_longhaul")), subcommand)
     }
@@ -366,7 +366,7 @@ pub struct ClientFiles(PathBuf);
 
 impl Drop for ClientFiles {
     fn drop(&mut self) {
-        // The test fails by itself where it does.
+        // If this fails, the test fails too.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

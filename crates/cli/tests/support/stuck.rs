@@ -1,5 +1,4 @@
-//! What the processes of a test that does not go on wait for, as the kernel
-//! tells it.
+//! Reports the kernel functions in which the processes of a stalled test wait.
 
 use std::fs::read_to_string;
 

@@ -1,4 +1,4 @@
-//! A process on a terminal of its own, as for a person who reads and types.
+//! A process with a separate terminal, as for a user who reads and types.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,17 +11,17 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::process::limit;
 
-/// It leads a session whose terminal this is.
+/// The child leads a session with this terminal.
 pub struct Terminal {
     child: Child,
     near: File,
     heard: Receiver<String>,
-    /// What it has shown so far.
+    /// Text that the process has shown so far.
     pub shown: String,
 }
 
 impl Terminal {
-    /// Starts a command; nothing but program, arguments and environment is taken of it.
+    /// Starts a command. Only its program, arguments and environment are used.
     pub fn start(command: &Command) -> Terminal {
         let (near, far) = pseudo_terminal();
         let end = || Stdio::from(far.try_clone().unwrap());
@@ -41,7 +41,7 @@ impl Terminal {
         let mut from = near.try_clone().unwrap();
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // It ends with an error once nobody has the other end open.
+            // Reading ends with an error once the other end is closed.
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
                 if sender.send(text).is_err() {
@@ -70,7 +70,7 @@ impl Terminal {
         self.near.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Whether it showed more.
+    /// Waits for more output. Returns true if there was some.
     fn hear(&mut self) -> bool {
         match self.heard.recv_timeout(limit()) {
             Ok(text) => {
@@ -98,7 +98,7 @@ fn pseudo_terminal() -> (OwnedFd, OwnedFd) {
     // SAFETY: both numbers are valid for writing; the rest is left out.
     let opened = unsafe { libc::openpty(&mut near, &mut far, none, default, default.cast()) };
     assert_eq!(opened, 0);
-    // SAFETY: they were just opened, and belong to nobody else.
+    // SAFETY: this function just opened them and is their only owner.
     let ends = unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) };
     for end in [&ends.0, &ends.1] {
         fcntl_setfd(end, FdFlags::CLOEXEC).unwrap();

@@ -70,7 +70,7 @@ pub fn hard_tree(root: &Path) {
     symlink("deep/er", root.join("to a directory")).unwrap();
     symlink("/etc/hostname", root.join("absolute")).unwrap();
     symlink(OsStr::from_bytes(b"\xff\n"), root.join("odd target")).unwrap();
-    // Set-user-ID bits depend on who copies: tests of their own look at them.
+    // Set-user-ID bits depend on the user who copies. Separate tests check them.
     for mode in [0o444, 0o755, 0o600, 0o1644] {
         let path = root.join(format!("modes/{mode:o}"));
         write(&path, format!("{mode:o}").as_bytes());
@@ -137,13 +137,13 @@ pub fn paths(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What longhaul left in a directory, at any depth.
+/// Returns the leftovers of longhaul in a directory, at any depth.
 pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     let own = paths(root).into_iter().filter(|path| is_own(path));
     own.collect()
 }
 
-/// Whether longhaul made it for itself.
+/// True if the name is one of longhaul's temporary names.
 pub fn is_own(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.as_bytes().starts_with(b".longhaul-"))
@@ -171,7 +171,7 @@ fn differences<'a>(left: &'a [PathBuf], right: &[PathBuf]) -> Vec<&'a PathBuf> {
     left.iter().filter(|path| !right.contains(path)).collect()
 }
 
-/// What tells two entries apart, if anything.
+/// Returns the first difference between two entries, if there is one.
 pub fn difference(left: &Path, right: &Path) -> Option<String> {
     let (a, b) = (
         fs::symlink_metadata(left).unwrap(),

@@ -11,7 +11,7 @@ use super::Daemon;
 use super::process::longhaul;
 use super::tree::paths;
 
-/// As `path/`: what is in it.
+/// Returns `path/`, which stands for the contents of the directory.
 pub fn slashed(path: &Path) -> OsString {
     let mut path = path.as_os_str().to_owned();
     path.push("/");
@@ -45,7 +45,8 @@ pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// rsync, or nothing where there is none, which is said.
+/// Returns the rsync command. If rsync is missing, prints the reason for the skip and returns
+/// `None`.
 pub fn rsync() -> Option<Command> {
     if Command::new("rsync").arg("--version").output().is_err() {
         longhaul_testing::skip("there is no rsync: install the package rsync");
@@ -54,7 +55,7 @@ pub fn rsync() -> Option<Command> {
     Some(Command::new("rsync"))
 }
 
-/// How data go.
+/// Route of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Local,
@@ -79,14 +80,14 @@ pub fn copy((daemon, root): (&Daemon, &Path), way: Way, (from, to): (&Path, &Pat
     CopyOf { command, ends }
 }
 
-/// A command whose options are still to come.
+/// A copy command that still lacks its options.
 pub struct CopyOf {
     command: Command,
     ends: [OsString; 2],
 }
 
 impl CopyOf {
-    /// With these options.
+    /// Adds the options.
     pub fn with(mut self, options: &[&str]) -> Command {
         self.command.args(options).args(&self.ends);
         self.command

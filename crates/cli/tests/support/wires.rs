@@ -11,7 +11,7 @@ pub struct Wires {
 }
 
 impl Wires {
-    /// None where the kernel cannot hold a wire to a rate; says so.
+    /// Returns `None`, with a message, if the kernel cannot limit the rate of a wire.
     pub fn new() -> Option<Wires> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Wires {
         Some(wires)
     }
 
-    /// Tells the kernel of `near` that Multipath TCP may use the second wire.
+    /// Permits the kernel of `near` to use the second wire for Multipath TCP.
     pub fn announce(&self) {
         let near = self.host("near");
         ip(&format!("-n {near} mptcp limits set subflow 4"));
@@ -51,7 +51,7 @@ impl Wires {
         ));
     }
 
-    /// What leaves from the second address goes over the second wire.
+    /// Routes packets from the second address over the second wire.
     pub fn route_by_address(&self) {
         let near = self.host("near");
         ip(&format!("-n {near} rule add from 10.81.2.1 table 82"));
@@ -75,7 +75,7 @@ impl Wires {
         on
     }
 
-    /// Nothing comes through any more.
+    /// Cuts a wire.
     pub fn cut(&self, wire: u32) {
         let far = self.host("far");
         ip(&format!("-n {far} link set wire{wire} down"));
@@ -100,7 +100,7 @@ impl Drop for Wires {
     fn drop(&mut self) {
         for host in ["near", "far"] {
             let host = self.host(host);
-            // The test fails by itself where it does.
+            // If this fails, the test fails too.
             let _ = Command::new("ip").args(["netns", "del", &host]).status();
         }
     }
@@ -112,7 +112,7 @@ fn ip(arguments: &str) {
     assert!(command.status().unwrap().success(), "ip {arguments}");
 }
 
-/// Whether it worked.
+/// Runs a command on a host. Returns true if it succeeded.
 fn run(host: &str, line: &str) -> bool {
     let mut words = line.split(' ');
     let mut command = within(host, words.next().unwrap());
