@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_more_sources_than_there_are() {
+    fn the_result_may_have_more_sources_than_available() {
         let few = EqualHosts {
             sources: 5,
             ..input()

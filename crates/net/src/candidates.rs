@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_address_holds_nobody_up() {
+    fn a_silent_address_does_not_delay_the_others() {
         let (hold, held) = std::sync::mpsc::channel::<()>();
         let held = std::sync::Mutex::new(held);
         let attempt: Attempt<()> = Arc::new(move |address, _| {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_others_can_reach_is_told() {
+    fn only_reachable_addresses_are_announced() {
         let told = interface_addresses().unwrap();
         assert!(told.iter().all(is_reachable), "{told:?}");
         for never in ["127.0.0.1", "::1", "169.254.1.1", "fe80::1", "0.0.0.0"] {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sshd_and_logind_say_is_read() {
+    fn settings_of_sshd_and_logind_are_parsed() {
         let pair = parse_ssh_connection("192.0.2.1 5000 2001:db8::1 22").unwrap();
         assert_eq!(
             pair,

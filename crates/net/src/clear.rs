@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_a_file_is_sent_as_it_is_and_zeros_for_what_is_not_there() {
+    fn a_range_of_a_file_is_sent_with_zeros_beyond_its_end() {
         use std::os::fd::AsFd;
         let mut file = tempfile::tempfile().unwrap();
         let data: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_expects_much_is_not_woken_for_little() {
+    fn a_reader_that_expects_much_is_not_woken_for_little() {
         const MUCH: usize = 1 << 20;
         let (mut near, mut far, held) = over_loopback();
         let writing = std::thread::spawn(move || {
@@ -229,7 +229,7 @@ mod tests {
 
     /// No data follows the announced amount, in however many parts it arrives.
     #[test]
-    fn what_is_expected_is_enough_to_go_on() {
+    fn a_reader_needs_only_the_expected_bytes() {
         const FRAME: usize = 20_000;
         let (mut near, mut far, _) = over_loopback();
         let reading = std::thread::spawn(move || {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_wakes_who_expects_more() {
+    fn the_end_of_a_stream_wakes_a_reader_that_expects_more() {
         let (near, mut far, _) = over_loopback();
         far.reader.anticipate(1 << 20);
         drop(near);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_write_is_nothing() {
+    fn writes_of_zero_bytes_succeed() {
         let (mut left, _right) = local_pair().unwrap();
         left.writer.write_all(&[]).unwrap();
         left.writer.write_all(&[b"", b""]).unwrap();

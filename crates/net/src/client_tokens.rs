@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_stops_nobody_but_whom_it_is_for() {
+    fn an_invalid_line_affects_only_its_own_host() {
         let good = Token::generate().unwrap();
         let text = format!(
             "h:1 alice lht_secret\n\u{fffd}\nh:1 bob {0}\ng:1\nh:2 carol {0} more\nf:1 dave {0}",

@@ -91,7 +91,7 @@ mod tests {
     use crate::tcp::{self, HostPort, TcpOptions};
 
     #[test]
-    fn nothing_paces_before_the_distance_is_known() {
+    fn streams_are_not_paced_before_the_distance_is_known() {
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = tcp::listen(any, &TcpOptions::default()).unwrap();
         let target = HostPort::from(listener.local_addr().unwrap());

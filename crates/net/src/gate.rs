@@ -306,7 +306,7 @@ mod tests {
 
     /// Two networks hold all places, and renew their connections before they are idle.
     #[test]
-    fn whoever_holds_most_makes_room_for_others() {
+    fn the_network_with_most_places_makes_room_for_others() {
         let (gate, now) = (gate(8, 4), Instant::now());
         let admit = |text: &str| gate.admit_at(ip(text), None, now);
         let held: Vec<Ticket> = (0..8)
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_turned_out_finds_its_connection_closed() {
+    fn a_replaced_connection_is_closed() {
         use std::io::Read;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

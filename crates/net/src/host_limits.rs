@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_is_there() {
+    fn existing_sysctls_are_read() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("ipv4")).unwrap();
         std::fs::write(root.path().join("ipv4/tcp_wmem"), "4096\t16384\t4194304\n").unwrap();

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_takes_what_the_first_made() {
+    fn the_second_process_uses_the_key_of_the_first() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(GENERATED_FILE);
         keep(home.path(), &path, "first").unwrap();

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_people_wrote() {
+    fn lines_of_the_user_are_kept() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("known_hosts");
         let (a, b) = (key(), key());

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_have_it_where_one_asks_and_the_kernel_can() {
+    fn multipath_tcp_is_used_if_one_end_requests_it_and_the_kernel_supports_it() {
         if !is_available() {
             longhaul_testing::skip_without_kernel("this kernel does no Multipath TCP");
             return;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_available_where_the_kernel_tells_of_paths() {
+    fn multipath_tcp_is_available_if_the_kernel_reports_paths() {
         let plain = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         assert!(subflows(&plain.into()).is_err());
         let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}"));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_ask_gets_what_a_plain_listener_gives() {
+    fn a_plain_client_gets_an_ordinary_socket() {
         let (client, server) = joined(&TcpOptions::default());
         assert!(!asked(&client) && !asked(&server));
         assert!(SockRef::from(&server).tcp_user_timeout().unwrap().is_some());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_too_much_is_not_read() {
+    fn excess_bytes_of_the_kernel_are_not_read() {
         let full = FullInfo {
             subflows: u32::MAX,
             subflow_bytes: SUBFLOW_BYTES as u32,

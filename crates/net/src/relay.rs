@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_stays_what_it_is() {
+    fn a_socket_is_not_replaced_by_a_relay() {
         let (near, mut far) = UnixStream::pair().unwrap();
         let twin: OwnedFd = near.try_clone().unwrap().into();
         let (mut joined, _outward) = join(near.into(), twin).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_a_stream_is_given_back_at_its_end() {
+    fn the_resource_of_a_stream_is_released_at_its_end() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut far = listener.accept().unwrap().0;

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_what_other_tools_print() {
+    fn the_digest_equals_that_of_other_tools() {
         let mut sha256 = Sha256::default();
         sha256.update(b"a");
         sha256.update(b"bc");

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_queue_is_seen_a_receiver_takes_less_often_and_soon_as_before_without() {
+    fn a_receiver_reads_less_often_while_there_is_a_queue() {
         let ms = Duration::from_millis;
         let mut gathering = Gathering::default();
         let mut after = |rtt: u64| {

@@ -695,7 +695,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_fell_back_goes_on_as_its_first_path() {
+    fn a_stream_that_fell_back_continues_as_its_first_path() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let before = Subflow {

@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_to_the_address_that_answers() {
+    fn the_address_that_answers_is_used() {
         let listener = listen(local(), &TcpOptions::default()).unwrap();
         let good = listener.local_addr().unwrap();
         // Connections to a port that was just closed are refused.
@@ -714,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_what_was_asked() {
+    fn requested_options_are_set() {
         let options = TcpOptions {
             unsent_limit: Some(1 << 20),
             ..TcpOptions::default()
@@ -738,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_becomes_of_multipath_plain_tcp_is_tried() {
+    fn plain_tcp_is_tried_after_multipath_tcp() {
         let error = |number| Err(io::Error::from_raw_os_error(number));
         let deadline = Instant::now() + Duration::from_secs(60);
         for found in [Ok(1), error(libc::EOPNOTSUPP), error(libc::ETIMEDOUT)] {
@@ -794,7 +794,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_said_to_be() {
+    fn a_port_in_use_is_reported() {
         let listener = listen(local(), &TcpOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let error = listen(address, &TcpOptions::default()).unwrap_err();

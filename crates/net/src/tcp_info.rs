@@ -338,7 +338,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn counts_what_was_sent() {
+    fn sent_bytes_are_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_comes_singly_without_selective_acknowledgements() {
+    fn losses_are_repaired_singly_without_selective_acknowledgements() {
         let mends = |state: u8, options: u8| {
             let mut raw = RawTcpInfo::new(&[0; RAW_BYTES]);
             (raw.bytes[1], raw.bytes[5]) = (state, options);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_writes() {
+    fn written_tokens_are_parsed() {
         let token = Token::generate().unwrap();
         assert_eq!(token.reveal().parse(), Ok(token.clone()));
         let hash = token.hash().unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_none() {
+    fn invalid_tokens_are_refused() {
         let good = Token::generate().unwrap().reveal();
         for bad in ["", "lht_", &good[4..], &good[..46], &format!("{good}A")] {
             assert_eq!(bad.parse::<Token>(), Err(ParseTokenError::Token), "{bad}");

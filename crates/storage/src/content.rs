@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_read_to_its_end_and_what_has_none_is_given_up() {
+    fn content_is_read_to_its_end_and_endless_content_is_given_up() {
         for length in [0, 10, MEMORY_BYTES + 7] {
             let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let mut file = nameless_file(&std::env::temp_dir()).unwrap();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_are_errors_and_interruptions_are_none() {
+    fn interruptions_are_retried_and_other_errors_are_returned() {
         let path = null();
         let error = path.transfer(8192, |_| Err(Errno::IO)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_where_a_step_ends_unaligned() {
+    fn a_transfer_ends_after_an_unaligned_step() {
         let mut steps = [8192, 100, 4096].into_iter();
         let done = null().transfer(1 << 20, |_| Ok(steps.next().unwrap()));
         assert_eq!(done.unwrap(), 8292);

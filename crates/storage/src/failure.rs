@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_permitted_may_be_immutable() {
+    fn a_forbidden_operation_suggests_an_immutable_file() {
         let text = text_of(Errno::PERM);
         assert!(
             text.contains("lsattr") && text.contains("immutable"),

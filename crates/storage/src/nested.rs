@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_is_found_again() {
+    fn closed_directories_are_opened_again() {
         let (_place, mut nested) = deep(9);
         let open = nested.levels.iter().filter(|l| l.directory.is_some());
         assert_eq!(open.count(), 3, "the top and the lowest two");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_a_directorys_place_is_not_it() {
+    fn a_directory_that_replaced_another_one_is_not_accepted() {
         let (place, mut nested) = deep(5);
         std::fs::rename(place.path().join("0/1"), place.path().join("old")).unwrap();
         std::fs::create_dir(place.path().join("0/1")).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_no_refusal() {
+    fn hard_errors_are_not_refusals() {
         let notices = Notices::default();
         for errno in [
             Errno::IO,

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_everywhere_is_known_again_and_of_others_otherwise() {
+    fn an_identity_for_all_hosts_is_stable_and_unique() {
         let place = tempfile::tempdir().unwrap();
         let inner = place.path().join("inner");
         std::fs::create_dir(&inner).unwrap();

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_known_both_ways_and_nobody_else_by_chance() {
+    fn root_is_found_by_name_and_number_and_unknown_owners_are_not() {
         for kind in [OwnerKind::User, OwnerKind::Group] {
             let owners = Owners::new(kind);
             assert_eq!(owners.number_of(b"root"), Some(0));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_where_the_system_has_others_it_is_asked() {
+    fn the_system_is_queried_only_if_it_has_other_sources_of_names() {
         let text = "passwd:  files systemd\ngroup: files sss # x\n# passwd: ldap\n";
         assert!(!names_others(text, OwnerKind::User));
         assert!(names_others(text, OwnerKind::Group));

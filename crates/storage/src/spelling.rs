@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_replaces_nothing() {
+    fn another_spelling_replaces_no_file() {
         let folding = directory(true);
         give(&folding, "Foo").unwrap();
         let inode = folding.status_of(b"Foo").unwrap().inode;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn where_case_is_kept_all_spellings_are_names() {
+    fn all_spellings_are_names_if_case_is_distinguished() {
         let plain = directory(false);
         for name in ["Foo", "foo", "FOO", "é", "É", "a.", "a"] {
             give(&plain, name).unwrap();
@@ -364,7 +364,7 @@ mod tests {
 
     /// Names that differ only in case, in a directory that existed before this run.
     #[test]
-    fn names_that_were_there_in_both_cases_are_two() {
+    fn existing_names_that_differ_in_case_are_two_files() {
         let plain = directory(false);
         for name in ["README", "readme"] {
             give(&plain, name).unwrap();
@@ -378,7 +378,7 @@ mod tests {
 
     /// A later run may use one other spelling.
     #[test]
-    fn what_was_there_before_has_one_spelling_too() {
+    fn an_existing_file_has_one_spelling_too() {
         let folding = directory(true);
         for name in ["Foo", "bar"] {
             give(&folding, name).unwrap();

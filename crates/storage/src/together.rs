@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn dirty_is_what_waits_and_what_is_on_its_way() {
+    fn dirty_bytes_include_those_in_writeback() {
         let text = "MemFree: 1 kB\nDirty:    12 kB\nWriteback:   3 kB\nWritebackTmp: 9 kB\n";
         assert_eq!(dirty_bytes(text), Some(15 << 10));
         assert_eq!(dirty_bytes("Dirty: 12 kB\n"), None);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_one_range_until_it_is_taken() {
+    fn written_ranges_are_joined_until_they_are_taken() {
         let file = tempfile::tempfile().unwrap();
         let path = UncachedPath::new(file.as_fd());
         for offset in [9000, 100, 5000] {

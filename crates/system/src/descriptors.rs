@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_within_a_lock() {
+    fn operations_within_a_lock_do_not_wait_for_descriptors() {
         // Two sessions of one role: each could close files.
         let _seats = [0, 1].map(|_| seats::Seat::take(seats::Role::Receiving, "descriptors"));
         let seen = at_once(|| {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_a_lock_waits_around_it() {
+    fn a_holder_of_a_lock_waits_outside_of_it() {
         let _seats = [0, 1].map(|_| seats::Seat::take(seats::Role::Receiving, "descriptors"));
         let lock = std::sync::Mutex::new(());
         let mut tries = 0;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_needs_is_waited_for_unless_nobody_wants_it() {
+    fn a_command_waits_for_resources_unless_it_is_no_longer_needed() {
         for scarce in [Errno::MFILE, Errno::NFILE, Errno::AGAIN] {
             let mut tries = 0;
             let done = until_free(&|| true, || {

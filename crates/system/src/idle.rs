@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ready_to_run_tells_before_time_passed() {
+    fn ready_threads_reduce_the_idle_cores_at_once() {
         let text = |running: &str| format!("{STAT}procs_running {running}\nprocs_blocked 0\n");
         assert_eq!(free_of_running(&text("1"), 2), Some(2.0));
         assert_eq!(free_of_running(&text("2"), 2), Some(1.0));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_leaves_what_was_not_spent_of_it() {
+    fn a_quota_leaves_its_unspent_part() {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(near(
             least_room([(2.0, 0.1), (1.5, 0.1)].into_iter(), 0.1),

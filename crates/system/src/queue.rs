@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_adds_to_a_full_queue_is_let_go_when_it_closes() {
+    fn threads_blocked_on_a_full_queue_return_when_it_closes() {
         let queue = Arc::new(Queue::bounded(0));
         let both = [adding(&queue, 9), adding(&queue, 9)];
         await_length(&queue, 1);

@@ -179,7 +179,7 @@ mod tests {
 
     /// Other tests in this process register sessions at the same time, of other principals.
     #[test]
-    fn sessions_of_one_principal_share_what_it_has() {
+    fn sessions_of_one_principal_divide_its_share() {
         let alone = Seat::take(Role::Sending, "shares: alice");
         let before = alone.share(1 << 20, 1, usize::MAX);
         let more: Vec<Seat> = (0..7)
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_stays_within_twice_the_whole() {
+    fn grants_stay_within_twice_the_total() {
         let (whole, mut taken) = (4994, 0);
         let grants: Vec<usize> = (0..64)
             .map(|_| {

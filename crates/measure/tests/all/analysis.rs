@@ -721,7 +721,7 @@ fn every_figure_has_a_table_of_its_numbers() {
 }
 
 #[test]
-fn without_runs_there_is_a_page_without_figures() {
+fn a_report_without_runs_is_a_page_without_figures() {
     let (runs, analysis) = analysed(Vec::new());
     assert!(figures(&runs, &analysis).is_empty());
     assert!(page(&Heading::default(), &analysis, &[]).ends_with("</html>\n"));

@@ -38,7 +38,7 @@ fn quick() -> Resampling {
 }
 
 #[test]
-fn intervals_contain_the_truth_as_often_as_their_level_says() {
+fn intervals_contain_the_true_value_with_the_frequency_of_their_level() {
     let mut random = Random::new(1);
     let (mut c_uc_held, mut points_held) = (0, 0);
     for _ in 0..200 {

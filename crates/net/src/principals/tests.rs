@@ -105,7 +105,7 @@ fn the_longest_root_counts() {
 }
 
 #[test]
-fn what_no_root_holds_is_refused_alike() {
+fn paths_outside_of_all_roots_are_refused_equally() {
     let Example {
         principals, key, ..
     } = example();
@@ -195,7 +195,7 @@ fn faults_are_named() {
 
 /// Commands after a commit and filters of contents have separate lists.
 #[test]
-fn commands_are_for_what_their_list_says() {
+fn commands_are_allowed_for_the_use_of_their_list() {
     let token = Token::generate().unwrap().hash().unwrap();
     let file = |rights: &str, lists: &str, inner: &str| {
         format!(

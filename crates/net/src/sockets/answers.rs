@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_anywhere_is_refused_or_no_socket() {
+    fn a_truncated_answer_is_refused_or_contains_no_socket() {
         let whole = socket();
         for end in 0..whole.len() {
             let mut sockets = Vec::new();

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_opened_into_the_callers_memory_or_where_it_is() {
+    fn a_record_is_opened_into_the_callers_memory_or_in_place() {
         let mut outgoing = Outgoing::default();
         let data: Vec<u8> = (0..40_000_u32).map(|at| (at % 251) as u8).collect();
         let mut sealer = sealer(1 << 20);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_bit_is_flipped_it_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let genuine = record(DATA, b"some data");
         for bit in 0..8 * genuine.len() {
             for room in [0, 100] {
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_before_it_is_whole() {
+    fn an_invalid_record_is_refused_before_it_is_complete() {
         for (front, alert) in [
             ([22, 3, 3, 0, 40], alert::UNEXPECTED_MESSAGE),
             ([23, 3, 1, 0, 40], alert::UNEXPECTED_MESSAGE),

@@ -97,7 +97,7 @@ fn a_pinned_server_is_believed() {
 /// Sends frames of any length, each after its length, in pieces of any length. A reader that
 /// expects a frame's bytes never waits for more bytes than come.
 #[test]
-fn what_is_expected_is_enough_to_go_on() {
+fn a_reader_needs_only_the_expected_bytes() {
     let lengths = [
         0, 1, 4095, 4096, 16_383, 16_384, 16_385, 131_072, 131_073, 700_001,
     ];
@@ -200,7 +200,7 @@ fn a_server_is_pinned_on_first_use_and_may_not_change() {
 }
 
 #[test]
-fn somebody_may_be_asked() {
+fn the_user_may_be_asked_about_an_unknown_key() {
     let (home, server) = (Home::new(), server());
     let (listener, host) = listener();
     let asked = Arc::new(AtomicUsize::new(0));
@@ -284,7 +284,7 @@ fn a_client_may_show_its_key() {
 }
 
 #[test]
-fn an_end_is_told_from_a_truncation() {
+fn an_end_is_distinguished_from_a_truncation() {
     let (mut near, mut far) = joined();
     near.writer.write_all(&[b"x"]).unwrap();
     near.writer.finish().unwrap();
@@ -506,7 +506,7 @@ fn server_hears(bytes: &[u8], options: TlsOptions) -> (TlsError, Vec<u8>) {
 }
 
 #[test]
-fn garbage_is_said_to_be_no_tls() {
+fn other_data_are_reported_as_not_tls() {
     let (error, _) = server_hears(b"GET / HTTP/1.1\r\n\r\n", TlsOptions::default());
     assert!(matches!(error, TlsError::NotTls { .. }), "{error}");
 }
@@ -572,7 +572,7 @@ fn a_silent_server_is_given_up_at_the_deadline() {
 }
 
 #[test]
-fn a_server_of_something_else_is_said_to_be() {
+fn a_server_of_another_protocol_is_reported() {
     let (client_socket, mut server_socket, host) = socket_pair();
     server_socket.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
     let error = pinned(&server())
@@ -695,7 +695,7 @@ fn carry_noting(near: UnixStream, far: TcpStream) -> std::thread::JoinHandle<Vec
 }
 
 #[test]
-fn who_carries_a_stream_sees_nothing_of_it() {
+fn a_relay_cannot_read_a_stream() {
     const SECRET: &[u8] = b"what nobody between may read";
     let server = server();
     let (near, carried) = UnixStream::pair().unwrap();
@@ -719,7 +719,7 @@ fn who_carries_a_stream_sees_nothing_of_it() {
 }
 
 #[test]
-fn who_carries_to_another_server_is_found_out() {
+fn a_relay_to_another_server_is_detected() {
     let (meant, other) = (server(), server());
     let (near, carried) = UnixStream::pair().unwrap();
     let (onward, server_socket, host) = socket_pair();

@@ -115,7 +115,7 @@ fn paths_longer_than_one_call_takes_are_walked() {
 /// A directory is swapped for a link that leads out, and back, while it is opened repeatedly. The
 /// opened directory is always the one inside.
 #[test]
-fn a_directory_swapped_for_a_link_leads_nowhere() {
+fn a_directory_swapped_for_a_link_does_not_lead_out() {
     by_both(|way| {
         let inside = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ fn kept(root: &dyn Directory, name: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn what_differs_is_in_the_attribute_and_nothing_else() {
+fn the_attribute_contains_only_metadata_that_differ() {
     let Some((_place, root)) = place() else {
         return;
     };
@@ -89,7 +89,7 @@ fn special_files_and_links_are_files() {
 }
 
 #[test]
-fn attributes_of_other_namespaces_have_names_of_their_own() {
+fn attributes_of_other_namespaces_have_separate_names() {
     let Some((_place, root)) = place() else {
         return;
     };
@@ -129,7 +129,7 @@ fn attributes_of_other_namespaces_have_names_of_their_own() {
 }
 
 #[test]
-fn what_is_no_list_or_status_is_none() {
+fn invalid_lists_and_statuses_are_not_parsed() {
     let status = Status {
         kind: FileKind::File,
         mode: 0o600,

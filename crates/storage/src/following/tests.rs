@@ -55,7 +55,7 @@ fn why(result: io::Result<Vec<u8>>) -> LinkError {
 }
 
 #[test]
-fn links_are_what_they_lead_to() {
+fn followed_links_are_their_targets() {
     let directory = tree();
     for root in [confined(&directory), free(&directory)] {
         let a = root.open_directory(b"a").unwrap();
@@ -72,7 +72,7 @@ fn links_are_what_they_lead_to() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_says_so() {
+fn a_broken_link_is_reported() {
     let directory = tree();
     for root in [confined(&directory), free(&directory)] {
         let a = root.open_directory(b"a").unwrap();
@@ -101,7 +101,7 @@ fn a_confined_link_does_not_leave_its_root() {
 }
 
 #[test]
-fn nothing_is_changed_through_it() {
+fn a_following_directory_is_read_only() {
     let directory = tree();
     let root = confined(&directory);
     let created = root.create_file(b"new", Creation::New, DataMode::Buffered);

@@ -151,7 +151,7 @@ fn a_rename_between_directories_needs_both_synced() {
 
 /// A further name is created and lost like any other. The inode ends with its last name.
 #[test]
-fn an_inode_has_several_names_where_that_is_allowed() {
+fn an_inode_has_several_names_if_links_are_allowed() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     durable_file(&root, b"a", b"data");
@@ -175,7 +175,7 @@ fn an_inode_has_several_names_where_that_is_allowed() {
 }
 
 #[test]
-fn a_rename_fails_that_was_to_and_changes_nothing() {
+fn an_injected_rename_failure_changes_no_name() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     durable_file(&root, b"a", b"data");
@@ -259,7 +259,7 @@ fn power_is_lost_at_a_step_for_good() {
 }
 
 #[test]
-fn a_killed_process_leaves_what_it_did_and_no_lock() {
+fn a_killed_process_leaves_its_writes_and_no_lock() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     let file = create(&root, b"a");
@@ -281,7 +281,7 @@ fn a_killed_process_leaves_what_it_did_and_no_lock() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits() {
+fn a_full_disk_accepts_the_bytes_that_fit() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     storage.fill_after_bytes(5);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_longhaul_did_not_name_is_not_understood() {
+    fn names_of_other_programs_are_not_parsed() {
         for name in [
             &b"data.h5"[..],
             b".longhaul-",

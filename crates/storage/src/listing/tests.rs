@@ -48,7 +48,7 @@ proptest! {
 }
 
 #[test]
-fn tells_what_names_are() {
+fn listed_names_have_kinds() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("b")).unwrap();
     std::fs::write(directory.path().join("a"), b"").unwrap();
@@ -75,7 +75,7 @@ fn the_code_of_each_kind_is_read_back() {
 }
 
 #[test]
-fn a_name_told_twice_is_given_once() {
+fn a_repeated_name_is_listed_once() {
     let mut sorter = Sorter::new(SpillSettings::default());
     for name in ["b", "a", "b", "b"] {
         sorter.push(name.as_bytes(), &[1]).unwrap();

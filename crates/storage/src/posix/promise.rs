@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_file_was_promised_no_other_gets() {
+    fn space_promised_to_one_file_is_not_given_to_another() {
         // Number that no device has.
         const DEVICE: u64 = u64::MAX;
         let make = |inode, room, bytes| Promise::make((DEVICE, inode), || room, bytes);

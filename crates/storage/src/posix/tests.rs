@@ -38,7 +38,7 @@ impl Place {
 const CREATIONS: [Creation; 3] = [Creation::New, Creation::Existing, Creation::Either];
 
 #[test]
-fn creation_is_what_was_asked_for() {
+fn files_are_created_as_requested() {
     let place = place();
     let existing = place.create_error(b"f", Creation::Existing);
     assert_eq!(existing.kind(), io::ErrorKind::NotFound);
@@ -101,7 +101,7 @@ fn a_link_is_never_followed() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_without_hanging() {
+fn special_files_are_refused_without_blocking() {
     let place = place();
     let fifo = place.directory.path().join("fifo");
     rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
@@ -300,7 +300,7 @@ fn data_of_a_file_without_holes_is_one_run() {
 /// Data is the same in all modes, even if the file system of the tests does not support a mode,
 /// with aligned and unaligned offsets, lengths and memory.
 #[test]
-fn every_mode_reads_what_every_mode_wrote() {
+fn every_mode_reads_data_written_in_every_mode() {
     let place = place();
     let mut room = Vec::new();
     let buffer = aligned(&mut room);
@@ -356,7 +356,7 @@ fn read_all(root: &dyn Directory, name: &[u8], mode: DataMode) -> Vec<u8> {
 
 /// Another process may give a name to another file while its owner and mode are set.
 #[test]
-fn what_is_done_to_a_name_is_done_to_what_had_it_first() {
+fn changes_apply_to_the_inode_that_had_the_name_first() {
     let place = place();
     let fifo = Special {
         kind: SpecialKind::Fifo,

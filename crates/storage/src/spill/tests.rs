@@ -53,12 +53,12 @@ proptest! {
 }
 
 #[test]
-fn nothing_gives_nothing() {
+fn no_records_give_no_output() {
     assert_eq!(sorted(SpillSettings::default(), &[]), (vec![], false));
 }
 
 #[test]
-fn what_fits_stays_in_memory() {
+fn records_that_fit_stay_in_memory() {
     let records: Vec<Pair> = (0..100u8).rev().map(|key| (vec![key], vec![])).collect();
     assert!(!sorted(SpillSettings::default(), &records).1);
     assert!(sorted(tiny(1 << 20, 99, 64), &records).1);

@@ -235,7 +235,7 @@ fn a_blocked_port_is_reported_with_its_symptom() {
 }
 
 #[test]
-fn results_of_the_far_side_are_reported_with_their_symptom() {
+fn results_of_the_remote_end_are_reported_with_their_symptom() {
     let from_there = |opening| {
         let inward = Inward {
             tried: vec![Tried {

@@ -44,7 +44,7 @@ fn compressible_data_are_as_fast_as_with_the_best_codec() {
 }
 
 #[test]
-fn incompressible_data_cost_nothing() {
+fn incompressible_data_have_no_cost() {
     for path in PATHS {
         for cores in [0.05, 1.0, 8.0] {
             let mut world = World::new(resources(path, cores), 2);

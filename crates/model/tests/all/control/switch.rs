@@ -189,7 +189,7 @@ fn bursts_of_all_streams_are_not_a_queue_on_a_slow_path() {
 }
 
 #[test]
-fn high_loss_is_random_if_queues_are_visible_and_there_is_none() {
+fn high_loss_without_a_queue_is_random_if_queues_are_visible() {
     // There were no measurements while the path was full.
     for lost in [1, 3, 8] {
         let at = switched_on_a_thin_path(12, 13, lost);

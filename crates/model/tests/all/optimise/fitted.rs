@@ -103,7 +103,7 @@ fn an_outlier_changes_little_and_raises_a_doubt() {
 }
 
 #[test]
-fn too_few_measurements_raise_a_doubt_and_none_an_error() {
+fn too_few_measurements_are_a_doubt_and_zero_an_error() {
     assert_eq!(fit(&[]).unwrap_err(), FitError::Nothing);
     let one = |flows, rate| Observation { flows, rate };
     assert_eq!(fit(&[one(1, 0.0)]).unwrap_err(), FitError::NoRate);

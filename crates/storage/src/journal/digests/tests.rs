@@ -42,7 +42,7 @@ fn digest(number: u64) -> [u8; 32] {
 }
 
 #[test]
-fn what_earlier_sessions_kept_is_found() {
+fn digests_of_earlier_sessions_are_found() {
     let file = empty_file();
     for session in 0..3_u64 {
         let kept = open(&file);
@@ -122,7 +122,7 @@ fn a_record_that_is_not_valid_costs_itself_only() {
 }
 
 #[test]
-fn files_whose_hashes_begin_alike_are_told_apart() {
+fn files_with_equal_hash_prefixes_are_distinguished() {
     let alike = |last: u8| {
         let mut bytes = [0xff; FILE_BYTES];
         bytes[FILE_BYTES - 1] = last;
@@ -139,7 +139,7 @@ fn files_whose_hashes_begin_alike_are_told_apart() {
 }
 
 #[test]
-fn what_was_gathered_beyond_its_bound_is_forgotten() {
+fn digests_beyond_the_bound_are_removed() {
     let file = empty_file();
     let kept = open(&file);
     kept.append(&[(state(0), digest(0)), (state(1), digest(1))]);
@@ -171,7 +171,7 @@ fn command(number: u64) -> FileState {
 }
 
 #[test]
-fn the_last_word_says_whether_a_command_is_to_run() {
+fn the_last_record_decides_if_a_command_is_to_run() {
     let file = empty_file();
     let kept = open(&file);
     let all: Vec<FileState> = (0..500).map(command).collect();

@@ -57,7 +57,7 @@ fn a_restart_takes_over_from_the_living() {
 
 /// GlusterFS with shards reported such lengths of a journal.
 #[test]
-fn storage_that_tells_of_more_than_was_written_takes_no_file_over() {
+fn a_file_is_not_taken_over_if_its_storage_reports_excess_bytes() {
     let root = ForgettingStorage::new().root();
     let first = claim(&root, FIRST, 1);
     FIRST.receive(&first, 1).unwrap();
@@ -160,7 +160,7 @@ fn another_source_does_not_wait_for_a_session_that_was_taken_over() {
 
 /// A session is begun by one host, and ended by another host with the same sources.
 #[test]
-fn what_a_dead_session_of_another_source_left_is_inherited() {
+fn leftovers_of_a_dead_session_of_another_host_are_inherited() {
     let root = ForgettingStorage::new().root();
     let inheriting = |source: Source, process| {
         super::super::claim(&Claim {
@@ -337,7 +337,7 @@ fn of_many_committers_one_commits() {
 }
 
 #[test]
-fn a_full_disk_closes_the_journal_and_loses_nothing() {
+fn a_full_disk_closes_the_journal_and_loses_no_record() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     let first = claim(&root, FIRST, 1);

@@ -149,7 +149,7 @@ fn killed_then_power_lost_at_every_step() {
 }
 
 #[test]
-fn a_failed_sync_of_the_journal_promises_nothing_that_is_lost() {
+fn records_of_a_failed_sync_are_not_promised() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     let first = claim(&root, FIRST, 1);

@@ -27,7 +27,7 @@ fn expired(storage: &ForgettingStorage, after: Duration) -> Vec<(Box<[u8]>, u64)
 }
 
 #[test]
-fn leftovers_tell_what_they_are() {
+fn leftovers_have_kinds() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     let partial = claim(&root, FIRST, 7);
@@ -66,7 +66,7 @@ fn leftovers_tell_what_they_are() {
 }
 
 #[test]
-fn only_what_is_old_and_dead_expires() {
+fn only_old_leftovers_without_a_process_expire() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     root.create_file(b"mine", Creation::New, DataMode::Buffered)
@@ -91,7 +91,7 @@ fn only_what_is_old_and_dead_expires() {
 
 /// A removal of leftovers comes between a file's creation and its lock.
 #[test]
-fn what_was_taken_for_a_leftover_is_made_anew_and_stays() {
+fn a_file_removed_as_a_leftover_is_made_again_and_stays() {
     let storage = ForgettingStorage::new();
     let root = storage.root();
     let name = names::temporary(3, 4);

@@ -168,7 +168,7 @@ fn lose_to(source: Source, moment: Moment, act: impl Fn(&Partial) -> bool) {
 }
 
 #[test]
-fn whoever_is_overtaken_does_nothing_any_more() {
+fn a_fenced_session_makes_no_changes() {
     for source in [FIRST, CHANGED] {
         for moment in MOMENTS {
             lose_to(source, moment, |first| {

@@ -141,7 +141,7 @@ fn assert_prefix(damaged: &[u8], whole: &Found) {
 }
 
 #[test]
-fn a_journal_cut_at_any_byte_keeps_what_is_before() {
+fn a_journal_cut_at_any_byte_keeps_the_records_before_it() {
     let bytes = encoded(&journal(4));
     let whole = replayed(&bytes);
     assert_eq!(blocks_of(&whole).len(), 8);
@@ -222,7 +222,7 @@ fn overlapping_blocks_keep_the_longer() {
 }
 
 #[test]
-fn what_exceeds_a_limit_is_not_written() {
+fn records_beyond_a_limit_are_not_written() {
     let mut bytes = Vec::new();
     let block = DurableBlock {
         offset: 1,
