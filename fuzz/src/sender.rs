@@ -9,7 +9,7 @@ use longhaul_proto::message::{
     AgainReason, Answer, Failure, FailureKind, Message, Outcome, Totals,
 };
 use longhaul_proto::sender::{
-    Dispatch, FilterStep, PackedRead, PieceRead, ReadJob, Sender, SenderSettings, Work,
+    Dispatch, FilterStep, PackedRead, PieceRead, ReadData, ReadJob, Sender, SenderSettings,
 };
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -97,7 +97,7 @@ impl Play<'_> {
             7 => self.change_streams(),
             8 if !self.walked => {
                 self.walked = true;
-                self.sender.handle_walk_end();
+                self.sender.work_mut().handle_walk_end();
             }
             8 => {
                 let asks = self.choices.flag();
@@ -112,7 +112,9 @@ impl Play<'_> {
     fn drain(&mut self) {
         while let Some(suspect) = self.sender.poll_suspect(self.now) {
             let guilty = self.choices.flag();
-            self.sender.handle_judged(suspect, guilty, self.now);
+            self.sender
+                .streams_mut()
+                .handle_judged(suspect, guilty, self.now);
         }
         for _ in 0..16 {
             let Some(job) = self.sender.poll_read(self.now) else {
@@ -139,7 +141,7 @@ impl Play<'_> {
             let encoded = minicbor::to_vec(&message).expect("what it says can be encoded");
             assert!(encoded.len() < MAXIMUM_BODY_BYTES - 64);
         }
-        assert!(self.sender.tracked() <= self.settings.window_entries + 1);
+        assert!(self.sender.work().tracked() <= self.settings.window_entries + 1);
         // Twins come on top: one for each block, at most.
         let most = 2 * self.settings.unacknowledged_blocks;
         assert!(self.sender.blocks_under_way() <= most);
@@ -148,11 +150,13 @@ impl Play<'_> {
     /// Files go through a command, which makes anything of them.
     fn filter(&mut self) {
         for _ in 0..16 {
-            match self.sender.poll_filter() {
+            match self.sender.work_mut().poll_filter() {
                 Some(FilterStep::Filter(entry)) => {
                     let id = entry.id;
                     let output = self.entry(id).filter(|_| self.choices.flag());
-                    self.sender.handle_filtered(id, output.ok_or_else(failure));
+                    self.sender
+                        .work_mut()
+                        .handle_filtered(id, output.ok_or_else(failure));
                 }
                 Some(FilterStep::Forget(_)) => {}
                 None => break,
@@ -161,19 +165,19 @@ impl Play<'_> {
     }
 
     fn walk(&mut self) -> Option<()> {
-        if self.walked || self.sender.entry_credit() == 0 {
+        if self.walked || self.sender.work().entry_credit() == 0 {
             return Some(());
         }
         let entry = self.entry(EntryId(self.next))?;
         self.next += 1;
         match self.choices.below(16) {
-            0 => self.sender.handle_unreadable(entry, failure()),
+            0 => self.sender.work_mut().handle_unreadable(entry, failure()),
             1 if entry.kind == EntryKind::Directory => {
-                self.sender.handle_entry(entry.clone());
-                self.sender.handle_directory_end(entry, 0);
+                self.sender.work_mut().handle_entry(entry.clone());
+                self.sender.work_mut().handle_directory_end(entry, 0);
             }
-            2 => self.sender.flush_listing(),
-            _ => self.sender.handle_entry(entry),
+            2 => self.sender.work_mut().flush_listing(),
+            _ => self.sender.work_mut().handle_entry(entry),
         }
         Some(())
     }
@@ -290,9 +294,9 @@ impl Play<'_> {
             return;
         }
         let at = self.choices.byte() as usize % self.reading.len();
-        let ReadJob { block, work } = self.reading.swap_remove(at);
-        match work {
-            Work::Piece { entry, .. } => {
+        let ReadJob { block, data } = self.reading.swap_remove(at);
+        match data {
+            ReadData::Piece { entry, .. } => {
                 let result = match self.choices.below(16) {
                     0 => PieceRead::Failed(failure()),
                     1 => match self.entry(entry.id) {
@@ -303,7 +307,7 @@ impl Play<'_> {
                 };
                 self.sender.handle_piece_read(block, result);
             }
-            Work::Front { entry, earlier, .. } => {
+            ReadData::Front { entry, earlier, .. } => {
                 let result = match (self.choices.below(16), earlier) {
                     (0, _) => PieceRead::Failed(failure()),
                     (1, _) => PieceRead::Changed(entry),
@@ -312,7 +316,7 @@ impl Play<'_> {
                 };
                 self.sender.handle_piece_read(block, result);
             }
-            Work::Pack(jobs) => {
+            ReadData::Pack(jobs) => {
                 let results = jobs
                     .into_iter()
                     .map(|job| {
@@ -349,8 +353,8 @@ impl Play<'_> {
 
 /// Whatever the peer said, what is read is a block of its file.
 fn check_job(job: &ReadJob, settings: &SenderSettings) {
-    match &job.work {
-        Work::Piece { entry, piece } | Work::Front { entry, piece, .. } => {
+    match &job.data {
+        ReadData::Piece { entry, piece } | ReadData::Front { entry, piece, .. } => {
             assert_eq!(entry.id, piece.file);
             let size = entry.size();
             assert!(
@@ -359,7 +363,7 @@ fn check_job(job: &ReadJob, settings: &SenderSettings) {
             );
             assert!(piece.length <= settings.block_bytes.min(LARGEST_BLOCK_BYTES as u64));
         }
-        Work::Pack(jobs) => {
+        ReadData::Pack(jobs) => {
             let bytes: u64 = jobs.iter().map(|job| job.entry.size()).sum();
             assert!(!jobs.is_empty() && jobs.len() <= settings.pack_entries);
             assert!(bytes <= settings.block_bytes);

@@ -641,10 +641,10 @@ impl Transfer {
                 if !far_ahead {
                     self.reading.notify_one();
                 }
-                if sender.has_unread_digest()
-                    || sender.has_moved()
-                    || sender.has_search()
-                    || sender.has_filter_step()
+                if sender.work().has_unread_digest()
+                    || sender.work().moves().has_step()
+                    || sender.work().searches().has_step()
+                    || sender.work().has_filter_step()
                 {
                     self.digesting.notify_all();
                 }

@@ -352,7 +352,7 @@ impl Sending<'_> {
         let ((has_room, chokes), is_ready) = match &shared.machine {
             Machine::Sending(sender) => {
                 let is_ready = handles.iter().any(|(id, _)| sender.has_ready_for(*id));
-                (sender.room(), is_ready)
+                (sender.streams().room(), is_ready)
             }
             Machine::Receiving(_) => ((false, 0), false),
         };

@@ -63,9 +63,11 @@ impl Step {
 
     fn tell(self, sender: &mut Sender) {
         match self {
-            Step::Entry(entry) => sender.handle_entry(entry),
-            Step::Unreadable(entry, failure) => sender.handle_unreadable(entry, failure),
-            Step::DirectoryEnd(entry, children) => sender.handle_directory_end(entry, children),
+            Step::Entry(entry) => sender.work_mut().handle_entry(entry),
+            Step::Unreadable(entry, failure) => sender.work_mut().handle_unreadable(entry, failure),
+            Step::DirectoryEnd(entry, children) => {
+                sender.work_mut().handle_directory_end(entry, children)
+            }
         }
     }
 }
@@ -191,7 +193,7 @@ impl<'a> Backlog<'a> {
 /// Reports steps until the state machine accepts no more.
 fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) {
     while let Some(step) = next.pop_front() {
-        if step.needs_credit() && sender.entry_credit() == 0 {
+        if step.needs_credit() && sender.work().entry_credit() == 0 {
             next.push_front(step);
             return;
         }
@@ -201,7 +203,9 @@ fn tell_next(sender: &mut Sender, next: &mut VecDeque<Step>) {
 
 /// Waits until the state machine accepts some entries.
 fn wait_for_credit(transfer: &Transfer) -> Result<(), Over> {
-    wait_while(transfer, |sender| sender.entry_credit() < MOST_AT_ONCE)
+    wait_while(transfer, |sender| {
+        sender.work().entry_credit() < MOST_AT_ONCE
+    })
 }
 
 /// Waits while the condition holds. The state machine sends requests for all its entries meanwhile.
@@ -217,7 +221,7 @@ pub(super) fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -
         if !waits(sender) {
             return Ok(());
         }
-        sender.flush_listing();
+        sender.work_mut().flush_listing();
         shared.wake_writers();
         shared = transfer
             .walking

@@ -16,11 +16,17 @@ use crate::session::Counters;
 impl Sending<'_> {
     /// Runs a digester's thread.
     pub(crate) fn run_digester(&self, flow: &Flow) {
-        let poll = |sender: &mut Sender, is_over| if is_over { None } else { sender.poll_digest() };
+        let poll = |sender: &mut Sender, is_over| {
+            if is_over {
+                None
+            } else {
+                sender.work_mut().poll_digest()
+            }
+        };
         while let Some(entry) = self.next_step(flow, poll) {
             let read = flow.busy(|| self.read_digest(&entry));
             self.transfer
-                .tell_sender(|sender| sender.handle_digest_read(entry.id, read));
+                .tell_sender(|sender| sender.work_mut().handle_digest_read(entry.id, read));
         }
     }
 

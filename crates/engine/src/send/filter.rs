@@ -103,7 +103,13 @@ impl Sending<'_> {
         let Some(asked) = &self.side.filter else {
             return;
         };
-        let poll = |sender: &mut Sender, is_over| if is_over { None } else { sender.poll_filter() };
+        let poll = |sender: &mut Sender, is_over| {
+            if is_over {
+                None
+            } else {
+                sender.work_mut().poll_filter()
+            }
+        };
         while let Some(step) = self.next_step(flow, poll) {
             let entry = match step {
                 FilterStep::Filter(entry) => entry,
@@ -123,7 +129,7 @@ impl Sending<'_> {
             });
             let taken = self
                 .transfer
-                .tell_sender(|sender| sender.handle_filtered(id, result));
+                .tell_sender(|sender| sender.work_mut().handle_filtered(id, result));
             if taken != Some(true) {
                 lock(&self.side.outputs.0).remove(&id);
             }

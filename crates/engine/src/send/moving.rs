@@ -70,16 +70,17 @@ impl Sending<'_> {
     pub(crate) fn run_remover(&self, flow: &Flow) {
         let mut known = Known::default();
         let poll = |sender: &mut Sender, _| {
-            let search = sender.poll_search().map(Step::Search);
-            search.or_else(|| sender.poll_moved().map(Step::Remove))
+            let search = sender.work_mut().searches_mut().poll().map(Step::Search);
+            search.or_else(|| sender.work_mut().moves_mut().poll_moved().map(Step::Remove))
         };
         while let Some(step) = self.next_step(flow, poll) {
             let batch = match step {
                 Step::Remove(batch) => batch,
                 Step::Search(question) => {
                     let result = flow.busy(|| self.search(&question));
-                    self.transfer
-                        .tell_sender(|sender| sender.handle_searched(result));
+                    self.transfer.tell_sender(|sender| {
+                        sender.work_mut().searches_mut().handle_searched(result)
+                    });
                     continue;
                 }
             };
@@ -89,8 +90,12 @@ impl Sending<'_> {
             }
             for moved in batch {
                 let result = flow.busy(|| self.remove(&mut known, &moved));
-                self.transfer
-                    .tell_sender(|sender| sender.handle_moved(moved.entry, result));
+                self.transfer.tell_sender(|sender| {
+                    sender
+                        .work_mut()
+                        .moves_mut()
+                        .handle_moved(moved.entry, result)
+                });
             }
         }
     }
@@ -164,8 +169,10 @@ impl Sending<'_> {
         questions: Vec<Question>,
     ) -> Option<Vec<Option<Failure>>> {
         self.transfer
-            .tell_sender(|sender| sender.ask_distinct(questions))?;
-        let probes = self.next_step(flow, |sender, _| sender.poll_probes())?;
+            .tell_sender(|sender| sender.work_mut().moves_mut().ask_distinct(questions))?;
+        let probes = self.next_step(flow, |sender, _| {
+            sender.work_mut().moves_mut().poll_probes()
+        })?;
         let look = |((pair, entry), probe): (&(Pair, &Entry), Option<Probe>)| match probe {
             Some(probe) => self.look_for(&probe, pair, entry),
             None => Ok(false),
@@ -175,8 +182,10 @@ impl Sending<'_> {
         let seen = looked.iter().map(|seen| *seen.as_ref().unwrap_or(&true));
         let seen = seen.collect();
         self.transfer
-            .tell_sender(|sender| sender.handle_seen(seen))?;
-        let results = self.next_step(flow, |sender, _| sender.poll_distinct())?;
+            .tell_sender(|sender| sender.work_mut().moves_mut().handle_seen(seen))?;
+        let results = self.next_step(flow, |sender, _| {
+            sender.work_mut().moves_mut().poll_distinct()
+        })?;
         let results = looked.into_iter().zip(results);
         Some(
             results

@@ -78,7 +78,7 @@ impl Sending<'_> {
             Err(Stopped::Failed(failure)) => Some(failure),
         };
         self.transfer
-            .tell_sender(|sender| sender.handle_names_end(failure));
+            .tell_sender(|sender| sender.work_mut().names_mut().handle_end(failure));
     }
 
     /// Waits until the names are wanted; returns the reason if they are known to be unavailable.
@@ -92,8 +92,8 @@ impl Sending<'_> {
             let Machine::Sending(sender) = &shared.machine else {
                 return None;
             };
-            if sender.wants_names() {
-                return Some(sender.withholds_names());
+            if sender.work().names().are_wanted() {
+                return Some(sender.work().names().withheld());
             }
             let waited = self.transfer.walking.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
@@ -380,7 +380,7 @@ impl Naming<'_> {
         wait_for_credit(self.transfer)?;
         let told = self
             .transfer
-            .tell_sender(|sender| sender.handle_names(batch));
+            .tell_sender(|sender| sender.work_mut().names_mut().handle_names(batch));
         told.ok_or(Stopped::Over)
     }
 
@@ -414,7 +414,7 @@ fn wait_for_credit(transfer: &Transfer) -> Result<(), Stopped> {
             return Err(Stopped::Over);
         }
         match &shared.machine {
-            Machine::Sending(sender) if sender.has_names_credit() => return Ok(()),
+            Machine::Sending(sender) if sender.work().names().has_credit() => return Ok(()),
             Machine::Sending(_) => {}
             Machine::Receiving(_) => return Err(Stopped::Over),
         }

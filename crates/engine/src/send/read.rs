@@ -13,7 +13,7 @@ use longhaul_proto::digest::{BlockHasher, Checksum, whole_file};
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Failure, FailureKind};
-use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadJob, Work};
+use longhaul_proto::sender::{BlockId, PackedJob, PackedRead, PieceRead, ReadData, ReadJob};
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::file_data::{PART_BYTES, hash_zeros, read_mode_for};
 use longhaul_storage::{Advice, DataMode, FileKind, Status, StoredFile};
@@ -134,7 +134,7 @@ impl Sending<'_> {
                 return Some(job);
             }
             // Without a read, request the state of the entries walked so far.
-            sender.flush_listing();
+            sender.work_mut().flush_listing();
             let timeout = sender.poll_timeout(now);
             shared.follow_better_stream(now);
             shared.wake_writers();
@@ -153,18 +153,18 @@ impl Sending<'_> {
     }
 
     pub(crate) fn read(&self, job: ReadJob, mut buffer: Buffer) -> Uncoded {
-        let ReadJob { block, work } = job;
-        match work {
-            Work::Piece { entry, piece } => {
+        let ReadJob { block, data } = job;
+        match data {
+            ReadData::Piece { entry, piece } => {
                 let read = self.read_piece(&entry, piece, &mut buffer);
                 uncoded_piece(block, read, buffer)
             }
-            Work::Front {
+            ReadData::Front {
                 entry,
                 piece,
                 earlier,
             } => self.read_front(block, (&entry, piece, earlier), buffer),
-            Work::Pack(jobs) => self.read_pack(block, jobs, buffer),
+            ReadData::Pack(jobs) => self.read_pack(block, jobs, buffer),
         }
     }
 

@@ -137,8 +137,8 @@ impl Sending<'_> {
             return;
         }
         self.transfer.tell_sender(|sender| {
-            sender.handle_left_out(left_out);
-            sender.handle_walk_end();
+            sender.work_mut().handle_left_out(left_out);
+            sender.work_mut().handle_walk_end();
         });
         self.transfer.reading.notify_all();
         if self.transfer.settings.deletion.is_some() {
@@ -265,7 +265,7 @@ impl Walk<'_, '_> {
             let mode = status.map_or(0, |status| status.mode);
             let told = self
                 .transfer
-                .tell_sender(|sender| sender.handle_filling(mode));
+                .tell_sender(|sender| sender.work_mut().handle_filling(mode));
             return told.ok_or(Over);
         }
         // The listing reports an unreadable directory.
@@ -280,7 +280,7 @@ impl Walk<'_, '_> {
         };
         let told = self
             .transfer
-            .tell_sender(|sender| sender.handle_anchor(anchor));
+            .tell_sender(|sender| sender.work_mut().handle_anchor(anchor));
         told.ok_or(Over)
     }
 
@@ -595,8 +595,11 @@ impl Walk<'_, '_> {
         let omitted = std::mem::take(&mut self.omitted);
         match self.transfer.settings.omitted {
             Reporting::There if !omitted.is_empty() => {
-                wait_while(self.transfer, |sender| !sender.has_omitted_credit())?;
-                let told = |sender: &mut Sender| sender.handle_omitted(omitted);
+                wait_while(self.transfer, |sender| {
+                    !sender.work().names().has_omitted_credit()
+                })?;
+                let told =
+                    |sender: &mut Sender| sender.work_mut().names_mut().handle_omitted(omitted);
                 self.transfer.tell_sender(told).ok_or(Over)
             }
             _ => {

@@ -214,7 +214,7 @@ impl Shared {
         let (carried, carries) = match &self.machine {
             // Messages may be as large as blocks.
             _ if slot.stuck => (slot.acked.0, true),
-            Machine::Sending(sender) => (slot.acked.0, sender.carries_something(id)),
+            Machine::Sending(sender) => (slot.acked.0, sender.streams().carries_something(id)),
             // This end does not know if the other end had data to send.
             Machine::Receiving(_) => (slot.received, slot.received < PASSED_BYTES),
         };

@@ -430,7 +430,7 @@ impl Transfer {
 
     fn left_out(&self) -> LeftOut {
         match &self.lock().machine {
-            Machine::Sending(sender) => sender.left_out(),
+            Machine::Sending(sender) => sender.work().left_out(),
             Machine::Receiving(receiver) => receiver.left_out(),
         }
     }

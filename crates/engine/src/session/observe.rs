@@ -398,7 +398,7 @@ impl Transfer {
         }
         for (id, slot) in &shared.streams {
             let moved = slot.moved.1;
-            let waits = sender.waits_since(*id);
+            let waits = sender.streams().waits_since(*id);
             if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
                 slot.shutdown();
             }
@@ -523,7 +523,7 @@ impl Shared {
             let guilty = slot.is_some_and(|slot| {
                 slot.waits_for_path(now) && !(slot.lost_nothing() && share_a_queue(&self.streams))
             });
-            sender.handle_judged(suspect, guilty, now);
+            sender.streams_mut().handle_judged(suspect, guilty, now);
         }
     }
 

@@ -446,7 +446,7 @@ impl Transfer {
 impl Shared {
     fn has_first_questions(&self) -> bool {
         match &self.machine {
-            Machine::Sending(sender) => self.is_over() || sender.has_first_questions(),
+            Machine::Sending(sender) => self.is_over() || sender.work().has_first_questions(),
             Machine::Receiving(_) => true,
         }
     }
@@ -454,7 +454,7 @@ impl Shared {
     fn first_words(&mut self) -> Vec<u8> {
         let mut words = Vec::new();
         if let Machine::Sending(sender) = &mut self.machine {
-            sender.flush_listing();
+            sender.work_mut().flush_listing();
         }
         while words.len() < FIRST_WORDS {
             let Some(frame) = self.next_frame() else {

@@ -79,7 +79,7 @@ impl Transfer {
             return OwnRead::Job(Box::new(job), buffer);
         }
         // Without a read, request the state of the entries walked so far.
-        sender.flush_listing();
+        sender.work_mut().flush_listing();
         let until = sender.poll_timeout(now);
         shared.follow_better_stream(now);
         if shared.control_stream() != Some(id) {

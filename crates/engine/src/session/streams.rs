@@ -339,7 +339,7 @@ impl Transfer {
         {
             sender.handle_stream_up(id, self.now());
             if let Some(round_trip) = round_trip {
-                sender.handle_round_trip(id, round_trip);
+                sender.streams_mut().handle_round_trip(id, round_trip);
             }
         }
         shared.reserve_bootstrap();
@@ -788,7 +788,7 @@ impl Shared {
         let Machine::Sending(sender) = &mut self.machine else {
             return;
         };
-        let better = sender.poll_control(current, now);
+        let better = sender.streams_mut().poll_control(current, now);
         let fit = |id: &StreamId| self.streams.get(id).is_some_and(|slot| !slot.clear);
         if let Some(better) = better.filter(fit)
             && self.life.move_control(better)

@@ -1,618 +1,500 @@
-//! Cuts files into blocks, packs small entries, and tracks the blocks on their way.
+//! Plans the data that is read next: cuts files into blocks, packs small entries, and plans lost
+//! data again.
+//!
+//! A task goes to a queue, then into one block or many ([`reading`]). Blocks are named by their
+//! content. The content of a lost block is planned again, perhaps cut differently. A whole entry is
+//! done when the receiver reports its outcome, and a range of a file when it is durable.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod account;
+mod again;
+mod blocks;
+mod fronts;
+mod lost;
+mod queues;
+mod reading;
+mod tasks;
 
-use longhaul_units::Moment;
+use std::collections::{BTreeSet, VecDeque};
 
-use super::streams::Hopeless;
-use super::{BlockId, Dispatch, Sender, Stage};
-use crate::block::{ContentName, PieceName};
-use crate::digest::{Checksum, longest_block};
+use super::results::{BlockId, Dispatch, Ending, EntryEvent, PackedRead, PieceRead};
+use super::settings::SenderSettings;
+use super::task::{Part, Supply, Task, TaskId, TaskResult, Work};
+use crate::account::Account;
+use crate::block::PieceName;
+use crate::digest::Checksum;
 use crate::manifest::{Entry, EntryId};
+use crate::message::{Failure, FailureKind, Message};
 use crate::session::StreamId;
+use blocks::Blocks;
+pub(super) use blocks::Help;
+use fronts::{Front, Fronts};
+use queues::{Queues, SmallEntry};
+pub(super) use reading::{BlockBytes, Speed};
+use tasks::{RangeTask, Stage, Tasks, Tracked, is_aligned};
 
-// tidy: long file because the plan of what is read next is one structure.
+/// Maximum size in bytes of a sparse file in a pack. The other end restores its holes. File systems
+/// that compress, or store short files in the inode, use fewer bytes than a file has, and files
+/// outside packs cost many times as much.
+const SPARSE_APART_BYTES: u64 = 256 << 10;
 
-/// Maximum total length of a pack's paths in bytes: half of the maximum body of a frame.
-const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
+/// Maximum number of changes of a source during its copy. After more, the copy of the source fails.
+const MAXIMUM_RESTARTS: u32 = 5;
 
-/// Capacity that an empty queue of small entries keeps.
-const SMALL_KEPT: usize = 256;
-
-/// Minimum number of remaining blocks per stream at the end, and the minimum block size in bytes.
-/// The copy waits for the last block of a stream, or another stream sends it again, and on a slow
-/// path a full block takes seconds. ("Guided self-scheduling" of loops has one for each processor.)
-const LAST_BLOCKS: usize = 2;
-const SHORT_BLOCK_BYTES: u64 = 64 << 10;
-
-/// Number of short first pieces per stream. Pieces stay short until as many blocks have arrived as
-/// there are streams. On a slow path, a surplus stream ends no sooner than its block.
-const FIRST_PIECES: usize = 4;
-
-/// A job for a reader.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadJob {
-    /// Number of the resulting block.
-    pub block: BlockId,
-    /// Data to read.
-    pub work: Work,
+/// True if an entry is sent in pieces of its own and not packed with others.
+pub fn is_large(entry: &Entry, block_bytes: u64) -> bool {
+    let size = entry.size();
+    size > block_bytes || entry.is_sparse() && size > SPARSE_APART_BYTES
 }
 
-/// Data to read for one block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// A piece of a large file.
-    Piece {
-        /// The file as the walk found it, or as it was after its last change.
-        entry: Entry,
-        /// The piece.
-        piece: PieceName,
-    },
-    /// A piece of the front of a file that grows.
-    Front {
-        /// The front, as the file was after its last change.
-        entry: Entry,
-        /// The piece.
-        piece: PieceName,
-        /// Checksum of the piece if it was already sent, so that it is only compared; `None` if it
-        /// must be sent.
-        earlier: Option<Checksum>,
-    },
-    /// Small entries.
-    Pack(Vec<PackedJob>),
-}
-
-/// An entry of a pack to be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PackedJob {
-    /// The entry as the walk found it.
-    pub entry: Entry,
-    /// Number of changes of the source during the copy.
-    pub generation: u32,
-}
-
-/// State of a block: being read -> ready -> sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Reading,
-    Ready,
-    Sent,
-}
-
+/// Plan of the data of tasks, and the blocks on their way.
 #[derive(Debug)]
-struct Block {
-    content: ContentName,
-    state: State,
-    bytes: u64,
-    /// Number of the pack's entries that are not done.
-    remaining: usize,
-    /// Another block on its way with the same content.
-    twin: Option<BlockId>,
-    /// For a twin, the streams that may take it.
-    help: Option<Help>,
-}
-
-/// Streams that may take a twin: the helper while it lives, otherwise any stream but the slow one.
-#[derive(Clone, Copy, Debug)]
-struct Help {
-    slow: StreamId,
-    helper: Option<StreamId>,
-}
-
-/// Queues of entries to cut and pack, and the blocks under way.
-#[derive(Debug, Default)]
 pub(super) struct Plan {
-    small: VecDeque<(EntryId, u64, usize)>,
-    small_bytes: u64,
-    large: VecDeque<EntryId>,
-    large_queued: BTreeSet<EntryId>,
-    /// Large files that the receiver has open. They stand first in the queue, so that they are
-    /// completed.
-    begun: BTreeSet<EntryId>,
-    blocks: BTreeMap<BlockId, Block>,
-    ready: VecDeque<BlockId>,
-    packed_entries: usize,
-    last_was_pack: bool,
-    next: u64,
-    /// Number of blocks that are being read or were read and that no stream has taken.
-    unsent: usize,
-    /// Total bytes of blocks that were forgotten before a stream took them.
-    discarded_bytes: u64,
-    /// Twins whose race is undecided: neither the twin nor its original has arrived.
-    racing: BTreeSet<BlockId>,
-    /// Current maximum bytes of a block; `None` for the size in the settings.
-    most_bytes: Option<u64>,
+    settings: SenderSettings,
+    tasks: Tasks,
+    queues: Queues,
+    blocks: Blocks,
+    fronts: Fronts,
+    /// Size of a full block.
+    pub block_bytes: BlockBytes,
+    /// True if no further tasks follow.
+    supply_ended: bool,
+    account: Account,
+    results: VecDeque<(TaskId, TaskResult)>,
+    /// Messages for the receiver.
+    pub messages: VecDeque<Message>,
+    pub events: VecDeque<EntryEvent>,
 }
 
 impl Plan {
-    pub fn queue_small(&mut self, id: EntryId, size: u64, path_bytes: usize) {
-        self.small.push_back((id, size, path_bytes));
-        self.small_bytes += size;
-    }
-
-    pub fn queue_small_first(&mut self, id: EntryId, size: u64, path_bytes: usize) {
-        self.small.push_front((id, size, path_bytes));
-        self.small_bytes += size;
-    }
-
-    pub fn queue_large(&mut self, id: EntryId) {
-        if self.large_queued.insert(id) {
-            self.large.push_back(id);
+    /// Makes a plan without tasks.
+    pub fn new(settings: SenderSettings) -> Plan {
+        Plan {
+            settings,
+            tasks: Tasks::default(),
+            queues: Queues::default(),
+            blocks: Blocks::default(),
+            fronts: Fronts::default(),
+            block_bytes: BlockBytes::new(settings.block_bytes),
+            supply_ended: false,
+            account: Account::default(),
+            results: VecDeque::new(),
+            messages: VecDeque::new(),
+            events: VecDeque::new(),
         }
     }
 
-    pub fn queue_large_first(&mut self, id: EntryId) {
-        if self.large_queued.insert(id) {
-            self.large.push_front(id);
+    /// Gives results to the source of the tasks and takes new tasks from it, as long as the window
+    /// has room.
+    pub fn exchange(&mut self, work: &mut impl Work) {
+        while let Some((task, result)) = self.results.pop_front() {
+            work.handle_result(task, result);
         }
-    }
-
-    /// Notes that the receiver has a large file open, or will soon.
-    pub fn begin_large(&mut self, id: EntryId) {
-        self.begun.insert(id);
-    }
-
-    /// Notes that the receiver has closed a large file.
-    pub fn end_large(&mut self, id: EntryId) {
-        self.begun.remove(&id);
-        self.large_queued.remove(&id);
-    }
-
-    /// True if the next large file must wait until an open one is done.
-    fn large_waits(&self, most: usize) -> bool {
-        let next = self.large.front();
-        // A file that ended meanwhile needs no place: it is only removed from the queue.
-        let waits = |next| self.large_queued.contains(next) && !self.begun.contains(next);
-        self.begun.len() >= most && next.is_some_and(waits)
-    }
-
-    /// True if the next block should be a pack. Packs and pieces alternate if there are both.
-    pub fn prefers_packs(&self) -> bool {
-        !self.last_was_pack
-    }
-
-    pub fn blocks(&self) -> usize {
-        self.blocks.len()
-    }
-
-    /// Returns the total bytes of blocks that were forgotten before a stream took them.
-    pub fn discarded_bytes(&self) -> u64 {
-        self.discarded_bytes
-    }
-
-    pub fn has_ready_for(&self, stream: StreamId, alone: bool) -> bool {
-        self.first_ready(stream, alone).is_some()
-    }
-
-    /// Returns the position of the first ready block that this stream may take. A twin waits for
-    /// its helper or for any stream but the slow one.
-    fn first_ready(&self, stream: StreamId, alone: bool) -> Option<usize> {
-        self.ready.iter().position(|block| {
-            let help = self.blocks.get(block).and_then(|known| known.help);
-            help.is_none_or(|help| match help.helper {
-                Some(helper) => helper == stream,
-                None => alone || help.slow != stream,
-            })
-        })
-    }
-
-    /// Returns the content of a block.
-    pub fn content(&self, block: BlockId) -> Option<&ContentName> {
-        Some(&self.blocks.get(&block)?.content)
-    }
-
-    pub fn piece(&self, block: BlockId) -> Option<PieceName> {
-        match self.blocks.get(&block)?.content {
-            ContentName::Piece(piece) => Some(piece),
-            ContentName::Pack(_) => None,
+        while self.tasks.len() < self.settings.window_entries
+            && let Some(task) = work.next_task()
+        {
+            self.add(task);
         }
+        self.supply_ended = work.supply() == Supply::Ended;
     }
 
-    /// Marks a block as read. Returns false if it is no longer needed.
-    pub fn make_ready(&mut self, block: BlockId) -> bool {
-        match self.blocks.get_mut(&block) {
-            Some(known) if known.state == State::Reading => {
-                known.state = State::Ready;
-                self.ready.push_back(block);
-                true
+    /// Sets the number of large files that the receiver can keep open.
+    pub fn bound_large_files(&mut self, most: usize) {
+        self.settings.large_files = most.max(1);
+    }
+
+    fn add(&mut self, task: Task) {
+        if let Part::Range { offset, length } = task.part {
+            self.add_range(task, offset, length);
+            return;
+        }
+        let id = task.entry.id;
+        let is_large = is_large(&task.entry, self.settings.block_bytes);
+        let mut tracked = Tracked::new(Some(task.id), task.entry, task.generation);
+        match task.part {
+            Part::Rest(ranges) => {
+                let resume = |large: &mut tasks::Large| {
+                    for (offset, length) in ranges {
+                        large.resume(offset, length);
+                    }
+                };
+                tracked.make_large(resume);
+                self.tasks.insert(tracked);
+                self.handle_resumed(id);
+                // The receiver already has the file open, so it comes before files that are not
+                // open.
+                self.queues.begin_large(id);
+                self.queues.queue_large_first(id);
+                self.seal_if_read(id);
+                return;
             }
-            _ => false,
+            Part::Front => tracked.make_large(|large| large.front = Some(Front::default())),
+            _ if is_large => tracked.make_large(|_| {}),
+            _ => {
+                self.queues.queue_small(SmallEntry::of(&tracked.entry));
+                self.tasks.insert(tracked);
+                return;
+            }
         }
+        self.tasks.insert(tracked);
+        self.queues.queue_large(id);
     }
 
-    /// Removes one entry from the count of a pack. Returns the pack and its twin if no entry is
-    /// left.
-    pub fn entry_done(&mut self, block: BlockId) -> Vec<BlockId> {
-        self.packed_entries = self.packed_entries.saturating_sub(1);
-        let Some(known) = self.blocks.get_mut(&block) else {
-            return Vec::new();
-        };
-        known.remaining = known.remaining.saturating_sub(1);
-        if known.remaining > 0 {
-            return Vec::new();
-        }
-        [Some(block), known.twin].into_iter().flatten().collect()
-    }
-
-    /// Removes an entry that could not be read from its pack.
-    pub fn drop_from_pack(&mut self, block: BlockId, id: EntryId) {
-        if let Some(Block {
-            content: ContentName::Pack(ids),
-            ..
-        }) = self.blocks.get_mut(&block)
-        {
-            ids.retain(|&other| other != id);
-        }
-    }
-
-    /// Returns the other block with the same content.
-    pub fn twin(&self, block: BlockId) -> Option<BlockId> {
-        self.blocks.get(&block)?.twin
-    }
-
-    /// True if the block is a twin, read because the original was slow.
-    pub fn is_twin(&self, block: BlockId) -> bool {
-        self.blocks
-            .get(&block)
-            .is_some_and(|known| known.help.is_some())
-    }
-
-    /// Ends the race of a block that arrived. Returns true if the block is the twin, false if it is
-    /// the original, and `None` if there was no race.
-    pub fn end_race(&mut self, block: BlockId) -> Option<bool> {
-        if self.racing.remove(&block) {
-            return Some(true);
-        }
-        let twin = self.twin(block)?;
-        self.racing.remove(&twin).then_some(false)
-    }
-
-    /// Sets the number of entries of a twin after its original is lost.
-    pub fn inherit(&mut self, twin: BlockId, entries: usize) {
-        if let Some(known) = self.blocks.get_mut(&twin) {
-            known.remaining = entries;
-        }
-    }
-
-    /// Removes a block and returns its content. A block that waits for a stream is discarded when a
-    /// stream takes it.
-    pub fn forget(&mut self, block: BlockId) -> Option<ContentName> {
-        let known = self.blocks.remove(&block)?;
-        if known.state != State::Sent {
-            self.unsent = self.unsent.saturating_sub(1);
-            self.discarded_bytes = self.discarded_bytes.saturating_add(known.bytes);
-        }
-        self.racing.remove(&block);
-        if let Some(id) = known.twin
-            && let Some(twin) = self.blocks.get_mut(&id)
-        {
-            twin.twin = None;
-            self.racing.remove(&id);
-        }
-        Some(known.content)
-    }
-
-    /// Returns the next block for this stream, to send or to discard.
-    pub fn next_ready(&mut self, stream: StreamId, alone: bool) -> Option<Dispatch> {
-        let at = self.first_ready(stream, alone)?;
-        let block = self.ready.remove(at)?;
-        Some(if self.blocks.contains_key(&block) {
-            Dispatch::Send(block)
-        } else {
-            Dispatch::Discard(block)
-        })
-    }
-
-    /// Handles the loss of a stream: its twins may go to other streams.
-    pub fn handle_stream_down(&mut self, stream: StreamId) {
-        let twins = self.blocks.values_mut();
-        for help in twins.filter_map(|known| known.help.as_mut()) {
-            help.helper = help.helper.filter(|helper| *helper != stream);
-        }
-    }
-
-    /// Notes that a stream took the block. Returns the block's bytes.
-    pub fn handle_sent(&mut self, block: BlockId) -> u64 {
-        self.unsent = self.unsent.saturating_sub(1);
-        self.blocks.get_mut(&block).map_or(0, |known| {
-            known.state = State::Sent;
-            known.bytes
-        })
-    }
-
-    /// Returns the blocks that a stream took and that are not done.
-    pub fn sent(&self) -> Vec<BlockId> {
-        let blocks = self.blocks.iter();
-        let sent = blocks.filter(|(_, known)| known.state == State::Sent);
-        sent.map(|(block, _)| *block).collect()
-    }
-
-    /// Returns an unused block number.
-    pub fn take_number(&mut self) -> BlockId {
-        let block = BlockId(self.next);
-        self.next += 1;
-        block
-    }
-
-    fn add(&mut self, content: ContentName, bytes: u64, help: Option<Help>) -> BlockId {
-        let block = self.take_number();
-        self.unsent += 1;
-        let remaining = match &content {
-            ContentName::Piece(_) => 1,
-            ContentName::Pack(ids) => ids.len(),
-        };
-        let state = State::Reading;
-        self.blocks.insert(
-            block,
-            Block {
-                content,
-                state,
-                bytes,
-                remaining,
-                twin: None,
-                help,
-            },
-        );
-        block
-    }
-
-    fn next_small(&mut self) -> Option<(EntryId, u64, usize)> {
-        let next = self.small.pop_front()?;
-        self.small_bytes = self.small_bytes.saturating_sub(next.1);
-        if self.small.is_empty() {
-            // The memory that a fast walk once needed is released before the end.
-            self.small.shrink_to(SMALL_KEPT);
-        }
-        Some(next)
-    }
-}
-
-fn piece_work(entry: Entry, piece: PieceName, grows: bool) -> Work {
-    if grows {
-        Work::Front {
+    /// Adds a range of a file, which may have other ranges.
+    fn add_range(&mut self, task: Task, offset: u64, length: u64) {
+        let Task {
+            id: number,
             entry,
-            piece,
-            earlier: None,
-        }
-    } else {
-        Work::Piece { entry, piece }
-    }
-}
-
-impl Sender {
-    /// Sets the maximum size of new blocks to `bytes`, rounded down to a power of two. It is at
-    /// least 64 KiB and at most the block size of the settings.
-    pub fn bound_blocks(&mut self, bytes: u64) {
-        let power = 1 << bytes.max(SHORT_BLOCK_BYTES).ilog2();
-        self.plan.most_bytes = Some(power);
-    }
-
-    /// Returns the size of a full block in bytes, a power of two.
-    fn full_block_bytes(&self) -> u64 {
-        let block = self.settings.block_bytes;
-        self.plan.most_bytes.map_or(block, |most| most.min(block))
-    }
-
-    /// True if a pack should be read now: it is full, or waiting would not help.
-    fn pack_is_due(&self) -> bool {
-        let plan = &self.plan;
-        !plan.small.is_empty()
-            && plan.packed_entries < self.settings.unacknowledged_entries
-            && (plan.small_bytes >= self.full_block_bytes()
-                || plan.small.len() >= self.settings.pack_entries
-                || self.walk_ended
-                || plan.unsent == 0)
-    }
-
-    /// Returns the maximum bytes of the next piece, a power of two. It is smaller before the first
-    /// blocks arrive, and when little data is left.
-    fn next_piece_bytes(&self) -> u64 {
-        let first = (self.streams.count() * FIRST_PIECES) as u64;
-        let early = self.plan.next < first && !self.streams.are_proven();
-        if early {
-            self.full_block_bytes().min(SHORT_BLOCK_BYTES)
-        } else {
-            self.next_block_bytes()
-        }
-    }
-
-    /// Returns the maximum bytes of the next block, a power of two. It is smaller when little data
-    /// is left.
-    fn next_block_bytes(&self) -> u64 {
-        let block = self.full_block_bytes();
-        if !self.walk_ended {
-            return block;
-        }
-        let parts = self.streams.count().max(1) * LAST_BLOCKS;
-        // The remaining data of a file is at most the data behind its first gap.
-        let behind = |id: &EntryId| {
-            let Stage::Large(large) = &self.entries.get(id)?.stage else {
-                return None;
-            };
-            let (gap, _) = large.planned.first_gap(0, large.size)?;
-            Some(large.size - gap)
+            generation,
+            ..
+        } = task;
+        let (id, size) = (entry.id, entry.size());
+        let range = RangeTask {
+            task: number,
+            start: offset,
+            end: offset.saturating_add(length),
         };
-        let mut left = self.plan.small_bytes;
-        for bytes in self.plan.large.iter().take(parts).filter_map(behind) {
-            left = left.saturating_add(bytes);
-            if left / parts as u64 >= block {
-                return block;
-            }
+        let fits = offset < range.end && range.end <= size;
+        let known = self.tasks.get(id);
+        let agrees = known.is_none_or(|known| {
+            known.task.is_none() && known.generation == generation && known.entry == entry
+        });
+        if !fits || !agrees || !is_aligned(offset, size) || !is_aligned(range.end, size) {
+            let text = "the range is not aligned or not in the file, or the file is sent otherwise";
+            let ending = Ending::Failed(Failure::new(FailureKind::Other, text));
+            let result = TaskResult::Ended { entry, ending };
+            self.results.push_back((number, result));
+            return;
         }
-        let part = left / parts as u64;
-        let mut bytes = block;
-        while bytes > SHORT_BLOCK_BYTES && bytes > part {
-            bytes /= 2;
+        if known.is_none() {
+            let mut tracked = Tracked::new(None, entry, generation);
+            tracked.make_large(|_| {});
+            self.tasks.insert(tracked);
         }
-        bytes
+        if let Some(large) = self.tasks.large_mut(id) {
+            large.add_range(range);
+        }
+        self.queues.queue_large(id);
+        self.end_durable_ranges(id);
     }
 
-    /// Packs queued small entries, up to one block.
-    pub(super) fn next_pack(&mut self) -> Option<ReadJob> {
-        if !self.pack_is_due() {
-            return None;
+    /// Reports the ranges that are durable, and forgets a file without further ranges.
+    fn end_durable_ranges(&mut self, id: EntryId) {
+        let Some(large) = self.tasks.large_mut(id) else {
+            return;
+        };
+        let ended = large.take_durable_ranges();
+        let is_over = !ended.is_empty() && large.ranges.is_empty();
+        for range in ended {
+            let result = TaskResult::Durable {
+                file: id,
+                offset: range.start,
+                length: range.end - range.start,
+            };
+            self.results.push_back((range.task, result));
         }
-        let room = self.settings.unacknowledged_entries - self.plan.packed_entries;
-        let most = self.settings.pack_entries.min(room);
-        let limit = self.next_block_bytes();
-        let (mut jobs, mut ids, mut bytes, mut paths) = (Vec::new(), Vec::new(), 0, 0);
-        let block = BlockId(self.plan.next);
-        while let Some(&(id, size, path)) = self.plan.small.front() {
-            let fits = bytes + size <= limit
-                && paths + path <= MAXIMUM_PACK_PATH_BYTES
-                && ids.len() < most;
-            if !ids.is_empty() && !fits {
-                break;
+        if is_over {
+            self.remove(id);
+        }
+    }
+
+    /// Counts bytes of a large file that an earlier session left.
+    fn handle_resumed(&mut self, id: EntryId) {
+        let Some(tracked) = self.tasks.get_mut(id) else {
+            return;
+        };
+        let bytes = tracked.large_mut().map_or(0, |large| large.durable.total());
+        if bytes > 0 {
+            self.account.add_resumed(&mut tracked.share, bytes);
+            let entry = tracked.entry.clone();
+            self.events.push_back(EntryEvent::Resumed { entry, bytes });
+        }
+    }
+
+    /// Handles the result of reading a pack, entry by entry. Returns false if the block is no
+    /// longer needed, so that its buffer can be freed.
+    pub fn handle_pack_read(
+        &mut self,
+        block: BlockId,
+        results: Vec<(EntryId, PackedRead)>,
+    ) -> bool {
+        // A twin must have the same content as its original.
+        let changed = |read: &(_, PackedRead)| matches!(read.1, PackedRead::Ready(Some(_)));
+        let useless = self.blocks.is_twin(block) && results.iter().any(changed);
+        for (id, result) in results {
+            let stage = self.tasks.get(id).map(|tracked| &tracked.stage);
+            // The entry is in this pack, or in the pack of which this is a twin.
+            let is_here = |at| at == block || self.blocks.twin(at) == Some(block);
+            if !matches!(stage, Some(Stage::Packed(at)) if is_here(*at)) {
+                continue;
             }
-            self.plan.next_small();
-            let Some(tracked) = self.entries.get_mut(&id) else {
+            match result {
+                PackedRead::Ready(_) if useless => {}
+                PackedRead::Ready(None) => {}
+                PackedRead::Ready(Some(entry)) => {
+                    if let Some(tracked) = self.tasks.get_mut(id) {
+                        tracked.entry = entry;
+                    }
+                }
+                PackedRead::Grown(entry) => {
+                    self.blocks.drop_from_pack(block, id);
+                    self.give_back(id, entry);
+                }
+                PackedRead::Failed(failure) => {
+                    self.blocks.drop_from_pack(block, id);
+                    self.abandon(id, failure);
+                }
+            }
+        }
+        if useless {
+            self.replan(block);
+            return false;
+        }
+        self.blocks.make_ready(block)
+    }
+
+    /// Handles the result of reading a piece. Returns false under the same condition as
+    /// [`Plan::handle_pack_read`].
+    pub fn handle_piece_read(&mut self, block: BlockId, result: PieceRead) -> bool {
+        if let Some(piece) = self.fronts.take_check(block) {
+            self.handle_checked(piece, result == PieceRead::Same);
+            return false;
+        }
+        let Some(piece) = self.blocks.piece(block) else {
+            return false;
+        };
+        match result {
+            PieceRead::Front(checksum) => self.handle_front_read(block, piece, checksum),
+            PieceRead::Same => false,
+            PieceRead::Ready => {
+                self.mark_read(piece);
+                self.blocks.make_ready(block)
+            }
+            PieceRead::Changed(entry) => {
+                self.give_back(piece.file, entry);
+                false
+            }
+            PieceRead::Failed(failure) => {
+                self.abandon(piece.file, failure);
+                false
+            }
+        }
+    }
+
+    /// Handles a piece of a front that was read.
+    fn handle_front_read(&mut self, block: BlockId, piece: PieceName, checksum: Checksum) -> bool {
+        let Some(large) = self.tasks.large_mut(piece.file) else {
+            return false;
+        };
+        let sealed = large.sealed;
+        let Some(front) = &mut large.front else {
+            return false;
+        };
+        if !front.accepts(piece, checksum, sealed) {
+            self.abandon(piece.file, keeps_changing());
+            return false;
+        }
+        self.mark_read(piece);
+        self.blocks.make_ready(block)
+    }
+
+    /// Handles a piece of a front that was read again.
+    fn handle_checked(&mut self, piece: PieceName, same: bool) {
+        let large = self.tasks.large_of(piece);
+        let Some(front) = large.and_then(|large| large.front.as_mut()) else {
+            return;
+        };
+        front.note_checked();
+        if same {
+            self.seal_if_read(piece.file);
+        } else {
+            self.abandon(piece.file, keeps_changing());
+        }
+    }
+
+    /// Returns the blocks on their way.
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Returns the blocks on their way.
+    pub fn blocks_mut(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+
+    /// Returns the number of entries of which a part must be sent.
+    pub fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Takes the next block for a stream. `alone` is true if no other stream takes blocks. Returns
+    /// the bytes of the block, too.
+    pub fn dispatch(&mut self, stream: StreamId, alone: bool) -> Option<(Dispatch, u64)> {
+        let dispatch = self.blocks.next_ready(stream, alone)?;
+        let Dispatch::Send(block) = dispatch else {
+            return Some((dispatch, 0));
+        };
+        let bytes = self.blocks.handle_sent(block);
+        if let Some(content) = self.blocks.content(block) {
+            account::count_moved(&mut self.account, content, bytes, &mut self.tasks);
+        }
+        Some((dispatch, bytes))
+    }
+
+    /// Returns the account of file data so far, without arrivals.
+    pub fn account(&self) -> Account {
+        Account {
+            discarded_bytes: self.blocks.discarded_bytes(),
+            ..self.account
+        }
+    }
+
+    /// Handles pieces that are durable at the receiver.
+    pub fn handle_durable(&mut self, pieces: Vec<PieceName>) {
+        let files: BTreeSet<EntryId> = pieces.iter().map(|piece| piece.file).collect();
+        for piece in pieces {
+            let Some(tracked) = self.tasks.get_mut(piece.file) else {
                 continue;
             };
-            if !matches!(tracked.stage, Stage::Small) {
+            if tracked.generation != piece.generation {
                 continue;
             }
-            tracked.stage = Stage::Packed(block);
-            jobs.push(PackedJob {
-                entry: tracked.entry.clone(),
-                generation: tracked.generation,
-            });
-            ids.push(id);
-            bytes += size;
-            paths += path;
+            tracked.corruptions = 0;
+            let Stage::Large(large) = &mut tracked.stage else {
+                continue;
+            };
+            let (fresh, blocks) = large.note_durable(piece);
+            for block in blocks {
+                self.blocks.forget(block);
+            }
+            self.account.add_durable(&mut tracked.share, fresh);
         }
-        if ids.is_empty() {
-            return None;
+        for id in files {
+            self.events.extend(self.tasks.durable_event(id));
+            self.end_durable_ranges(id);
         }
-        self.plan.packed_entries += ids.len();
-        self.plan.last_was_pack = true;
-        let block = self.plan.add(ContentName::Pack(ids), bytes, None);
-        Some(ReadJob {
-            block,
-            work: Work::Pack(jobs),
-        })
     }
 
-    /// Cuts the next piece off the first large file with unplanned data.
-    pub(super) fn next_piece(&mut self) -> Option<ReadJob> {
-        while let Some(&id) = self.plan.large.front() {
-            if self.plan.large_waits(self.settings.large_files) {
-                return None;
-            }
-            if let Some(job) = self.cut(id) {
-                self.plan.last_was_pack = false;
-                return Some(job);
-            }
-            self.plan.large.pop_front();
-            self.plan.large_queued.remove(&id);
+    /// Ends an entry whose outcome the receiver reported, and all its tasks. Returns the ending if
+    /// the plan does not have the entry.
+    pub fn end(&mut self, id: EntryId, ending: Ending) -> Option<Ending> {
+        let Some(mut tracked) = self.remove(id) else {
+            return Some(ending);
+        };
+        if ending.is_complete() {
+            let size = tracked.entry.size();
+            self.account.complete(&mut tracked.share, size);
+        }
+        for task in tracked.task_ids() {
+            let (entry, ending) = (tracked.entry.clone(), ending.clone());
+            let result = TaskResult::Ended { entry, ending };
+            self.results.push_back((task, result));
         }
         None
     }
 
-    fn cut(&mut self, id: EntryId) -> Option<ReadJob> {
-        let limit = self.next_piece_bytes();
-        let tracked = self.entries.get_mut(&id)?;
-        let (entry, generation) = (tracked.entry.clone(), tracked.generation);
-        let large = tracked.large_mut()?;
-        let grows = large.front.is_some();
-        let (offset, end) = large.planned.first_gap(0, large.size)?;
-        let length = longest_block(offset, end, large.size, limit);
-        let piece = PieceName {
-            file: id,
-            generation,
-            offset,
-            length,
+    /// Removes an entry and forgets its blocks.
+    fn remove(&mut self, id: EntryId) -> Option<Tracked> {
+        let tracked = self.tasks.remove(id)?;
+        self.queues.end_large(id);
+        self.forget_blocks(&tracked.stage);
+        Some(tracked)
+    }
+
+    fn forget_blocks(&mut self, stage: &Stage) {
+        let blocks = match stage {
+            Stage::Packed(block) => self.blocks.entry_done(*block),
+            Stage::Large(large) => large.all_blocks(),
+            Stage::Small | Stage::Abandoned => Vec::new(),
         };
-        large.planned.insert(offset, offset + length);
-        self.plan.begin_large(id);
-        let block = self.plan.add(ContentName::Piece(piece), length, None);
-        large.add_block(offset, offset + length, block);
-        let work = piece_work(entry, piece, grows);
-        Some(ReadJob { block, work })
-    }
-
-    /// True if no new data can be read before an acknowledgement, because the walk is over or a
-    /// window is full.
-    fn is_held_up(&self) -> bool {
-        self.walk_ended
-            || self.entry_credit() == 0
-            || self.plan.packed_entries >= self.settings.unacknowledged_entries
-            || self.plan.blocks.len() >= self.settings.unacknowledged_blocks
-            || self.plan.large_waits(self.settings.large_files)
-    }
-
-    /// True if it is useful to search for slow streams now.
-    pub(super) fn waits_for_streams(&self) -> bool {
-        self.plan.unsent == 0 && self.is_held_up()
-    }
-
-    /// Returns a block that another stream would deliver sooner than the slow stream that carries
-    /// it, if no new data can be read.
-    pub(super) fn hopeless(&self, now: Moment) -> Option<Hopeless> {
-        // If the receiver has no room, waiting is not the fault of a stream.
-        let waits = self.waits_for_streams() && self.streams.has_room();
-        if !waits || self.plan.racing.len() >= self.streams.most_twins() {
-            return None;
-        }
-        let blocks = &self.plan.blocks;
-        let single = |block| blocks.get(&block).is_some_and(|known| known.twin.is_none());
-        self.streams.hopeless(now, single)
-    }
-
-    /// Returns a job that reads the last block of a slow stream once more for a faster stream, if
-    /// no new data can be read. The first of the two blocks to become durable wins.
-    pub(super) fn next_twin(&mut self, now: Moment) -> Option<ReadJob> {
-        let Hopeless {
-            slow,
-            block,
-            helper,
-        } = self.hopeless(now)?;
-        let bytes = self.plan.blocks.get(&block)?.bytes;
-        let (content, work) = self.work_of(block)?;
-        let helper = Some(helper);
-        let twin = self
-            .plan
-            .add(content.clone(), bytes, Some(Help { slow, helper }));
-        if let Some(known) = self.plan.blocks.get_mut(&block) {
-            known.twin = Some(twin);
-        }
-        if let Some(known) = self.plan.blocks.get_mut(&twin) {
-            known.twin = Some(block);
-        }
-        self.plan.racing.insert(twin);
-        if let ContentName::Piece(piece) = content
-            && let Some(large) = self
-                .entries
-                .get_mut(&piece.file)
-                .and_then(|t| t.large_mut())
-        {
-            large.add_block(piece.offset, piece.offset + piece.length, twin);
-        }
-        Some(ReadJob { block: twin, work })
-    }
-
-    /// Returns the part of a block's content that is still needed.
-    fn work_of(&self, block: BlockId) -> Option<(ContentName, Work)> {
-        match &self.plan.blocks.get(&block)?.content {
-            ContentName::Piece(piece) => {
-                let tracked = self.entries.get(&piece.file)?;
-                let grows = matches!(&tracked.stage, Stage::Large(large) if large.front.is_some());
-                let work = piece_work(tracked.entry.clone(), *piece, grows);
-                (tracked.generation == piece.generation)
-                    .then_some((ContentName::Piece(*piece), work))
-            }
-            ContentName::Pack(ids) => {
-                let jobs: Vec<PackedJob> = ids
-                    .iter()
-                    .filter_map(|id| self.entries.get(id))
-                    .filter(|t| matches!(t.stage, Stage::Packed(at) if at == block))
-                    .map(|t| PackedJob {
-                        entry: t.entry.clone(),
-                        generation: t.generation,
-                    })
-                    .collect();
-                let ids = jobs.iter().map(|job| job.entry.id).collect();
-                (!jobs.is_empty()).then_some((ContentName::Pack(ids), Work::Pack(jobs)))
-            }
+        for block in blocks {
+            self.blocks.forget(block);
         }
     }
+
+    /// Gives the tasks of an entry back after its source changed. All data sent for it is void. An
+    /// entry that changes too often fails.
+    fn give_back(&mut self, id: EntryId, entry: Entry) {
+        let Some(tracked) = self.remove(id) else {
+            return;
+        };
+        self.account.void(tracked.share);
+        if tracked.generation >= MAXIMUM_RESTARTS && tracked.task.is_some() {
+            let generation = tracked.generation + 1;
+            let fresh = Tracked::new(tracked.task, entry, generation);
+            self.tasks.insert(fresh);
+            self.abandon(id, keeps_changing());
+            return;
+        }
+        let grew = entry.size() > tracked.entry.size();
+        for task in tracked.task_ids() {
+            let entry = entry.clone();
+            let result = TaskResult::Changed { entry, grew };
+            self.results.push_back((task, result));
+        }
+    }
+
+    /// Announces that an entry will not be sent. The entry ends when the receiver reports its
+    /// outcome. Ranges of a file fail at once, because the receiver may have other ranges of it.
+    fn abandon(&mut self, id: EntryId, failure: Failure) {
+        let Some(tracked) = self.tasks.get_mut(id) else {
+            return;
+        };
+        if tracked.task.is_none() {
+            self.end(id, Ending::Failed(failure));
+            return;
+        }
+        let stage = std::mem::replace(&mut tracked.stage, Stage::Abandoned);
+        if matches!(stage, Stage::Abandoned) {
+            return;
+        }
+        let parent = tracked.entry.parent;
+        self.queues.end_large(id);
+        self.forget_blocks(&stage);
+        self.messages.push_back(Message::Abandoned {
+            id,
+            parent,
+            failure,
+        });
+    }
+
+    fn mark_read(&mut self, piece: PieceName) {
+        if let Some(large) = self.tasks.large_mut(piece.file) {
+            large.read.insert(piece.offset, piece.offset + piece.length);
+            large.doubted = false;
+        }
+        self.seal_if_read(piece.file);
+    }
+
+    /// Seals a file that was read completely, unless only ranges of it are sent.
+    fn seal_if_read(&mut self, file: EntryId) {
+        let is_read = |large: &tasks::Large| large.read.contains(0, large.size);
+        let is_read = self.tasks.large(file).is_some_and(is_read);
+        if !is_read || !self.fronts.is_checked(file, &mut self.tasks) {
+            return;
+        }
+        let Some(tracked) = self.tasks.get_mut(file) else {
+            return;
+        };
+        let generation = tracked.generation;
+        let is_whole = tracked.task.is_some();
+        let Some(large) = tracked.large_mut() else {
+            return;
+        };
+        if is_whole && !large.sealed {
+            large.sealed = true;
+            let (size, grew) = (large.size, large.front.is_some());
+            self.messages.push_back(Message::Sealed {
+                file,
+                generation,
+                size,
+                grew,
+            });
+        }
+    }
+}
+
+/// Returns the failure of a file that changes too often.
+pub(super) fn keeps_changing() -> Failure {
+    let text = "it keeps changing while it is copied: copy it again when nobody writes to it";
+    Failure::new(FailureKind::Changing, text)
 }

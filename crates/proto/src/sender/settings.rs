@@ -1,11 +1,13 @@
 //! Settings of a sender and its windows.
 
-use super::filtering::MOST_FILTERED;
 use crate::block::MAXIMUM_PACK_ENTRIES;
 
 /// Maximum number of large files that are begun and not done, independent of the receiver's limit.
 /// With two blocks of 512 KiB each, they fill a path of 366 ms at 80 Gbit/s.
 pub const MOST_LARGE_FILES: usize = 4096;
+
+/// Default of [`SenderSettings::filtered_files`].
+pub const MOST_FILTERED: usize = 64;
 
 /// Settings of a sender.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_units::Moment;
 
-use super::BlockId;
+use crate::sender::results::BlockId;
 use crate::session::StreamId;
 
 /// Length of the spans over which a rate is measured. It is long enough that a rate follows the
@@ -92,7 +92,7 @@ pub(super) struct Hopeless {
 
 /// The streams of a sender.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
+pub struct Streams {
     streams: BTreeMap<StreamId, Stream>,
     /// Time of the last arrival on any stream. Also set when data is sent on idle streams and when
     /// the messages move to another stream.
@@ -110,6 +110,8 @@ pub(super) struct Streams {
     lateness: Option<f64>,
     /// Blocks that arrived on all streams.
     arrivals: u64,
+    /// Bytes of these blocks. A block without data counts as one byte.
+    arrived_bytes: u64,
     /// Patience, which grows with each unnecessary twin.
     patience: Patience,
 }
@@ -277,19 +279,20 @@ fn slow_start_seconds(latency: Duration) -> f64 {
 }
 
 impl Streams {
-    pub fn add(&mut self, stream: StreamId, now: Moment) {
+    pub(super) fn add(&mut self, stream: StreamId, now: Moment) {
         self.streams.insert(stream, Stream::new(now));
     }
 
     /// Removes a stream and returns its blocks that have not arrived.
-    pub fn remove(&mut self, stream: StreamId) -> Vec<BlockId> {
+    pub(super) fn remove(&mut self, stream: StreamId) -> Vec<BlockId> {
         let gone = self.streams.remove(&stream);
         gone.map_or_else(Vec::new, |gone| {
             gone.backlog.iter().map(|sent| sent.block).collect()
         })
     }
 
-    /// Handles a measured round trip from any source.
+    /// Handles a round trip that a stream's handshake or its kernel measured. It is the only
+    /// knowledge of a path before blocks have arrived.
     pub fn handle_round_trip(&mut self, stream: StreamId, span: Duration) {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.latency = Some(known.latency.map_or(span, |least| least.min(span)));
@@ -310,28 +313,34 @@ impl Streams {
         }
     }
 
-    pub fn contains(&self, stream: StreamId) -> bool {
+    pub(super) fn contains(&self, stream: StreamId) -> bool {
         self.streams.contains_key(&stream)
     }
 
     /// Returns the number of streams that take blocks.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         let streams = self.streams.values();
         streams.filter(|stream| !stream.reserve).count()
     }
 
-    pub fn handle_reserve(&mut self, stream: StreamId, reserve: bool) {
+    pub(super) fn handle_reserve(&mut self, stream: StreamId, reserve: bool) {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.reserve = reserve;
         }
     }
 
-    pub fn is_reserve(&self, stream: StreamId) -> bool {
+    pub(super) fn is_reserve(&self, stream: StreamId) -> bool {
         let known = self.streams.get(&stream);
         known.is_some_and(|known| known.reserve)
     }
 
-    pub fn handle_sent(&mut self, stream: StreamId, block: BlockId, bytes: u64, now: Moment) {
+    pub(super) fn handle_sent(
+        &mut self,
+        stream: StreamId,
+        block: BlockId,
+        bytes: u64,
+        now: Moment,
+    ) {
         if self.streams.values().all(|known| known.backlog.is_empty()) {
             self.heard = now;
         }
@@ -353,17 +362,17 @@ impl Streams {
     }
 
     /// Handles the number of blocks that arrived since the stream began. Calls `arrived` for each
-    /// new arrival and returns the bytes of these blocks.
-    pub fn handle_arrived(
+    /// new arrival.
+    pub(super) fn handle_arrived(
         &mut self,
         stream: StreamId,
         blocks: u64,
         now: Moment,
         mut arrived: impl FnMut(BlockId),
-    ) -> u64 {
+    ) {
         let usual = self.usual();
         let Some(known) = self.streams.get_mut(&stream) else {
-            return 0;
+            return;
         };
         let before = known.backlog_bytes;
         while known.arrived < blocks
@@ -379,29 +388,37 @@ impl Streams {
             }
             arrived(block);
         }
-        before - known.backlog_bytes
+        let bytes = before - known.backlog_bytes;
+        self.arrived_bytes = self.arrived_bytes.saturating_add(bytes);
+    }
+
+    /// Returns the total bytes of the blocks that arrived. A block without data counts as one byte.
+    pub(super) fn arrived_bytes(&self) -> u64 {
+        self.arrived_bytes
     }
 
     /// True if as many blocks have arrived as there are streams. Before that, the speed of the path
     /// is unknown.
-    pub fn are_proven(&self) -> bool {
+    pub(super) fn are_proven(&self) -> bool {
         self.arrivals >= self.streams.len() as u64
     }
 
     /// Handles the first arrival of a twin or its original. If the original won, the twin was
     /// unnecessary.
-    pub fn handle_race(&mut self, twin_won: bool) {
+    pub(super) fn handle_race(&mut self, twin_won: bool) {
         let factor = if twin_won { 0.5 } else { 1.25 };
         self.patience.0 = (self.patience.0 * factor).clamp(1.0, MOST_PATIENCE);
     }
 
     /// Returns the maximum number of twins on their way. It grows with the number of arrivals,
     /// because the estimates improve.
-    pub fn most_twins(&self) -> usize {
+    pub(super) fn most_twins(&self) -> usize {
         usize::try_from(2 + self.arrivals / 2).unwrap_or(usize::MAX)
     }
 
-    /// Handles the driver's judgement; `guilty` is true if data of the stream waits for its path.
+    /// Handles the driver's judgement of a stream. `guilty` is true if data of the stream waits for
+    /// its path: it has not left, or its acknowledgement is overdue. Otherwise the data will arrive
+    /// before any data sent now, or the other end has yet to read it.
     pub fn handle_judged(&mut self, stream: StreamId, guilty: bool, now: Moment) {
         if let Some(known) = self.streams.get_mut(&stream) {
             known.judged = Some((now, guilty));
@@ -409,19 +426,19 @@ impl Streams {
     }
 
     /// True if the driver judged the stream at this moment.
-    pub fn is_judged(&self, stream: StreamId, now: Moment) -> bool {
+    pub(super) fn is_judged(&self, stream: StreamId, now: Moment) -> bool {
         let known = self.streams.get(&stream);
         known.is_some_and(|known| known.judged.is_some_and(|(at, _)| at == now))
     }
 
     /// True if the receiver has room for more blocks.
-    pub fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         !self.choked
     }
 
     /// Handles a change of the receiver's room. The time that streams waited for room does not
     /// count as slowness.
-    pub fn handle_room(&mut self, room: bool, now: Moment) {
+    pub(super) fn handle_room(&mut self, room: bool, now: Moment) {
         if room && self.choked {
             for stream in self.streams.values_mut() {
                 stream.progress = now;
@@ -431,14 +448,19 @@ impl Streams {
         self.choked = !room;
     }
 
-    /// Returns the number of times that the receiver ran out of room.
-    pub fn chokes(&self) -> u64 {
-        self.chokes
+    /// Returns true if the receiver has room for more, and the number of times that it ran out of
+    /// room.
+    pub fn room(&self) -> (bool, u64) {
+        (self.has_room(), self.chokes)
     }
 
     /// Returns a block that would arrive sooner over another free stream. Considers only blocks for
     /// which `eligible` is true.
-    pub fn hopeless(&self, now: Moment, eligible: impl Fn(BlockId) -> bool) -> Option<Hopeless> {
+    pub(super) fn hopeless(
+        &self,
+        now: Moment,
+        eligible: impl Fn(BlockId) -> bool,
+    ) -> Option<Hopeless> {
         let usual = self.usual();
         let suspects = self.streams.iter().filter(|s| !s.1.is_innocent(now));
         let candidates = suspects.filter_map(|(&id, stream)| {
@@ -473,9 +495,11 @@ impl Streams {
         })
     }
 
-    /// Returns the stream to which messages should move from `current`, if `current` is slow or may
-    /// be stuck because of silence.
-    pub fn better_than(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
+    /// Returns the stream that should carry this end's messages from now on, if the `current` one
+    /// is slow or the other end has become silent. The driver then calls
+    /// [`crate::session::Session::move_control`] and
+    /// [`crate::control::ControlChannel::handle_stream_change`].
+    pub fn poll_control(&mut self, current: StreamId, now: Moment) -> Option<StreamId> {
         // Moved messages are sent again, so they must not move more often than they can arrive.
         if self.moved.is_some_and(|at| now < at + self.silence()) {
             return None;
@@ -507,8 +531,8 @@ impl Streams {
         Some(next)
     }
 
-    /// Returns the time of the stream's last arrival, if its backlog is not empty and the receiver
-    /// has room.
+    /// Returns the time since which the stream's oldest block has been expected; `None` if all its
+    /// blocks have arrived or the receiver has no room.
     pub fn waits_since(&self, stream: StreamId) -> Option<Moment> {
         let known = self.streams.get(&stream)?;
         (self.has_room() && !known.backlog.is_empty()).then_some(known.progress)
@@ -521,7 +545,7 @@ impl Streams {
     }
 
     /// True if any block that was sent has not arrived.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         let mut streams = self.streams.values();
         streams.any(|stream| !stream.backlog.is_empty())
     }
@@ -545,7 +569,7 @@ impl Streams {
 
     /// Returns the time of the next search for a slow stream; `held_up` is true if the sender waits
     /// only for blocks on their way.
-    pub fn poll_timeout(&self, held_up: bool, now: Moment) -> Option<Moment> {
+    pub(super) fn poll_timeout(&self, held_up: bool, now: Moment) -> Option<Moment> {
         if !self.is_busy() || self.streams.len() < 2 {
             return None;
         }
@@ -581,9 +605,11 @@ mod tests {
         streams.handle_sent(stream, BlockId(0), 100, now);
         streams.handle_sent(stream, BlockId(1), 50, now);
         let mut heard = Vec::new();
-        let mut arrived =
-            |blocks| streams.handle_arrived(stream, blocks, Moment(9), |block| heard.push(block.0));
-        assert_eq!([0, 1, 1, 2].map(&mut arrived), [0, 100, 0, 50]);
+        let mut arrived = |blocks| {
+            streams.handle_arrived(stream, blocks, Moment(9), |block| heard.push(block.0));
+            streams.arrived_bytes()
+        };
+        assert_eq!([0, 1, 1, 2].map(&mut arrived), [0, 100, 100, 150]);
         assert_eq!(heard, [0, 1]);
     }
 }

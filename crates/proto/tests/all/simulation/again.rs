@@ -3,7 +3,7 @@
 use longhaul_proto::block::{ContentName, PieceName};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{AgainReason, Failure, Message};
-use longhaul_proto::sender::{Dispatch, PieceRead, Sender, SenderSettings, Work};
+use longhaul_proto::sender::{Dispatch, PieceRead, ReadData, Sender, SenderSettings};
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
@@ -43,8 +43,8 @@ fn sender() -> Sender {
         ..SenderSettings::default()
     });
     sender.handle_stream_up(StreamId(0), NOW);
-    sender.handle_entry(file(1));
-    sender.handle_walk_end();
+    sender.work_mut().handle_entry(file(1));
+    sender.work_mut().handle_walk_end();
     sender
 }
 
@@ -52,7 +52,7 @@ fn sender() -> Sender {
 fn send_all(sender: &mut Sender, mut read: impl FnMut() -> PieceRead) -> Vec<PieceName> {
     let mut sent = Vec::new();
     while let Some(job) = sender.poll_read(NOW) {
-        let Work::Piece { piece, .. } = job.work else {
+        let ReadData::Piece { piece, .. } = job.data else {
             panic!("a pack");
         };
         if sender.handle_piece_read(job.block, read()) {

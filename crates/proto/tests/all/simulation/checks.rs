@@ -8,7 +8,7 @@ use longhaul_proto::ledger::RangeSet;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{FailureKind, Message, Outcome, Totals};
 use longhaul_proto::receiver::ReceivedEvent;
-use longhaul_proto::sender::{Ending, EntryEvent, ReadJob, Work};
+use longhaul_proto::sender::{Ending, EntryEvent, ReadData, ReadJob};
 use longhaul_units::Moment;
 
 use super::disk::Disk;
@@ -92,14 +92,14 @@ impl Checks {
 
     /// Checks that the sender reads no data that it knows to be at the destination.
     pub fn read(&mut self, job: &ReadJob, sending: &Sending) {
-        match &job.work {
-            Work::Piece { entry, piece } | Work::Front { entry, piece, .. } => {
+        match &job.data {
+            ReadData::Piece { entry, piece } | ReadData::Front { entry, piece, .. } => {
                 let version = source::version_of(entry);
                 self.versions.insert((entry.id, piece.generation), version);
                 self.assert_not_there(entry, sending);
                 self.assert_not_durable(entry, piece.offset, piece.length, sending);
             }
-            Work::Pack(jobs) => {
+            ReadData::Pack(jobs) => {
                 for job in jobs {
                     self.assert_not_there(&job.entry, sending);
                 }
@@ -208,7 +208,7 @@ impl World {
     pub fn check(&self) {
         let (sender, receiver) = (&self.sending.sender, &self.receiving.receiver);
         assert_eq!(
-            (sender.tracked(), sender.blocks_under_way()),
+            (sender.work().tracked(), sender.blocks_under_way()),
             (0, 0),
             "{}",
             self.state()

@@ -5,7 +5,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
 use longhaul_proto::message::{AgainReason, FailureKind, Message};
 use longhaul_proto::sender::{
-    Dispatch, PackedRead, PieceRead, ReadJob, Sender, SenderSettings, Work,
+    Dispatch, PackedRead, PieceRead, ReadData, ReadJob, Sender, SenderSettings,
 };
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -38,8 +38,8 @@ fn sender(size: u64, fronts: bool) -> Sender {
         ..SenderSettings::default()
     });
     sender.handle_stream_up(StreamId(0), NOW);
-    sender.handle_entry(file(size));
-    sender.handle_walk_end();
+    sender.work_mut().handle_entry(file(size));
+    sender.work_mut().handle_walk_end();
     sender
 }
 
@@ -58,23 +58,23 @@ fn sum(piece: PieceName) -> Checksum {
 
 /// Reads and sends all pending data. Each read of the whole file finds that it grew by a byte.
 /// `read` overrides the result for a piece of the front.
-fn run(sender: &mut Sender, read: &mut dyn FnMut(&Work) -> Option<PieceRead>) -> Course {
+fn run(sender: &mut Sender, read: &mut dyn FnMut(&ReadData) -> Option<PieceRead>) -> Course {
     let mut course = Course::default();
-    while let Some(ReadJob { block, work }) = sender.poll_read(NOW) {
-        let other = read(&work);
-        match work {
-            Work::Piece { entry, .. } => {
+    while let Some(ReadJob { block, data }) = sender.poll_read(NOW) {
+        let other = read(&data);
+        match data {
+            ReadData::Piece { entry, .. } => {
                 let grown = PieceRead::Changed(file(entry.size() + 1));
                 sender.handle_piece_read(block, other.unwrap_or(grown));
             }
-            Work::Pack(jobs) => {
+            ReadData::Pack(jobs) => {
                 let grown = |size| PackedRead::Grown(file(size + 1));
                 let results = jobs
                     .iter()
                     .map(|job| (job.entry.id, grown(job.entry.size())));
                 sender.handle_pack_read(block, results.collect());
             }
-            Work::Front { piece, earlier, .. } => {
+            ReadData::Front { piece, earlier, .. } => {
                 let (usual, checks) = match earlier {
                     None => (PieceRead::Front(sum(piece)), 0),
                     Some(earlier) => {
@@ -131,14 +131,14 @@ fn what_also_changed_is_given_up() {
     // The file has the same size once.
     let mut same = Some(file(3 * BLOCK));
     let mut sender_ = sender(3 * BLOCK, true);
-    let course = run(&mut sender_, &mut |work| match work {
-        Work::Piece { .. } => same.take().map(PieceRead::Changed),
+    let course = run(&mut sender_, &mut |data| match data {
+        ReadData::Piece { .. } => same.take().map(PieceRead::Changed),
         _ => None,
     });
     assert!(given_up(&course) && course.sent.is_empty());
     // The front differs when it is read again, for the check or because it was lost.
-    let course = run(&mut sender(3 * BLOCK, true), &mut |work| match work {
-        Work::Front {
+    let course = run(&mut sender(3 * BLOCK, true), &mut |data| match data {
+        ReadData::Front {
             earlier: Some(_),
             entry,
             ..
@@ -149,11 +149,11 @@ fn what_also_changed_is_given_up() {
     for sums in [[1, 2], [1, 1]] {
         let mut sender = sender(BLOCK - 2, true);
         let mut given = sums.into_iter();
-        let mut read = |work: &Work| match work {
-            Work::Front { earlier: None, .. } => given
+        let mut read = |data: &ReadData| match data {
+            ReadData::Front { earlier: None, .. } => given
                 .next()
                 .map(|sum| PieceRead::Front(Checksum::Xxh3(sum))),
-            Work::Front { .. } => Some(PieceRead::Same),
+            ReadData::Front { .. } => Some(PieceRead::Same),
             _ => None,
         };
         let course = run_unchecked(&mut sender, &mut read);
@@ -169,23 +169,26 @@ fn what_also_changed_is_given_up() {
 }
 
 /// Works as `run`, with checksums that `read` determines.
-fn run_unchecked(sender: &mut Sender, read: &mut dyn FnMut(&Work) -> Option<PieceRead>) -> Course {
+fn run_unchecked(
+    sender: &mut Sender,
+    read: &mut dyn FnMut(&ReadData) -> Option<PieceRead>,
+) -> Course {
     let mut course = Course::default();
-    while let Some(ReadJob { block, work }) = sender.poll_read(NOW) {
-        match (read(&work), work) {
-            (Some(result), Work::Front { piece, .. }) => {
+    while let Some(ReadJob { block, data }) = sender.poll_read(NOW) {
+        match (read(&data), data) {
+            (Some(result), ReadData::Front { piece, .. }) => {
                 if sender.handle_piece_read(block, result) {
                     course.sent.push(piece);
                 }
             }
-            (_, Work::Pack(jobs)) => {
+            (_, ReadData::Pack(jobs)) => {
                 let grown = |size| PackedRead::Grown(file(size + 1));
                 let results = jobs
                     .iter()
                     .map(|job| (job.entry.id, grown(job.entry.size())));
                 sender.handle_pack_read(block, results.collect());
             }
-            (result, work) => panic!("{result:?} of {work:?}"),
+            (result, data) => panic!("{result:?} of {data:?}"),
         }
         while let Some(Dispatch::Send(_)) = sender.poll_dispatch(StreamId(0), NOW) {}
     }

@@ -334,14 +334,14 @@ fn a_sender_survives_whatever_a_receiver_says() {
         for step in 0..300 {
             let now = Moment(step * 1_000_000);
             if step == walk {
-                sender.handle_walk_end();
+                sender.work_mut().handle_walk_end();
             }
             if random.chance(700) {
                 let message = for_sender(&mut random);
                 // The only possible error of such a message is that it comes too early, which ends
                 // the session.
                 let ends = matches!(message, Message::Finished(..));
-                let done = step >= walk && sender.tracked() == 0;
+                let done = step >= walk && sender.work().tracked() == 0;
                 let expected = if ends && !done {
                     Err(SenderError::TooEarly)
                 } else {
@@ -369,7 +369,7 @@ fn drive(
     random: &mut Random,
     (step, walk): (u64, u64),
     now: Moment,
-    read: &mut Vec<(BlockId, longhaul_proto::sender::Work)>,
+    read: &mut Vec<(BlockId, longhaul_proto::sender::ReadData)>,
 ) {
     let stream = StreamId(random.below(3) as u32);
     match random.below(8) {
@@ -377,27 +377,29 @@ fn drive(
             let mut entry = entry(random);
             entry.id = EntryId(step);
             if entry.is_valid() && step < walk {
-                sender.handle_entry(entry);
+                sender.work_mut().handle_entry(entry);
             }
         }
         1 => sender.handle_stream_up(stream, now),
         2 if random.chance(300) => sender.handle_reserve(stream, random.chance(500)),
         2 => sender.handle_stream_down(stream),
-        3 => read.extend(sender.poll_read(now).map(|job| (job.block, job.work))),
+        3 => read.extend(sender.poll_read(now).map(|job| (job.block, job.data))),
         4 => while sender.poll_dispatch(stream, now).is_some() {},
-        5 => drop(sender.poll_control(stream, now)),
+        5 => drop(sender.streams_mut().poll_control(stream, now)),
         6 => {
             if let Some(suspect) = sender.poll_suspect(now) {
-                sender.handle_judged(suspect, random.chance(500), now);
+                sender
+                    .streams_mut()
+                    .handle_judged(suspect, random.chance(500), now);
                 assert_ne!(sender.poll_suspect(now), Some(suspect));
             }
         }
         _ => {
-            let Some((block, work)) = read.pop() else {
+            let Some((block, data)) = read.pop() else {
                 return;
             };
-            match work {
-                longhaul_proto::sender::Work::Piece { entry, .. } => {
+            match data {
+                longhaul_proto::sender::ReadData::Piece { entry, .. } => {
                     let result = match random.below(6) {
                         0 => PieceRead::Changed(entry),
                         1 => PieceRead::Failed(failure()),
@@ -405,7 +407,7 @@ fn drive(
                     };
                     sender.handle_piece_read(block, result);
                 }
-                longhaul_proto::sender::Work::Front { entry, earlier, .. } => {
+                longhaul_proto::sender::ReadData::Front { entry, earlier, .. } => {
                     let sum = longhaul_proto::digest::Checksum::Xxh3(random.below(2));
                     let result = match (random.below(6), earlier) {
                         (0, _) => PieceRead::Changed(entry),
@@ -415,7 +417,7 @@ fn drive(
                     };
                     sender.handle_piece_read(block, result);
                 }
-                longhaul_proto::sender::Work::Pack(jobs) => {
+                longhaul_proto::sender::ReadData::Pack(jobs) => {
                     let results = jobs.into_iter().map(|job| {
                         let result = match random.below(6) {
                             0 => PackedRead::Grown(job.entry.clone()),

@@ -11,7 +11,7 @@ use longhaul_proto::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timest
 use longhaul_proto::message::{Message, Outcome, Totals};
 use longhaul_proto::receiver::{Compared, Receiver, ReceiverSettings, StorageJob, Verdict};
 use longhaul_proto::sender::{
-    BlockId, Dispatch, PackedRead, PieceRead, Sender, SenderSettings, Work,
+    BlockId, Dispatch, PackedRead, PieceRead, ReadData, Sender, SenderSettings,
 };
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
@@ -31,7 +31,7 @@ struct Pair {
     sender: Sender,
     receiver: Receiver,
     now: Moment,
-    works: BTreeMap<BlockId, Work>,
+    works: BTreeMap<BlockId, ReadData>,
     /// Durable blocks that an earlier session left, by entry.
     left: BTreeMap<EntryId, Vec<DurableBlock>>,
     /// Maximum number of remembered items so far.
@@ -90,22 +90,22 @@ impl Pair {
     fn run(&mut self, mut entries: impl Iterator<Item = Entry>, integrity: Integrity) -> Totals {
         let mut walking = true;
         loop {
-            while walking && self.sender.entry_credit() > 0 {
+            while walking && self.sender.work().entry_credit() > 0 {
                 match entries.next() {
-                    Some(entry) => self.sender.handle_entry(entry),
+                    Some(entry) => self.sender.work_mut().handle_entry(entry),
                     None => {
-                        self.sender.handle_walk_end();
+                        self.sender.work_mut().handle_walk_end();
                         walking = false;
                     }
                 }
             }
-            self.sender.flush_listing();
+            self.sender.work_mut().flush_listing();
             self.move_blocks(integrity);
             self.store();
             self.talk();
             while self.sender.poll_event().is_some() {}
             while self.receiver.poll_event().is_some() {}
-            self.peak.entries = self.peak.entries.max(self.sender.tracked());
+            self.peak.entries = self.peak.entries.max(self.sender.work().tracked());
             self.peak.blocks = self.peak.blocks.max(self.sender.blocks_under_way());
             self.peak.receiver = self.peak.receiver.max(self.receiver.tracked());
             self.now = self.now + Duration::from_millis(1);
@@ -120,28 +120,30 @@ impl Pair {
             let Some(job) = self.sender.poll_read(self.now) else {
                 break;
             };
-            let ready = match &job.work {
-                Work::Pack(jobs) => {
+            let ready = match &job.data {
+                ReadData::Pack(jobs) => {
                     let results = jobs.iter().map(|j| (j.entry.id, PackedRead::Ready(None)));
                     self.sender.handle_pack_read(job.block, results.collect())
                 }
-                Work::Piece { .. } => self.sender.handle_piece_read(job.block, PieceRead::Ready),
-                Work::Front { .. } => panic!("nothing grows here"),
+                ReadData::Piece { .. } => {
+                    self.sender.handle_piece_read(job.block, PieceRead::Ready)
+                }
+                ReadData::Front { .. } => panic!("nothing grows here"),
             };
             assert!(ready);
-            self.works.insert(job.block, job.work);
+            self.works.insert(job.block, job.data);
         }
         while let Some(Dispatch::Send(block)) = self.sender.poll_dispatch(STREAM, self.now) {
-            let work = self.works.remove(&block).unwrap();
+            let data = self.works.remove(&block).unwrap();
             self.receiver.handle_arrival(STREAM);
-            self.deliver(work, checksum(integrity));
+            self.deliver(data, checksum(integrity));
         }
     }
 
-    fn deliver(&mut self, work: Work, checksum: Checksum) {
-        match work {
-            Work::Front { .. } => panic!("nothing grows here"),
-            Work::Piece { entry, piece } => {
+    fn deliver(&mut self, data: ReadData, checksum: Checksum) {
+        match data {
+            ReadData::Front { .. } => panic!("nothing grows here"),
+            ReadData::Piece { entry, piece } => {
                 self.bytes_sent += piece.length;
                 self.ranges.push((piece.offset, piece.length));
                 let whole = Piece {
@@ -155,7 +157,7 @@ impl Pair {
                 assert_eq!(self.receiver.handle_piece(&whole), Ok(Verdict::Keep));
                 self.receiver.handle_written(piece, checksum, self.now);
             }
-            Work::Pack(jobs) => {
+            ReadData::Pack(jobs) => {
                 let pack: Vec<PackedEntry> = jobs
                     .into_iter()
                     .map(|job| PackedEntry {
@@ -300,8 +302,10 @@ fn a_file_of_300_000_blocks_that_loses_its_stream_again_and_again() {
         checksum: checksum(integrity),
     });
     pair.left.insert(EntryId(0), left.collect());
-    pair.sender.handle_entry(entry(0, None, 300_000 << 20));
-    pair.sender.handle_walk_end();
+    pair.sender
+        .work_mut()
+        .handle_entry(entry(0, None, 300_000 << 20));
+    pair.sender.work_mut().handle_walk_end();
     pair.talk();
     let mut stream = STREAM;
     for _ in 0..20 {
@@ -364,13 +368,13 @@ fn a_reserve_takes_nothing_while_others_do() {
     let now = Moment(0);
     sender.handle_stream_up(spare, now);
     let size = 8 << 20;
-    sender.handle_entry(entry(0, None, size));
-    sender.handle_walk_end();
+    sender.work_mut().handle_entry(entry(0, None, size));
+    sender.work_mut().handle_walk_end();
     let mut lengths = BTreeMap::new();
     let mut read = |sender: &mut Sender| {
         while let Some(job) = sender.poll_read(now) {
             assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
-            if let Work::Piece { piece, .. } = job.work {
+            if let ReadData::Piece { piece, .. } = job.data {
                 lengths.insert(job.block, piece.length);
             }
         }
@@ -406,14 +410,14 @@ fn lengths_of(size: u64, walk_ended: bool) -> Vec<u64> {
     };
     let (mut sender, now) = (Sender::new(settings), Moment(0));
     (0..4).for_each(|number| sender.handle_stream_up(StreamId(number), now));
-    sender.handle_entry(entry(0, None, size));
+    sender.work_mut().handle_entry(entry(0, None, size));
     if walk_ended {
-        sender.handle_walk_end();
+        sender.work_mut().handle_walk_end();
     }
     let mut lengths = Vec::new();
     while let Some(job) = sender.poll_read(now) {
         assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
-        if let Work::Piece { piece, .. } = job.work {
+        if let ReadData::Piece { piece, .. } = job.data {
             lengths.push(piece.length);
         }
     }
@@ -449,15 +453,15 @@ fn blocks_are_as_long_as_they_may_be_for_now() {
     };
     let (mut sender, now) = (Sender::new(settings), Moment(0));
     sender.handle_stream_up(StreamId(0), now);
-    sender.handle_entry(entry(0, None, 41 << 20));
+    sender.work_mut().handle_entry(entry(0, None, 41 << 20));
     let mut next = |bytes: Option<u64>| {
         if let Some(bytes) = bytes {
             sender.bound_blocks(bytes);
         }
         let job = sender.poll_read(now).unwrap();
         assert!(sender.handle_piece_read(job.block, PieceRead::Ready));
-        match job.work {
-            Work::Piece { piece, .. } => (piece.offset, piece.length),
+        match job.data {
+            ReadData::Piece { piece, .. } => (piece.offset, piece.length),
             other => panic!("{other:?}"),
         }
     };

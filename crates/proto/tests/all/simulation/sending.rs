@@ -8,7 +8,7 @@ use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind, TreePath};
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{
-    BlockId, Dispatch, PackedJob, PackedRead, PieceRead, ReadJob, Sender, SenderSettings, Work,
+    BlockId, Dispatch, PackedJob, PackedRead, PieceRead, ReadData, ReadJob, Sender, SenderSettings,
 };
 
 use super::network::{Conn, End, Frame};
@@ -78,11 +78,11 @@ impl Sending {
             Step::Enter(node) => self.enter(node, source),
             Step::Leave => {
                 let (_, entry, children) = self.open.pop().unwrap();
-                self.sender.handle_directory_end(entry, children);
+                self.sender.work_mut().handle_directory_end(entry, children);
             }
         }
         if self.at == self.steps.len() {
-            self.sender.handle_walk_end();
+            self.sender.work_mut().handle_walk_end();
         }
     }
 
@@ -103,9 +103,9 @@ impl Sending {
         }
         if source.nodes[node].unreadable {
             let failure = Failure::new(FailureKind::Permission, "unreadable");
-            self.sender.handle_unreadable(entry, failure);
+            self.sender.work_mut().handle_unreadable(entry, failure);
         } else {
-            self.sender.handle_entry(entry);
+            self.sender.work_mut().handle_entry(entry);
         }
     }
 
@@ -202,22 +202,22 @@ impl World {
         let sending = &mut self.sending;
         if sending.steps.is_empty() && sending.at == 0 {
             sending.at = 1;
-            sending.sender.handle_walk_end();
+            sending.sender.work_mut().handle_walk_end();
         }
         // All steps that take no time are done at once.
         loop {
             if sending.at >= sending.steps.len() {
                 return;
             }
-            if sending.sender.entry_credit() == 0 {
-                sending.sender.flush_listing();
+            if sending.sender.work().entry_credit() == 0 {
+                sending.sender.work_mut().flush_listing();
                 sending.waiting = true;
                 return;
             }
             sending.step(&self.source);
             let window = sending.settings.window_entries;
             assert!(
-                sending.sender.tracked() <= window,
+                sending.sender.work().tracked() <= window,
                 "more entries than the window"
             );
             if !self.scenario.walk.1.is_zero() {
@@ -228,7 +228,7 @@ impl World {
     }
 
     pub fn pump_sender(&mut self) {
-        if self.sending.waiting && self.sending.sender.entry_credit() > 0 {
+        if self.sending.waiting && self.sending.sender.work().entry_credit() > 0 {
             self.sending.waiting = false;
             self.push(std::time::Duration::ZERO, Event::Walk);
         }
@@ -236,7 +236,10 @@ impl World {
             let own = |conn: &Conn| conn.epoch == self.epoch && conn.id == suspect;
             let conn = self.conns.iter().rfind(|conn| own(conn)).unwrap();
             let guilty = conn.has_unsent(End::Sender);
-            self.sending.sender.handle_judged(suspect, guilty, self.now);
+            self.sending
+                .sender
+                .streams_mut()
+                .handle_judged(suspect, guilty, self.now);
         }
         let readers = self.sending.readers.unwrap_or(self.scenario.readers);
         loop {
@@ -267,15 +270,15 @@ impl World {
     pub fn handle_read(&mut self, job: ReadJob) {
         let sending = &mut self.sending;
         sending.reading -= 1;
-        match job.work {
-            Work::Pack(jobs) => {
+        match job.data {
+            ReadData::Pack(jobs) => {
                 let (results, packed, payload) = sending.read_pack(&jobs, &self.source);
                 if sending.sender.handle_pack_read(job.block, results) {
                     sending.hold(job.block, Content::Pack(packed), payload);
                 }
             }
-            Work::Front { .. } => panic!("no front is sent here"),
-            Work::Piece { entry, piece } => {
+            ReadData::Front { .. } => panic!("no front is sent here"),
+            ReadData::Piece { entry, piece } => {
                 let (result, data) = sending.read_piece(&entry, piece, &self.source);
                 if sending.sender.handle_piece_read(job.block, result) {
                     sending.hold_piece(job.block, entry, piece, data);

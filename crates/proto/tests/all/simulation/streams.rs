@@ -110,7 +110,7 @@ impl World {
 
     /// Sends the messages that a dialing sender can send with its request, before any answer.
     fn say_first_words(&mut self, conn: usize) {
-        self.sending.sender.flush_listing();
+        self.sending.sender.work_mut().flush_listing();
         for _ in 0..FIRST_WORDS {
             let control = &mut self.sides[End::Sender.index()].control;
             if control.is_drained() {
@@ -215,7 +215,10 @@ impl World {
         if end == End::Sender {
             let round_trip = 2 * self.conns[conn].link.latency;
             self.sending.sender.handle_stream_up(id, self.now);
-            self.sending.sender.handle_round_trip(id, round_trip);
+            self.sending
+                .sender
+                .streams_mut()
+                .handle_round_trip(id, round_trip);
         }
     }
 
@@ -296,7 +299,7 @@ impl World {
             return;
         };
         if end == End::Sender
-            && let Some(better) = self.sending.sender.poll_control(id, self.now)
+            && let Some(better) = self.sending.sender.streams_mut().poll_control(id, self.now)
             && side.session.move_control(better)
         {
             side.control.handle_stream_change();

@@ -1,6 +1,6 @@
 //! Handles data that must be sent again.
 
-use super::Sender;
+use super::Plan;
 use crate::block::ContentName;
 use crate::message::{AgainReason, Failure, FailureKind};
 
@@ -8,25 +8,25 @@ use crate::message::{AgainReason, Failure, FailureKind};
 /// fails.
 const MAXIMUM_CORRUPTIONS: u32 = 16;
 
-impl Sender {
+impl Plan {
     /// Plans content again that must be sent again, for a limited number of corrupt arrivals.
-    pub(super) fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
+    pub fn handle_again(&mut self, content: ContentName, reason: AgainReason) {
         if let ContentName::Piece(piece) = &content {
-            let tracked = self.entries.get(&piece.file);
+            let tracked = self.tasks.get(piece.file);
             if tracked.is_none_or(|tracked| tracked.generation != piece.generation) {
                 // The request is for an older, void generation.
                 return;
             }
         }
         if reason.is_damage() {
-            self.report_damaged(&content);
+            self.events.extend(self.tasks.damage(&content));
         }
         let ids = match &content {
             ContentName::Piece(piece) => vec![piece.file],
             ContentName::Pack(ids) => ids.clone(),
         };
         for id in ids {
-            let Some(tracked) = self.entries.get_mut(&id) else {
+            let Some(tracked) = self.tasks.get_mut(id) else {
                 continue;
             };
             tracked.count_again(reason);

@@ -1,9 +1,11 @@
 //! Answers the receiver's questions if a probe is in a directory of the sources
 //! ([`crate::distinct`]).
 
-use super::{Sender, SenderError};
+use std::collections::VecDeque;
+
 use crate::distinct::SourcesQuestion;
 use crate::message::{Failure, Message};
+use crate::sender::results::SenderError;
 
 /// Maximum number of searches of one session. Deletion and backups need one each. Names that are
 /// replaced by another kind of file need two for the anchor and one for each directory in it, up to
@@ -12,10 +14,13 @@ const MOST_SEARCHES: u32 = 520;
 
 /// Searches that the receiver asked for.
 #[derive(Debug, Default)]
-pub(super) struct Searching {
+pub struct Searches {
+    /// True if data is sent. A dry run has no searches.
+    moves: bool,
     step: Step,
     /// Number of questions so far.
     count: u32,
+    messages: VecDeque<Message>,
 }
 
 /// State of the search.
@@ -30,37 +35,40 @@ enum Step {
     Busy,
 }
 
-impl Sender {
-    pub(super) fn handle_ask_sources(
-        &mut self,
-        question: SourcesQuestion,
-    ) -> Result<(), SenderError> {
-        let searching = &mut self.searching;
-        searching.count = searching.count.saturating_add(1);
-        match searching.step {
-            Step::Idle if self.settings.moves && searching.count <= MOST_SEARCHES => {
-                searching.step = Step::Asked(question);
+impl Searches {
+    pub(super) fn new(moves: bool) -> Searches {
+        Searches {
+            moves,
+            ..Searches::default()
+        }
+    }
+
+    pub(super) fn handle_ask(&mut self, question: SourcesQuestion) -> Result<(), SenderError> {
+        self.count = self.count.saturating_add(1);
+        match self.step {
+            Step::Idle if self.moves && self.count <= MOST_SEARCHES => {
+                self.step = Step::Asked(question);
                 Ok(())
             }
             _ => Err(SenderError::Probes),
         }
     }
 
-    /// True if [`Sender::poll_search`] returns a question.
-    pub fn has_search(&self) -> bool {
-        matches!(self.searching.step, Step::Asked(_))
+    /// True if [`Searches::poll`] returns a question.
+    pub fn has_step(&self) -> bool {
+        matches!(self.step, Step::Asked(_))
     }
 
-    /// Returns the probe for which the sources must be searched. [`Sender::handle_searched`] takes
-    /// the result.
-    pub fn poll_search(&mut self) -> Option<SourcesQuestion> {
-        match std::mem::take(&mut self.searching.step) {
+    /// Returns the probe for which the sources must be searched.
+    /// [`Searches::handle_searched`] takes the result.
+    pub fn poll(&mut self) -> Option<SourcesQuestion> {
+        match std::mem::take(&mut self.step) {
             Step::Asked(question) => {
-                self.searching.step = Step::Busy;
+                self.step = Step::Busy;
                 Some(question)
             }
             other => {
-                self.searching.step = other;
+                self.step = other;
                 None
             }
         }
@@ -68,10 +76,18 @@ impl Sender {
 
     /// Handles the end of a search. An error means that the probe is or may be there.
     pub fn handle_searched(&mut self, result: Result<(), Failure>) {
-        if let Step::Busy = self.searching.step {
-            self.searching.step = Step::Idle;
+        if let Step::Busy = self.step {
+            self.step = Step::Idle;
             self.messages.push_back(Message::Sources(result.err()));
         }
+    }
+
+    pub(super) fn has_message(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    pub(super) fn poll_message(&mut self) -> Option<Message> {
+        self.messages.pop_front()
     }
 }
 
@@ -81,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::distinct::Probe;
-    use crate::sender::SenderSettings;
+    use crate::sender::{Sender, SenderSettings};
 
     fn question() -> SourcesQuestion {
         SourcesQuestion {
@@ -102,11 +118,11 @@ mod tests {
         let mut sender = Sender::new(SenderSettings::default());
         for _ in 0..2 {
             ask(&mut sender).unwrap();
-            assert!(sender.has_search());
-            assert_eq!(sender.poll_search(), Some(question()));
-            assert_eq!(sender.poll_search(), None);
+            assert!(sender.work().searches().has_step());
+            assert_eq!(sender.work_mut().searches_mut().poll(), Some(question()));
+            assert_eq!(sender.work_mut().searches_mut().poll(), None);
             assert!(ask(&mut sender).is_err());
-            sender.handle_searched(Ok(()));
+            sender.work_mut().searches_mut().handle_searched(Ok(()));
             assert_eq!(sender.poll_message(), Some(Message::Sources(None)));
         }
     }
