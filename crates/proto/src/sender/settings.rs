@@ -28,7 +28,7 @@ pub struct SenderSettings {
     /// Maximum number of large files that are begun and not done. The receiver has each of them
     /// open.
     pub large_files: usize,
-    /// True if every entry is asked for first, because the destination is not empty.
+    /// True if every entry is first compared by the receiver, because the destination is not empty.
     pub asks: bool,
     /// True if data is sent. False in a dry run, which asks for every entry and sends no data.
     pub moves: bool,

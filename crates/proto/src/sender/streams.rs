@@ -599,7 +599,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_other_end_told_of_has_arrived() {
+    fn blocks_that_the_other_end_reports_have_arrived() {
         let (mut streams, stream, now) = (Streams::default(), StreamId(3), Moment(0));
         streams.add(stream, now);
         streams.handle_sent(stream, BlockId(0), 100, now);

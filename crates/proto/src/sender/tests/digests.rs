@@ -28,7 +28,7 @@ fn file() -> Entry {
 }
 
 /// Makes a sender of files that the receiver has with the same size and time.
-fn asked() -> Sender {
+fn compared_files() -> Sender {
     let mut sender = Sender::new(SenderSettings {
         asks: true,
         ..SenderSettings::default()
@@ -48,8 +48,8 @@ fn answer(sender: &mut Sender, answer: Answer) {
 }
 
 #[test]
-fn a_digest_is_read_told_and_answered() {
-    let mut sender = asked();
+fn a_digest_is_read_sent_and_answered() {
+    let mut sender = compared_files();
     sender
         .work_mut()
         .handle_digest_read(EntryId(0), DigestRead::Ready(DIGEST));
@@ -71,7 +71,7 @@ fn a_digest_is_read_told_and_answered() {
 
 #[test]
 fn contents_that_differ_are_sent() {
-    let mut sender = asked();
+    let mut sender = compared_files();
     sender
         .work_mut()
         .handle_digest_read(EntryId(0), DigestRead::Ready(DIGEST));
@@ -81,13 +81,13 @@ fn contents_that_differ_are_sent() {
 
 #[test]
 fn a_file_that_changed_meanwhile_is_sent_and_one_that_cannot_be_read_fails() {
-    let mut sender = asked();
+    let mut sender = compared_files();
     sender
         .work_mut()
         .handle_digest_read(EntryId(0), DigestRead::Changed(file()));
     assert!(sender.poll_message().is_none());
     assert!(sender.poll_read(Moment(0)).is_some());
-    let mut sender = asked();
+    let mut sender = compared_files();
     let failure = Failure::new(FailureKind::Permission, "no");
     sender
         .work_mut()

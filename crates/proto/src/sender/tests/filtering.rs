@@ -26,7 +26,7 @@ fn file(id: u64, size: u64) -> Entry {
 }
 
 /// Makes a sender of files of five bytes. The receiver has answered that it has all of them.
-fn asked(files: u64) -> Sender {
+fn questioned_files(files: u64) -> Sender {
     let mut sender = Sender::new(SenderSettings {
         asks: true,
         filters: true,
@@ -53,7 +53,7 @@ fn done(sender: &mut Sender, id: u64) {
 /// The receiver's earlier state of the file does not matter.
 #[test]
 fn the_output_is_sent_with_its_own_size() {
-    let mut sender = asked(1);
+    let mut sender = questioned_files(1);
     assert!(sender.poll_read(Moment(0)).is_none(), "before the command");
     assert_eq!(
         sender.work_mut().poll_filter(),
@@ -83,8 +83,8 @@ fn the_output_is_sent_with_its_own_size() {
 }
 
 #[test]
-fn what_fails_is_told_and_ends_with_the_others() {
-    let mut sender = asked(1);
+fn a_file_whose_command_fails_is_abandoned() {
+    let mut sender = questioned_files(1);
     sender.work_mut().poll_filter().unwrap();
     let failure = Failure::new(FailureKind::Other, "no");
     sender
@@ -106,7 +106,7 @@ fn what_fails_is_told_and_ends_with_the_others() {
 /// The receiver ends the file while the command runs.
 #[test]
 fn an_output_that_comes_too_late_is_not_needed() {
-    let mut sender = asked(2);
+    let mut sender = questioned_files(2);
     sender.work_mut().poll_filter().unwrap();
     done(&mut sender, 0);
     assert_eq!(
@@ -128,7 +128,7 @@ fn an_output_that_comes_too_late_is_not_needed() {
 
 #[test]
 fn no_more_outputs_wait_than_have_room() {
-    let mut sender = asked(100);
+    let mut sender = questioned_files(100);
     let begun = std::iter::from_fn(|| sender.work_mut().poll_filter()).count();
     assert_eq!(begun, MOST_FILTERED);
     for id in 0..64 {

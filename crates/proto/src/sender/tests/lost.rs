@@ -92,7 +92,7 @@ fn a_block_that_vanished_as_a_whole_is_sent_again() {
 }
 
 #[test]
-fn what_is_under_way_or_waits_for_room_is_not_sent_again() {
+fn blocks_under_way_or_without_room_are_not_sent_again() {
     let mut sender = sender();
     send_all(&mut sender, at(0));
     for second in 0..100 {

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_asked_for_and_answers_come_in_turn() {
+    fn questions_about_directories_are_answered_in_turn() {
         let say = |sender: &mut Sender, message| sender.handle_message(message, Moment(0));
         let mut sender = Sender::new(SenderSettings::default());
         assert!(say(&mut sender, Message::Probes(vec![None])).is_err());

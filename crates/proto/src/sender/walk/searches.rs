@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_is_not_asked() {
+    fn a_dry_run_has_no_searches() {
         let mut sender = Sender::new(SenderSettings {
             moves: false,
             ..SenderSettings::default()
