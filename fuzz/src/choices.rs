@@ -1,6 +1,6 @@
 //! Bytes as a sequence of choices, for targets that play a state machine.
 
-/// What is left of an input. Past its end every choice is 0.
+/// The rest of an input. Beyond its end every choice is 0.
 pub struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -9,7 +9,7 @@ impl<'a> Choices<'a> {
         Choices(bytes)
     }
 
-    /// Whether nothing is left.
+    /// True if no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -33,7 +33,7 @@ impl<'a> Choices<'a> {
         self.byte() & 1 == 1
     }
 
-    /// At most `count` bytes.
+    /// Takes at most `count` bytes.
     pub fn slice(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

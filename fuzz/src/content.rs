@@ -25,7 +25,7 @@ pub fn codec(bytes: &[u8]) {
     let Ok(mut decoder) = Decoder::new() else {
         return;
     };
-    // What is behind the room must stay as it is.
+    // The bytes after the announced length must not change.
     let mut room = vec![0xa5; announced + 64];
     let decoded = decoder.decode(codec, payload, &mut room[..announced]);
     assert!(room[announced..].iter().all(|&byte| byte == 0xa5));
@@ -43,7 +43,7 @@ pub fn codec(bytes: &[u8]) {
     }
 }
 
-/// A shuffle and its inverse change nothing together, in either order, at any length.
+/// Checks that a shuffle and its inverse cancel each other, in either order, at any length.
 pub fn shuffle(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let shuffle = Shuffle {

@@ -1,5 +1,5 @@
-//! Decoders of `longhaul-proto`: whatever bytes come, no panic, nothing out
-//! of its bounds, and what was decoded is encoded and decoded again alike.
+//! Decoders of `longhaul-proto`. For any input there is no panic and no value out of its bounds,
+//! and a decoded value is encoded and decoded again without a change.
 
 use longhaul_proto::block::{BlockHeader, Content, LARGEST_BLOCK_BYTES};
 use longhaul_proto::control::{ControlChannel, Numbered};
@@ -18,7 +18,7 @@ use minicbor::{Decode, Encode};
 
 use super::choices::Choices;
 
-/// Bytes that become a `TreePath` cannot name anything outside the anchor.
+/// Checks that a `TreePath` cannot name a file outside the anchor.
 pub fn tree_path(bytes: &[u8]) {
     let Ok(path) = TreePath::new(bytes) else {
         return;
@@ -122,8 +122,8 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
-/// The header of a block without its frame; two bytes say how long its payload
-/// is said to be.
+/// Decodes the header of a block without its frame. The first two bytes are the length of its
+/// payload.
 pub fn block_header(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let wire = choices.number() as usize;
@@ -146,7 +146,7 @@ where
     assert_eq!(minicbor::to_vec(&decoded).ok(), Some(encoded));
 }
 
-/// A valid block's lengths are what those who verify and write it rely on.
+/// Checks the lengths of a valid block, on which verification and writing rely.
 fn check_sizes(block: &BlockHeader, wire: usize) {
     if !block.is_valid(wire) {
         return;
@@ -183,7 +183,7 @@ fn check_sizes(block: &BlockHeader, wire: usize) {
     }
 }
 
-/// An end of the control channel whose peer says whatever it likes.
+/// One end of the control channel, with arbitrary messages from its peer.
 pub fn control(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut channel = ControlChannel::default();
@@ -240,7 +240,7 @@ pub fn digest(bytes: &[u8]) {
         let valid = is_block(offset, length, size);
         if let Some(mut hasher) = BlockHasher::new(integrity, offset, length, size) {
             assert!(valid || (offset, length, size) == (0, 0, 0));
-            // All of a block, or its beginning: never nothing of it.
+            // The data are all or the beginning of a block, and never empty.
             hasher.update(&[choices.byte(); 64][..length.min(64) as usize]);
             assert!(integrity.fits(&hasher.finish()));
         }
@@ -255,7 +255,7 @@ pub fn digest(bytes: &[u8]) {
     let _ = tree.root().map(Checksum::Blake3);
 }
 
-/// Whatever gap there is between blocks, what is cut off it is a block.
+/// Checks that for any gap between blocks, the part cut off from it is a block.
 fn cut_gap(offset: u64, length: u64, size: u64, limit: u64) {
     let end = offset.saturating_add(length).min(size);
     let aligned = |at: u64| at.is_multiple_of(1024) || at == size;
@@ -269,8 +269,8 @@ fn cut_gap(offset: u64, length: u64, size: u64, limit: u64) {
     }
 }
 
-/// Rules of filters, as a command line or a file has them, and as a request does: what is
-/// gathered can be parsed, and a match ends whatever the pattern is.
+/// Rules of filters from a command line, a file and a request. The collected rules can be parsed,
+/// and a match ends for any pattern.
 pub fn filter(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == 0);
     let (path, file) = (parts.next().unwrap_or(b"a"), parts.next().unwrap_or(b""));

@@ -1,8 +1,8 @@
-//! What a shell on the far side tells of its host.
+//! Facts about a host from the output of its shell.
 
 use longhaul_instrument::doctor::host::HostFacts;
 
-/// Whatever lines come, what is read of them is a number, or nothing.
+/// Checks that for any lines, each parsed value is a number in its range or absent.
 pub fn host_facts(bytes: &[u8]) {
     let mut facts = HostFacts::default();
     for line in String::from_utf8_lossy(bytes).lines() {

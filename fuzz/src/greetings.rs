@@ -2,8 +2,7 @@
 
 use longhaul_transfer::ssh::greeting::{ABSENT, CLIENT, Line, MAXIMUM_ADDRESSES, REMOTE, parse};
 
-/// What is understood is within its bounds, and understood again when it is
-/// said.
+/// Checks that a parsed greeting is within its bounds, and is parsed again after it is printed.
 pub fn greeting(bytes: &[u8]) {
     for begins in [REMOTE, CLIENT] {
         match parse(bytes, begins) {

@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 
 use super::choices::Choices;
 
-/// One record, as it is and with a checksum that fits.
+/// Decodes one record, as it is and with a correct checksum.
 pub fn journal_entry(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let position = choices.number();
@@ -65,8 +65,8 @@ pub fn kept_digest(bytes: &[u8]) {
     assert!(digests::decode(&sealed, position).is_some());
 }
 
-/// A whole journal, as it is and as records whose checksums fit: two bytes of
-/// length, one of type, the body.
+/// Replays a whole journal, as it is and as records with correct checksums. Each record of the
+/// input has two bytes of length, one byte of type, and the body.
 pub fn journal(bytes: &[u8]) {
     replay_of(bytes);
     let mut choices = Choices::new(bytes);

@@ -1,4 +1,4 @@
-//! What a lab reads: packets of whatever runs in it, scenarios, requests.
+//! Input of a lab: packets of its programs, scenarios, and requests.
 
 use longhaul_lab::control::Request;
 use longhaul_lab::emulator::gate::{Gate, Nat};
@@ -37,7 +37,7 @@ pub fn packet(bytes: &[u8]) {
     translate(bytes, offload, &packet);
 }
 
-/// Every segment by itself, and one bit of it.
+/// Cuts out each segment, and flips one bit of it.
 fn cut_and_damage(bytes: &[u8], offload: Offload, packet: &Packet) {
     let segments = packet.segments();
     for index in 0..segments.min(MOST_CUT) {
@@ -61,7 +61,7 @@ fn cut_and_damage(bytes: &[u8], offload: Offload, packet: &Packet) {
     assert!(cut::piece(bytes, offload, packet, segments, 1).is_none());
 }
 
-/// Out through a NAT, and what is answered comes back in.
+/// Translates a packet outward through a NAT, and its answer inward.
 fn translate(bytes: &[u8], offload: Offload, packet: &Packet) {
     let mut nat = Nat::new(public_address(0));
     let mut outside = bytes.to_vec();
@@ -85,7 +85,7 @@ fn translate(bytes: &[u8], offload: Offload, packet: &Packet) {
     }
 }
 
-/// One text through every parser of a scenario.
+/// Parses one text with every parser of a scenario.
 pub fn scenario(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

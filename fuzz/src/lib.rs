@@ -1,6 +1,6 @@
-//! What the fuzz targets do with their input. The crates' own tests replay the
-//! corpora through the same functions: they include these files by path, so
-//! that nobody who tests builds libFuzzer.
+//! The functions that the fuzz targets run on their input. The tests of the crates replay the
+//! corpora through the same functions. They include these files by path, so that tests do not build
+//! libFuzzer.
 
 pub mod choices;
 pub mod content;

@@ -1,5 +1,5 @@
-//! A receiver whose peer says whatever it likes, with a disk that answers late
-//! and fails. Blocks are valid, as whoever reads them off a stream sees to it.
+//! A receiver with arbitrary messages from its peer, and with a disk that answers late and fails.
+//! Blocks are valid, as the code that reads them off a stream ensures.
 
 use std::time::Duration;
 
@@ -64,14 +64,14 @@ struct Play<'a> {
     choices: Choices<'a>,
     integrity: Integrity,
     now: Moment,
-    /// What the disk has not done yet.
+    /// Jobs that the disk has not finished.
     jobs: Vec<StorageJob>,
-    /// What the writers have not done yet.
+    /// Blocks that the writers have not finished.
     blocks: Vec<(Content, Vec<Verdict>)>,
 }
 
 impl Play<'_> {
-    /// None where the session is over.
+    /// Does one step. Returns `None` if the session is over.
     fn step(&mut self) -> Option<()> {
         match self.choices.below(8) {
             0 | 1 => {
@@ -217,7 +217,7 @@ impl Play<'_> {
         })
     }
 
-    /// A block comes off a stream, where it is valid.
+    /// Delivers a valid block, as from a stream.
     fn block(&mut self) -> Option<()> {
         let header = self.header()?;
         let wire = match header.codec {

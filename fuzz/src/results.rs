@@ -1,4 +1,4 @@
-//! What other instruments wrote, and records of runs.
+//! Results of other instruments, and records of runs.
 
 use longhaul_measure::host::{HostDescription, read_hosts};
 use longhaul_measure::import::{Found, Given, import};
@@ -11,7 +11,7 @@ use longhaul_measure::sources::{ExternalRun, read_csv, read_iperf3, read_pschedu
 pub fn run_record(bytes: &[u8]) {
     let mut runs = Runs::default();
     let read = read_records(bytes, OnFault::Skip, |record| {
-        // Quantities lose nothing; a number of seconds may be rounded once.
+        // Quantities are read without loss, except that a number of seconds may be rounded once.
         if let Ok(line) = record.to_line() {
             let mut again = None;
             let read = read_records(line.as_bytes(), OnFault::Refuse, |record| {
@@ -68,7 +68,7 @@ pub fn table(bytes: &[u8]) {
     imported(read_csv(bytes).unwrap_or_default());
 }
 
-/// What is read of a run that did not fail is a measurement, and what makes a record can be
+/// Checks that an imported run is a measurement if it did not fail, and that its record can be
 /// written.
 fn imported(runs: Vec<ExternalRun>) {
     let found = runs.into_iter().map(|run| {

@@ -1,5 +1,5 @@
-//! A sender whose peer says whatever it likes, with streams that come and go
-//! and files that change while they are read.
+//! A sender with arbitrary messages from its peer, with streams that open and close and files that
+//! change while they are read.
 
 use longhaul_proto::block::{ContentName, LARGEST_BLOCK_BYTES, PieceName};
 use longhaul_proto::digest::{Checksum, is_block};
@@ -73,13 +73,13 @@ struct Play<'a> {
     next: u64,
     next_stream: u32,
     walked: bool,
-    /// What readers have not done yet.
+    /// Jobs that the readers have not finished.
     reading: Vec<ReadJob>,
     streams: Vec<StreamId>,
 }
 
 impl Play<'_> {
-    /// None where the session is over.
+    /// Does one step. Returns `None` if the session is over.
     fn step(&mut self) -> Option<()> {
         match self.choices.below(10) {
             0 | 1 => self.walk()?,
@@ -142,12 +142,12 @@ impl Play<'_> {
             assert!(encoded.len() < MAXIMUM_BODY_BYTES - 64);
         }
         assert!(self.sender.work().tracked() <= self.settings.window_entries + 1);
-        // Twins come on top: one for each block, at most.
+        // Duplicates come in addition, at most one for each block.
         let most = 2 * self.settings.unacknowledged_blocks;
         assert!(self.sender.blocks_under_way() <= most);
     }
 
-    /// Files go through a command, which makes anything of them.
+    /// Passes files through a command with arbitrary output.
     fn filter(&mut self) {
         for _ in 0..16 {
             match self.sender.work_mut().poll_filter() {
@@ -351,7 +351,7 @@ impl Play<'_> {
     }
 }
 
-/// Whatever the peer said, what is read is a block of its file.
+/// Checks that each job reads a block of its file, for any messages of the peer.
 fn check_job(job: &ReadJob, settings: &SenderSettings) {
     match &job.data {
         ReadData::Piece { entry, piece } | ReadData::Front { entry, piece, .. } => {

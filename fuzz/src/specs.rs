@@ -2,7 +2,8 @@
 
 use longhaul_transfer::spec::TransferSpec;
 
-/// What is read is written again and read alike, whether or not it makes sense.
+/// Checks that a parsed specification is written and parsed again without a change, even if it is
+/// invalid.
 pub fn transfer_spec(bytes: &[u8]) {
     let Ok(spec) = serde_json::from_slice::<TransferSpec>(bytes) else {
         return;

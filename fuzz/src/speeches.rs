@@ -6,7 +6,7 @@ use longhaul_transfer::between_hosts::job_protocol::{
     JobEvent, JobMessage, MAXIMUM_OUTPUT_BYTES, Order, frame_of, is_name, receive,
 };
 
-/// What is heard is within its bounds, and heard again when it is said.
+/// Checks that a received message is within its bounds, and is received again after it is encoded.
 pub fn job_speech(bytes: &[u8]) {
     both::<JobEvent>(bytes);
     both::<Order>(bytes);
@@ -20,7 +20,7 @@ pub fn job_speech(bytes: &[u8]) {
     }
 }
 
-/// The bytes as frames, and as the body of one whose checksum is right.
+/// Reads the bytes as frames, and as the body of a frame with a correct checksum.
 fn both<T: JobMessage + Debug + PartialEq>(bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some(heard)) = receive::<T>(&mut rest) {
@@ -36,7 +36,7 @@ fn both<T: JobMessage + Debug + PartialEq>(bytes: &[u8]) {
 }
 
 fn again<T: JobMessage + Debug + PartialEq>(message: &T) {
-    // A long one that came as CBOR alone may not fit into a frame.
+    // A long message that was decoded from CBOR alone may not fit into a frame.
     let Ok(frame) = frame_of(message) else {
         return;
     };

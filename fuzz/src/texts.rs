@@ -1,5 +1,4 @@
-//! Words that people and peers write: tokens, fingerprints, hosts, sizes,
-//! names of staging files.
+//! Words that users and peers write: tokens, fingerprints, hosts, sizes, names of staging files.
 
 use longhaul_net::identity::Fingerprint;
 use longhaul_net::tcp::HostPort;
@@ -7,7 +6,7 @@ use longhaul_net::token::{Token, TokenHash};
 use longhaul_storage::journal::names::{self, StagingName};
 use longhaul_units::{BitRate, ByteCount, parse_share, parse_span, share_text};
 
-/// One text through every parser of words.
+/// Parses one text with every parser of words.
 pub fn words(bytes: &[u8]) {
     if let Some(StagingName::Part(key, number)) = names::parse(bytes) {
         assert_eq!(&*key.part(number), bytes);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use longhaul_transfer::endpoint::{Endpoint, RemotePath};
 
-/// What comes out of a URL is complete.
+/// Checks that a parsed URL is complete.
 pub fn endpoint(bytes: &[u8]) {
     match Endpoint::parse(OsStr::from_bytes(bytes)) {
         Ok(Endpoint::Local(path)) => assert_eq!(path, bytes),

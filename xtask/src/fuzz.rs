@@ -8,8 +8,8 @@ use std::process::Command;
 
 use crate::workspace;
 
-/// What inserts the counters: edges with inline 8-bit counters, the table of
-/// their addresses, and comparisons with their operands.
+/// Compiler options that insert the counters: edges with inline 8-bit counters, the table of their
+/// addresses, and comparisons with their operands.
 const COVERAGE_FLAGS: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -20,17 +20,16 @@ const COVERAGE_FLAGS: [&str; 7] = [
     "--cfg=fuzzing",
 ];
 
-/// Memory of a target: a decoder that is asked for more than it should give
-/// dies here.
+/// Memory of a target. A decoder that allocates more than its input justifies fails here.
 const MEMORY_LIMIT_MIB: u32 = 1024;
 
 /// Seconds that one input may take.
 const INPUT_TIMEOUT_SECONDS: u32 = 10;
 
-/// Seconds for a target where nothing was said.
+/// Seconds for a target by default.
 const DEFAULT_SECONDS: u64 = 60;
 
-/// When a run of a target ends without a finding: at whichever comes first.
+/// Limits of a run of a target without a finding. The first one that is reached ends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// Executions.
@@ -39,7 +38,7 @@ pub struct Budget {
     pub seconds: Option<u64>,
 }
 
-/// Which targets.
+/// The targets to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Selection {
     One(String),
@@ -47,11 +46,11 @@ enum Selection {
     List,
 }
 
-/// Builds and runs what is asked for.
+/// Builds and runs the selected targets.
 ///
 /// # Errors
 ///
-/// Where the arguments are wrong, a target does not build, or finds something.
+/// If the arguments are wrong, or if a target does not build or has a finding.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let (selection, budget) = parse(arguments)?;
     let known = known_targets()?;
@@ -76,12 +75,12 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the targets and their corpora are.
+/// Directory of the targets and their corpora.
 fn package() -> PathBuf {
     workspace::root().join("fuzz")
 }
 
-/// Where they are built, and new inputs kept.
+/// Directory of the builds and of new inputs.
 fn workshop() -> Result<PathBuf, String> {
     Ok(workspace::target_directory()?.join("fuzz"))
 }
@@ -90,7 +89,7 @@ fn workshop() -> Result<PathBuf, String> {
 ///
 /// # Errors
 ///
-/// Where they cannot be listed.
+/// If they cannot be listed.
 pub fn known_targets() -> Result<Vec<String>, String> {
     targets(&package())
 }
@@ -99,7 +98,7 @@ pub fn known_targets() -> Result<Vec<String>, String> {
 ///
 /// # Errors
 ///
-/// Where one does not build.
+/// If one does not build.
 pub fn build_all() -> Result<PathBuf, String> {
     build(&package(), &workshop()?, &known_targets()?)
 }
@@ -131,7 +130,7 @@ fn parse(arguments: &[String]) -> Result<(Selection, Budget), String> {
     Ok((selection, budget))
 }
 
-/// One file in `fuzz_targets` is one target.
+/// Each file in `fuzz_targets` is one target.
 fn targets(package: &Path) -> Result<Vec<String>, String> {
     let directory = package.join("fuzz_targets");
     let names = std::fs::read_dir(&directory)
@@ -156,7 +155,7 @@ fn build(package: &Path, workshop: &Path, targets: &[String]) -> Result<PathBuf,
         .arg(package.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(workshop)
-        // With a target named, the flags do not reach build scripts.
+        // With an explicit `--target`, the flags do not apply to build scripts.
         .args(["--target", &host])
         .env("RUSTFLAGS", COVERAGE_FLAGS.join(" "));
     for target in targets {
@@ -166,12 +165,12 @@ fn build(package: &Path, workshop: &Path, targets: &[String]) -> Result<PathBuf,
     Ok(workshop.join(host).join("release"))
 }
 
-/// Runs a target; its output goes to `log`, or is shown. New inputs go to the
-/// workshop; the committed corpus is only read.
+/// Runs a target. Its output goes to `log`, or is shown. New inputs go to the workshop; the
+/// committed corpus is only read.
 ///
 /// # Errors
 ///
-/// Where it cannot be run, or finds something.
+/// If it cannot be run, or has a finding.
 pub fn run_target(
     target: &str,
     budget: Budget,
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn unknown_arguments_are_refused() {
         for line in ["", "--runs", "a --runs x", "a --fast"] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -24,11 +24,11 @@ use std::process::ExitCode;
 
 /// One subcommand.
 struct Command {
-    /// What is typed.
+    /// Name on the command line.
     name: &'static str,
     /// Its arguments, as the help shows them.
     arguments: &'static str,
-    /// One line for the help.
+    /// Description in the help, one line.
     summary: &'static str,
     /// Does it; the error is printed and becomes exit code 1.
     run: fn(&[String]) -> Result<(), String>,

@@ -22,7 +22,8 @@ use crate::workspace;
 const WAITING_TESTS: usize = 4;
 const COMPUTING_TESTS: usize = 2;
 
-/// How much tests of [`Lane::Computing`] give way to those of the other lane (`nice -n`).
+/// Niceness of the tests of [`Lane::Computing`], so that they yield to those of the other lane
+/// (`nice -n`).
 const NICENESS: &str = "5";
 
 /// The variable for the number of tests of a binary that run at a time.
@@ -37,14 +38,14 @@ const LOOKS_EVERY: Duration = Duration::from_secs(10);
 /// Binaries that the summary names as slow, at most.
 const SLOWEST_SHOWN: usize = 8;
 
-/// What takes less seconds is no reason for a long run.
+/// Seconds below which a binary is not listed as slow.
 const WORTH_A_LINE: f64 = 10.0;
 
-/// `cargo xtask test`: with arguments all goes to one `cargo test`, one binary after another.
+/// `cargo xtask test`: with arguments it runs one `cargo test`, one binary after another.
 ///
 /// # Errors
 ///
-/// Where cargo cannot be run, a test failed, or something did not compile.
+/// If cargo cannot be run, a test failed, or a target did not compile.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut seen = Seen::default();
     let succeeded = match arguments {
@@ -82,9 +83,9 @@ fn cargo_test(arguments: &[String], seen: &mut Seen) -> Result<bool, String> {
 /// A test binary.
 #[derive(Debug, PartialEq, Eq)]
 struct Binary {
-    /// As cargo names it: `tests/a.rs`, `unittests src/lib.rs`.
+    /// Name in the output of cargo: `tests/a.rs`, `unittests src/lib.rs`.
     name: String,
-    /// Where cargo runs it.
+    /// Directory in which cargo runs it.
     package: PathBuf,
     executable: PathBuf,
 }
@@ -109,7 +110,7 @@ impl Binary {
     }
 }
 
-/// Builds all of them; `None` where something did not compile, which cargo has said.
+/// Builds all of them. Returns `None` if a target did not compile, which cargo has reported.
 fn built() -> io::Result<Option<Vec<Binary>>> {
     let mut command = workspace::cargo();
     command.args(["test", "--locked", "--workspace", "--no-run"]);
@@ -124,7 +125,7 @@ fn built() -> io::Result<Option<Vec<Binary>>> {
     Ok(child.wait()?.success().then_some(binaries))
 }
 
-/// The test binary of which one of cargo's messages tells.
+/// Returns the test binary that one of cargo's messages describes.
 fn binary(message: &str) -> Option<Binary> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_test = message["profile"]["test"].as_bool()?;
@@ -163,7 +164,7 @@ fn in_lanes(
                     let (seen, output, all) = &mut *told;
                     seen.read_binary(&binary.name, &printed, passed);
                     *all &= passed;
-                    // What cannot be shown was run all the same.
+                    // The tests ran even if their output cannot be shown.
                     let _ = output.write_all(&printed);
                 }
             });
@@ -172,7 +173,7 @@ fn in_lanes(
     told.into_inner().unwrap_or_else(PoisonError::into_inner).2
 }
 
-/// What a test binary printed on both outputs, below its name, and whether its tests passed.
+/// Returns the output of a test binary below its name, and true if its tests passed.
 fn outcome_of(binary: &Binary) -> (Vec<u8>, bool) {
     let (mut command, tests) = match binary.lane() {
         Lane::Waiting => (Command::new(&binary.executable), WAITING_TESTS),
@@ -253,10 +254,10 @@ fn shown(command: &mut Command, mut read: impl FnMut(&str)) -> io::Result<bool> 
     Ok(child.wait()?.success())
 }
 
-/// What the lines of `cargo test` said so far.
+/// Results in the output of `cargo test` so far.
 #[derive(Default)]
 struct Seen {
-    /// The test binary whose tests run now, as cargo names it.
+    /// The test binary whose tests run now, by cargo's name.
     binary: String,
     passed: u64,
     /// Tests of the binary that have run for a minute.
@@ -344,7 +345,7 @@ impl Seen {
     }
 }
 
-/// How long a binary took, from the line that ends its tests.
+/// Returns the duration of a binary from the line that ends its tests.
 fn duration(line: &str) -> Option<f64> {
     let (_, seconds) = line
         .strip_prefix("test result: ")?
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_tells_of_its_test_binaries() {
+    fn test_binaries_are_read_from_cargos_messages() {
         let message = |kind: &str, source: &str, is_test: bool| {
             let message = serde_json::json!({
                 "reason": "compiler-artifact", "manifest_path": "/w/a/Cargo.toml",
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn binaries_run_side_by_side_and_are_told_of_one_by_one() {
+    fn binaries_run_in_parallel_and_are_reported_one_by_one() {
         let binary = |name: &str| Binary {
             name: name.to_owned(),
             package: if name == "tests/b" {

@@ -1,4 +1,4 @@
-//! Where the workspace lies and what it is made of, as cargo tells.
+//! Directories and packages of the workspace, as cargo reports them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ pub fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
-/// The cargo that runs us.
+/// Returns a command of the cargo that runs this program.
 pub fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -23,7 +23,7 @@ pub fn cargo() -> Command {
 ///
 /// # Errors
 ///
-/// Where it cannot be started or fails, with what it wrote to stderr.
+/// If it cannot be started or fails, with what it wrote to stderr.
 pub fn output_of(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()
@@ -39,7 +39,7 @@ pub fn output_of(command: &mut Command) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// Where it cannot be started or fails.
+/// If it cannot be started or fails.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let status = command
         .status()
@@ -54,7 +54,7 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// Where rustc cannot be asked.
+/// If rustc cannot be asked.
 pub fn host_triple() -> Result<String, String> {
     let version = output_of(Command::new("rustc").arg("-vV").current_dir(root()))?;
     version
@@ -64,11 +64,11 @@ pub fn host_triple() -> Result<String, String> {
         .ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
-/// Where cargo puts what it builds.
+/// Returns the directory of cargo's builds.
 ///
 /// # Errors
 ///
-/// Where cargo fails, or `Cargo.lock` is behind the manifests.
+/// If cargo fails, or `Cargo.lock` is behind the manifests.
 pub fn target_directory() -> Result<PathBuf, String> {
     let mut command = cargo();
     command.args(["metadata", "--format-version=1", "--locked", "--no-deps"]);

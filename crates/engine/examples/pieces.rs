@@ -1,10 +1,9 @@
-//! What one piece of a copy costs alone: `cargo xtask bench pieces` runs this,
-//! one process for one repetition of one piece.
+//! Measures the cost of one piece of a copy: `cargo xtask bench pieces` runs this, one process for
+//! one repetition of one piece.
 //!
-//! `pieces PIECE DIRECTORY BYTES` and `pieces blocks DIRECTORY BYTES (read | write)
-//! (direct | buffered | dropped) FILE BLOCK THREADS` print `{"bytes":…,"wall":…,"cpu":…}`, both in
-//! seconds, CPU time of user and system. What a piece needs is touched before
-//! the clock starts.
+//! `pieces PIECE DIRECTORY BYTES` and `pieces blocks DIRECTORY BYTES (read | write) (direct |
+//! buffered | dropped) FILE BLOCK THREADS` print `{"bytes":…,"wall":…,"cpu":…}`, both in seconds,
+//! CPU time of user and system. The input of a piece is touched before the clock starts.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -78,7 +77,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Times what is given, which says how many bytes it moved, and prints it.
+/// Times the work, which returns the number of bytes that it moved, and prints the result.
 fn measure(work: impl FnOnce() -> Outcome<u64>) -> Outcome<()> {
     let (began, before) = (Instant::now(), cpu_seconds());
     let bytes = work()?;
@@ -109,10 +108,10 @@ fn read(file: &Path, bytes: u64) -> Outcome<()> {
     })
 }
 
-/// One file, block by block, by threads with the mover's buffers.
+/// Reads or writes one file block by block, by threads with the mover's buffers.
 struct Blocks {
     write: bool,
-    /// Not from the page cache.
+    /// If true, the file is dropped from the page cache before.
     dropped: bool,
     mode: DataMode,
     bytes: u64,
@@ -136,7 +135,7 @@ impl Blocks {
         }
         let pool = BufferPool::new(ByteCount(u64::MAX), self.block);
         let mut held: Vec<_> = (0..self.threads).filter_map(|_| pool.take()).collect();
-        // As in a copy that has run for a while, and as fio does.
+        // The buffers are touched, as in a copy that has run for a while, and as fio does.
         held.iter_mut().for_each(|buffer| buffer.fill(7));
         let next = AtomicU64::new(0);
         let measured = measure(|| {
@@ -279,8 +278,8 @@ fn sync(path: &Path, bytes: u64) -> Outcome<()> {
     measured
 }
 
-/// Small files, in directories of a thousand, not synced and not removed: ext4
-/// looks long for an inode where many were freed lately.
+/// Creates small files in directories of a thousand, without syncing or removing them. ext4
+/// searches long for an inode if many were freed recently.
 fn create(directory: &Path, bytes: u64) -> Outcome<()> {
     touch(&directory.with_extension("touched"), bytes)?;
     let files = bytes / SMALL_FILE_BYTES as u64;

@@ -60,8 +60,8 @@ pub use direct::lives_in_page_cache;
 use longhaul_proto::manifest::Timestamp;
 pub use status::{FileKind, Special, Status};
 
-/// What offset, length and memory of direct I/O are multiples of, in bytes:
-/// the page size of most machines, and hardly a disk has larger blocks.
+/// Alignment of direct I/O in bytes: offset, length and memory are multiples of it. It is the page
+/// size of most machines, and few disks have larger blocks.
 pub const DIRECT_ALIGNMENT_BYTES: usize = 4096;
 
 /// A name in a directory, as a listing gives it (`.` and `..` left out).
@@ -69,46 +69,45 @@ pub const DIRECT_ALIGNMENT_BYTES: usize = 4096;
 pub struct ListedName {
     /// The name.
     pub name: Box<[u8]>,
-    /// What it is, where the file system tells without a further call.
+    /// Kind of the entry, if the file system reports it without a further call.
     pub kind: Option<FileKind>,
 }
 
-/// How to open a file for writing.
+/// Conditions for opening a file for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// It must not exist.
+    /// The file must not exist.
     New,
-    /// It must exist.
+    /// The file must exist.
     Existing,
-    /// Either; what is there stays.
+    /// The file may exist; its data stay.
     Either,
 }
 
-/// How to read or write a file's data.
+/// Method of reading or writing a file's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataMode {
     /// Through the page cache.
     #[default]
     Buffered,
-    /// `O_DIRECT` for what is aligned to [`DIRECT_ALIGNMENT_BYTES`]; the rest
-    /// (the tail of a file) goes through the page cache. Where the file system
-    /// cannot, all of it does.
+    /// `O_DIRECT` for data aligned to [`DIRECT_ALIGNMENT_BYTES`]. The rest (the tail of a file)
+    /// goes through the page cache. If the file system does not support direct I/O, all data go
+    /// through it.
     Direct,
-    /// [`DataMode::Direct`] where the file system can, else
-    /// [`DataMode::Uncached`].
+    /// [`DataMode::Direct`] if the file system supports it, otherwise [`DataMode::Uncached`].
     Bypass,
-    /// Through the page cache, leaving there only what was there before. What is read is dropped
-    /// at once. What is written goes to the disk at once, and is dropped when a sync has made it
-    /// durable.
+    /// Through the page cache, without changing its contents. Data are dropped from it as soon as
+    /// they are read. Written data go to the disk at once, and are dropped after a sync has made
+    /// them durable.
     Uncached,
 }
 
-/// What the kernel may be told about a range of a file.
+/// Advice to the kernel about a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// It will be read from front to back.
+    /// The range will be read from front to back.
     Sequential,
-    /// It will be read soon: begin with it, do not wait.
+    /// The range will be read soon: the kernel begins to read it, and the call does not wait.
     Soon,
     /// Start writing dirty pages back, do not wait.
     StartWriteback,
@@ -121,7 +120,7 @@ pub enum Advice {
 pub struct DataRange {
     /// First byte.
     pub start: u64,
-    /// One past the last byte.
+    /// Offset after the last byte.
     pub end: u64,
 }
 
@@ -134,13 +133,15 @@ pub trait StoredFile: Send + Sync {
     /// As `pread`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Reads the front of a range as far as it lies in the page cache, without waiting for a disk.
-    /// Returns the number of bytes; 0 also if that is unknown, or if data move past the cache.
+    /// Reads the first part of a range, as far as it is in the page cache, without waiting for a
+    /// disk. Returns the number of bytes. Returns 0 also if that is unknown, or if data bypass the
+    /// cache.
     fn read_cached_at(&self, _buffer: &mut [u8], _offset: u64) -> usize {
         0
     }
 
-    /// What the kernel can send the data from; `None` if it does not have them.
+    /// Returns a descriptor from which the kernel can send the data; `None` if the kernel does not
+    /// have them.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -152,20 +153,21 @@ pub trait StoredFile: Send + Sync {
     /// As `pwrite`; what was written before the error is undefined.
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
 
-    /// What `fstat` tells.
+    /// Returns the result of `fstat`.
     ///
     /// # Errors
     ///
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
 
-    /// Its owner, lists and extended attributes; `None` where it has none.
+    /// Returns access to owner, lists and extended attributes; `None` if the file has no inode of
+    /// its own.
     fn inode(&self) -> Option<Box<dyn Inode + '_>> {
         None
     }
 
-    /// Whether it has another name too (a hard link): what is written would be in whatever that
-    /// is.
+    /// True if the file has another name (a hard link), so that writes would also change the file
+    /// of that name.
     ///
     /// # Errors
     ///
@@ -181,8 +183,9 @@ pub trait StoredFile: Send + Sync {
     /// As `ftruncate`.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Makes a hole of these bytes, which read as zeros then. The length stays. Does nothing if the
-    /// file system has no holes: call it only where the bytes are zeros, or were never written.
+    /// Makes a hole of these bytes, which then read as zeros. The length stays. If the file system
+    /// has no holes, the call has no effect. Call it only for bytes that are zeros or were never
+    /// written.
     ///
     /// # Errors
     ///
@@ -192,14 +195,12 @@ pub trait StoredFile: Send + Sync {
         Ok(())
     }
 
-    /// Reserves room from the start to `length` without changing the length,
-    /// where the file system can; nothing where it cannot. In memory it is promised by this
-    /// process alone, as long as the file is open.
+    /// Reserves space from the start to `length` without changing the length, if the file system
+    /// supports it. In memory, only this process reserves it, as long as the file is open.
     ///
     /// # Errors
     ///
-    /// Where there is no room. Part of it may be reserved then, until the file
-    /// is removed.
+    /// If there is not enough space. A part may stay reserved until the file is removed.
     fn preallocate(&self, length: u64) -> io::Result<()>;
 
     /// Sets permission bits.
@@ -220,8 +221,8 @@ pub trait StoredFile: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Where the device reports a failure: nothing written since the last
-    /// success may then be called durable.
+    /// If the device reports a failure. No data written since the last success may then be called
+    /// durable.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Makes data and metadata durable (`fsync`).
@@ -231,8 +232,8 @@ pub trait StoredFile: Send + Sync {
     /// As [`StoredFile::sync_data`].
     fn sync_all(&self) -> io::Result<()>;
 
-    /// The file system on which it lies, where one sync of that ([`StoredFile::sync_device`]) may
-    /// stand for many files'; `None` if not.
+    /// Returns the file system of the file, if one sync of it ([`StoredFile::sync_device`]) can
+    /// replace those of many files; otherwise `None`.
     fn device(&self) -> Option<u64> {
         None
     }
@@ -248,28 +249,25 @@ pub trait StoredFile: Send + Sync {
         Ok(())
     }
 
-    /// Makes data and metadata of every file of its file system durable
-    /// (`syncfs`).
+    /// Makes data and metadata of every file of its file system durable (`syncfs`).
     ///
     /// # Errors
     ///
-    /// `Unsupported` where that is not known to pay, else as the device
-    /// reports; older kernels report failed writes of data to
-    /// [`StoredFile::wait_written`] alone.
+    /// `Unsupported` if this is not known to be faster, otherwise as the device reports. Older
+    /// kernels report failed writes of data only to [`StoredFile::wait_written`].
     fn sync_device(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The first run of data at or after `offset`; `None` if only a hole follows. A file system
-    /// without holes gives one run.
+    /// Returns the first range of data at or after `offset`; `None` if only a hole follows. A file
+    /// system without holes returns one range.
     ///
     /// # Errors
     ///
     /// As `lseek`.
     fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>>;
 
-    /// Tells the kernel about a range (`length` 0: to the end of the file);
-    /// never an error, it is only advice.
+    /// Advises the kernel about a range (`length` 0: to the end of the file). Failures are ignored.
     fn advise(&self, advice: Advice, start: u64, length: u64);
 
     /// Takes the exclusive lock of the open file (`flock`) without waiting;
@@ -280,10 +278,9 @@ pub trait StoredFile: Send + Sync {
     /// As `flock`.
     fn try_lock(&self) -> io::Result<bool>;
 
-    /// How data really moves. A file opened as [`DataMode::Direct`] may say
-    /// [`DataMode::Buffered`] (as [`DataMode::Bypass`] also
-    /// [`DataMode::Uncached`]) from the start, or from its first aligned read
-    /// or write on, because only that proves whether direct I/O works.
+    /// Returns the actual method. A file opened as [`DataMode::Direct`] may return
+    /// [`DataMode::Buffered`] (opened as [`DataMode::Bypass`] also [`DataMode::Uncached`]) from the
+    /// start, or after its first aligned read or write, which shows if direct I/O works.
     fn data_mode(&self) -> DataMode;
 }
 
@@ -351,7 +348,8 @@ pub trait Directory: Send + Sync {
         Err(rustix::io::Errno::OPNOTSUPP.into())
     }
 
-    /// Its own owner, lists and extended attributes; `None` where it has none.
+    /// Returns access to the directory's own owner, lists and extended attributes; `None` if it has
+    /// no inode of its own.
     fn inode(&self) -> Option<Box<dyn Inode + '_>> {
         None
     }
@@ -362,7 +360,7 @@ pub trait Directory: Send + Sync {
         None
     }
 
-    /// What a symbolic link holds.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     ///
@@ -377,12 +375,12 @@ pub trait Directory: Send + Sync {
     /// As `renameat`.
     fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()>;
 
-    /// The same where nothing has the name.
+    /// Renames as [`Directory::rename`] does, if no entry has the new name.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` where something has the name; `Unsupported` where the system cannot do that
-    /// in one call; else as `renameat2` with `RENAME_NOREPLACE`.
+    /// `AlreadyExists` if an entry has the name; `Unsupported` if the system cannot do this in one
+    /// call; otherwise as `renameat2` with `RENAME_NOREPLACE`.
     fn rename_new(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
         let _ = (from, target, to);
         Err(io::ErrorKind::Unsupported.into())
@@ -413,21 +411,22 @@ pub trait Directory: Send + Sync {
     /// As `unlinkat` with `AT_REMOVEDIR`.
     fn remove_directory(&self, name: &[u8]) -> io::Result<()>;
 
-    /// What `lstat` reports about a name in it.
+    /// Returns the result of `lstat` for a name in the directory.
     ///
     /// # Errors
     ///
     /// As `fstatat`.
     fn status_of(&self, name: &[u8]) -> io::Result<Status>;
 
-    /// What `fstat` reports about the directory itself.
+    /// Returns the result of `fstat` for the directory itself.
     ///
     /// # Errors
     ///
     /// As `fstat`.
     fn status(&self) -> io::Result<Status>;
 
-    /// The number of the mount that it was reached by; `None` if nobody tells.
+    /// Returns the number of the mount through which the directory was opened; `None` if it is
+    /// unknown.
     fn mount(&self) -> Option<u64> {
         None
     }
@@ -442,7 +441,7 @@ pub trait Directory: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Its path on this host now; `None` if nobody tells.
+    /// Returns the current path of the directory on this host; `None` if it is unknown.
     fn location(&self) -> Option<PathBuf> {
         None
     }
@@ -475,8 +474,8 @@ pub trait Directory: Send + Sync {
     /// As `getdents`.
     fn list(&self) -> io::Result<Box<dyn NameList>>;
 
-    /// Whether [`Directory::list`] gives the names in the order of their bytes,
-    /// each once, and some perhaps not before others were read.
+    /// True if [`Directory::list`] returns each name once and in byte order. It may then return
+    /// some names only after others were read.
     fn lists_in_order(&self) -> bool {
         false
     }
@@ -497,38 +496,38 @@ pub trait Directory: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Whether [`Directory::sync`] makes links and special files in it durable, and not their names
-    /// alone. Without a journal only [`Directory::sync_file_system`] does.
+    /// True if [`Directory::sync`] makes links and special files in it durable, and not only their
+    /// names. On a file system without a journal, only [`Directory::sync_file_system`] does so.
     fn syncs_inodes(&self) -> bool {
         true
     }
 
-    /// As [`Directory::status_of`], with the size of a file that does not tell it: such a one is
-    /// read to its end.
+    /// Returns the same as [`Directory::status_of`]. If a file does not report its size, it is read
+    /// to its end to find it.
     ///
     /// # Errors
     ///
-    /// As `fstatat`, and as reading it.
+    /// As `fstatat`, and as reading the file.
     fn content_status_of(&self, name: &[u8]) -> io::Result<Status> {
         self.status_of(name)
     }
 
-    /// As [`Directory::open_file`], and reads the file to its end at once: it has more or less than
-    /// its size says.
+    /// Opens a file as [`Directory::open_file`] does, and reads it to its end at once, because its
+    /// reported size is wrong.
     ///
     /// # Errors
     ///
-    /// As `openat`, and as reading it.
+    /// As `openat`, and as reading the file.
     fn open_whole(&self, name: &[u8]) -> io::Result<Arc<dyn StoredFile>> {
         self.open_file(name, DataMode::Buffered)
     }
 
-    /// The UUID of its file system, where that has one and the kernel tells it.
+    /// Returns the UUID of its file system, if it has one and the kernel reports it.
     fn uuid(&self) -> Option<origin::Uuid> {
         None
     }
 
-    /// For [`Directory::rename`] between two handles of one implementation.
+    /// Supports [`Directory::rename`] between two handles of one implementation.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 

@@ -1,5 +1,4 @@
-//! What was measured so far, a line of JSON each in a file below `target/`, so
-//! that a stopped run goes on.
+//! Results so far, as lines of JSON in a file below `target/`, so that a stopped run resumes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -22,7 +21,7 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be used.
+    /// If the file cannot be used.
     pub fn open(path: &Path, about: &About, again: bool) -> Result<Kept, String> {
         let error = |error: std::io::Error| format!("{}: {error}", path.display());
         let head = json!({ "commit": about.commit }).to_string();
@@ -44,7 +43,7 @@ impl Kept {
         })
     }
 
-    /// All of a name, in the order they came.
+    /// Returns all results of a name, in their order of arrival.
     pub fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Value> {
         let lines = self.lines.iter().filter(move |line| line.0 == name);
         lines.map(|line| &line.1)
@@ -64,7 +63,7 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn add(&mut self, name: &str, value: Value) -> Result<(), String> {
         writeln!(self.file, "{}", json!({ "name": name, "value": value }))
             .map_err(|error| format!("{}: {error}", self.path.display()))?;
@@ -76,7 +75,7 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be removed.
+    /// If the file cannot be removed.
     pub fn forget(self) -> Result<(), String> {
         fs::remove_file(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))
     }
@@ -91,7 +90,7 @@ fn parse_line(line: &str) -> Option<(String, Value)> {
 ///
 /// # Errors
 ///
-/// Where they cannot be written.
+/// If they cannot be written.
 pub fn save(about: &About, name: &str, text: &str, results: &Value) -> Result<(), String> {
     print!("{text}");
     let value = json!({ "version": 1, "date": about.date, "commit": about.commit,

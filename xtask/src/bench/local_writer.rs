@@ -1,14 +1,14 @@
-//! What a file system can do with small files: one thread that knows the names
-//! and has the data, and writes them with no walk and no staging. The measure
-//! for copies of small files.
+//! Measures the maximum speed of a file system with small files: one thread that knows the names
+//! and has the data writes them without a scan and without staging. It is the reference for copies
+//! of small files.
 //!
-//! `cargo xtask bench local-writer HOW DIRECTORY FILES SMALLEST LARGEST` writes
-//! into DIRECTORY, which must not exist, a thousand files to a directory, and
-//! prints `{"bytes":…,"wall":…,"cpu":…}`.
+//! `cargo xtask bench local-writer HOW DIRECTORY FILES SMALLEST LARGEST` writes into DIRECTORY,
+//! which must not exist, a thousand files to a directory, and prints
+//! `{"bytes":…,"wall":…,"cpu":…}`.
 //!
-//! It removes nothing: ext4 does not use an inode again for minutes after its
-//! file was removed, and looks for another one by one, so that whoever removes
-//! and writes in turns measures that.
+//! It removes no files. ext4 does not use an inode again for minutes after its file was removed,
+//! and searches for another one step by step. A program that writes and removes in turns would
+//! measure that search.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,17 +19,17 @@ use std::time::Instant;
 /// Files in a directory, and made durable together.
 const BATCH: u64 = 1000;
 
-/// How files become durable.
+/// Ways to make files durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Not at all.
+    /// Files are not made durable.
     Never,
     /// Each as soon as it is written.
     Each,
     /// Writeback begins at once, a thousand are synced one after the other: the
     /// measure for copies.
     Batches,
-    /// As [`How::Batches`], but without beginning early.
+    /// As [`How::Batches`], but the writeback begins only with the sync.
     Late,
     /// Writeback begins at once, one sync of the file system for a thousand.
     FileSystem,
@@ -61,7 +61,7 @@ impl Sizes {
         self.smallest + spread % (self.largest - self.smallest + 1)
     }
 
-    /// Bytes of so many files.
+    /// Returns the bytes of this number of files.
     pub fn sum(self, files: u64) -> u64 {
         (0..files).map(|index| self.of(index)).sum()
     }
@@ -71,7 +71,7 @@ impl Sizes {
 ///
 /// # Errors
 ///
-/// Where the arguments make no sense, or writing fails.
+/// If the arguments make no sense, or writing fails.
 pub fn run(arguments: &[&str]) -> Result<(), String> {
     let [how, directory, files, smallest, largest] = arguments else {
         return Err("write: bench local-writer HOW DIRECTORY FILES SMALLEST LARGEST".to_owned());

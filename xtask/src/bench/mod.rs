@@ -1,19 +1,18 @@
-//! What each piece of a copy costs alone on this host, and beside it what a
-//! copy over loopback costs. Ratios say how much the whole adds to its parts.
+//! Measures the cost of each piece of a copy alone on this host, and the cost of a copy over
+//! loopback. Ratios show the overhead of the whole copy.
 //!
 //! - [`work`]: the pieces, the standard tools, the copies
-//! - [`samples`]: what was measured, kept so that a stopped run goes on
-//! - [`small`]: small files, beside [`local_writer`]: as fast as a file system
-//!   takes them
-//! - [`storage`]: threads beside `io_uring`, ways to make small files durable
+//! - [`samples`]: samples, kept so that a stopped run resumes
+//! - [`small`]: small files, compared with [`local_writer`], the maximum speed of a file system
+//! - [`storage`]: threads compared with `io_uring`, ways to make small files durable
 //! - [`record`]: medians, spread and ratios as Markdown and JSON
-//! - [`lab`]: the lab beside what it is asked for; [`worker`]: what runs on its hosts;
-//!   [`kept`]: their results
-//! - [`plan`]: how long plans take, beside their bars
+//! - [`lab`]: the lab compared with its settings; [`worker`]: programs on its hosts; [`kept`]: the
+//!   results
+//! - [`plan`]: the time of plans, compared with their limits
 //! - [`scenario`]: the experiments of `bench/scenarios`, run by the product itself
 //!
-//! Everything is warm: one round is thrown away, then rounds are interleaved, so
-//! that a slow minute of a shared host touches all alike.
+//! The first round is discarded as a warm-up. Then rounds are interleaved, so that a slow minute of
+//! a shared host affects all works equally.
 
 mod kept;
 mod lab;
@@ -43,11 +42,11 @@ const ROUNDS: usize = 5;
 /// A run ends after this long, whatever it has: it is resumable.
 const LONGEST: Duration = Duration::from_secs(8 * 60);
 
-/// Runs what is asked for.
+/// Runs the selected benchmark.
 ///
 /// # Errors
 ///
-/// Where a step fails.
+/// If a step fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (what, again) = match words.as_slice() {
@@ -191,7 +190,7 @@ fn measure(
     Ok(true)
 }
 
-/// Where and when: date, commit, machine.
+/// Returns date, commit and machine.
 fn about() -> Result<record::About, String> {
     let text = |program: &str, arguments: &[&str]| {
         let output = workspace::output_of(

@@ -1,8 +1,8 @@
-//! How long plans take, beside their bars.
+//! Compares the time of plans with their limits.
 
 use crate::workspace;
 
-/// What is built and run, in release.
+/// Arguments of the build and of the run, in release.
 const ARGUMENTS: [&str; 12] = [
     "test",
     "--release",
@@ -18,11 +18,11 @@ const ARGUMENTS: [&str; 12] = [
     "optimise::speed::speed",
 ];
 
-/// Builds the measurement, runs it and shows what it says.
+/// Builds the measurement, runs it and shows its output.
 ///
 /// # Errors
 ///
-/// Where it cannot be built or fails.
+/// If it cannot be built or fails.
 pub fn run() -> Result<(), String> {
     workspace::run(workspace::cargo().args(ARGUMENTS))
 }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::samples::{Sample, Samples};
 use super::work::{ALL, Kind};
 
-/// What a copy may cost, in sums of its pieces.
+/// Maximum cost of a copy, as a multiple of the sum of its pieces.
 const BAR: f64 = 1.5;
 
-/// Where and when.
+/// Date, commit and machine of a run.
 pub struct About {
     /// Year, month and day.
     pub date: String,
@@ -29,7 +29,7 @@ pub struct About {
 pub struct Spread([f64; 3]);
 
 impl Spread {
-    /// Of these; none of none.
+    /// Returns the spread of the values; `None` without values.
     pub fn of(mut values: Vec<f64>) -> Option<Spread> {
         values.sort_by(f64::total_cmp);
         let middle = *values.get(values.len() / 2)?;
@@ -41,14 +41,14 @@ impl Spread {
         self.0[1]
     }
 
-    /// All three, with so many decimals.
+    /// Returns all three values with this number of decimals.
     pub fn text(self, decimals: usize) -> String {
         let [least, median, greatest] = self.0;
         format!("{median:.decimals$} ({least:.decimals$}–{greatest:.decimals$})")
     }
 }
 
-/// A piece of a copy: who measured it, and whose cost comes off.
+/// A piece of a copy: its measurements, and the cost to subtract.
 struct Piece {
     name: &'static str,
     own: &'static str,
@@ -91,7 +91,7 @@ const COPIES: [(&str, [f64; 6]); 4] = [
 ///
 /// # Errors
 ///
-/// Where they cannot be written, or a measurement is missing.
+/// If they cannot be written, or a measurement is missing.
 pub fn write(directory: &Path, about: &About, samples: &Samples) -> Result<(), String> {
     let costs = PIECES.map(|piece| costs_of(&piece, samples));
     let best = costs.map(|(own, tool)| tool.map_or(own, |tool| tool.min(own)));
@@ -157,7 +157,7 @@ fn table(samples: &Samples) -> String {
     text
 }
 
-/// CPU seconds per GB: our own loop and the tool.
+/// Returns CPU seconds per GB of this project's own loop and of the tool.
 fn costs_of(piece: &Piece, samples: &Samples) -> (f64, Option<f64>) {
     let median = |name| spread(samples, name, Sample::cost).map(Spread::median);
     let own = median(piece.own).unwrap_or(f64::NAN);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_counts_a_piece_as_often_as_it_is_there() {
+    fn a_sum_counts_each_occurrence_of_a_piece() {
         let costs = [1.0, 10.0, 100.0, 0.0, 0.0, 0.0];
         assert_eq!(sum(&COPIES[3].1, &costs), 121.0);
     }

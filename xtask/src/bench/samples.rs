@@ -1,4 +1,4 @@
-//! What was measured of a work: bytes, time, processor time.
+//! Samples of a work: bytes, time, CPU time.
 
 use std::fmt;
 use std::path::Path;
@@ -30,11 +30,11 @@ impl Sample {
         self.bytes / self.wall / 1e9
     }
 
-    /// Reads what a measuring program printed, or this file.
+    /// Parses the output of a measuring program, or a line of this file.
     ///
     /// # Errors
     ///
-    /// Where it is none.
+    /// If it is not a sample.
     pub fn parse(value: &Value) -> Result<Sample, String> {
         let number = |key: &str| match value[key].as_f64() {
             Some(number) => Ok(number),
@@ -63,12 +63,12 @@ impl Samples {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be used.
+    /// If the file cannot be used.
     pub fn open(path: &Path, about: &About, again: bool) -> Result<Samples, String> {
         Kept::open(path, about, again).map(Samples)
     }
 
-    /// How many there are of a work.
+    /// Returns the number of samples of a work.
     pub fn count(&self, name: &str) -> usize {
         self.0.of(name).count()
     }
@@ -85,7 +85,7 @@ impl Samples {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn add(&mut self, name: &str, sample: Sample) -> Result<(), String> {
         let Sample { bytes, wall, cpu } = sample;
         let value = json!({ "bytes": bytes, "wall": wall, "cpu": cpu });
@@ -96,7 +96,7 @@ impl Samples {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be removed.
+    /// If the file cannot be removed.
     pub fn forget(self) -> Result<(), String> {
         self.0.forget()
     }

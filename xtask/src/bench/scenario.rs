@@ -10,11 +10,11 @@ use crate::workspace;
 /// Exit code of a sweep that was not finished.
 const UNFINISHED: i32 = 2;
 
-/// Runs a scenario, or goes on with it; further arguments are the sweep's.
+/// Runs or resumes a scenario. Further arguments are those of the sweep.
 ///
 /// # Errors
 ///
-/// Where there is none of that name, or it fails or has to be gone on with.
+/// If no scenario has that name, if it fails, or if it is not finished.
 pub fn run(name: &str, further: &[&str]) -> Result<(), String> {
     let root = workspace::root();
     let file = root.join(format!("bench/scenarios/{name}.toml"));
@@ -63,7 +63,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The records that were begun and not finished, else new ones of today.
+/// Returns the unfinished records, otherwise new ones of today.
 fn output_of(root: &Path, work: &Path, name: &str, date: &str) -> Result<PathBuf, String> {
     let begun = work.join("records");
     let at = |error: std::io::Error| format!("{}: {error}", begun.display());

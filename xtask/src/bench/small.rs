@@ -46,14 +46,14 @@ const DATASETS: [Dataset; 2] = [
 /// The writer that copies are measured by.
 const MEASURE: &str = "batches";
 
-/// What a copy shall reach of it.
+/// Minimum rate of a copy, as a share of the local writer's.
 const BAR: f64 = 0.8;
 
 /// Measures as far as there is time; false where that was up.
 ///
 /// # Errors
 ///
-/// Where a step fails.
+/// If a step fails.
 pub fn measure(
     target: &Path,
     directory: &Path,
@@ -80,7 +80,7 @@ pub fn measure(
                 if began.elapsed() > LONGEST {
                     return Ok(false);
                 }
-                // Nothing is removed before the end, see `local_writer`.
+                // No files are removed before the end, see `local_writer`.
                 let place = format!("{index}-{how}-{round}");
                 let sample = match how {
                     "copy" => {
@@ -112,7 +112,7 @@ impl Dataset {
     }
 }
 
-/// In a process of its own, so that its CPU time is its own.
+/// Runs the writer in a separate process, so that its CPU time is measured separately.
 fn write_files(how: &str, directory: &Path, dataset: &Dataset) -> Result<Sample, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let Sizes { smallest, largest } = dataset.sizes;
@@ -129,7 +129,7 @@ fn write_files(how: &str, directory: &Path, dataset: &Dataset) -> Result<Sample,
 ///
 /// # Errors
 ///
-/// Where they cannot be written.
+/// If they cannot be written.
 pub fn write(directory: &Path, about: &About, samples: &Samples) -> Result<(), String> {
     let mut text = format!(
         "# Small files\n\n\

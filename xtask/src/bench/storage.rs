@@ -1,11 +1,10 @@
-//! What a file system gives: blocks by threads that wait (`psync`) beside blocks
-//! by `io_uring`, both by fio, and by threads with the mover's own buffers
-//! (`longhaul`); and small files made durable in different ways,
-//! by [`local_writer`](super::local_writer). It answers which of them the mover
-//! is to use.
+//! Measures a file system. fio moves blocks with waiting threads (`psync`) and with `io_uring`;
+//! threads with the mover's own buffers do the same (`longhaul`). Small files are made durable in
+//! different ways, by [`local_writer`](super::local_writer). The results decide which of these the
+//! mover uses.
 //!
-//! [`places`] are the file systems, made for this in a mount namespace of their
-//! own, so that nothing stays mounted however this ends; [`table`] is the record.
+//! [`places`] are the file systems, made in a separate mount namespace, so that no mount remains
+//! after any end; [`table`] is the record.
 
 mod places;
 mod table;
@@ -26,15 +25,15 @@ use places::{Place, Places};
 /// minutes.
 const ROUNDS: usize = 3;
 
-/// Bytes of the file that is read or written: far more than a disk's own
-/// buffer, and little enough that memory holds it.
+/// Bytes of the file that is read or written. They exceed a disk's own buffer by far, and fit into
+/// memory.
 const FILE_BYTES: u64 = 512 << 20;
 
 /// Small files of one repetition, and bytes of each.
 const SMALL_FILES: u64 = 3000;
 const SMALL_BYTES: u64 = 4000;
 
-/// What is done with a file, with fio's options for it.
+/// An access to a file, with fio's options for it.
 struct Access {
     name: &'static str,
     options: &'static [&'static str],
@@ -42,8 +41,8 @@ struct Access {
     pieces: [&'static str; 3],
     /// False where only memory is beneath the file system.
     needs_disk: bool,
-    /// KiB of a block, on the file system that lies on the disk itself; others
-    /// have [`USUAL_BLOCK`].
+    /// Block sizes in KiB on the file system of the disk itself; other file systems have
+    /// [`USUAL_BLOCK`].
     blocks: &'static [u64],
 }
 
@@ -88,7 +87,7 @@ const ACCESSES: [Access; 5] = [
     },
 ];
 
-/// Who moves blocks, with so many of them under way.
+/// A method of moving blocks, with its number of blocks in flight.
 #[derive(Clone, Copy)]
 struct Mover {
     engine: &'static str,
@@ -126,14 +125,14 @@ const MOVERS: [Mover; 6] = [
     },
 ];
 
-/// fio that moves nothing: its CPU time is taken off the others'.
+/// A run of fio that moves no data. Its CPU time is subtracted from the others.
 const IDLE: &str = "idle";
 
 /// The outer half: a mount namespace where that is allowed, then the record.
 ///
 /// # Errors
 ///
-/// Where a step fails, or time is up.
+/// If a step fails, or time is up.
 pub fn run(again: bool) -> Result<(), String> {
     super::build(&["-p", "longhaul-engine", "--example", "pieces"])?;
     let target = workspace::target_directory()?;
@@ -168,7 +167,7 @@ pub fn run(again: bool) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// Where a step fails, or time is up.
+/// If a step fails, or time is up.
 pub fn run_inside(directory: &Path, kept: &Path) -> Result<(), String> {
     let mut samples = Samples::open(kept, &super::about()?, false)?;
     let places = Places::prepare(directory)?;
@@ -202,7 +201,7 @@ fn measure(places: &Places, directory: &Path, samples: &mut Samples) -> Result<b
     Ok(true)
 }
 
-/// One repetition of something.
+/// One repetition of a measurement.
 enum Work<'a> {
     Idle,
     Blocks(&'a Place, &'static Access, u64, Mover),
@@ -223,7 +222,7 @@ fn works_of(place: &Place) -> Vec<(String, Work<'_>)> {
     works
 }
 
-/// What is done in a place, and with which blocks.
+/// Returns the accesses to measure in a place, with their block sizes.
 fn blocks_of(place: &str) -> Vec<(&'static Access, u64)> {
     let accesses = ACCESSES.iter().filter(|access| match place {
         places::MEMORY => !access.needs_disk,
@@ -265,7 +264,7 @@ impl Work<'_> {
                 let sizes = [SMALL_FILES, SMALL_BYTES, SMALL_BYTES].map(|n| n.to_string());
                 let mut command = Command::new(own);
                 command.args(["bench", "local-writer", how]);
-                // Nothing is removed before the end, see `local_writer`.
+                // No files are removed before the end, see `local_writer`.
                 command.arg(place.path().join(format!("small-{how}-{repetition}")));
                 let line = workspace::output_of(command.args(sizes))?;
                 let value =
@@ -285,12 +284,13 @@ fn options_of(access: &Access, block: u64, mover: Mover) -> Vec<String> {
     options.push(format!("--bs={block}k"));
     options.push(format!("--size={FILE_BYTES}"));
     if access.name.starts_with("write") {
-        // As the mover: room is reserved before, and the end is durable.
+        // As in the mover, space is reserved before, and the data are durable at the end.
         options.extend(["--fallocate=keep", "--end_fsync=1", "--unlink=1"].map(str::to_owned));
     }
     if engine == URING {
         options.push(format!("--iodepth={depth}"));
-        // What a ring can gain: memory and files that the kernel knows before.
+        // These options allow the ring its full gain: memory and files that are registered in the
+        // kernel.
         options.extend(["--fixedbufs", "--registerfiles"].map(str::to_owned));
     } else {
         let direction = if access.name.starts_with("write") {
@@ -306,7 +306,7 @@ fn options_of(access: &Access, block: u64, mover: Mover) -> Vec<String> {
     options
 }
 
-/// By the example, which is built beside this program.
+/// Runs the example, which is built next to this program.
 fn ours(directory: &Path, access: &Access, block: u64, depth: u64) -> Result<Sample, String> {
     let program = workspace::target_directory()?.join("release/examples/pieces");
     let numbers = [block << 10, depth].map(|number| number.to_string());
@@ -320,7 +320,7 @@ fn ours(directory: &Path, access: &Access, block: u64, depth: u64) -> Result<Sam
     Sample::parse(&value)
 }
 
-/// Runs fio; what it says, and its CPU seconds.
+/// Runs fio. Returns its output and its CPU seconds.
 fn fio(directory: &Path, options: &[String]) -> Result<(Value, f64), String> {
     let mut command = Command::new("fio");
     command
@@ -347,7 +347,7 @@ fn sample_of(report: &Value, cpu: f64) -> Result<Sample, String> {
     };
     Ok(Sample {
         bytes: number("io_bytes")?,
-        // Less than a millisecond is none to fio.
+        // fio reports less than a millisecond as 0.
         wall: (number("runtime")? / 1e3).max(1e-3),
         cpu,
     })
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_not_asked_for_what_only_a_disk_can_do() {
+    fn memory_is_not_measured_with_direct_access() {
         let names = |place| {
             blocks_of(place)
                 .iter()

@@ -1,5 +1,4 @@
-//! Everything that is measured: our own loops, the standard tools that do the
-//! same, and copies.
+//! All measurements: this project's own loops, standard tools that do the same, and copies.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -22,13 +21,13 @@ const LARGE_FILES: u64 = 4;
 /// Small files of the other dataset.
 const SMALL_FILES: u64 = 20_000;
 
-/// Bytes of a small file, as the example's own.
+/// Bytes of a small file, as in the example.
 const SMALL_BYTES: u64 = 4096;
 
 /// More than any host needs for a copy of the large dataset.
 const LONGEST_COPY_SECONDS: &str = "180";
 
-/// Who does it.
+/// The program that does a work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `examples/pieces.rs`.
@@ -39,11 +38,11 @@ pub enum Kind {
     Copy(&'static str, &'static str, bool),
 }
 
-/// Something to measure.
+/// A measurement.
 pub struct Work {
     /// Its name in the record.
     pub name: &'static str,
-    /// Who does it.
+    /// The program that does it.
     pub kind: Kind,
 }
 
@@ -93,7 +92,7 @@ pub const ALL: &[Work] = &[
     },
 ];
 
-/// What the work needs.
+/// The environment of the measurements.
 pub struct Bench<'a> {
     release: &'a Path,
     directory: &'a Path,
@@ -108,7 +107,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     ///
-    /// Where there is no room, or the daemon does not start.
+    /// If there is no room, or the daemon does not start.
     pub fn prepare<'a>(
         release: &'a Path,
         directory: &'a Path,
@@ -133,16 +132,16 @@ impl Bench<'_> {
     ///
     /// # Errors
     ///
-    /// Where it does not end.
+    /// If it does not end.
     pub fn stop(self, janitor: &Janitor) -> Result<(), String> {
         self.server.stop(janitor)
     }
 
-    /// One repetition; none where the tool is not installed.
+    /// Runs one repetition; `None` if the tool is not installed.
     ///
     /// # Errors
     ///
-    /// Where it fails.
+    /// If it fails.
     pub fn run(&self, work: &Work, janitor: &Janitor) -> Result<Option<Sample>, String> {
         match work.kind {
             Kind::Own => self.run_own(work.name).map(Some),
@@ -202,7 +201,7 @@ impl Bench<'_> {
         Ok(Some(sample))
     }
 
-    /// One second of encryption; a byte is decrypted too, at the same cost.
+    /// Encrypts for one second. Decryption of a byte costs the same.
     fn run_openssl(&self, mut command: Command) -> Result<Sample, String> {
         command.args(["speed", "-mr", "-seconds", "1", "-bytes", "16384"]);
         command.args(["-evp", "aes-128-gcm"]).stderr(Stdio::null());
@@ -220,7 +219,7 @@ impl Bench<'_> {
     }
 
     fn run_iperf3(&self, mut client: Command) -> Result<Sample, String> {
-        // Not the default port, where somebody's daemon may listen.
+        // This is not the default port, on which another server may listen.
         let port = ["--port", "52017"];
         let bytes = LARGE_BYTES.to_string();
         let (sample, ()) = timed(LARGE_BYTES, || {
@@ -232,7 +231,7 @@ impl Bench<'_> {
                 .map_err(|error| format!("iperf3: {error}"))?;
             client.args(["--client", "127.0.0.1", "--length", "1M"]);
             client.args(["--bytes", &bytes]).args(port);
-            // It listens within moments; connecting too early is tried again.
+            // The server listens within moments. The client tries again if it was too early.
             let mut done = workspace::output_of(&mut client);
             for _ in 0..200 {
                 if done.is_ok() {
@@ -241,7 +240,7 @@ impl Bench<'_> {
                 done = workspace::output_of(&mut client);
             }
             if done.is_err() {
-                // It ends by itself only after a client.
+                // The server ends only after a client.
                 let _ = server.kill();
             }
             server.wait().map_err(|error| format!("iperf3: {error}"))?;
@@ -259,7 +258,7 @@ impl Bench<'_> {
         };
         let mut place = to.to_owned();
         if to == "copy" {
-            // Of small files nothing is removed before the end, see `local_writer`.
+            // No small files are removed before the end, see `local_writer`.
             let number = self.copies.get();
             self.copies.set(number + 1);
             let _ = fs::remove_dir_all(self.received.join("copy"));
@@ -287,7 +286,7 @@ impl Bench<'_> {
 ///
 /// # Errors
 ///
-/// Where it fails.
+/// If it fails.
 pub(super) fn copy(
     binary: &Path,
     directory: &Path,
@@ -333,7 +332,7 @@ fn timed<T>(bytes: u64, work: impl FnOnce() -> Result<T, String>) -> Result<(Sam
 ///
 /// # Errors
 ///
-/// Where there is no such process.
+/// If there is no such process.
 pub(super) fn cpu_of(pid: &str) -> Result<(f64, f64), String> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -1,7 +1,7 @@
-//! What runs on a lab's hosts to measure them: `cargo xtask bench worker`.
+//! Programs that run on a lab's hosts to measure them: `cargo xtask bench worker`.
 //!
 //! - `storage DIRECTORY FLOWS BYTES`: writes and reads with parallel flows
-//! - `sink`, `source HOST BYTES`: zeros over TCP, and what became of them
+//! - `sink`, `source HOST BYTES`: sends zeros over TCP, and checks their arrival
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,14 +14,14 @@ use serde_json::json;
 /// Bytes of one request: what file systems take well.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// Where a sink listens.
+/// Port of a sink.
 const PORT: u16 = 7001;
 
 /// Does one of them and prints a line of JSON.
 ///
 /// # Errors
 ///
-/// Where it fails.
+/// If it fails.
 pub fn run(arguments: &[&str]) -> Result<(), String> {
     let number = |text: &str| {
         let number = text.parse::<u64>();
@@ -38,8 +38,7 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
     done.map_err(|error| error.to_string())
 }
 
-/// Each flow writes a file of its own until it is durable, then reads it, past
-/// what the page cache has of it.
+/// Each flow writes a separate file until it is durable, and then reads it past the page cache.
 fn storage(directory: &Path, flows: u64, bytes: u64) -> std::io::Result<()> {
     let paths: Vec<PathBuf> = (0..flows)
         .map(|flow| directory.join(format!("flow-{flow}")))
@@ -145,7 +144,7 @@ fn sink() -> std::io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Sends zeros; prints what the sink says of them.
+/// Sends zeros, and prints the report of the sink.
 fn source(host: &str, bytes: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect((host, PORT))?;
     let block = vec![0; REQUEST_BYTES];

@@ -1,4 +1,4 @@
-//! Inherent methods: functions in `impl` blocks of no trait. Types are told apart by crate and
+//! Inherent methods: functions in inherent `impl` blocks. Types are distinguished by crate and
 //! name, and the blocks of one type in all files are counted together.
 
 use std::collections::{BTreeMap, BTreeSet};

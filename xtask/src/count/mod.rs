@@ -25,7 +25,7 @@ const TYPES_SHOWN: usize = 15;
 ///
 /// # Errors
 ///
-/// Where an argument is unknown, or git fails.
+/// If an argument is unknown, or git fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut names_shown = false;
     let mut range = None;

@@ -28,7 +28,7 @@ const OPTIONS: [&str; 6] = [
 ///
 /// # Errors
 ///
-/// Where there is no word.
+/// If there is no word.
 pub fn parse(argument: &str) -> Result<Counted, String> {
     let (name, words) = argument.split_once('=').unwrap_or((argument, argument));
     let words: Vec<String> = words

@@ -1,9 +1,8 @@
-//! Removes what a demo leaves, however it ends.
+//! Removes the files and processes of a demo after any end.
 //!
-//! A shell in a process group of its own waits for its stdin to close, which
-//! the kernel does for us even after SIGKILL; then it ends the processes that
-//! were named to it and removes the directory. No signal handler is needed,
-//! and there is one way of cleaning up instead of one per way of ending.
+//! A shell in a separate process group waits for its stdin to close, which the kernel does even
+//! after SIGKILL. Then it ends the processes that were reported to it, and removes the directory.
+//! No signal handler is needed, and one mechanism covers all ways of ending.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -49,7 +48,7 @@ impl Janitor {
     ///
     /// # Errors
     ///
-    /// Where no shell can be started; then the directory is left.
+    /// If no shell can be started; then the directory is left.
     pub fn start(directory: &Path) -> Result<Janitor, String> {
         let mut shell = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
@@ -62,20 +61,20 @@ impl Janitor {
         Ok(Janitor { shell, orders })
     }
 
-    /// A process was started that must not outlive us.
+    /// Reports a new process that must not outlive this one.
     ///
     /// # Errors
     ///
-    /// Where the shell is gone.
+    /// If the shell has ended.
     pub fn started(&self, pid: u32) -> Result<(), String> {
         self.order(&format!("started {pid}\n"))
     }
 
-    /// A process has ended: its number may belong to another one now.
+    /// Reports the end of a process, whose number may belong to another one now.
     ///
     /// # Errors
     ///
-    /// Where the shell is gone.
+    /// If the shell has ended.
     pub fn ended(&self, pid: u32) -> Result<(), String> {
         self.order(&format!("ended {pid}\n"))
     }
@@ -85,7 +84,7 @@ impl Janitor {
     ///
     /// # Errors
     ///
-    /// Where it cannot be started or fails.
+    /// If it cannot be started or fails.
     pub fn run(&self, command: &mut Command) -> Result<(), String> {
         let mut process = command
             .spawn()
@@ -103,7 +102,7 @@ impl Janitor {
     ///
     /// # Errors
     ///
-    /// Where the directory could not be removed.
+    /// If the directory could not be removed.
     pub fn finish(mut self) -> Result<(), String> {
         drop(self.orders);
         let status = self.shell.wait().map_err(|error| error.to_string())?;

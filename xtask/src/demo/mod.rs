@@ -1,11 +1,10 @@
-//! A real tree over TLS, across an emulated wide area on this host where the
-//! system permits one (else over loopback, and says so): copied, verified,
-//! counted. Everything lies in one temporary directory that goes away, however
-//! this ends.
+//! Copies a real tree over TLS, across an emulated wide-area path on this host, and verifies and
+//! counts it. If the system does not permit the emulated path, the demo uses loopback and reports
+//! it. All files are in one temporary directory, which is removed after any end.
 //!
-//! - [`sources`]: which trees are copied
+//! - [`sources`]: the trees to copy
 //! - [`server`]: the daemon on loopback, from its first line to its end
-//! - [`janitor`]: removes what is left, even after SIGKILL
+//! - [`janitor`]: removes all leftovers, even after SIGKILL
 
 pub(crate) mod janitor;
 pub(crate) mod server;
@@ -23,7 +22,7 @@ use sources::Sources;
 /// Room beyond the data itself: journal, directories, rounding to blocks.
 const SPARE_BYTES: u64 = 512_000_000;
 
-/// What a small file takes beyond its size where blocks are 4096 bytes.
+/// Space for a small file beyond its size, with blocks of 4096 bytes.
 const OVERHEAD_PER_FILE: u64 = 4096;
 
 /// The path between both ends: a continent, and what a laptop can fill.
@@ -33,7 +32,7 @@ const PATH: &str = "rtt=100ms,rate=1gbit";
 ///
 /// # Errors
 ///
-/// Where the binary is missing, there is too little room, or any step fails.
+/// If the binary is missing, there is too little room, or any step fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(argument) = arguments.first() {
         return Err(format!("takes no argument, so no \"{argument}\""));
@@ -87,7 +86,7 @@ fn check_room(directory: &Path, sources: &Sources) -> Result<(), String> {
     Ok(())
 }
 
-/// One number that `df` tells of a directory's file system; sizes in KiB.
+/// Returns one number of `df` about a directory's file system; sizes in KiB.
 fn df_column(directory: &Path, column: &str) -> Result<u64, String> {
     let text = workspace::output_of(
         Command::new("df")
@@ -152,11 +151,11 @@ fn copy_and_verify(
     ))
 }
 
-/// How the data go from one end to the other.
+/// Path of the data from one end to the other.
 enum Way {
     /// Across an emulated wide area.
     Lab,
-    /// To a daemon on this host, since a lab cannot be had: why not.
+    /// To a daemon on this host, with the reason why a lab is not possible.
     Loopback(Box<Server>, String),
 }
 
@@ -181,7 +180,7 @@ impl Way {
         Ok(Way::Loopback(Box::new(server), why))
     }
 
-    /// Where data go, in few words.
+    /// Returns a short name of the path.
     fn name(&self) -> &'static str {
         match self {
             Way::Lab => PATH,
@@ -189,7 +188,7 @@ impl Way {
         }
     }
 
-    /// One line about it.
+    /// Describes the path in one line.
     fn describe(&self) -> String {
         match self {
             Way::Lab => format!("both ends in a lab, {PATH} between them"),
@@ -216,8 +215,8 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// A command that leaves nothing in the user's own state; where there is a
-    /// daemon, it knows its key and its own token.
+    /// Returns a command that does not change the user's own state. With a daemon, it has the
+    /// daemon's key and a token.
     fn command(&self, name: &str, way: &Way) -> Command {
         let mut command = Command::new(self.binary);
         command

@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::janitor::Janitor;
 use crate::workspace;
 
-/// How long a daemon may take from its start to its first line. It makes a key
-/// and opens a socket: milliseconds, but the host may be busy.
+/// Maximum time from the start of a daemon to its first line. It makes a key and opens a socket,
+/// which takes milliseconds, but the host may be busy.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long it may take to end after SIGTERM.
+/// Maximum time from SIGTERM to the end.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running `longhaul serve`.
@@ -23,11 +23,11 @@ pub struct Server {
     process: Child,
     /// Lines of its stdout; closed when it ends.
     lines: Receiver<String>,
-    /// Where it listens.
+    /// Address on which it listens.
     address: String,
     /// Digest of its certificate, as `--fingerprint` takes it.
     pub fingerprint: String,
-    /// Whom the token belongs to.
+    /// Owner of the token.
     principal: String,
     /// A file with the token.
     pub token_file: PathBuf,
@@ -60,13 +60,12 @@ impl Ready {
 }
 
 impl Server {
-    /// Starts a daemon on loopback that may write below `root`, and waits until
-    /// it is ready. Its state lies in `directory`; `options` are further ones of
-    /// the command.
+    /// Starts a daemon on loopback that may write below `root`, and waits until it is ready. Its
+    /// state is in `directory`; `options` are further options of the command.
     ///
     /// # Errors
     ///
-    /// Where it does not start, or is not ready in time.
+    /// If it does not start, or is not ready in time.
     pub fn start(
         binary: &Path,
         directory: &Path,
@@ -77,7 +76,7 @@ impl Server {
         Server::start_with_log(binary, directory, root, options, Stdio::inherit(), janitor)
     }
 
-    /// As [`Server::start`], with its log going somewhere.
+    /// Does the same as [`Server::start`], and writes the log to a file.
     ///
     /// # Errors
     ///
@@ -113,7 +112,8 @@ impl Server {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Nobody listens after the first line; its pipe is kept empty.
+                // The receiver reads only the first line. Later lines are read here so that the
+                // pipe stays empty.
                 let _ = sender.send(line);
             }
         });
@@ -141,7 +141,7 @@ impl Server {
         self.process.id()
     }
 
-    /// One line about it.
+    /// Describes the server in one line.
     pub fn describe(&self) -> String {
         format!(
             "server {} listens on {} as {} for {}",
@@ -152,7 +152,7 @@ impl Server {
         )
     }
 
-    /// The address of something below its root.
+    /// Returns the URL of a path below its root.
     pub fn url(&self, path: &str) -> String {
         format!("longhaul://{}/{path}", self.address)
     }
@@ -161,7 +161,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Where it had to be killed.
+    /// If it had to be killed.
     pub fn stop(mut self, janitor: &Janitor) -> Result<(), String> {
         let pid = self.process.id();
         workspace::run(Command::new("kill").args(["-TERM", &pid.to_string()]))?;
@@ -187,7 +187,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Where a step failed in between: nothing of it is worth keeping.
+    /// A previous step failed, so no state needs to be kept.
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_a_ready_line_lacks() {
+    fn missing_parts_of_a_ready_line_are_named() {
         let error = Ready::parse("{\"listening\":\"x\"}").unwrap_err();
         assert!(error.contains("fingerprint"), "{error}");
         assert!(Ready::parse("listening").is_err());

@@ -1,5 +1,5 @@
-//! Which trees a demo copies: real ones that are on every host that can build
-//! this, with tens of thousands of small files and some large ones.
+//! Trees that a demo copies: real ones on every host that can build this project, with tens of
+//! thousands of small files and some large ones.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use crate::workspace;
 
-/// Fewer files show nothing about small files.
+/// Minimum number of files. With fewer, the result says little about small files.
 const ENOUGH_FILES: u64 = 20_000;
 
-/// Fewer bytes show nothing about large files.
+/// Minimum number of bytes. With fewer, the result says little about large files.
 const ENOUGH_BYTES: u64 = 1_000_000_000;
 
-/// What is taken in addition where the toolchain is small (without its
-/// documentation it has a few hundred files).
+/// Further directories if the toolchain is small (without its documentation it has a few hundred
+/// files).
 const FURTHER_ROOTS: [&str; 3] = ["/usr/share", "/usr/include", "/usr/lib"];
 
 /// Files and bytes of a tree.
@@ -22,7 +22,7 @@ const FURTHER_ROOTS: [&str; 3] = ["/usr/share", "/usr/include", "/usr/lib"];
 pub struct Amount {
     /// Regular files.
     pub files: u64,
-    /// What is in them.
+    /// Bytes of the files.
     pub bytes: u64,
 }
 
@@ -46,13 +46,13 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What will be copied.
+/// The trees to copy.
 pub struct Sources {
     /// Directories; their names differ, because they land side by side.
     pub roots: Vec<PathBuf>,
     /// All of them together.
     pub total: Amount,
-    /// What each of them holds.
+    /// Files and bytes of each root.
     amounts: Vec<Amount>,
 }
 
@@ -62,7 +62,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// Where the toolchain cannot be found.
+    /// If the toolchain cannot be found.
     pub fn choose() -> Result<Sources, String> {
         let sysroot = workspace::output_of(
             Command::new("rustc")
@@ -100,7 +100,7 @@ impl Sources {
         sources
     }
 
-    /// What was chosen, for the user.
+    /// Describes the choice for the user.
     pub fn describe(&self) -> String {
         let mut text = self.total.to_string();
         for (root, amount) in self.roots.iter().zip(&self.amounts) {
@@ -110,7 +110,7 @@ impl Sources {
     }
 }
 
-/// Where cargo unpacked the sources of our dependencies.
+/// Directory in which cargo unpacked the sources of the dependencies.
 fn registry_sources() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -121,8 +121,8 @@ fn registry_sources() -> Option<PathBuf> {
     Some(home.join("registry/src"))
 }
 
-/// Counts a tree without following links; what cannot be read counts nothing
-/// (the copy will say so).
+/// Counts a tree without following links. Unreadable entries are not counted (the copy reports
+/// them).
 pub fn measure(root: &Path) -> Amount {
     let mut amount = Amount::default();
     let mut directories = vec![root.to_path_buf()];
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_the_first_of_a_name_and_what_exists() {
+    fn the_first_existing_directory_of_each_name_is_used() {
         let base = std::env::temp_dir().join(format!("longhaul-sources-{}", std::process::id()));
         for directory in ["a/same", "b/same", "c/other"] {
             std::fs::create_dir_all(base.join(directory)).unwrap();

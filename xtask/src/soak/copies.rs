@@ -14,14 +14,14 @@ use crate::demo::janitor::Janitor;
 use crate::demo::server::Server;
 use crate::workspace;
 
-/// How often a running process is looked at: its peak is never lost, for it
-/// only grows, but for what it grows in its last moments.
+/// Interval between two readings of a running process. Its peak only grows, so only growth in its
+/// last moments can be missed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Kernel ticks in a second, on every Linux of today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a process took so far.
+/// Resources that a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Most resident memory (`VmHWM`) in bytes.
@@ -31,7 +31,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of a process; none where it is gone.
+    /// Returns the usage of a process; `None` if it has ended.
     fn of(pid: u32) -> Option<Usage> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -56,18 +56,18 @@ pub struct Copied {
     pub client: Usage,
     /// The daemon, which had no other session.
     pub daemon: Usage,
-    /// What the daemon logged.
+    /// Log of the daemon.
     pub log: String,
     /// Seconds by the clock.
     pub seconds: f64,
 }
 
-/// Where a copy goes.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the daemon.
     Push,
-    /// From it.
+    /// From the daemon.
     Pull,
 }
 
@@ -81,11 +81,11 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// With this binary, in a new directory below that of the soak.
+    /// Uses this binary, in a new directory below that of the soak.
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be made.
+    /// If the directory cannot be made.
     pub fn new(soak: &Soak, binary: PathBuf) -> Result<Copies, String> {
         let directory = soak
             .directory
@@ -100,18 +100,17 @@ impl Copies {
         })
     }
 
-    /// The same, whose daemons get further options.
+    /// Adds options for the daemons.
     pub fn serving(self, serve: &'static [&'static str]) -> Copies {
         Copies { serve, ..self }
     }
 
-    /// Copies with a daemon of its own; `from` and `to` are paths, or what a
-    /// daemon has without a disk (`zero:SIZE`, `null:`). The remote one is
-    /// beneath its root.
+    /// Copies with a separate daemon. `from` and `to` are paths, or endpoints without a disk
+    /// (`zero:SIZE`, `null:`). The remote one is beneath the daemon's root.
     ///
     /// # Errors
     ///
-    /// Where it is not complete.
+    /// If the copy is not complete.
     pub fn copy(
         &self,
         way: Way,
@@ -169,7 +168,7 @@ impl Copies {
         let (ended, last) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
-            // Whoever waits for it may have given up.
+            // The receiver may have given up.
             let _ = ended.send(lines.last().unwrap_or_default());
         });
         let mut usage = Usage::default();
@@ -196,7 +195,7 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// Where that fails.
+    /// If that fails.
     pub fn finish(self) -> Result<(), String> {
         self.janitor.finish()
     }
@@ -205,7 +204,7 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// Where it cannot be made.
+    /// If it cannot be made.
     pub fn place(&self, name: &str) -> Result<PathBuf, String> {
         let place = self.directory.join(name);
         make(&place)?;
@@ -217,17 +216,17 @@ impl Copies {
 ///
 /// # Errors
 ///
-/// Where that fails.
+/// If that fails.
 pub fn make(directory: &Path) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// The binary that was named, or else one built in release with these features, and copied where
-/// no later build replaces it. A named one has to have them.
+/// Returns the binary that was named, or one built in release with these features. The latter is
+/// copied to a place where no later build replaces it. A named binary must have the features.
 ///
 /// # Errors
 ///
-/// Where it does not build.
+/// If it does not build.
 pub fn binary(soak: &Soak, features: &str) -> Result<PathBuf, String> {
     if let Some(named) = &soak.options.binary {
         return Ok(named.clone());
@@ -238,7 +237,7 @@ pub fn binary(soak: &Soak, features: &str) -> Result<PathBuf, String> {
     workspace::run(&mut build)?;
     let built = workspace::target_directory()?.join("release/longhaul");
     let kept = soak.directory.join(format!("longhaul-{features}"));
-    // One that still runs cannot be overwritten, but replaced.
+    // A binary that still runs cannot be overwritten, but it can be replaced.
     let _ = fs::remove_file(&kept);
     fs::copy(&built, &kept).map_err(|error| format!("{}: {error}", kept.display()))?;
     Ok(kept)
@@ -249,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sees_what_this_process_takes() {
+    fn the_usage_of_this_process_is_read() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.peak_bytes > 100_000);
         assert_eq!(Usage::of(u32::MAX), None);

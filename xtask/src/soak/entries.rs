@@ -18,12 +18,12 @@ use super::{Outcome, Soak};
 const BLOCK: u64 = 1000;
 const BLOCKS: u64 = 10_000;
 
-/// Blocks that lie in one directory together, as a listing that does not fit into memory; each of
-/// the others has one of its own.
+/// Number of blocks in one common directory, whose listing does not fit into memory. Each other
+/// block has a separate directory.
 const WIDE_BLOCKS: u64 = 1000;
 
-/// Of each thousand: what the destination has in another state, what only one end has, and what
-/// the filter leaves out at both.
+/// Entries of each thousand that have another state at the destination, that exist only at one end,
+/// and that the filter excludes at both.
 const CHANGED: u64 = 10;
 const ONLY: u64 = 20;
 const FILTERED: u64 = 20;
@@ -34,7 +34,7 @@ const NAMES_PER_FILE: u64 = 60_000;
 /// Threads that make names.
 const THREADS: u64 = 2;
 
-/// To a daemon and from it.
+/// Makes a step for each direction.
 pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
     let step = |name: &str, way, last| Step {
         name: name.to_owned(),
@@ -62,7 +62,7 @@ impl End {
         }
     }
 
-    /// What one of a block's thousand is called here, and which state it is in.
+    /// Returns the name of an entry of a block at this end, and its state.
     fn entry(self, block: u64, at: u64) -> (String, usize) {
         let number = block * BLOCK + at;
         let same = BLOCK - ONLY - FILTERED;
@@ -158,11 +158,11 @@ fn trees(soak: &Soak) -> Result<PathBuf, String> {
     Ok(root)
 }
 
-/// Removes a tree, if it is there.
+/// Removes a tree, if it exists.
 ///
 /// # Errors
 ///
-/// Where that fails.
+/// If the removal fails.
 pub fn remove(tree: &Path) -> Result<(), String> {
     match fs::remove_dir_all(tree) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -172,7 +172,7 @@ pub fn remove(tree: &Path) -> Result<(), String> {
     }
 }
 
-/// What a dry run has to find, by the names of its summary.
+/// Expected results of a dry run, by the names of its summary.
 fn expected() -> [(&'static str, u64); 5] {
     [
         ("new_entries", ONLY * BLOCKS),
@@ -234,7 +234,7 @@ fn run(soak: &Soak, way: Way, last: bool) -> Outcome {
 ///
 /// # Errors
 ///
-/// Where an end was above it.
+/// If an end was above it.
 pub fn ends(copied: &Copied, entries: u64) -> Outcome {
     let mut notes = vec![format!(
         "{entries} names in {:.0} s: {:.0} a second; CPU: client {:.0} s, daemon {:.0} s",
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_differ_where_they_should() {
+    fn ends_differ_in_the_intended_entries() {
         let names = |end: End| (0..BLOCK).map(move |at| end.entry(7, at));
         let pairs: Vec<_> = names(End::Source).zip(names(End::Destination)).collect();
         let same = pairs.iter().filter(|(here, there)| here == there).count() as u64;

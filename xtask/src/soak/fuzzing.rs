@@ -8,7 +8,7 @@ use super::parts::Step;
 use super::{Outcome, Soak};
 use crate::fuzz::{self, Budget};
 
-/// Where the targets were built, once one of them is to be run.
+/// Directory of the built targets, once the first one has been built.
 type Built = Arc<Mutex<Option<PathBuf>>>;
 
 /// A step for each target.
@@ -50,7 +50,7 @@ fn run(soak: &Soak, target: &str, budget: Budget, built: &Built) -> Outcome {
     }
 }
 
-/// What libFuzzer counted.
+/// Returns the number of executions from the output of libFuzzer.
 fn executions(text: &str) -> Option<u64> {
     let line = text
         .lines()

@@ -20,7 +20,7 @@ const NAMES: u64 = 4;
 /// Names in each directory.
 const PER_DIRECTORY: u64 = 1000;
 
-/// To a daemon and from it.
+/// Makes a step for each direction.
 pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
     let step = |name: &str, way, last| Step {
         name: name.to_owned(),
@@ -33,7 +33,7 @@ pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
     ])
 }
 
-/// One of the names of a file, below the root.
+/// Returns one of the names of a file, below the root.
 fn name_of(file: u64, name: u64) -> PathBuf {
     let directory = file / PER_DIRECTORY;
     PathBuf::from(format!("{name}/{directory:03}/{:03}", file % PER_DIRECTORY))
@@ -71,8 +71,8 @@ fn make_links(root: &Path, files: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the names of each file are those of one file of its size at the destination, and of no
-/// other.
+/// Checks that at the destination the names of each file are those of one file of the same size,
+/// and that this file has no other names.
 fn compare(root: &Path, copy: &Path, files: u64) -> Result<(), String> {
     let status = |path: &Path| {
         let found = fs::symlink_metadata(path);

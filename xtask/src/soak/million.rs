@@ -22,14 +22,14 @@ const FILE_BYTES: usize = 100;
 /// two a list once grew, is chance.
 const COPIES_OF_FEW: usize = 3;
 
-/// What the live heap may grow by between the two.
+/// Maximum growth of the live heap between the two.
 const FLAT_BYTES: u64 = 64 << 10;
 
-/// What the peak may grow by for each file that is more, and what it may be.
+/// Maximum growth of the peak for each further file, and its maximum.
 const BYTES_PER_FILE: u64 = 16;
 pub const PEAK_BYTES: u64 = 256 << 20;
 
-/// An end, and how a number of it is found in a copy.
+/// Name of an end, and its number in the result of a copy.
 type End = (&'static str, fn(&Copied) -> Option<u64>);
 
 /// Heap and peak, to a daemon and from it.
@@ -48,7 +48,7 @@ pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
     ])
 }
 
-/// A tree of so many files, made once.
+/// Makes a tree of this number of files, once.
 fn tree(soak: &Soak, files: u64) -> Result<PathBuf, String> {
     let root = soak.directory.join(format!("files-{files}"));
     let made = soak.directory.join(format!("files-{files}.made"));
@@ -74,7 +74,7 @@ fn tree(soak: &Soak, files: u64) -> Result<PathBuf, String> {
 ///
 /// # Errors
 ///
-/// Where that fails.
+/// If that fails.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -173,12 +173,12 @@ fn times(small: &[Copied], large: &Copied) -> String {
     format!("{FEW} files in {few:?} s, {MANY} in {:.0} s", large.seconds)
 }
 
-/// Of bytes.
+/// Converts bytes.
 pub fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// What a daemon built with `count-heap` logs at a session's end.
+/// Returns the live heap that a daemon built with `count-heap` logs at a session's end.
 fn logged_heap(log: &str) -> Option<u64> {
     let line = log.lines().rfind(|line| line.contains("live heap: "))?;
     let number = line.split("live heap: ").nth(1)?.split(' ').next()?;

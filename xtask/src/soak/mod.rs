@@ -1,15 +1,15 @@
-//! The bars at the size they are stated at, one after the other, resumable.
+//! The tests at full size, one after the other, resumable.
 //!
-//! - [`parts`]: what there is to run, and how large
-//! - [`state`]: what is finished, kept below `target/`
+//! - [`parts`]: all parts and their sizes
+//! - [`state`]: finished steps, kept below `target/`
 //! - [`suites`]: steps that are tests of the workspace at a larger size
 //! - [`fuzzing`]: one step for each fuzz target
-//! - [`copies`]: a daemon, copies from and to it, what they cost
+//! - [`copies`]: a daemon, copies from and to it, and their costs
 //! - [`million`], [`entries`], [`links`], [`sparse`], [`rekey`]: steps that are copies
-//! - [`record`]: what was run, as Markdown and JSON
+//! - [`record`]: results as Markdown and JSON
 //!
-//! A part is made of steps. A step that passed is not run again until it is
-//! asked for; one that failed is.
+//! A part is made of steps. A step that passed runs again only with `--again`; a step that failed
+//! always runs again.
 
 mod copies;
 mod entries;
@@ -31,21 +31,21 @@ use crate::workspace;
 use parts::{PARTS, Part, Step};
 use state::{Finished, State};
 
-/// What is asked for.
+/// Arguments of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Names of parts; none stands for all.
+    /// Names of parts; if empty, all parts.
     parts: Vec<String>,
-    /// What is finished is run again.
+    /// If true, finished steps run again.
     again: bool,
     list: bool,
     /// Fuzz targets at a time.
     jobs: usize,
     /// Executions after which a fuzz target is done.
     fuzz_runs: u64,
-    /// Seconds after which it is, whichever comes first.
+    /// Maximum seconds for a fuzz target.
     fuzz_seconds: u64,
-    /// Copies are made with this binary; `None` stands for one built for it.
+    /// Binary for the copies; `None` to build one.
     binary: Option<PathBuf>,
 }
 
@@ -63,24 +63,24 @@ impl Default for Options {
     }
 }
 
-/// What a step needs to know.
+/// Environment of a step.
 pub struct Soak {
-    /// What was asked for.
+    /// Arguments of the command.
     options: Options,
-    /// Where a step may write: on the disk of the workspace.
+    /// Directory for a step's files, on the disk of the workspace.
     directory: PathBuf,
-    /// Where a step may write if it should not wait for a disk.
+    /// Directory for a step's files in memory.
     memory: PathBuf,
 }
 
-/// What a step found: nothing, and some words about how it went.
+/// Notes of a step that passed, or the reason of its failure.
 pub type Outcome = Result<Vec<String>, String>;
 
-/// Runs what is asked for.
+/// Runs the selected parts.
 ///
 /// # Errors
 ///
-/// Where the arguments are wrong, or a step failed; the others are run first.
+/// If the arguments are wrong, or a step failed. The other steps run first.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let options = parse(arguments)?;
     let chosen = chosen(&options)?;
@@ -159,7 +159,7 @@ fn run_part(soak: &Soak, part: &Part, state: &Mutex<State>) -> Result<Vec<String
 
 fn run_step(soak: &Soak, part: &Part, step: &Step) -> Result<Finished, String> {
     println!("soak: {} {}: {}", part.name, step.name, step.size);
-    // What it is built from, whatever is committed meanwhile.
+    // The record names the commit at the start of the step, even if others are committed meanwhile.
     let about = record::about()?;
     let (began, load) = (Instant::now(), load());
     let outcome = (step.run)(soak);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn unknown_arguments_are_refused() {
         for line in ["--jobs", "--jobs x", "--fast", "--binary"] {
             assert!(parsed(line).is_err(), "{line}");
         }

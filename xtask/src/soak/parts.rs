@@ -1,12 +1,12 @@
-//! What there is to run. Sizes are those of the bars.
+//! All parts of a soak. Their sizes are the required ones.
 
 use super::{Outcome, Soak, entries, fuzzing, links, million, rekey, sparse, suites};
 
-/// Something that is recorded by itself, and not run again once it passed.
+/// A unit that is recorded separately, and does not run again once it passed.
 pub struct Step {
-    /// What tells it from the part's others.
+    /// Name that is unique within the part.
     pub name: String,
-    /// How much, in words; another size is another step.
+    /// Size in words. Another size is another step.
     pub size: String,
     /// Does it.
     pub run: Box<dyn Fn(&Soak) -> Outcome + Send + Sync>,
@@ -14,13 +14,13 @@ pub struct Step {
 
 /// A bar.
 pub struct Part {
-    /// What is typed.
+    /// Name on the command line.
     pub name: &'static str,
-    /// One line for the list.
+    /// Description in the list, one line.
     pub about: &'static str,
     /// Its steps may run beside each other.
     pub parallel: bool,
-    /// What it is made of.
+    /// Makes the steps of the part.
     pub steps: fn(&Soak) -> Result<Vec<Step>, String>,
 }
 

@@ -9,7 +9,7 @@ use super::parts::PARTS;
 use super::state::{Finished, State};
 use crate::workspace;
 
-/// Where and when.
+/// Date, commit and machine of a soak.
 pub struct About {
     /// Year, month and day.
     pub date: String,
@@ -19,11 +19,11 @@ pub struct About {
     pub machine: String,
 }
 
-/// Where and when this is.
+/// Returns date, commit and machine.
 ///
 /// # Errors
 ///
-/// Where a command for it fails.
+/// If a command for it fails.
 pub fn about() -> Result<About, String> {
     let text = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
@@ -50,7 +50,7 @@ pub fn about() -> Result<About, String> {
 ///
 /// # Errors
 ///
-/// Where they cannot be written.
+/// If they cannot be written.
 pub fn write(state: &State) -> Result<(), String> {
     let about = about()?;
     let mut last = state.last();
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_says_what_was_not_run() {
+    fn the_table_lists_steps_that_were_not_run() {
         let finished = Finished {
             part: "kills".to_owned(),
             step: "1".to_owned(),

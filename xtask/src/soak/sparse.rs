@@ -1,5 +1,5 @@
-//! One sparse file of 300 GiB through a daemon: its holes stay holes, but are
-//! hashed, and its digest is what `b3sum` says of the copy.
+//! Copies one sparse file of 300 GiB through a daemon. Its holes stay holes and are hashed, and its
+//! digest is that of `b3sum` for the copy.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,10 +12,10 @@ use super::parts::Step;
 use super::{Outcome, Soak};
 use crate::workspace;
 
-/// Bytes of the file: no multiple of anything.
+/// Bytes of the file. They are not a multiple of any block size.
 const SIZE: u64 = (300 << 30) + 4567;
 
-/// What the copy may take on the disk.
+/// Maximum space of the copy on the disk.
 const TAKEN_BYTES: u64 = 1 << 20;
 
 /// The file to the daemon, and from it.
@@ -28,8 +28,7 @@ pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
     Ok(vec![step("push", Way::Push), step("pull", Way::Pull)])
 }
 
-/// Where the file has data: at the start, across a block's edge, in the middle
-/// and at the very end.
+/// Writes a file with data at its start, across a block's edge, in the middle and at its very end.
 fn write(path: &Path) -> std::io::Result<()> {
     let file = File::create(path)?;
     file.set_len(SIZE)?;
@@ -70,7 +69,7 @@ fn run(soak: &Soak, way: Way) -> Outcome {
         ),
         listed.trim().to_owned(),
     ];
-    // One direction is enough for the tool, which reads every hole.
+    // `b3sum` checks one direction only, because it reads every hole.
     if way == Way::Push {
         notes.push(compare(&copy, &listed)?);
     }

@@ -1,4 +1,4 @@
-//! What is finished, a line each in a file below `target/`.
+//! Finished steps, as lines of a file below `target/`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,15 +13,15 @@ pub struct Finished {
     pub part: String,
     /// Its name.
     pub step: String,
-    /// How much it was.
+    /// Size of the step.
     pub size: String,
-    /// It held what it should.
+    /// True if the step passed.
     pub passed: bool,
-    /// How long it took.
+    /// Duration of the step.
     pub seconds: f64,
     /// The host's load when it began and when it ended.
     pub load: [f64; 2],
-    /// What it said, seeds too; the failure where it failed.
+    /// Notes, including seeds, or the failure.
     pub notes: Vec<String>,
     /// Year, month and day.
     pub date: String,
@@ -32,7 +32,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// As a line of the file.
+    /// Returns a line of the file.
     pub fn to_json(&self) -> Value {
         json!({
             "part": self.part, "step": self.step, "size": self.size, "passed": self.passed,
@@ -70,11 +70,11 @@ pub struct State {
 }
 
 impl State {
-    /// What the file has; a line that was torn is as if never written.
+    /// Reads the file. An incomplete line is ignored.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be used.
+    /// If the file cannot be used.
     pub fn open(path: &Path) -> Result<State, String> {
         let error = |error: std::io::Error| format!("{}: {error}", path.display());
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -91,7 +91,7 @@ impl State {
         })
     }
 
-    /// Whether a step passed at this size.
+    /// True if a step passed at this size.
     pub fn passed(&self, part: &str, step: &str, size: &str) -> bool {
         let last = self.last();
         last.iter().any(|finished| {
@@ -117,7 +117,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn add(&mut self, finished: Finished) -> Result<(), String> {
         writeln!(self.file, "{}", finished.to_json())
             .map_err(|error| format!("{}: {error}", self.path.display()))?;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passed_is_remembered_and_what_failed_later_is_not() {
+    fn a_later_failure_cancels_a_passed_step() {
         let path = std::env::temp_dir().join(format!("soak-state-{}", std::process::id()));
         let mut state = State::open(&path).unwrap();
         for step in [

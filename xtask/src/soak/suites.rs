@@ -18,7 +18,7 @@ const LINES_OF_FAILURE: usize = 12;
 pub struct Test {
     /// Its crate.
     pub package: &'static str,
-    /// What of it: arguments of `cargo test` and of the test.
+    /// Arguments of `cargo test` and of the test.
     pub arguments: Vec<&'static str>,
     /// The release profile.
     pub release: bool,
@@ -77,7 +77,7 @@ pub fn filters(_: &Soak) -> Result<Vec<Step>, String> {
     Ok(vec![step("all", "lists 0 to 9,999", test)])
 }
 
-/// Either end killed.
+/// Makes the steps that kill either end.
 pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
     let steps = (1..=4).map(|number| {
         let test = Test {
@@ -151,7 +151,7 @@ fn run_to_end(command: &mut Command) -> Result<(), String> {
     workspace::run(command)
 }
 
-/// Lines with one of these words, each once.
+/// Returns the lines with one of these words, each once.
 fn kept(text: &str, words: &[&str]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -163,7 +163,7 @@ fn kept(text: &str, words: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Where the first panic says what failed; else the last words.
+/// Returns the message of the first panic; otherwise the last line.
 fn failure_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let panic = lines.iter().position(|line| line.contains(" panicked at "));
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_what_is_worth_it() {
+    fn lines_with_results_are_kept() {
         let text = "compiling\nLONGHAUL_SEED=7\nLONGHAUL_SEED=7\n20 kills in 7 copies\n";
         let expected = ["LONGHAUL_SEED=7", "20 kills in 7 copies"];
         assert_eq!(kept(text, &["SEED", "kills in"]), expected);

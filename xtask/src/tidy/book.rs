@@ -1,5 +1,5 @@
-//! The book's table of contents, `docs/SUMMARY.md`, names every page below
-//! `docs`, and none twice. That its links resolve is a rule of [`super::documents`].
+//! The book's table of contents, `docs/SUMMARY.md`, names every page below `docs` exactly once.
+//! [`super::documents`] checks that its links resolve.
 
 use super::Finding;
 use super::documents::links;
@@ -7,7 +7,7 @@ use super::tree::Tree;
 
 const RULE: &str = "book";
 
-/// Where the book's pages lie.
+/// Directory of the book's pages.
 const PAGES: &str = "docs/";
 
 /// The table of contents, below [`PAGES`].

@@ -1,6 +1,6 @@
-//! No panics and no sleeping outside tests: a failure names its cause and its
-//! remedy, and waiting is for an event. Nor is anything printed by what panics where
-//! standard output or error takes no more.
+//! No panics and no sleeping outside tests: a failure names its cause and its remedy, and code
+//! waits for events. Output to users does not use macros that panic if standard output or error
+//! fails.
 
 use super::Finding;
 use super::rust_source::word_offsets;
@@ -10,7 +10,7 @@ const PANICS: &str = "panics";
 const SLEEPS: &str = "sleeps";
 const PRINTS: &str = "prints";
 
-/// What ends the process instead of telling what to do, as it is written.
+/// Code that ends the process without a remedy.
 const PANICKING: [&str; 6] = [
     ".unwrap()",
     ".expect(",
@@ -20,7 +20,7 @@ const PANICKING: [&str; 6] = [
     "dbg!",
 ];
 
-/// What panics where it cannot be written, in what users run.
+/// Macros that panic on a failed write, for code that users run.
 const PRINTING: [&str; 4] = ["print!", "println!", "eprint!", "eprintln!"];
 
 /// All rules; `// tidy: reason` excuses.

@@ -15,7 +15,7 @@ const RULE: &str = "circles";
 /// Stands for all modules of a crate.
 const ANY: &str = "*";
 
-/// By crate, modules that import each other in circles.
+/// Modules that import each other in circles, by crate.
 const EXEMPT: &[(&str, &[&str])] = &[
     ("crates/cli", &[ANY]),
     (
@@ -50,7 +50,7 @@ const EXEMPT: &[(&str, &[&str])] = &[
 /// Each module with those that it imports, and the line of the first import.
 type Imports = BTreeMap<String, BTreeMap<String, (String, usize)>>;
 
-/// Looks at the imports within each crate.
+/// Checks the imports within each crate.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     check_with(tree, EXEMPT)
 }
@@ -112,7 +112,7 @@ fn check_crate(crate_path: &str, imports: &Imports, exempt: &[&str]) -> Vec<Find
     findings
 }
 
-/// Whether imports lead from one module to another.
+/// True if imports lead from one module to another.
 fn reaches(imports: &Imports, from: &str, to: &str) -> bool {
     let (mut due, mut seen) = (vec![from], BTreeSet::new());
     while let Some(module) = due.pop() {
@@ -127,8 +127,8 @@ fn reaches(imports: &Imports, from: &str, to: &str) -> bool {
     false
 }
 
-/// The modules that a file's path below `src/` stands for, outermost first; none of the crate
-/// root, which is above all modules.
+/// Returns the modules of a file's path below `src/`, outermost first; empty for the crate root,
+/// which is above all modules.
 fn modules_of(inner: &str) -> Vec<&str> {
     let stem = inner.trim_end_matches(".rs");
     let mut modules: Vec<&str> = stem.split('/').collect();
@@ -141,8 +141,8 @@ fn modules_of(inner: &str) -> Vec<&str> {
     }
 }
 
-/// Names directly below the crate root that product code of a module names, with their lines.
-/// `depth` says how far below the root the module is.
+/// Returns names directly below the crate root in the product code of a module, with their lines.
+/// `depth` is the module's depth below the root.
 fn imported(rust: &RustSource, depth: usize) -> Vec<(String, usize)> {
     let (mut text, mut lines) = (String::new(), Vec::new());
     for (line, code) in rust.product_code() {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exemption_is_for_what_needs_it() {
+    fn an_exemption_that_is_not_needed_is_found() {
         let tree = sample(&CIRCLE);
         for exempt in [&["one", "two"][..], &["*"]] {
             assert_eq!(check_with(&tree, &[("crates/a", exempt)]), []);

@@ -1,4 +1,4 @@
-//! Which crate may depend on which. No arrow points up.
+//! Dependencies that are allowed between crates. No dependency points up.
 
 use super::Finding;
 use super::tree::Tree;
@@ -8,7 +8,7 @@ const RULE: &str = "directions";
 /// Every crate with those of ours it may name, also for its tests.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("longhaul-units", &[]),
-    // For tests alone.
+    // Only for tests.
     ("longhaul-testing", &[]),
     ("longhaul-proto", &["longhaul-units"]),
     ("longhaul-measure", &["longhaul-units"]),
@@ -124,7 +124,7 @@ const FORBIDDEN: [(&str, &str); 2] = [
     ("longhaul-instrument", "clap"),
 ];
 
-/// Reads every manifest but the workspace's own.
+/// Reads every manifest except the workspace's own.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     tree.files
         .iter()
@@ -162,7 +162,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Crates of ours that a manifest's line names, whatever it calls them.
+/// Returns the crates of this project in a line of a manifest, under any local name.
 fn named_crates(line: &str) -> impl Iterator<Item = &str> {
     let code = line.split('#').next().unwrap_or_default();
     let names_itself = ["name", "path", "description"]

@@ -103,7 +103,7 @@ fn resolve(from: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// Whether a document has the heading that an anchor names.
+/// True if a document has the heading of an anchor.
 fn has_heading(file: &TrackedFile, anchor: &str) -> bool {
     prose_lines(&file.text)
         .filter(|(_, line)| line.starts_with('#'))

@@ -1,4 +1,4 @@
-//! Every fuzz target is built and has something to start from.
+//! Every fuzz target is built and has a corpus.
 
 use std::collections::BTreeSet;
 

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_passes() {
+    fn short_functions_and_files_pass() {
         let fits = function(MAXIMUM_BODY_LINES);
         let excused = format!(
             "// tidy: long because it is one table\n#[inline]\npub(crate) {}",
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_found() {
+    fn long_functions_and_files_are_found() {
         let long = function(MAXIMUM_BODY_LINES + 1);
         let unexcused = format!("// tidy: long because\n{long}");
         let file = "// x\n".repeat(MAXIMUM_FILE_LINES + 1);

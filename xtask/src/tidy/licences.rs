@@ -1,5 +1,5 @@
-//! Dependencies come under allowed licences from allowed registries: cargo-deny
-//! proves `deny.toml`, where it is installed.
+//! Dependencies have allowed licences and come from allowed registries: cargo-deny checks
+//! `deny.toml`, if it is installed.
 
 use std::process::Command;
 
@@ -8,14 +8,14 @@ use crate::workspace;
 
 const RULE: &str = "licences";
 
-/// What is proved without a network: advisories need one, and so are left to `cargo deny check`.
+/// Checks that need no network. Advisories need one, so `cargo deny check` covers them.
 const CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
 
-/// Asks cargo-deny; where there is none, says so and finds nothing.
+/// Runs cargo-deny. If it is missing, prints that, and returns no findings.
 ///
 /// # Errors
 ///
-/// Where it is installed and cannot be run.
+/// If it is installed and cannot be run.
 pub fn check_repository() -> Result<Vec<Finding>, String> {
     if !is_installed() {
         println!(

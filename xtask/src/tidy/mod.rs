@@ -1,15 +1,14 @@
-//! Proves the project's habits: every rule is a module with one `check`, a
-//! pure function from the tracked files to findings, so that its tests give it
-//! good and bad samples as text.
+//! Checks the project's habits. Every rule is a module with one function `check`, which computes
+//! findings from the tracked files. Its tests pass good and bad samples as text.
 //!
-//! - [`directions`]: which crate may depend on which
+//! - [`directions`]: allowed dependencies between crates
 //! - [`circles`]: modules of a crate do not import each other in circles
-//! - [`names`]: no module that is named for nothing
+//! - [`names`]: no module has an empty name
 //! - [`lengths`]: functions fit a screen, files are about one thing
 //! - [`calls`]: no panics, no sleeping
-//! - [`unsafety`]: every `unsafe` says why it is sound
+//! - [`unsafety`]: every `unsafe` has a reason
 //! - [`purity`]: crates without I/O and clock have none
-//! - [`text`]: whitespace, comments that fit, no machine's own paths
+//! - [`text`]: whitespace, width of comments, no paths of one machine
 //! - [`documents`]: crate docs, the promised documents, links that resolve
 //! - [`book`]: the table of contents names every page
 //! - [`prose`]: plain words, sentences of a bounded length
@@ -21,7 +20,7 @@
 //! - [`wording`]: no crate gets more unclear comments and test names
 //! - [`mod@wire`]: the tables of FORMAT.md agree with the derives of the messages
 //!
-//! Where a rule can be excused, the excuse is a comment `// tidy: reason`.
+//! Some rules accept an excuse: a comment `// tidy: reason`.
 
 mod book;
 mod calls;
@@ -62,7 +61,7 @@ struct Finding {
     line: usize,
     /// The rule's name.
     rule: &'static str,
-    /// What is wrong and what to do.
+    /// The fault and the remedy.
     message: String,
 }
 
@@ -87,7 +86,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All rules that need nothing but the tracked files.
+/// All rules that need only the tracked files.
 const RULES: [fn(&Tree) -> Vec<Finding>; 17] = [
     directions::check,
     circles::check,
@@ -108,11 +107,11 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 17] = [
     wording::check,
 ];
 
-/// Checks the repository and prints what it finds.
+/// Checks the repository and prints the findings.
 ///
 /// # Errors
 ///
-/// Where anything was found, or the repository cannot be read.
+/// If there are findings, or the repository cannot be read.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(argument) = arguments.first() {
         return Err(format!("takes no argument, so no \"{argument}\""));

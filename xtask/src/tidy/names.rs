@@ -1,5 +1,4 @@
-//! No module that is named for nothing: such a place attracts what belongs
-//! elsewhere.
+//! No module has an empty name, because such a module attracts code that belongs elsewhere.
 
 use super::Finding;
 use super::rust_source::word_offsets;
@@ -7,12 +6,12 @@ use super::tree::Tree;
 
 const RULE: &str = "names";
 
-/// Words that say nothing about what a module holds.
+/// Words that do not describe the contents of a module.
 const EMPTY_WORDS: [&str; 7] = [
     "util", "utils", "common", "helper", "helpers", "manager", "misc",
 ];
 
-/// Looks at the paths of Rust files and at modules within files.
+/// Checks the paths of Rust files and the modules within files.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust() {

@@ -1,4 +1,5 @@
-//! Every promise of SEMANTICS.md is named by a test, or stands under "Untested" with a reason.
+//! A test names every promise of SEMANTICS.md. Other promises are listed under "Untested" with a
+//! reason.
 //!
 //! A test names a promise in a comment: `// Promise 66.`, or `/// Promises 12, 13 and 16.`
 

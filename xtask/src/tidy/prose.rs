@@ -1,9 +1,9 @@
-//! Plain technical English in pages, doc comments and messages: sentences of a
-//! bounded length, and no words of the private language that readers stumbled over.
+//! Plain technical English in pages, doc comments and messages: sentences of a bounded length,
+//! without words that readers misunderstood.
 //!
 //! - [`markdown`]: the blocks and sentences of a page
 //! - [`rust_docs`]: the doc comments of a Rust file
-//! - [`words`]: what is not written, and what is written instead
+//! - [`words`]: words to avoid, and their replacements
 //!
 //! Pages below `bench/runs` are records of their day and are not checked.
 
@@ -20,7 +20,7 @@ const SENTENCES: &str = "sentences";
 const WORDS: &str = "words";
 const PAGES: &str = "pages";
 
-/// Words in a sentence, at most: beyond this, readers lose its beginning.
+/// Maximum number of words in a sentence. In longer ones, readers lose the beginning.
 const MAXIMUM_WORDS: usize = 40;
 
 /// A sentence with more words than this is long.
@@ -44,7 +44,7 @@ const ROOT_PAGES: [&str; 5] = [
     "FORMAT.md",
 ];
 
-/// Where strings are what users read.
+/// Directory of the code whose strings users read.
 const PRODUCT: &str = "crates/";
 
 /// All three rules.

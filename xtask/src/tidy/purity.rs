@@ -1,5 +1,5 @@
-//! Crates that promise no I/O, no clock and no threads have none, so that
-//! their tests can run whole transfers in virtual time.
+//! Crates that promise no I/O, no clock and no threads have none, so that their tests can run whole
+//! transfers in virtual time.
 
 use super::Finding;
 use super::rust_source::{RustSource, word_offsets};
@@ -21,7 +21,7 @@ const IMPURE_MODULES: [&str; 5] = ["net", "fs", "thread", "process", "env"];
 /// Types that read a clock.
 const CLOCKS: [&str; 2] = ["Instant", "SystemTime"];
 
-/// Looks at the code outside tests.
+/// Checks the code outside tests.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust() {

@@ -1,8 +1,8 @@
-//! What the rules need to know of a Rust file: its code without comments and
-//! literals, its comments without code, its functions, and what is test.
+//! Facts about a Rust file for the rules: its code without comments and literals, its comments
+//! without code, its functions, and its test code.
 //!
-//! A scanner, no parser: rules look at words and braces, and a scanner of two
-//! hundred lines builds faster than a parser for the whole language.
+//! This is a scanner, not a parser: rules search for words and braces. A scanner of two hundred
+//! lines builds faster than a parser for the whole language.
 
 use literals::{Literal, literals};
 use scan::{Kind, classify};
@@ -25,9 +25,9 @@ pub struct Function {
 pub struct RustSource {
     /// Lines of code; comments and the insides of literals are spaces.
     code: Vec<String>,
-    /// Lines of comments; all else is spaces.
+    /// Lines of comments; other characters are spaces.
     comments: Vec<String>,
-    /// Whether a line belongs to test code.
+    /// True for each line of test code.
     test: Vec<bool>,
     /// Its string literals, in order.
     literals: Vec<Literal>,
@@ -68,7 +68,7 @@ impl RustSource {
         self.code().filter(|(line, _)| !self.is_test(*line))
     }
 
-    /// Whether a line is test code.
+    /// True if a line is test code.
     pub fn is_test(&self, line: usize) -> bool {
         self.test.get(line.wrapping_sub(1)) == Some(&true)
     }
@@ -101,15 +101,14 @@ impl RustSource {
         self.test.fill(true);
     }
 
-    /// The comment in a line, without its slashes; empty where there is none.
+    /// Returns the comment in a line, without its slashes; empty if there is no comment.
     pub fn comment(&self, line: usize) -> &str {
         let text = self.comments.get(line.wrapping_sub(1));
         text.map_or("", |text| text.trim().trim_start_matches(['/', '!']).trim())
     }
 
-    /// What was said about the statement or item in a line: the comment in the
-    /// line itself, and the comments and attributes above the statement's
-    /// beginning.
+    /// Returns the comments about the statement or item in a line: the comment in the line itself,
+    /// and the comments and attributes above the statement's beginning.
     pub fn said_about(&self, line: usize) -> String {
         let mut said = vec![self.comment(line)];
         let mut in_attribute = false;
@@ -130,8 +129,8 @@ impl RustSource {
         said.join("\n")
     }
 
-    /// Whether what stands in a line has a `// tidy: reason`, or an attribute
-    /// that allows it to clippy with a reason.
+    /// True if the code in a line has a `// tidy: reason`, or an attribute that allows it to clippy
+    /// with a reason.
     pub fn is_excused(&self, line: usize) -> bool {
         let said = self.said_about(line);
         let tidy = said.lines().any(|line| {
@@ -178,8 +177,8 @@ fn line_of(text: &str, offset: usize) -> usize {
     text[..offset].matches('\n').count() + 1
 }
 
-/// Where the item that begins at `start` ends: at its closing brace or its
-/// semicolon, whichever comes first outside parentheses and brackets.
+/// Returns the end of the item that begins at `start`: its closing brace or its semicolon outside
+/// parentheses and brackets, the first of the two.
 fn item_end(code: &str, start: usize) -> usize {
     let mut depth = 0_usize;
     for (at, character) in code[start..].char_indices() {
@@ -208,7 +207,7 @@ pub fn closing_brace(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Offsets at which a word stands, with no word character beside it.
+/// Returns the offsets of a word that has no word character next to it.
 pub fn word_offsets<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     code.match_indices(word).filter_map(move |(at, _)| {
@@ -243,7 +242,7 @@ fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Whether the character at an offset is the brace that is closed at `end`.
+/// True if the character at an offset is the brace that is closed at `end`.
 fn closes_at(code: &str, open: usize, end: usize) -> bool {
     code.as_bytes().get(open) == Some(&b'{') && closing_brace(code, open) == end
 }

@@ -19,7 +19,7 @@ const MOST_OF_RUNS: u64 = 1_100_000;
 /// The most files of measurements: each question keeps its last page and its records.
 const MOST_RUNS: usize = 80;
 
-/// Looks at every tracked file, whatever it holds.
+/// Checks every tracked file of any type.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let large = tree.files.iter().filter(|file| file.bytes > LARGEST_FILE);
     let mut findings: Vec<Finding> = large

@@ -1,4 +1,4 @@
-//! Whitespace, comments that fit, and no paths of somebody's machine.
+//! Whitespace, comments that fit, and no paths of one machine.
 
 use super::Finding;
 use super::tree::{TrackedFile, Tree};
@@ -71,8 +71,8 @@ fn check_machine_paths(file: &TrackedFile, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a line names something below a top directory: an absolute path,
-/// not the middle of a longer one.
+/// True if a line names a path below a top directory: an absolute path, not the middle of a longer
+/// one.
 fn names_below(line: &str, directory: &str) -> bool {
     let pattern = format!("/{directory}/");
     line.match_indices(&pattern).any(|(at, _)| {

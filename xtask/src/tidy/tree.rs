@@ -9,7 +9,7 @@ use crate::workspace;
 pub struct TrackedFile {
     /// Relative to the repository's root, with `/`.
     pub path: String,
-    /// What it holds; empty where that is not UTF-8.
+    /// Its contents; empty if they are not UTF-8.
     pub text: String,
     /// Its length.
     pub bytes: u64,
@@ -28,7 +28,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Where git fails. Files that cannot be read are left out: git lists
+    /// If git fails. Files that cannot be read are left out: git lists
     /// those that were deleted, too.
     pub fn of_repository() -> Result<Tree, String> {
         let root = workspace::root();
@@ -86,7 +86,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether a path is a file, or a directory that holds one.
+    /// True if a path is a file, or a directory that contains one.
     pub fn exists(&self, path: &str) -> bool {
         let directory = format!("{path}/");
         self.files
@@ -120,7 +120,7 @@ impl Tree {
     }
 }
 
-/// Where the modules lie that a file declares, with a trailing `/`.
+/// Returns the directory of the modules that a file declares, with a trailing `/`.
 fn module_directory(path: &str) -> String {
     let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_exist_by_what_they_hold() {
+    fn directories_exist_if_they_contain_files() {
         let tree = sample(&[("docs/a.md", "")]);
         assert!(tree.exists("docs") && tree.exists("docs/a.md"));
         assert!(!tree.exists("doc") && !tree.exists("docs/a"));

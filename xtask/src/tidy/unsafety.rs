@@ -1,4 +1,4 @@
-//! Every `unsafe` says why it is sound, and some crates have none.
+//! Every `unsafe` has a comment with the reason why it is sound. Some crates have no `unsafe`.
 
 use super::Finding;
 use super::rust_source::word_offsets;

@@ -337,7 +337,7 @@ fn bytes(kind: &str) -> String {
     }
 }
 
-/// The type's name in the words of FORMAT.md.
+/// Returns the type's name in the words of FORMAT.md.
 fn type_name(kind: &str) -> String {
     let kind = kind.trim();
     let inner = |name: &str| kind.strip_prefix(name)?.strip_suffix('>').map(type_name);

@@ -1,6 +1,6 @@
-//! What happens in a transfer as JSON objects, which `cp --json` prints one a line. Each has
-//! `schema` and `event`; FORMAT.md lists the events and their fields, and a field is never given
-//! another meaning within a schema.
+//! Renders the events of a transfer as JSON objects, which `cp --json` prints on one line each.
+//! Each has `schema` and `event`. FORMAT.md lists the events and their fields. The meaning of a
+//! field never changes within a schema.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn digest_of(digest: Option<&Checksum>) -> Value {
     }
 }
 
-/// One stream of data was copied whole.
+/// Returns the event of a stream of data that was copied completely.
 pub fn stream(whole: &WholeStream) -> Value {
     json!({
         "schema": SCHEMA, "event": "committed", "path": "-", "size": whole.bytes,
@@ -76,7 +76,8 @@ pub fn running(of: &RunningHere) -> Value {
     }
 }
 
-/// What became of an entry. A comparison commits nothing: what is the same was compared.
+/// Returns the event of an entry. A comparison commits no entry: `Committed` means that the entry
+/// is the same at both ends.
 pub fn event(of: &Event, compares: bool) -> Value {
     let mut value = event_of_copy(of);
     if compares && matches!(of, Event::Committed { .. }) {
@@ -172,7 +173,7 @@ fn event_of_copy(event: &Event) -> Value {
     }
 }
 
-/// What became of a name at the destination that was not copied.
+/// Returns the event of a name at the destination that was not copied.
 fn kept(event: &Event) -> Value {
     match event {
         Event::Left {
@@ -285,7 +286,7 @@ fn fields(progress: &Progress) -> Value {
     })
 }
 
-/// How far it is.
+/// Returns the event of the progress.
 pub fn progress(progress: &Progress) -> Value {
     let mut value = fields(progress);
     value["event"] = json!("progress");
@@ -312,7 +313,7 @@ fn layer_decision((at, flows): &(Duration, Flows)) -> Value {
     })
 }
 
-/// What it is expected to do.
+/// Returns the event of the forecast.
 pub fn plan(foreseen: &Foreseen) -> Value {
     let mut value = foreseen.to_json();
     value["schema"] = json!(SCHEMA);
@@ -320,7 +321,7 @@ pub fn plan(foreseen: &Foreseen) -> Value {
     value
 }
 
-/// How it ended.
+/// Returns the event of the end.
 pub fn summary(outcome: &Outcome<'_>) -> Value {
     let Outcome {
         progress,

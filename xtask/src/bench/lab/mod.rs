@@ -1,8 +1,8 @@
-//! What the lab does beside what it is asked for: throughput of one stream, RTT
-//! and capacity while another processor is busy, loss, damage, storage devices.
+//! Compares the lab with its settings: throughput of one stream, RTT and capacity while another
+//! processor is busy, loss, damage, storage devices.
 //!
-//! - [`trials`]: what is measured, and by whom
-//! - [`record`]: asked and found as Markdown
+//! - [`trials`]: the measurements
+//! - [`record`]: settings and results as Markdown
 
 mod record;
 mod trials;
@@ -28,7 +28,7 @@ pub struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    /// With the release build below `target`.
+    /// Uses the release build below `target`.
     pub fn new(target: &Path, directory: &'a Path, janitor: &'a Janitor) -> Hosts<'a> {
         Hosts {
             binary: target.join("release/longhaul"),
@@ -48,7 +48,7 @@ impl<'a> Hosts<'a> {
     ///
     /// # Errors
     ///
-    /// Where it fails.
+    /// If it fails.
     pub fn run(
         &self,
         options: &[&str],
@@ -114,7 +114,7 @@ impl Drop for Busy<'_> {
 ///
 /// # Errors
 ///
-/// Where a step fails.
+/// If a step fails.
 pub fn measure(hosts: &Hosts, kept: &mut Kept) -> Result<bool, String> {
     let began = Instant::now();
     let trials = trials::all();

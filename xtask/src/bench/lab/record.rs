@@ -9,17 +9,17 @@ use super::trials::{self, DEVICE, FLOWS, LOSSES, RTTS, STREAMS};
 use crate::bench::kept::{Kept, save};
 use crate::bench::record::{About, Spread};
 
-/// What TCP carries of a line of 1 Gbit/s with IPv4 and timestamps, in Mbit/s.
+/// TCP payload on a line of 1 Gbit/s with IPv4 and timestamps, in Mbit/s.
 const CAPACITY: f64 = 1000.0 * 1448.0 / 1538.0;
 
-/// 99 % of a normal distribution is within so many deviations.
+/// Number of standard deviations that contain 99 % of a normal distribution.
 const DEVIATIONS: f64 = 2.576;
 
 /// Writes the record.
 ///
 /// # Errors
 ///
-/// Where it cannot be written.
+/// If it cannot be written.
 pub fn write(about: &About, kept: &Kept) -> Result<(), String> {
     let mut text = format!(
         "# What the lab does beside what it is asked for\n\n\
@@ -204,7 +204,7 @@ fn devices(text: &mut String, kept: &Kept) {
     }
 }
 
-/// What the lab doubted in each trial.
+/// Lists the doubts of the lab in each trial.
 fn doubts(text: &mut String, kept: &Kept) {
     let mut lines = BTreeSet::new();
     let Value::Object(all) = kept.all() else {
@@ -228,7 +228,7 @@ fn doubts(text: &mut String, kept: &Kept) {
     text.extend(lines);
 }
 
-/// What a run that was stopped did not come to.
+/// Lists the trials that are missing because the run was stopped.
 fn missing(text: &mut String, kept: &Kept) {
     let trials = trials::all();
     let names = trials.iter().map(trials::Trial::name);

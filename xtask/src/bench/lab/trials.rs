@@ -1,4 +1,4 @@
-//! What is measured, and by whom.
+//! The measurements and the programs that make them.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::Hosts;
 /// RTTs of papers 001 and 003, in milliseconds.
 pub const RTTS: [f64; 7] = [0.4, 11.8, 22.6, 45.6, 91.6, 183.0, 366.0];
 
-/// What the bar wants of one stream, in Gbit/s, by RTT in milliseconds.
+/// Required throughput of one stream in Gbit/s, by RTT in milliseconds.
 pub const STREAMS: [(f64, f64); 2] = [(10.0, 8.0), (366.0, 5.0)];
 
-/// Losses that are asked for.
+/// Losses to set.
 pub const LOSSES: [f64; 3] = [1e-2, 1e-3, 1e-4];
 
 /// Flows on a device.
@@ -19,7 +19,7 @@ pub const FLOWS: [u64; 4] = [1, 2, 4, 8];
 /// A storage device: MB/s of one flow, and how it falls.
 pub const DEVICE: (f64, f64) = (200.0, 4.0);
 
-/// Something to measure.
+/// A measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// iperf3, one stream: RTT in milliseconds.
@@ -31,20 +31,20 @@ pub enum What {
     Capacity(f64),
     /// Datagrams that the receiver misses.
     DatagramLoss(f64),
-    /// Segments within super-packets, by the lab's own counts.
+    /// Loss of segments within super-packets, by the lab's own counts.
     SegmentLoss(f64),
-    /// Zeros that arrive as something else.
+    /// Zeros that arrive changed.
     Damage,
-    /// A device with so many flows.
+    /// A device with this number of flows.
     Device(u64),
 }
 
-/// So often.
+/// A measurement and its repetitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// What.
+    /// The measurement.
     pub what: What,
-    /// How often.
+    /// Number of repetitions.
     pub rounds: usize,
 }
 
@@ -97,12 +97,11 @@ impl Trial {
     }
 }
 
-/// It gives what it counted to the client, as JSON.
+/// The server sends its counts to the client, as JSON.
 const SERVER: [&str; 2] = ["--server", "exec iperf3 -s -1 -J >/dev/null"];
 
-/// Seconds that are left out at the beginning: slow start doubles in each RTT
-/// from 10 segments to the BDP, then the queue fills and the first losses of it
-/// are sent again.
+/// Seconds to leave out at the beginning. Slow start doubles in each RTT from 10 segments to the
+/// BDP. Then the queue fills, and its first losses are sent again.
 fn ramp(rtt: f64) -> String {
     (3.0 + rtt / 1000.0 * 40.0).round().to_string()
 }
@@ -131,7 +130,7 @@ fn iperf3(
     Ok((output, report))
 }
 
-/// What the lab says of itself.
+/// Returns the lab's own statistics.
 fn emulator(report: &Value) -> Value {
     let own = &report["emulator"];
     let share =
@@ -140,8 +139,8 @@ fn emulator(report: &Value) -> Value {
         "lateness": report["lateness"], "doubts": report["doubts"] })
 }
 
-/// Bits a second that arrived, by the receiver's own intervals of a second,
-/// without those left out and the last, which is no whole one.
+/// Returns the bits per second that arrived, from the receiver's own intervals of a second. It
+/// leaves out the first ones and the incomplete last one.
 fn arrived(output: &Value) -> Result<f64, String> {
     let intervals = output["server_output_json"]["intervals"].as_array();
     let whole: Vec<(f64, f64)> = intervals
@@ -177,7 +176,7 @@ fn round_trips(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
     let last = output
         .lines()
         .find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = "));
-    // Then follows the unit, and what else there is to say.
+    // The unit and further text follow.
     let last = last.and_then(|line| line.split(' ').next());
     let numbers = last.unwrap_or_default().split('/');
     let numbers: Vec<f64> = numbers.filter_map(|number| number.parse().ok()).collect();
@@ -191,7 +190,7 @@ fn round_trips(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
 }
 
 fn capacity(hosts: &Hosts, rtt: f64) -> Result<Value, String> {
-    // One BDP of so short a path is less than what one wake-up brings.
+    // One BDP of such a short path is less than the data that one wake-up brings.
     let queue = if rtt < 1.0 { "--queue=4MiB" } else { "" };
     let options = path(rtt, "1gbit", queue);
     let (output, report) = iperf3(hosts, &options, &["-t", "8", "-O", &ramp(rtt)], true)?;

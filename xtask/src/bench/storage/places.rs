@@ -7,11 +7,11 @@ use std::process::Command;
 use super::{ACCESSES, FILE_BYTES, fio};
 use crate::workspace;
 
-/// The file system of the build, on whatever it lies.
+/// The file system of the build.
 pub const HERE: &str = "here";
-/// One that has no disk.
+/// A file system without a disk.
 pub const MEMORY: &str = "tmpfs";
-/// One over [`HERE`].
+/// A file system on top of [`HERE`].
 pub const OVERLAY: &str = "overlayfs";
 
 /// Those that lie on loop devices, and what makes them.
@@ -29,14 +29,14 @@ pub fn names() -> [&'static str; 5] {
     [HERE, IMAGES[0].0, IMAGES[1].0, MEMORY, OVERLAY]
 }
 
-/// Where something is measured.
+/// A directory on the file system to measure.
 pub struct Place {
     name: &'static str,
     path: PathBuf,
 }
 
 impl Place {
-    /// As the record has it.
+    /// Returns its name in the record.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -50,7 +50,7 @@ impl Place {
 /// Those that could be made.
 pub struct Places(Vec<Place>);
 
-/// Whether this process may make a mount namespace.
+/// True if this process may make a mount namespace.
 pub fn may_mount() -> bool {
     let trial = ["--mount", "--", "true"];
     let output = Command::new("unshare").args(trial).output();
@@ -63,7 +63,7 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// Where not even the directory can be used.
+    /// If not even the directory can be used.
     pub fn prepare(directory: &Path) -> Result<Places, String> {
         let mut places = Vec::new();
         for name in names() {
@@ -115,13 +115,13 @@ fn mount(name: &str, directory: &Path, point: &Path) -> Result<(), String> {
         .and_then(|file| file.set_len(IMAGE_BYTES))
         .map_err(|error| error.to_string())?;
     workspace::output_of(Command::new(make[0]).args(&make[1..]).arg(&image))?;
-    // Not through the page cache of the file system beneath: a second cache
-    // would be measured.
+    // Direct I/O bypasses the page cache of the file system beneath. Otherwise a second cache would
+    // be measured.
     let attach = ["--find", "--show", "--direct-io=on"];
     let device = workspace::output_of(Command::new("losetup").args(attach).arg(&image))?;
     let device = device.trim();
     let done = mounted(&["-t", kind, device, &text(point)]);
-    // In use it is only detached when its last user is gone, however that ends.
+    // The device stays attached until its last user ends.
     workspace::output_of(Command::new("losetup").args(["--detach", device]))?;
     done
 }
@@ -130,7 +130,7 @@ fn mounted(arguments: &[&str]) -> Result<(), String> {
     workspace::output_of(Command::new("mount").args(arguments)).map(drop)
 }
 
-/// What is to be read: one file that stays in memory, one that does not.
+/// Writes the files to read: one that stays in memory, and one that does not.
 fn write_files(place: &Place) -> Result<(), String> {
     let accesses = ACCESSES
         .iter()

@@ -14,7 +14,7 @@ use super::{IDLE, MOVERS, Mover, OURS, PSYNC, SMALL_BYTES, SMALL_FILES, URING, p
 ///
 /// # Errors
 ///
-/// Where they cannot be written.
+/// If they cannot be written.
 pub fn write(directory: &Path, about: &About, samples: &Samples) -> Result<(), String> {
     let mut text = format!(
         "# Threads beside io_uring, and ways to make small files durable\n\n\
@@ -56,7 +56,7 @@ fn here() -> String {
     text.split_whitespace().collect::<Vec<_>>().join(", ")
 }
 
-/// Samples of one mover, without what fio costs by itself.
+/// Returns the samples of one mover, without the cost of fio itself.
 fn moved(samples: &Samples, name: &str) -> Vec<Sample> {
     let idle = samples.of(IDLE).into_iter().map(|sample| sample.cpu);
     let idle = Spread::of(idle.collect()).map_or(0.0, Spread::median);

@@ -4,18 +4,18 @@
 /// One sentence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// Where its block begins, counted from 1.
+    /// First line of its block, counted from 1.
     pub line: usize,
-    /// Its words; inline code is left as `CODE`, a link as its text.
+    /// Its words, with `CODE` in the place of inline code, and the text of links.
     pub text: String,
-    /// How many words; inline code is one.
+    /// Number of words; inline code counts as one.
     pub words: usize,
 }
 
-/// What stands for inline code.
+/// Placeholder for inline code.
 const CODE: &str = "`";
 
-/// How many of a sentence's words a message repeats.
+/// Number of words of a sentence that a message repeats.
 const BEGINNING_WORDS: usize = 8;
 
 impl Sentence {
@@ -29,7 +29,7 @@ impl Sentence {
         })
     }
 
-    /// Its first words, for a message.
+    /// Returns its first words, for a message.
     pub fn beginning(&self) -> String {
         let words: Vec<&str> = self.text.split_whitespace().collect();
         let shown = words.iter().take(BEGINNING_WORDS).copied();
@@ -97,7 +97,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The cells of a table's row; a bar within code, or escaped, divides nothing.
+/// Returns the cells of a table's row. A bar within code, or an escaped one, is not a separator.
 fn cells(row: &str) -> impl Iterator<Item = String> {
     let mut cells = vec![String::new()];
     let mut in_code = false;
@@ -114,7 +114,7 @@ fn cells(row: &str) -> impl Iterator<Item = String> {
     cells.into_iter()
 }
 
-/// What follows the mark of an item of a list.
+/// Returns the text after the mark of a list item.
 fn item(line: &str) -> Option<&str> {
     if let Some(rest) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")) {
         return Some(rest);

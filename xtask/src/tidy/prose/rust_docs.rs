@@ -1,8 +1,8 @@
-//! The doc comments of a Rust file, as text in which words are looked for. The
-//! help of the command line is one, too: clap prints the comments of arguments.
+//! The doc comments of a Rust file, as text to check for words. They include the help of the
+//! command line, because clap prints the comments of arguments.
 
-/// Where doc comments are checked. A place is added once it is clean, and none
-/// is removed.
+/// Directories whose doc comments are checked. A directory is added once it is clean, and is never
+/// removed.
 const CHECKED: [&str; 12] = [
     "crates/cli/src/",
     "crates/engine/src/",
@@ -27,7 +27,7 @@ pub struct Comment {
     pub text: String,
 }
 
-/// Whether the doc comments of a file are checked.
+/// True if the doc comments of a file are checked.
 pub fn is_checked(path: &str) -> bool {
     path.ends_with(".rs") && CHECKED.iter().any(|place| path.starts_with(place))
 }
@@ -56,7 +56,7 @@ pub fn comments(source: &str) -> Vec<Comment> {
     comments
 }
 
-/// A line's mark, and what follows it. A comment of four slashes documents nothing.
+/// Returns a line's mark and the text after it. A comment with four slashes is not a doc comment.
 fn marked(line: &str) -> Option<(&'static str, &str)> {
     let line = line.trim_start();
     let (mark, text) = ["///", "//!"]

@@ -48,8 +48,8 @@ const PHRASES: [Phrase; 41] = [
     ("wherein", "write \"in which\""),
 ];
 
-/// The phrases that a text has, each with what to write instead. Case does not
-/// count, and a phrase is whole words.
+/// Returns the phrases in a text, each with its replacement. Case does not count, and a phrase
+/// consists of whole words.
 pub fn found(text: &str) -> impl Iterator<Item = Phrase> {
     let plain = plain(text);
     PHRASES
@@ -57,8 +57,8 @@ pub fn found(text: &str) -> impl Iterator<Item = Phrase> {
         .filter(move |(phrase, _)| plain.contains(&format!(" {phrase} ")))
 }
 
-/// Small words with one space between, and a space at either end. Punctuation
-/// stays between words as one of its own: a phrase does not reach across it.
+/// Returns the words in small letters, with single spaces between them and at both ends.
+/// Punctuation becomes a separate word, so that a phrase does not span it.
 fn plain(text: &str) -> String {
     let mut plain = String::from(" ");
     for c in text.to_lowercase().chars() {

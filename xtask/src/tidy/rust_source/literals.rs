@@ -1,4 +1,4 @@
-//! The string literals of a file: among them what a program says.
+//! The string literals of a file, which include the messages of a program.
 
 use super::line_of;
 use super::scan::Kind;
@@ -8,12 +8,12 @@ use super::scan::Kind;
 pub struct Literal {
     /// The line in which it begins, from 1.
     pub line: usize,
-    /// What is between its quotes; a line that a backslash continues is one with
-    /// the next, other escapes stay as they are written.
+    /// The text between its quotes. A backslash at the end of a line joins it with the next; other
+    /// escapes stay as they are written.
     pub text: String,
 }
 
-/// All string literals, in order; characters are none.
+/// Returns all string literals, in order. Character literals are not included.
 pub fn literals(text: &str, kinds: &[Kind]) -> Vec<Literal> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -39,7 +39,7 @@ pub fn literals(text: &str, kinds: &[Kind]) -> Vec<Literal> {
 }
 
 fn joined(inside: &str) -> String {
-    // What is left of the marks of a raw string.
+    // The rest are the marks of a raw string.
     let inside = inside.trim_matches(['#', '"']);
     let mut pieces = inside.split("\\\n");
     let first = pieces.next().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
-//! Tells code, comments and the insides of literals apart.
+//! Distinguishes code, comments and the insides of literals.
 
-/// What a byte of a Rust file belongs to.
+/// Kind of a byte of a Rust file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Code; also the quotes of a literal.
@@ -18,7 +18,7 @@ pub fn classify(text: &str) -> Vec<Kind> {
     while kinds.len() < bytes.len() {
         let at = kinds.len();
         let (kind, length) = next_token(bytes, at);
-        // A literal's own quotes stay code, so that its place can be seen.
+        // The quotes of a literal stay code, so that its place is visible.
         let quotes = usize::from(kind == Kind::Literal && length >= 2);
         for offset in 0..length {
             let quote = offset < quotes || offset + quotes >= length;
@@ -32,7 +32,7 @@ pub fn classify(text: &str) -> Vec<Kind> {
     kinds
 }
 
-/// What begins at an offset, and how many bytes of it (at least one).
+/// Returns the kind of the token at an offset, and its number of bytes (at least one).
 fn next_token(bytes: &[u8], at: usize) -> (Kind, usize) {
     let rest = &bytes[at..];
     match rest[0] {
@@ -51,8 +51,8 @@ fn next_token(bytes: &[u8], at: usize) -> (Kind, usize) {
     }
 }
 
-/// Whether no identifier runs on into `at`; the prefixes of byte and C strings
-/// (`br"…"`, `cr"…"`) count as no identifier.
+/// True if no identifier continues at `at`. The prefixes of byte and C strings (`br"…"`, `cr"…"`)
+/// do not count as identifiers.
 fn starts_word(bytes: &[u8], at: usize) -> bool {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     match bytes[..at].split_last() {
@@ -101,7 +101,7 @@ fn quoted_length(rest: &[u8], quote: u8) -> usize {
     rest.len()
 }
 
-/// A character literal; none where the quote begins a lifetime.
+/// Returns the length of a character literal; `None` if the quote begins a lifetime.
 fn character_length(rest: &[u8]) -> Option<usize> {
     if rest.get(1) == Some(&b'\\') {
         return Some(quoted_length(rest, b'\''));
@@ -113,7 +113,7 @@ fn character_length(rest: &[u8]) -> Option<usize> {
     (first != '\'' && rest.get(closing) == Some(&b'\'')).then_some(closing + 1)
 }
 
-/// A raw string; none where this is an identifier such as `r#type` or `rest`.
+/// Returns the length of a raw string; `None` for an identifier such as `r#type` or `rest`.
 fn raw_string_length(rest: &[u8]) -> Option<usize> {
     let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
     if rest.get(1 + hashes) != Some(&b'"') {
