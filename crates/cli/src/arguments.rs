@@ -175,7 +175,7 @@ const EXIT_CODES: &str = "Exit codes: 0 all done; 1 usage; 2 some files failed, 
 done; 3 connection; 4 authentication, or no right to the path; 5 integrity (data differ, verify could \
 not compare everything, or the other end sent data that were not requested); 6 failure of this host, \
 or a path that cannot be opened or was lost; 7 a newer run of the same transfer took over; 8 the time \
-of --stop-after was over; 130 interrupted (the same command resumes).";
+of --stop-after was over; 9 a plan that is not proven to be the best; 130 interrupted (the same command resumes).";
 
 /// Commands of longhaul.
 #[derive(Debug, Subcommand)]

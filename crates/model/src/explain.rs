@@ -26,6 +26,13 @@ pub(crate) use compression::gain_of;
 pub use figures::{one_figure, page};
 pub use text::{comparison, rate_text, span_text};
 
+/// Gap up to which an optimum counts as proven.
+const PROVEN: f64 = 0.01;
+
+/// Each price, limit and alternative may use this part of the work for the optimum. There are tens
+/// of them.
+const SHARE_FOR_EACH: u64 = 20;
+
 /// A value with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
@@ -92,6 +99,10 @@ pub struct Explanation {
 /// If the graph is invalid or has no optimum.
 pub fn explain(graph: &Graph, bound: Bound) -> Result<Explanation, SolveError> {
     let optimum = solve(graph, bound)?;
+    let bound = Bound {
+        work: bound.work / SHARE_FOR_EACH,
+        ..bound
+    };
     let binding = binding(graph, &optimum, bound)?;
     let prices = prices(graph, optimum.rate, bound)?;
     let joint = joint(graph, &optimum, &binding, bound)?;
@@ -107,6 +118,13 @@ pub fn explain(graph: &Graph, bound: Bound) -> Result<Explanation, SolveError> {
         alternatives,
         optimum,
     })
+}
+
+impl Explanation {
+    /// True if no plan is much faster than this one.
+    pub fn is_proven(&self) -> bool {
+        self.optimum.gap <= PROVEN
+    }
 }
 
 /// Predicts the rate and the time of an optimum for the dataset.
@@ -225,9 +243,9 @@ fn joint(
 
 fn doubts(graph: &Graph, optimum: &Optimum) -> Vec<String> {
     let mut doubts = Vec::new();
-    if optimum.gap > 0.0 {
+    if optimum.gap > 0.0 && optimum.gap <= PROVEN {
         doubts.push(format!(
-            "the search ended at its bound: a plan that is up to {:.1} % faster may exist",
+            "the search ended at its limit of work: a plan that is up to {:.2} % faster may exist",
             optimum.gap * 100.0
         ));
     }

@@ -8,66 +8,46 @@
 //!
 //! [`solve`] moves all parts of the dataset at the same time, each at its share of the bytes.
 //!
-//! Most graphs do not need this program: if the members of each class can be combined, the search
-//! uses one number of flows for each class (`compact`).
-//!
-//! - `compact`: branch and bound over the total flows of each class
-//! - [`program`]: the linear program over all counts, and its solver
+//! - [`program`]: a mixed-integer linear program, and its solver
 //! - `build`: conversion of a graph to its program
+//! - `through`: limits of nodes that share the flows of others
 //! - [`prices`]: the bottlenecks of an optimum, and the gain of more resources
 //! - `sure`: enough streams for the guaranteed windows
 
 mod build;
-mod compact;
 pub mod prices;
 pub mod program;
 mod sure;
+mod through;
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::graph::{Commodity, Graph, GraphError};
 pub use sure::with_least_windows;
 
 use self::build::{Built, Counts};
-use self::compact::{Compact, Failed};
 use self::program::{Program, Unsolved};
 
 /// The limits of the search for one program. At a limit, the best solution found is returned with
-/// its gap.
+/// its gap. Limits count work, not time, so that the result is the same on every host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Maximum number of nodes of branch and bound.
     pub nodes: u64,
-    /// Time limit. The program over all counts measures the time itself. Elsewhere it is converted
-    /// to a number of steps that a slow host performs in that time. It is extended at most 30 times
-    /// until a solution is found. With `None`, only the number of nodes counts, so that the result
-    /// is the same on every host.
-    pub time: Option<Duration>,
-    /// Maximum number of variables of a program for which the search for the fewest flows uses all
-    /// numbers of flows. A larger program uses a range for each node.
-    pub whole: u64,
-    /// True to solve the program over all counts even if the flows of each class could be combined.
-    /// Slower: a second method to find the same optimum.
-    pub by_counts: bool,
+    /// Maximum work, about the number of multiplications of the solver.
+    pub work: u64,
 }
 
 impl Bound {
-    /// Limits only the number of nodes. Graphs of the size in the papers need some tens.
+    /// Default limits. Graphs of the size in the papers need a thousandth of them.
     pub const DEFAULT: Bound = Bound {
-        nodes: 20_000,
-        time: None,
-        whole: MOST_VARIABLES_WHOLE,
-        by_counts: false,
+        nodes: 100_000,
+        work: 10_000_000_000,
     };
 }
 
-/// Limit on the search for the fewest flows: nodes of branch and bound times variables. Small
-/// programs are searched completely, the largest benchmark graphs within a second.
-const WORK_FOR_FLOWS: u64 = 250_000;
-
-/// Default of [`Bound::whole`].
-const MOST_VARIABLES_WHOLE: u64 = 400;
+/// The search for the fewest flows may use this part of the work. It is the last objective.
+const SHARE_FOR_FLOWS: u64 = 5;
 
 /// Relative difference of rates that count as equal in the later steps of the lexicographic
 /// objective. The solver's own tolerance is 1e-7.
@@ -143,8 +123,8 @@ impl fmt::Display for SolveError {
                 "nothing in the graph limits the rate: give at least one node on each path a capacity",
             ),
             SolveError::Stopped => f.write_str(
-                "no solution was found within the limits: combine equal components into one node \
-                with \"members\", or lower \"most_flows\"",
+                "no plan was found within the limit of work: lower \"most_flows\", or leave out parts \
+                and codecs that matter little",
             ),
             SolveError::Numerical(what) => {
                 write!(f, "the solver cannot compute this graph ({what}): check its units")
@@ -181,24 +161,17 @@ impl From<Unsolved> for SolveError {
 /// If the graph is invalid or has no optimum.
 pub fn best_rate(graph: &Graph, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
-    if let Some(found) = by_classes(graph, None, bound, |it| it.rate_above(0.0, bound))? {
-        return Ok(found.unwrap_or((0.0, 0.0)));
-    }
     let (built, found) = fastest(graph, None, bound)?;
     Ok((built.rate(&found), found.gap))
 }
 
-/// Like [`best_rate`], but starts from a known similar rate in bytes per second, which halves the
-/// time.
+/// Like [`best_rate`], but starts from a known similar rate in bytes per second.
 ///
 /// # Errors
 ///
 /// The same as for [`best_rate`].
 pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f64), SolveError> {
     graph.check()?;
-    if let Some(found) = by_classes(graph, Some(near), bound, |it| it.rate_above(0.0, bound))? {
-        return Ok(found.unwrap_or((0.0, 0.0)));
-    }
     let (built, found) = fastest(graph, Some(near), bound)?;
     Ok((built.rate(&found), found.gap))
 }
@@ -211,32 +184,17 @@ pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f6
 /// The same as for [`best_rate`].
 pub fn best_rate_above(graph: &Graph, above: f64, bound: Bound) -> Result<Option<f64>, SolveError> {
     graph.check()?;
-    if let Some(found) = by_classes(graph, Some(above), bound, |it| it.rate_above(above, bound))? {
-        return Ok(found.map(|it| it.0));
+    if above.is_nan() || above <= 0.0 {
+        return best_rate(graph, bound).map(|it| Some(it.0).filter(|rate| *rate > above));
     }
-    let (built, found) = fastest(graph, Some(above), bound)?;
-    Ok(Some(built.rate(&found)).filter(|rate| *rate > above))
-}
-
-/// Solves a graph by the total flows of each class. Returns `None` if the graph needs the program
-/// over all counts.
-fn by_classes<'a, T>(
-    graph: &'a Graph,
-    near: Option<f64>,
-    bound: Bound,
-    work: impl FnOnce(&Compact<'a>) -> Result<T, Failed>,
-) -> Result<Option<T>, SolveError> {
-    if bound.by_counts {
+    let built = bounded(graph, above, bound)?;
+    if built.most() < build::MOST && built.most() <= 1.0 {
         return Ok(None);
     }
-    let guess = match near.filter(|near| near.is_finite() && *near > 0.0) {
-        Some(near) => near,
-        None => build::first_scale(graph)?,
-    };
-    match Compact::new(graph, guess).and_then(|it| work(&it)) {
-        Ok(found) => Ok(Some(found)),
-        Err(Failed::Unlimited) => Err(SolveError::Unlimited),
-        Err(Failed::Other) => Ok(None),
+    match built.fastest(Some(above), bound) {
+        Ok(found) => Ok(Some(built.rate(&found)).filter(|rate| *rate > above)),
+        Err(Unsolved::Infeasible) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -253,8 +211,7 @@ pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
     } else {
         build::first_scale(graph)?
     };
-    let all = Counts::Within(vec![(1, u32::MAX); graph.nodes.len()]);
-    let counted = Built::new(graph, scale, all);
+    let counted = Built::new(graph, scale, Counts::All, build::MOST);
     Ok((counted.rate_program(), counted.scale()))
 }
 
@@ -273,37 +230,28 @@ pub fn solve(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
 /// Finds the fastest solution with the least CPU and the fewest flows, with the expected windows.
 fn leanest(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     graph.check()?;
-    if let Some(optimum) = by_classes(graph, None, bound, |it| it.solve(bound))? {
-        return Ok(optimum);
-    }
     let (mut built, fastest) = fastest(graph, None, bound)?;
     let gap = fastest.gap;
     let rate = built.rate(&fastest) * (1.0 - SAME_RATE);
-    built.keep_rate(rate);
-    let leanest = built.least_cpu(bound).unwrap_or(fastest);
-    let cpu = built.cpu(&leanest) * (1.0 + SAME_CPU);
-    built.keep_cpu(cpu);
-    let ranges = built.ranges(&leanest, bound);
-    // The numbers in `enough` are known to be feasible. They are used if the search for the fewest
-    // flows reaches its limit, which is low because this is the last objective.
-    let all = vec![(1, u32::MAX); graph.nodes.len()];
-    for (number, within) in [all, ranges.within, ranges.enough].into_iter().enumerate() {
-        let mut counted = Built::new(graph, built.scale(), Counts::Within(within));
-        if number == 0 && counted.variables() > bound.whole {
-            continue;
-        }
-        counted.keep_rate(rate);
-        counted.keep_cpu(cpu);
-        let work = WORK_FOR_FLOWS / counted.variables().max(1);
-        let least = Bound {
-            nodes: bound.nodes.min(work),
-            ..bound
-        };
-        if let Some(fewest) = counted.fewest_flows(least) {
-            return Ok(counted.optimum(&fewest, gap));
-        }
+    if rate <= 0.0 {
+        return Ok(built.optimum(&fastest, gap));
     }
-    Ok(built.optimum(&leanest, gap))
+    built.keep_rate(rate);
+    let leanest = built.least_cpu(&fastest, bound).unwrap_or(fastest);
+    let cpu = built.cpu(&leanest) * (1.0 + SAME_CPU);
+    let most = rate / built.scale() * (1.0 + 10.0 * SAME_RATE);
+    let mut counted = Built::new(graph, built.scale(), Counts::Fewest { rate }, most);
+    counted.keep_rate(rate);
+    counted.keep_cpu(cpu);
+    let starts = counted.starts(&built, &leanest);
+    let for_flows = Bound {
+        work: bound.work / SHARE_FOR_FLOWS,
+        ..bound
+    };
+    match counted.fewest_flows(&starts, for_flows) {
+        Some(fewest) => Ok(counted.optimum(&counted.fastest_with(fewest), gap)),
+        None => Ok(built.optimum(&leanest, gap)),
+    }
 }
 
 /// Returns the program scaled to its optimum, with the fastest solution.
@@ -312,24 +260,40 @@ fn fastest(
     near: Option<f64>,
     bound: Bound,
 ) -> Result<(Built<'_>, program::Found), SolveError> {
-    let first = build::first_scale(graph)?;
-    let mut scale = near
-        .filter(|near| near.is_finite() && *near > 0.0)
-        .unwrap_or(first);
-    // The optimum may be far below the first guess. The solver needs numbers near one.
-    for _ in 0..3 {
-        let built = Built::new(graph, scale, Counts::Fastest);
-        let found = built.fastest(bound)?;
-        let share = found.objective;
-        if share >= build::MOST {
-            return Err(SolveError::Unlimited);
-        }
-        if (0.1..=10.0).contains(&share) || share <= 0.0 {
+    let near = near.filter(|near| near.is_finite() && *near > 0.0);
+    let mut scale = match near {
+        Some(near) => near,
+        None => build::first_scale(graph)?,
+    };
+    // The optimum may be far below the first guess. The solver needs numbers near one. The rate
+    // without integers is close enough to find the scale.
+    for attempt in 0..4 {
+        let built = bounded(graph, scale, bound)?;
+        let share = built.most();
+        if attempt == 3 || (0.1..=10.0).contains(&share) || share <= 0.0 {
+            let found = built.fastest(None, bound)?;
+            if built.rate(&found) <= 0.0 && found.gap > 0.0 {
+                return Err(SolveError::Stopped);
+            }
             return Ok((built, found));
         }
         scale *= share;
     }
-    let built = Built::new(graph, scale, Counts::Fastest);
-    let found = built.fastest(bound)?;
-    Ok((built, found))
+    Err(SolveError::Stopped)
+}
+
+/// Returns the program for a scale in bytes per second, with the best rate without integers as the
+/// maximum of the rate.
+fn bounded(graph: &Graph, scale: f64, bound: Bound) -> Result<Built<'_>, SolveError> {
+    let built = Built::new(graph, scale, Counts::Fastest, build::MOST);
+    let share = built.relaxed_rate(bound)?;
+    if share >= build::MOST * 0.999 {
+        return Err(SolveError::Unlimited);
+    }
+    Ok(Built::new(
+        graph,
+        scale,
+        Counts::Fastest,
+        share * (1.0 + 1e-7),
+    ))
 }

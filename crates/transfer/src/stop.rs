@@ -23,6 +23,8 @@ pub enum Exit {
     Superseded,
     /// The time limit was reached.
     TimeOver,
+    /// A plan was computed, but a much better one may exist.
+    NotProven,
     /// A signal ended the command.
     Interrupted,
 }
@@ -40,6 +42,7 @@ impl Exit {
             Exit::Local => 6,
             Exit::Superseded => 7,
             Exit::TimeOver => 8,
+            Exit::NotProven => 9,
             // 128 + SIGINT, as in shells.
             Exit::Interrupted => 130,
         }
@@ -57,6 +60,7 @@ impl Exit {
             Exit::Local,
             Exit::Superseded,
             Exit::TimeOver,
+            Exit::NotProven,
             Exit::Interrupted,
         ];
         let found = all.into_iter().find(|exit| exit.code() == code);

@@ -2,7 +2,6 @@
 //! improvements.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use longhaul_instrument::model_files::{end_model, read_graph};
 use longhaul_instrument::plan::{PlanInput, real_plan};
@@ -17,10 +16,6 @@ use serde_json::{Value, json};
 
 use crate::arguments::{FilterEnd, PlanArguments};
 use crate::messages::{Exit, Stop, finish, print_json, print_line};
-
-/// Maximum time to solve one program. A plan solves some tens of programs, and nearly all
-/// of them take milliseconds.
-const LONGEST_SEARCH: Duration = Duration::from_secs(2);
 
 /// A policy and its result.
 type Outcome = (Policy, Result<Optimum, SolveError>);
@@ -52,12 +47,14 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
         let text = text.map_err(|error| usage(error.to_string()))?;
         write(path, text.as_bytes())?;
     }
-    let bound = Bound {
-        time: Some(LONGEST_SEARCH),
-        ..Bound::DEFAULT
-    };
+    let bound = Bound::DEFAULT;
     let mut explained = explain(&graph, bound).map_err(|error| usage(error.to_string()))?;
     explained.doubts.splice(0..0, unknown);
+    let exit = if explained.is_proven() {
+        Exit::Done
+    } else {
+        Exit::NotProven
+    };
     let policies = arguments.policies();
     let outcomes: Vec<Outcome> = match policies[..] {
         [Policy::Model] => Vec::new(),
@@ -80,7 +77,7 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
         let mut value = explained.to_json(&graph);
         value["policies"] = outcomes.iter().map(compared).collect();
         print_json(&format!("{value:#}"));
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     for line in lines {
         print_line!("{line}");
@@ -92,7 +89,7 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
         print_line!("");
         print_line!("{}", comparison(&outcomes).trim_end());
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Returns the input of a plan, including the files that the options name.

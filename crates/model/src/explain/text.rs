@@ -11,6 +11,9 @@ use crate::policy::Policy;
 /// Uncertainty above which a capacity is called a guess.
 const GUESSED: f64 = 0.9;
 
+/// Gap from which the search has no useful bound.
+const MOST_GAP: f64 = 10.0;
+
 /// Minimum gain, as a share of the rate, that is mentioned.
 const NOTABLE_GAIN: f64 = 0.005;
 
@@ -19,6 +22,7 @@ impl Explanation {
     /// runner-up in sentences.
     pub fn text(&self, graph: &Graph) -> String {
         let sentences = [
+            self.not_proven(),
             Some(self.predicted(graph)),
             self.limits(graph),
             self.help(graph),
@@ -52,6 +56,22 @@ impl Explanation {
             );
         }
         text
+    }
+
+    /// Warns that the search did not prove the optimum.
+    fn not_proven(&self) -> Option<String> {
+        if self.is_proven() {
+            return None;
+        }
+        let faster = if self.optimum.gap < MOST_GAP {
+            format!("up to {:.0} %", (self.optimum.gap * 100.0).ceil())
+        } else {
+            "many times".to_owned()
+        };
+        Some(format!(
+            "Not the proven optimum: the search ended at its limit of work, and a plan that is {faster} \
+            faster may exist."
+        ))
     }
 
     fn predicted(&self, graph: &Graph) -> String {

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use super::program::{Found, Program, Relation, Unsolved, Var};
+use super::program::{Found, Program, Relation, SAME, Unsolved, Var};
+use super::through::{self, Class};
 use super::{Bound, NodeUse, Optimum, SolveError};
 use crate::graph::{Commodity, Demand, Graph, Node, NodeKind};
 
@@ -20,14 +21,20 @@ const TOLERANCE: f64 = 1e-6;
 pub const MOST: f64 = 1e4;
 
 /// The numbers of flows in a program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Counts {
     /// The numbers that an optimum of rate or CPU may use. If more flows carry everything at least
     /// as fast and the number of flows has no cost, smaller numbers are omitted. CPU depends on
     /// bytes, not on flows.
     Fastest,
-    /// For each node, the numbers in a range (least, greatest).
-    Within(Vec<(u32, u32)>),
+    /// The numbers that a solution with the fewest flows may use at a rate in source bytes per
+    /// second. Omits numbers that are larger than the rate ever needs.
+    Fewest {
+        /// The rate.
+        rate: f64,
+    },
+    /// All numbers.
+    All,
 }
 
 /// The program of a graph, and the meaning of its variables.
@@ -37,6 +44,8 @@ pub struct Built<'a> {
     commodities: Vec<Commodity>,
     /// Rate in bytes per second that the value 1 represents.
     scale: f64,
+    /// Maximum of the rate in units of the scale.
+    most: f64,
     program: Program,
     /// Rate of the whole dataset.
     rate: Var,
@@ -44,6 +53,10 @@ pub struct Built<'a> {
     edges: Vec<Vec<Var>>,
     /// Counts by node. Empty for logical nodes.
     nodes: Vec<Vec<Count>>,
+    /// Total flows by node, if the node has several possible numbers.
+    totals: Vec<Option<Var>>,
+    /// Groups of nodes with one number of flows, with the variable for each number.
+    common: Vec<(Vec<usize>, BTreeMap<u32, Var>)>,
 }
 
 /// The members of a node with one number of flows.
@@ -119,26 +132,28 @@ fn flows_at_most(graph: &Graph, node: usize) -> u32 {
 }
 
 impl<'a> Built<'a> {
-    /// Creates the program of a checked graph. Rates are in units of `scale` bytes per second.
-    pub fn new(graph: &'a Graph, scale: f64, choice: Counts) -> Built<'a> {
+    /// Creates the program of a checked graph. Rates are in units of `scale` bytes per second. No
+    /// solution has a rate above `most`, in these units.
+    pub fn new(graph: &'a Graph, scale: f64, choice: Counts, most: f64) -> Built<'a> {
         let mut program = Program::default();
         let commodities = graph.commodities();
-        let rate = program.real(MOST);
-        let edges = graph
-            .edges
-            .iter()
-            .map(|_| commodities.iter().map(|_| program.real(MOST)).collect())
-            .collect();
+        let most = most.min(MOST);
+        let rate = program.real(most);
+        let nodes = graph.nodes.len();
         let mut built = Built {
             graph,
             choice,
             commodities,
             scale,
+            most,
             program,
             rate,
-            edges,
+            edges: Vec::new(),
             nodes: Vec::new(),
+            totals: vec![None; nodes],
+            common: Vec::new(),
         };
+        built.add_edges();
         built.conserve();
         let compressed = graph.compressed_nodes();
         for (node, &compressed) in compressed.iter().enumerate() {
@@ -146,9 +161,40 @@ impl<'a> Built<'a> {
             built.nodes.push(counts);
         }
         built.tie();
-        built.link_flows();
+        built.link_flows(&compressed);
         built.bind_hosts();
         built
+    }
+
+    /// Returns the greatest flow of a commodity, in units of the scale.
+    fn most_of(&self, commodity: usize) -> f64 {
+        self.most * self.graph.weight(self.commodities[commodity].part)
+    }
+
+    /// Adds the flows of edges. A node with one edge on each side has the same flow on both.
+    fn add_edges(&mut self) {
+        let edges = &self.graph.edges;
+        let mut same: Vec<usize> = (0..edges.len()).collect();
+        for &node in &self.graph.in_order().unwrap_or_default() {
+            let touching = |side: fn(&(usize, usize)) -> usize| {
+                let all = edges.iter().enumerate();
+                let mut at = all.filter(|(_, edge)| side(edge) == node).map(|it| it.0);
+                at.next().filter(|_| at.next().is_none())
+            };
+            if let (Some(before), Some(behind)) = (touching(|it| it.1), touching(|it| it.0)) {
+                same[behind] = same[before];
+            }
+        }
+        let mut vars: Vec<Option<Vec<Var>>> = vec![None; edges.len()];
+        let most: Vec<f64> = (0..self.commodities.len())
+            .map(|at| self.most_of(at))
+            .collect();
+        for at in 0..edges.len() {
+            let flows = vars[same[at]]
+                .get_or_insert_with(|| most.iter().map(|&most| self.program.real(most)).collect());
+            let flows = flows.clone();
+            self.edges.push(flows);
+        }
     }
 
     /// Adds the conservation of flow at each node. Each part starts at its share of the rate.
@@ -160,7 +206,13 @@ impl<'a> Built<'a> {
             }
             for commodity in 0..self.commodities.len() {
                 let mut terms = self.entering(node, commodity, 1.0);
-                terms.extend(self.leaving(node, commodity, -1.0));
+                let leaving = self.leaving(node, commodity, -1.0);
+                if let ([(before, _)], [(behind, _)]) = (&terms[..], &leaving[..])
+                    && before == behind
+                {
+                    continue;
+                }
+                terms.extend(leaving);
                 self.program.row(terms, Relation::Eq, 0.0);
             }
         }
@@ -207,14 +259,16 @@ impl<'a> Built<'a> {
         if it.is_logical() {
             return Vec::new();
         }
+        let candidates = self.candidates(node, compressed);
+        let is_single = candidates.len() == 1;
         let mut counts: Vec<Count> = Vec::new();
-        for (flows, demands) in self.candidates(node, compressed) {
+        for (flows, demands) in candidates {
             let members = self.program.whole(it.members);
             let through: Vec<(Var, Demand)> = demands
                 .into_iter()
-                .map(|demand| {
-                    let possible = demand.seconds.is_finite();
-                    (self.program.real(if possible { MOST } else { 0.0 }), demand)
+                .enumerate()
+                .map(|(commodity, demand)| {
+                    (self.through(node, commodity, demand, is_single), demand)
                 })
                 .collect();
             self.bind_by(&through, |demand| demand.seconds, members, 1.0);
@@ -222,7 +276,7 @@ impl<'a> Built<'a> {
             let costs_nothing = through.iter().all(|(_, demand)| demand.seconds <= 0.0);
             if costs_nothing && !it.is_passed_by_plain() {
                 // Data without a cost still need a flow.
-                let least = 1.0 / (MOST * self.scale);
+                let least = 1e-9 / self.scale;
                 self.bind_by(&through, |_| least, members, 1.0);
             }
             counts.push(Count {
@@ -233,18 +287,41 @@ impl<'a> Built<'a> {
         }
         for commodity in 0..self.commodities.len() {
             let mut terms = self.entering(node, commodity, -1.0);
+            if let ([(edge, _)], [count]) = (&terms[..], &counts[..])
+                && *edge == count.through[commodity].0
+            {
+                continue;
+            }
             terms.extend(counts.iter().map(|count| (count.through[commodity].0, 1.0)));
             self.program.row(terms, Relation::Eq, 0.0);
         }
-        let all = counts.iter().map(|count| (count.members, 1.0)).collect();
-        self.program.row(all, Relation::Le, f64::from(it.members));
+        if counts.len() > 1 {
+            let all = counts.iter().map(|count| (count.members, 1.0)).collect();
+            self.program.row(all, Relation::Le, f64::from(it.members));
+            let flows = counts.iter().map(|count| (count.members, count.flows));
+            self.totals[node] = Some(self.program.choice(flows.collect(), it.members));
+        }
         if it.same_flows && it.members > 1 {
             self.choose_one(&[node], std::slice::from_ref(&counts));
         }
         counts
     }
 
-    /// Adds the row Σ x · demand ≤ factor · members.
+    /// Returns the variable for the flow of a commodity through members with one number of flows:
+    /// the flow of the edge, if the node has one edge and one number of flows.
+    fn through(&mut self, node: usize, commodity: usize, demand: Demand, is_single: bool) -> Var {
+        if demand.seconds.is_infinite() {
+            return self.program.real(0.0);
+        }
+        if is_single && let [(edge, _)] = self.entering(node, commodity, 1.0)[..] {
+            return edge;
+        }
+        let most = self.most_of(commodity);
+        self.program.real(most)
+    }
+
+    /// Adds the row Σ x · demand ≤ factor · members. If one member is enough for all data, the row
+    /// still requires this member: the demand is then a share of the greatest possible one.
     fn bind_by(
         &mut self,
         through: &[(Var, Demand)],
@@ -253,14 +330,26 @@ impl<'a> Built<'a> {
         factor: f64,
     ) {
         let scale = self.scale;
-        let mut terms: Vec<(Var, f64)> = through
-            .iter()
-            .filter(|(_, demand)| demand.seconds.is_finite())
-            .map(|(var, demand)| (*var, asked(demand) * scale))
-            .filter(|term| term.1 > 0.0)
-            .collect();
+        let mut terms: Vec<(Var, f64)> = Vec::new();
+        let mut most = vec![0.0_f64; self.graph.parts.len()];
+        for (commodity, (var, demand)) in through.iter().enumerate() {
+            if demand.seconds.is_infinite() {
+                continue;
+            }
+            let asked = asked(demand) * scale;
+            if asked > 0.0 {
+                terms.push((*var, asked));
+                // The codecs of a part share its flow.
+                let of_part = &mut most[self.commodities[commodity].part];
+                *of_part = of_part.max(asked * self.most_of(commodity));
+            }
+        }
         if terms.is_empty() {
             return;
+        }
+        let most: f64 = most.iter().sum();
+        if most < factor && most > 0.0 {
+            terms.iter_mut().for_each(|term| term.1 *= factor / most);
         }
         terms.push((members, -factor));
         self.program.row(terms, Relation::Le, 0.0);
@@ -272,11 +361,9 @@ impl<'a> Built<'a> {
         let it = &self.graph.nodes[node];
         let linked = self.is_linked(node);
         let mut kept: Vec<(u32, Vec<Demand>)> = Vec::new();
-        let (mut least, mut most) = (it.least_flows, flows_at_most(self.graph, node));
-        if let Counts::Within(ranges) = &self.choice {
-            (least, most) = (least.max(ranges[node].0), most.min(ranges[node].1));
-        }
-        for flows in least..=most {
+        let most = flows_at_most(self.graph, node);
+        let may_be_fewer = !linked && !self.counts_memory(node);
+        for flows in it.least_flows..=most {
             let demands: Vec<Demand> = self
                 .commodities
                 .iter()
@@ -286,12 +373,35 @@ impl<'a> Built<'a> {
             if useless {
                 continue;
             }
-            if self.choice == Counts::Fastest && !linked && !self.counts_memory(node) {
+            if self.choice == Counts::Fastest && may_be_fewer {
                 kept.retain(|(_, fewer)| !is_as_fast(&demands, fewer));
             }
+            let suffices = !linked && it.members == 1 && self.suffices(flows, &demands);
             kept.push((flows, demands));
+            if suffices {
+                break;
+            }
         }
         kept
+    }
+
+    /// True if one member with these flows can carry everything at the rate of the program.
+    fn suffices(&self, flows: u32, demands: &[Demand]) -> bool {
+        let Counts::Fewest { rate } = self.choice else {
+            return false;
+        };
+        let (mut seconds, mut cpu) = (0.0, 0.0);
+        for part in 0..self.graph.parts.len() {
+            let share = rate * self.graph.weight(part) * (1.0 + TOLERANCE);
+            let of_part = self
+                .commodities
+                .iter()
+                .zip(demands)
+                .filter(|it| it.0.part == part);
+            seconds += share * of_part.clone().map(|it| it.1.seconds).fold(0.0, f64::max);
+            cpu += share * of_part.map(|it| it.1.cpu).fold(0.0, f64::max);
+        }
+        seconds <= 1.0 && cpu <= f64::from(flows)
     }
 
     /// True if the memory of the node's flows can be a bottleneck.
@@ -336,19 +446,85 @@ impl<'a> Built<'a> {
         }
         let all = chosen.values().map(|&one| (one, 1.0)).collect();
         self.program.row(all, Relation::Le, 1.0);
+        let flows = chosen.iter().map(|(&flows, &one)| (one, flows));
+        self.program.choice(flows.collect(), 1);
+        self.common.push((nodes.to_vec(), chosen));
     }
 
     /// Sets the flows of a node with the flows of others to their sum.
-    fn link_flows(&mut self) {
+    fn link_flows(&mut self, compressed: &[bool]) {
         for (node, it) in self.graph.nodes.iter().enumerate() {
             if it.flows_of.is_empty() {
                 continue;
             }
-            let mut terms = flows_of(&self.nodes[node], -1.0);
+            let mut terms = self.flows_of(node, -1.0);
             for &of in &it.flows_of {
-                terms.extend(flows_of(&self.nodes[of], 1.0));
+                terms.extend(self.flows_of(of, 1.0));
             }
             self.program.row(terms, Relation::Eq, 0.0);
+            self.limit_by_others(node, compressed);
+        }
+    }
+
+    /// Returns the terms for the total flows of a node's members.
+    fn flows_of(&self, node: usize, factor: f64) -> Vec<(Var, f64)> {
+        match self.totals[node] {
+            Some(total) => vec![(total, factor)],
+            None => flows_of(&self.nodes[node], factor),
+        }
+    }
+
+    /// Adds that a node with the flows of others carries at most as much as those can carry with
+    /// the same flows. This follows from the other rows for integers, but not for fractions.
+    fn limit_by_others(&mut self, node: usize, compressed: &[bool]) {
+        let graph = self.graph;
+        let others = &graph.nodes[node].flows_of;
+        let are_all = |mut ends: Vec<usize>| {
+            ends.dedup();
+            !ends.is_empty() && ends.iter().all(|end| others.contains(end))
+        };
+        let before = graph
+            .edges
+            .iter()
+            .filter(|edge| edge.1 == node)
+            .map(|edge| edge.0);
+        let behind = graph
+            .edges
+            .iter()
+            .filter(|edge| edge.0 == node)
+            .map(|edge| edge.1);
+        if !are_all(before.collect()) && !are_all(behind.collect()) {
+            return;
+        }
+        let classes: Vec<Class> = others
+            .iter()
+            .map(|&other| {
+                let it = &graph.nodes[other];
+                let rates = |flows: u32| {
+                    let demands = self.commodities.iter();
+                    let demands =
+                        demands.map(|&of| graph.demand(other, compressed[other], of, flows));
+                    demands
+                        .map(|demand| 1.0 / (demand.seconds * self.scale))
+                        .collect()
+                };
+                Class {
+                    members: it.members,
+                    least: it.least_flows,
+                    rates: (it.least_flows..=it.most_flows).map(rates).collect(),
+                }
+            })
+            .collect();
+        let counts = self.nodes[node].iter();
+        let totals: Vec<u32> = counts.map(|count| count.flows).collect();
+        let Some((weights, most)) = through::limits(&classes, &totals) else {
+            return;
+        };
+        for (count, most) in self.nodes[node].iter().zip(most) {
+            let through = count.through.iter().zip(&weights);
+            let mut terms: Vec<(Var, f64)> = through.map(|(it, &weight)| (it.0, weight)).collect();
+            terms.push((count.members, -most));
+            self.program.row(terms, Relation::Le, 0.0);
         }
     }
 
@@ -390,19 +566,40 @@ impl<'a> Built<'a> {
     }
 
     fn all_flows(&self) -> Vec<(Var, f64)> {
-        let own = self.graph.nodes.iter().zip(&self.nodes);
-        own.filter(|(node, _)| node.flows_of.is_empty())
-            .flat_map(|(_, counts)| flows_of(counts, 1.0))
-            .collect()
+        let nodes = 0..self.graph.nodes.len();
+        let own = nodes.filter(|&node| self.graph.nodes[node].flows_of.is_empty());
+        own.flat_map(|node| self.flows_of(node, 1.0)).collect()
     }
 
-    /// Finds the fastest solution.
+    /// Finds the fastest solution. Only a rate greater than `above`, in bytes per second, is
+    /// wanted.
     ///
     /// # Errors
     ///
     /// If there is no solution.
-    pub fn fastest(&self, bound: Bound) -> Result<Found, Unsolved> {
-        self.rate_program().solve(bound)
+    pub fn fastest(&self, above: Option<f64>, bound: Bound) -> Result<Found, Unsolved> {
+        let above = above.map(|above| above / self.scale);
+        self.rate_program().solve_from(bound, &[], above, SAME)
+    }
+
+    /// Returns the best rate if integers may be fractions, in units of the scale.
+    ///
+    /// # Errors
+    ///
+    /// If there is no solution.
+    pub fn relaxed_rate(&self, bound: Bound) -> Result<f64, Unsolved> {
+        self.rate_program().relaxed(bound)
+    }
+
+    /// Returns the fastest solution with the integers of another solution.
+    pub fn fastest_with(&self, found: Found) -> Found {
+        let none = Bound {
+            nodes: 0,
+            ..Bound::DEFAULT
+        };
+        let start = [found.values().to_vec()];
+        let fastest = self.rate_program().solve_from(none, &start, None, SAME);
+        fastest.unwrap_or(found)
     }
 
     /// Returns the program that maximises the rate.
@@ -419,9 +616,11 @@ impl<'a> Built<'a> {
             .row(vec![(self.rate, 1.0)], Relation::Ge, least);
     }
 
-    /// Finds the solution with the least CPU. Returns `None` if none was found.
-    pub fn least_cpu(&self, bound: Bound) -> Option<Found> {
-        self.least(&self.all_cpu(), bound)
+    /// Finds the solution with the least CPU, from a known one. Returns `None` if the CPU costs
+    /// nothing.
+    pub fn least_cpu(&self, known: &Found, bound: Bound) -> Option<Found> {
+        let start = [known.values().to_vec()];
+        self.least(&self.all_cpu(), &start, bound, super::SAME_CPU / 10.0)
     }
 
     /// Returns the CPU seconds per second of a solution.
@@ -440,53 +639,40 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// Returns for each node a range that contains its flows in a solution with the fewest flows,
-    /// and the number of flows with which a node with one member carries the flow of this solution.
-    ///
-    /// The range follows from the minimum that each node needs for the rate, and from the flows of
-    /// this solution: a node cannot have more additional flows than all other nodes together could
-    /// save.
-    pub fn ranges(&self, found: &Found, bound: Bound) -> Ranges {
-        let count = self.graph.nodes.len();
-        let mut ranges = Ranges {
-            within: vec![(1, 1); count],
-            enough: vec![(1, 1); count],
+    /// Returns integer values of this program for a solution of another program of the same graph:
+    /// with its flows, or with the fewest flows with which nodes of one member carry the same.
+    pub fn starts(&self, other: &Built<'_>, found: &Found) -> Vec<Vec<f64>> {
+        let with = |is_fewest: bool| {
+            let mut values = vec![0.0; self.program.column_bounds().count()];
+            for (node, counts) in self.nodes.iter().enumerate() {
+                let it = &self.graph.nodes[node];
+                let used = other.node_use(&other.nodes[node], found);
+                let is_single = it.members == 1 && !self.is_linked(node);
+                for &(flows, members) in &used.members {
+                    let flows = if is_single && is_fewest {
+                        other.enough(node, found, flows)
+                    } else {
+                        flows
+                    };
+                    // A program for the fewest flows omits numbers that are larger than necessary.
+                    let fits = counts.iter().rev().find(|count| count.flows <= flows);
+                    if let Some(count) = fits {
+                        values[count.members.index()] += f64::from(members);
+                    }
+                }
+            }
+            for (nodes, chosen) in &self.common {
+                let counts = nodes.iter().flat_map(|&node| &self.nodes[node]);
+                let used = counts.filter(|count| values[count.members.index()] > 0.5);
+                let flows: Vec<u32> = used.map(|count| count.flows).collect();
+                for (number, var) in chosen {
+                    values[var.index()] = f64::from(u8::from(flows.contains(number)));
+                }
+            }
+            self.program.set_totals(&mut values);
+            values
         };
-        let mut spare = vec![0_u32; count];
-        for (node, spare) in spare.iter_mut().enumerate() {
-            let it = &self.graph.nodes[node];
-            let most = flows_at_most(self.graph, node);
-            ranges.enough[node] = (it.least_flows, most);
-            if it.is_logical() || !it.flows_of.is_empty() {
-                ranges.within[node] = (1, most);
-                continue;
-            }
-            let used = self.node_use(&self.nodes[node], found).flows();
-            let is_single = it.members == 1 && !self.is_linked(node);
-            let enough = if is_single && used > 0 {
-                self.enough(node, found, used)
-            } else {
-                used
-            };
-            if is_single {
-                ranges.enough[node] = (it.least_flows, enough.max(it.least_flows));
-            }
-            let least = if enough > 0 {
-                self.least_for(node, enough, bound)
-            } else {
-                0
-            };
-            *spare = enough.saturating_sub(least);
-            ranges.within[node] = (if is_single { least.max(1) } else { 1 }, enough);
-        }
-        let all = spare.iter().fold(0_u32, |all, it| all.saturating_add(*it));
-        for (node, within) in ranges.within.iter_mut().enumerate() {
-            if self.graph.nodes[node].flows_of.is_empty() {
-                let most = flows_at_most(self.graph, node);
-                within.1 = within.1.saturating_add(all - spare[node]).min(most);
-            }
-        }
-        ranges
+        vec![with(true), with(false)]
     }
 
     /// Returns the fewest flows of a node with one member for the flow through it.
@@ -515,75 +701,6 @@ impl<'a> Built<'a> {
         (least..=used).find(fits).unwrap_or(used)
     }
 
-    /// Returns a lower bound of the flows that a node needs for the fixed rate and CPU with any
-    /// choice of the others. `enough` flows are known to suffice. Not always the greatest lower
-    /// bound.
-    fn least_for(&self, node: usize, enough: u32, bound: Bound) -> u32 {
-        let it = &self.graph.nodes[node];
-        if it.members > 1 {
-            // Divides the minimum load of the node by the best rate of one flow.
-            let must = self.least_load(node, bound, |_| 1.0);
-            let compressed = self.graph.compressed_nodes()[node];
-            let seconds = |flows: u32| {
-                let demands = self.commodities.iter();
-                let demands = demands.map(|&it| self.graph.demand(node, compressed, it, flows));
-                demands
-                    .map(|demand| demand.seconds)
-                    .fold(f64::INFINITY, f64::min)
-            };
-            let counts = it.least_flows..=it.most_flows;
-            let best = counts.map(|flows| 1.0 / (f64::from(flows) * seconds(flows)));
-            let of_one_flow = best.fold(0.0, f64::max);
-            // The number of flows is small, so the conversion is lossless.
-            return (must / of_one_flow).ceil().clamp(0.0, f64::from(enough)) as u32;
-        }
-        if enough <= it.least_flows {
-            // The node either needs this number of flows or none. Data that bypass it need no flow.
-            let passes = |commodity: usize| {
-                it.is_passed_by_plain() && self.commodities[commodity].codec.is_none()
-            };
-            let asks = |commodity| if passes(commodity) { 0.0 } else { 1.0 };
-            let must = self.least_load(node, bound, asks);
-            return if must > self.scale * TOLERANCE {
-                enough
-            } else {
-                0
-            };
-        }
-        let compressed = self.graph.compressed_nodes()[node];
-        // A smaller number of flows can carry more than a larger one, so all smaller numbers are
-        // checked together.
-        let least = |commodity: usize, of: fn(Demand, u32) -> f64| {
-            let it = self.commodities[commodity];
-            let fewer = self.graph.nodes[node].least_flows..enough;
-            fewer
-                .map(|flows| of(self.graph.demand(node, compressed, it, flows), flows))
-                .fold(f64::INFINITY, f64::min)
-        };
-        // Checks the limit by time, and the limit by the cores of the flows.
-        let by_time = |commodity| least(commodity, |demand, _| demand.seconds.min(1e6));
-        let by_cores = |commodity| least(commodity, |demand, flows| demand.cpu / f64::from(flows));
-        let is_short = self.least_load(node, bound, by_time) > 1.0 + TOLERANCE
-            || self.least_load(node, bound, by_cores) > 1.0 + TOLERANCE;
-        if is_short { enough } else { 0 }
-    }
-
-    /// Returns the minimum of the flow through a node in bytes per second, weighted by commodity.
-    fn least_load(&self, node: usize, bound: Bound, weight: impl Fn(usize) -> f64) -> f64 {
-        let through: Vec<(Var, f64)> = self.nodes[node]
-            .iter()
-            .flat_map(|count| count.through.iter().enumerate())
-            .map(|(commodity, (var, _))| (*var, weight(commodity) * self.scale))
-            .collect();
-        let mut program = self.program.clone();
-        program.minimise(&through);
-        match program.solve(bound) {
-            // If the search has a gap, the true minimum may be less.
-            Ok(found) => -found.objective * (1.0 - found.gap.min(1.0)) * (1.0 - 1e-5),
-            Err(_) => 0.0,
-        }
-    }
-
     /// True if another constraint uses the node's number of flows.
     fn is_linked(&self, node: usize) -> bool {
         let graph = self.graph;
@@ -596,22 +713,28 @@ impl<'a> Built<'a> {
     }
 
     /// Finds the solution with the fewest flows. Returns `None` if none was found.
-    pub fn fewest_flows(&self, bound: Bound) -> Option<Found> {
-        self.least(&self.all_flows(), bound)
+    pub fn fewest_flows(&self, starts: &[Vec<f64>], bound: Bound) -> Option<Found> {
+        self.least(&self.all_flows(), starts, bound, SAME)
     }
 
-    fn least(&self, terms: &[(Var, f64)], bound: Bound) -> Option<Found> {
+    fn least(
+        &self,
+        terms: &[(Var, f64)],
+        starts: &[Vec<f64>],
+        bound: Bound,
+        tolerance: f64,
+    ) -> Option<Found> {
         if terms.is_empty() {
             return None;
         }
         let mut program = self.program.clone();
         program.minimise(terms);
-        program.solve(bound).ok()
+        program.solve_from(bound, starts, None, tolerance).ok()
     }
 
-    /// Returns the number of variables of the program.
-    pub fn variables(&self) -> u64 {
-        self.program.column_bounds().count() as u64
+    /// Returns the maximum of the rate in units of the scale.
+    pub fn most(&self) -> f64 {
+        self.most
     }
 
     /// Returns the unit of rates in bytes per second.
@@ -707,15 +830,6 @@ fn flows_of(counts: &[Count], factor: f64) -> Vec<(Var, f64)> {
     let each = counts.iter();
     each.map(|count| (count.members, factor * f64::from(count.flows)))
         .collect()
-}
-
-/// Ranges of the number of flows for each node.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ranges {
-    /// Range that contains a solution with the fewest flows.
-    pub within: Vec<(u32, u32)>,
-    /// Range within which the solution that was given can be carried.
-    pub enough: Vec<(u32, u32)>,
 }
 
 /// True if the first demands need at most the time of the second, for every commodity.

@@ -1,7 +1,23 @@
-//! A mixed-integer linear program. This is the only module that uses the external solver for it.
+//! A mixed-integer linear program and its exact solution.
+//!
+//! - [`standard`]: the program as a matrix
+//! - [`factor`]: the factors of a basis
+//! - [`simplex`]: the state of a linear program
+//! - [`dual`]: the dual simplex method
+//! - [`propagate`]: tighter bounds by the rows
+//! - [`branch`]: the choice of a variable to divide
+//! - [`tree`]: branch and bound
+
+mod branch;
+mod dual;
+mod factor;
+mod propagate;
+mod simplex;
+mod standard;
+mod tree;
 
 use super::Bound;
-use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, SolveOptions, Variable};
+use tree::Tree;
 
 /// A variable of a [`Program`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +44,32 @@ pub struct Program {
     columns: Vec<Column>,
     rows: Vec<Row>,
     objective: Vec<(Var, f64)>,
+    choices: Vec<Choice>,
 }
+
+/// Members by their number of flows, and the total of their flows.
+#[derive(Clone, Debug)]
+struct Choice {
+    total: Var,
+    counts: Vec<(Var, u32)>,
+    members: u32,
+}
+
+/// Limits of a search, and the precision of its result.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Maximum number of nodes.
+    nodes: u64,
+    /// Maximum work, about the number of multiplications.
+    work: u64,
+    /// Relative difference below which a solution is not better.
+    tolerance: f64,
+    /// Only solutions with a greater objective are wanted.
+    above: Option<f64>,
+}
+
+/// Relative difference of objectives that count as equal.
+pub const SAME: f64 = 2e-7;
 
 #[derive(Clone, Copy, Debug)]
 struct Column {
@@ -53,7 +94,19 @@ pub struct Found {
     values: Vec<f64>,
 }
 
+impl Var {
+    /// Returns the index of the variable in the values of its program.
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 impl Found {
+    /// Returns the values of all variables.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
     /// Returns the value of a variable.
     pub fn value(&self, var: Var) -> f64 {
         self.values[var.0]
@@ -72,10 +125,6 @@ pub enum Unsolved {
     /// The solver failed because of numerical problems.
     Numerical(String),
 }
-
-/// Maximum number of extensions of a time limit while there is no solution. On a slow or busy host,
-/// a late solution is better than none.
-const MOST_EXTENSIONS: usize = 30;
 
 impl Program {
     /// Adds a real variable from zero to `most`.
@@ -132,94 +181,78 @@ impl Program {
             .map(|column| (column.most, column.whole))
     }
 
+    /// Adds a variable for the total flows of at most `members` members, whose numbers of flows are
+    /// those of `counts`. The search divides the range of the total.
+    pub fn choice(&mut self, counts: Vec<(Var, u32)>, members: u32) -> Var {
+        let most = counts.iter().map(|it| it.1).max().unwrap_or(0);
+        let total = self.whole(most.saturating_mul(members));
+        let mut terms: Vec<(Var, f64)> = counts
+            .iter()
+            .map(|&(var, flows)| (var, f64::from(flows)))
+            .collect();
+        terms.push((total, -1.0));
+        self.row(terms, Relation::Eq, 0.0);
+        self.choices.push(Choice {
+            total,
+            counts,
+            members,
+        });
+        total
+    }
+
+    /// Sets the totals of all choices to the sums of their counts.
+    pub fn set_totals(&self, values: &mut [f64]) {
+        for choice in &self.choices {
+            let counts = choice.counts.iter();
+            let sum = counts
+                .map(|&(var, flows)| values[var.0] * f64::from(flows))
+                .sum();
+            values[choice.total.0] = sum;
+        }
+    }
+
     /// Solves the program within limits.
     ///
     /// # Errors
     ///
     /// If there is no solution, or none was found within the limits.
     pub fn solve(&self, bound: Bound) -> Result<Found, Unsolved> {
-        let mut factors = vec![0.0; self.columns.len()];
-        for &(Var(at), factor) in &self.objective {
-            factors[at] = factor;
-        }
-        let mut problem = Problem::new(OptimizationDirection::Maximize);
-        let variables: Vec<Variable> = self
-            .columns
-            .iter()
-            .zip(&factors)
-            .map(|(column, &factor)| {
-                if column.whole {
-                    // The maximum is far below the solver's limit of 2^31.
-                    problem.add_integer_var(factor, (0, column.most as i32))
-                } else {
-                    problem.add_var(factor, (0.0, column.most))
-                }
-            })
-            .collect();
-        for row in &self.rows {
-            let terms: Vec<(Variable, f64)> = row
-                .terms
-                .iter()
-                .map(|&(Var(at), factor)| (variables[at], factor))
-                .collect();
-            let relation = match row.relation {
-                Relation::Le => ComparisonOp::Le,
-                Relation::Eq => ComparisonOp::Eq,
-                Relation::Ge => ComparisonOp::Ge,
-            };
-            problem.add_constraint(&terms[..], relation, row.right);
-        }
-        let mut options = SolveOptions::default();
-        options.node_limit = Some(bound.nodes);
-        options.time_limit = bound.time;
-        let mut outcome = problem.solve_with(options).map_err(unsolved)?;
-        if bound.time.is_some() {
-            outcome = extended(
-                outcome,
-                |outcome| outcome.solution().is_some(),
-                |outcome| outcome.resume().map_err(unsolved),
-            )?;
-        }
-        let solution = outcome.into_solution().map_err(|_| Unsolved::Stopped)?;
-        let values = variables
-            .iter()
-            .zip(&self.columns)
-            .map(|(&variable, column)| {
-                if column.whole {
-                    solution.var_value(variable).round()
-                } else {
-                    solution.var_value(variable)
-                }
-            })
-            .collect();
-        Ok(Found {
-            objective: solution.objective(),
-            gap: solution.gap().unwrap_or(0.0),
-            values,
-        })
+        self.solve_from(bound, &[], None, SAME)
     }
-}
 
-/// Continues a search until it has a solution, at most [`MOST_EXTENSIONS`] times.
-fn extended<T, E>(
-    mut search: T,
-    has_solution: impl Fn(&T) -> bool,
-    mut resume: impl FnMut(T) -> Result<T, E>,
-) -> Result<T, E> {
-    for _ in 0..MOST_EXTENSIONS {
-        if has_solution(&search) {
-            break;
-        }
-        search = resume(search)?;
+    /// Returns the maximum if all integer variables may be fractions.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`Program::solve`].
+    pub fn relaxed(&self, bound: Bound) -> Result<f64, Unsolved> {
+        let mut program = self.clone();
+        program.columns.iter_mut().for_each(|it| it.whole = false);
+        program.choices.clear();
+        Ok(program.solve(bound)?.objective)
     }
-    Ok(search)
-}
 
-fn unsolved(error: Error) -> Unsolved {
-    match error {
-        Error::Infeasible => Unsolved::Infeasible,
-        Error::Unbounded => Unsolved::Unbounded,
-        other => Unsolved::Numerical(other.to_string()),
+    /// Solves the program, starting from values of the integer variables. Only a solution with an
+    /// objective greater than `above` is wanted. Objectives with a smaller relative difference than
+    /// `tolerance` are equal.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`Program::solve`]; [`Unsolved::Infeasible`] if no solution is above.
+    pub fn solve_from(
+        &self,
+        bound: Bound,
+        starts: &[Vec<f64>],
+        above: Option<f64>,
+        tolerance: f64,
+    ) -> Result<Found, Unsolved> {
+        let limits = Limits {
+            nodes: bound.nodes,
+            work: bound.work,
+            tolerance,
+            above,
+        };
+        Tree::solve(self, limits, starts)
     }
 }
 
@@ -254,24 +287,6 @@ mod tests {
         let found = program.solve(Bound::DEFAULT).unwrap();
         assert_eq!((found.value(a), found.value(b).round()), (3.0, 1.0));
         assert!((found.objective - 10.0).abs() < 1e-6 && found.gap == 0.0);
-    }
-
-    #[test]
-    fn a_time_limit_is_extended_until_there_is_a_solution() {
-        // The test's search counts its extensions.
-        let extensions = |needed: usize| {
-            extended(
-                0,
-                |&done| done >= needed,
-                |done| Ok::<_, Unsolved>(done + 1),
-            )
-            .unwrap()
-        };
-        assert_eq!(extensions(0), 0);
-        assert_eq!(extensions(7), 7);
-        assert_eq!(extensions(1000), MOST_EXTENSIONS);
-        let failed = extended((), |()| false, |()| Err(Unsolved::Infeasible));
-        assert_eq!(failed, Err(Unsolved::Infeasible));
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn graphs() -> u64 {
 
 /// Returns a program as text in CPLEX's LP format. Variables are `x0`, `x1` and so on, in the order
 /// in which they were made.
-fn to_lp(program: &Program) -> String {
+pub fn to_lp(program: &Program) -> String {
     let mut text = String::from("Maximize\n obj:");
     let terms = |text: &mut String, terms: &mut dyn Iterator<Item = (usize, f64)>| {
         for (number, (at, factor)) in terms.enumerate() {

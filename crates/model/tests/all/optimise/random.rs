@@ -1,7 +1,5 @@
 //! Random graphs that are small enough for an exhaustive search.
 
-use std::time::Duration;
-
 use longhaul_model::capacity::{Capacity, FlowCapacity};
 use longhaul_model::graph::{Graph, Host, Node, NodeKind, Part, PartCodec};
 use longhaul_model::optimise::{Bound, best_rate, solve};
@@ -217,65 +215,6 @@ fn agrees_with_an_exhaustive_search() {
     agrees(0..graphs(), Bound::DEFAULT);
 }
 
-/// The program over all counts is needed if members cannot be combined.
-#[test]
-fn the_program_over_all_counts_agrees() {
-    let by_counts = Bound {
-        by_counts: true,
-        ..Bound::DEFAULT
-    };
-    agrees(0..graphs() / 5, by_counts);
-}
-
-/// Large graphs are searched within a range of flows for each node.
-#[test]
-fn agrees_if_ranges_limit_the_search() {
-    let within_ranges = Bound {
-        whole: 0,
-        by_counts: true,
-        ..Bound::DEFAULT
-    };
-    // Data that bypass a codec use none of its flows, and save more than the path then needs.
-    agrees(2701..2702, within_ranges);
-    agrees(0..graphs() / 10, within_ranges);
-}
-
-/// Compares the two methods for graphs that are too large for an exhaustive search.
-#[test]
-fn the_flows_of_classes_and_the_program_over_all_counts_agree() {
-    let by_counts = Bound {
-        by_counts: true,
-        ..Bound::DEFAULT
-    };
-    for seed in 0..150 {
-        let graph = larger_graph(&mut Chance::new(3_000_000 + seed));
-        let Ok(other) = solve(&graph, by_counts) else {
-            continue;
-        };
-        let found = solve(&graph, Bound::DEFAULT).unwrap();
-        assert!(
-            (found.rate - other.rate).abs() <= 1e-5 * other.rate,
-            "seed {seed}: {} and {}",
-            found.rate,
-            other.rate
-        );
-        assert!(
-            found.cpu <= other.cpu * 1.002 + 1e-4,
-            "seed {seed}: CPU {} and {}",
-            found.cpu,
-            other.cpu
-        );
-        // The search may end at its own limit before it has proven that there is no solution with
-        // fewer flows.
-        assert!(
-            found.flows <= other.flows,
-            "seed {seed}: {} flows and {}\n{found:#?}\n{other:#?}\n{graph:#?}",
-            found.flows,
-            other.flows
-        );
-    }
-}
-
 /// A search that ends at a limit reports how much better another choice may be.
 #[test]
 fn the_gap_at_a_limit_is_valid() {
@@ -284,15 +223,15 @@ fn the_gap_at_a_limit_is_valid() {
         nodes: 1,
         ..Bound::DEFAULT
     };
-    let no_time = Bound {
-        time: Some(Duration::from_micros(1)),
+    let little_work = Bound {
+        work: 100_000,
         ..Bound::DEFAULT
     };
     for seed in 0..300 {
         let graph = larger_graph(&mut Chance::new(4_000_000 + seed));
         let (best, gap) = best_rate(&graph, Bound::DEFAULT).unwrap();
         assert_eq!(gap, 0.0, "seed {seed}");
-        for (open, bound) in open.iter_mut().zip([one_node, no_time]) {
+        for (open, bound) in open.iter_mut().zip([one_node, little_work]) {
             let Ok((rate, gap)) = best_rate(&graph, bound) else {
                 continue;
             };
