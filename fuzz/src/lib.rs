@@ -8,6 +8,7 @@ pub mod credentials;
 pub mod decoders;
 pub mod facts;
 pub mod greetings;
+pub mod gridftp;
 pub mod journals;
 pub mod lab;
 pub mod receiver;

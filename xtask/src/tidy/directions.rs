@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "longhaul-model",
         &["longhaul-measure", "longhaul-testing", "longhaul-units"],
     ),
+    ("longhaul-gridftp", &["longhaul-testing", "longhaul-units"]),
     ("longhaul-system", &["longhaul-testing", "longhaul-units"]),
     (
         "longhaul-storage",
@@ -104,6 +105,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "longhaul-fuzz",
         &[
             "longhaul-engine",
+            "longhaul-gridftp",
             "longhaul-instrument",
             "longhaul-lab",
             "longhaul-measure",

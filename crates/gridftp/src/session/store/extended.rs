@@ -1,0 +1,358 @@
+//! Uploads in extended block mode: this end connects to the server.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags};
+
+use super::{BLOCK_BYTES, Put, read_block};
+use crate::control::wait;
+use crate::error::Error;
+use crate::protocol::block::{END_OF_DATA, END_OF_FILE, HEADER_BYTES, Header};
+use crate::protocol::ranges::Ranges;
+use crate::protocol::reply::Reply;
+use crate::session::retrieve::Ended;
+use crate::session::{Kept, Session};
+
+/// Files whose commands are sent before their data.
+const FILES_AHEAD: usize = 16;
+
+/// Ranges that the command `REST` names. Data of further ranges are sent again.
+const RESTART_RANGES: usize = 100;
+
+/// Code of a reply: the server has received these ranges.
+const RANGE_MARKER: u16 = 111;
+/// Code of a reply: number of bytes transferred so far.
+const PERFORMANCE_MARKER: u16 = 112;
+
+/// Text of a range marker before its ranges.
+const RANGE_TEXT: &[u8] = b"Range Marker";
+
+/// Data connections to the server, kept for the next file.
+#[derive(Debug)]
+pub struct Outgoing {
+    connections: Vec<Connection>,
+}
+
+/// A data connection.
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    /// A frame that is being sent.
+    frame: Vec<u8>,
+    /// Number of its bytes that are sent.
+    sent: usize,
+    /// True if the end of the data was put into `frame`.
+    has_ended: bool,
+}
+
+/// State of the file that is being sent.
+struct Current {
+    /// Ranges to send, in descending order.
+    missing: Vec<(u64, u64)>,
+    /// Ranges that the server reported.
+    stored: Ranges,
+    /// True if the server waits for the data.
+    is_announced: bool,
+    /// Final reply of the server.
+    reply: Option<Reply>,
+}
+
+/// Reply that the server owes.
+#[derive(Clone, Copy)]
+enum Owed {
+    /// To `REST`.
+    Restart,
+    /// To `STOR`.
+    File,
+}
+
+/// A batch of uploads.
+struct Batch<'a, 'b> {
+    files: &'a [Put<'b>],
+    /// Number of files whose commands are sent.
+    sent: usize,
+    /// Index of the current file.
+    head: usize,
+    owed: VecDeque<Owed>,
+}
+
+impl Session {
+    pub(super) fn store_extended(
+        &mut self,
+        files: &[Put<'_>],
+        ended: &mut Ended<'_>,
+    ) -> Result<(), Error> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let mut outgoing = self.outgoing()?;
+        let mut batch = Batch {
+            files,
+            sent: 0,
+            head: 0,
+            owed: VecDeque::new(),
+        };
+        while let Some(file) = files.get(batch.head) {
+            let present = file.present.first(RESTART_RANGES);
+            let mut missing = present.missing(file.size);
+            missing.reverse();
+            let mut current = Current {
+                missing,
+                stored: present,
+                is_announced: false,
+                reply: None,
+            };
+            let result = self.store_one(&mut batch, &mut outgoing, &mut current);
+            match result {
+                Err(error) if error.ends_session() || current.is_announced => return Err(error),
+                result => ended(batch.head, result),
+            }
+            batch.head += 1;
+            for connection in &mut outgoing.connections {
+                connection.has_ended = false;
+            }
+        }
+        self.kept = Kept::Outgoing(outgoing);
+        Ok(())
+    }
+
+    /// Returns the kept connections to the server, or opens new ones.
+    fn outgoing(&mut self) -> Result<Outgoing, Error> {
+        self.use_extended_mode()?;
+        if let Kept::Outgoing(outgoing) = std::mem::replace(&mut self.kept, Kept::Extended) {
+            return Ok(outgoing);
+        }
+        let port = self.passive_port()?;
+        let mut connections = Vec::new();
+        for _ in 0..self.options.connections.clamp(1, 64) {
+            let stream = self.connect_data(port)?;
+            let set = stream.set_nonblocking(true);
+            set.map_err(|error| Error::io("open a data connection", error))?;
+            connections.push(Connection {
+                stream,
+                frame: Vec::with_capacity(HEADER_BYTES + BLOCK_BYTES),
+                sent: 0,
+                has_ended: false,
+            });
+        }
+        Ok(Outgoing { connections })
+    }
+
+    /// Sends one file.
+    fn store_one(
+        &mut self,
+        batch: &mut Batch<'_, '_>,
+        outgoing: &mut Outgoing,
+        current: &mut Current,
+    ) -> Result<(), Error> {
+        let file = &batch.files[batch.head];
+        loop {
+            self.send_commands(batch)?;
+            self.take_markers(batch, file, current)?;
+            if let Some(reply) = &current.reply {
+                if !reply.is_success() {
+                    return Err(Error::refused("STOR", reply));
+                }
+                if outgoing.is_done() {
+                    return Ok(());
+                }
+                let text = "the server confirmed a file before all data were sent";
+                return Err(Error::Unexpected(text.to_owned()));
+            }
+            self.wait_and_send(file, outgoing, current)?;
+        }
+    }
+
+    /// Sends the commands of further files.
+    fn send_commands(&mut self, batch: &mut Batch<'_, '_>) -> Result<(), Error> {
+        while batch.sent < batch.files.len() && batch.sent - batch.head < FILES_AHEAD {
+            let file = &batch.files[batch.sent];
+            if !file.present.is_empty() {
+                let marker = file.present.first(RESTART_RANGES).marker();
+                self.control.send("REST", Some(marker.as_bytes()))?;
+                batch.owed.push_back(Owed::Restart);
+            }
+            self.control.send("STOR", Some(file.path))?;
+            batch.owed.push_back(Owed::File);
+            batch.sent += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes replies that have arrived, up to the final one of the current file.
+    fn take_markers(
+        &mut self,
+        batch: &mut Batch<'_, '_>,
+        file: &Put<'_>,
+        current: &mut Current,
+    ) -> Result<(), Error> {
+        while current.reply.is_none()
+            && let Some(reply) = self.control.arrived()?
+        {
+            let owed = batch.owed.front().copied();
+            match (owed, reply.code) {
+                (_, RANGE_MARKER) => current.add_marker(&reply, file),
+                (_, PERFORMANCE_MARKER) => {}
+                (_, 421) => return Err(Error::refused("STOR", &reply)),
+                (Some(Owed::Restart), 300..400) => {
+                    batch.owed.pop_front();
+                }
+                // Without the ranges, the server would empty the file.
+                (Some(Owed::Restart), _) => {
+                    current.is_announced = true;
+                    return Err(Error::refused("REST", &reply));
+                }
+                (Some(Owed::File), 100..200) => current.is_announced = true,
+                (Some(Owed::File), _) => {
+                    batch.owed.pop_front();
+                    current.reply = Some(reply);
+                }
+                (None, _) => {
+                    let text = format!("a reply without a command: {}", reply.text());
+                    return Err(Error::Unexpected(text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a reply arrives or data can be sent, and does so.
+    fn wait_and_send(
+        &mut self,
+        file: &Put<'_>,
+        outgoing: &mut Outgoing,
+        current: &mut Current,
+    ) -> Result<(), Error> {
+        let sending = outgoing.sending(current);
+        let descriptor = self.control.descriptor().ok_or(Error::Closed)?;
+        let mut waited = vec![PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        for index in &sending {
+            let descriptor = outgoing.connections[*index].stream.as_fd();
+            waited.push(PollFd::from_borrowed_fd(descriptor, PollFlags::OUT));
+        }
+        let silence = self.control.silence();
+        let is_ready = wait(&mut waited, silence)?;
+        let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(waited);
+        if !is_ready {
+            let seconds = silence.as_secs();
+            return Err(Error::Silent { seconds });
+        }
+        if ready[0] {
+            self.control.read()?;
+        }
+        for (index, _) in sending.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            outgoing.advance(*index, file, current)?;
+        }
+        Ok(())
+    }
+}
+
+impl Current {
+    /// Adds the ranges of a marker, and passes them on. Markers of another form are ignored.
+    fn add_marker(&mut self, reply: &Reply, file: &Put<'_>) {
+        let ranges = reply
+            .last_line()
+            .strip_prefix(RANGE_TEXT)
+            .and_then(Ranges::parse);
+        for (start, end) in ranges.iter().flat_map(Ranges::iter) {
+            if end > file.size || self.stored.insert(start, end).is_err() {
+                return;
+            }
+        }
+        file.source.stored(&self.stored);
+    }
+}
+
+impl Outgoing {
+    /// True if all frames of the file are sent.
+    fn is_done(&self) -> bool {
+        let mut connections = self.connections.iter();
+        connections.all(|one| one.has_ended && one.sent == one.frame.len())
+    }
+
+    /// Returns the connections that have data to send.
+    fn sending(&self, current: &Current) -> Vec<usize> {
+        if !current.is_announced {
+            return Vec::new();
+        }
+        let connections = self.connections.iter().enumerate();
+        connections
+            .filter(|(_, one)| !one.has_ended || one.sent < one.frame.len())
+            .map(|(index, _)| index)
+            .collect()
+    }
+
+    /// Sends bytes through a connection, of its frame or of the next one.
+    fn advance(
+        &mut self,
+        index: usize,
+        file: &Put<'_>,
+        current: &mut Current,
+    ) -> Result<(), Error> {
+        let count = self.connections.len() as u64;
+        let connection = &mut self.connections[index];
+        if connection.sent == connection.frame.len() {
+            connection.fill(index == 0, count, file, current)?;
+        }
+        match connection
+            .stream
+            .write(&connection.frame[connection.sent..])
+        {
+            Ok(sent) => connection.sent += sent,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Err(error) => return Err(Error::io("send data to the server", error)),
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Puts the next block of the file into the frame, or the end. `tells_count` is true for
+    /// the connection that sends the number of connections.
+    fn fill(
+        &mut self,
+        tells_count: bool,
+        count: u64,
+        file: &Put<'_>,
+        current: &mut Current,
+    ) -> Result<(), Error> {
+        self.sent = 0;
+        self.frame.clear();
+        let Some((start, end)) = current.missing.pop() else {
+            let (flags, offset) = if tells_count {
+                (END_OF_DATA | END_OF_FILE, count)
+            } else {
+                (END_OF_DATA, 0)
+            };
+            let header = Header {
+                flags,
+                length: 0,
+                offset,
+            };
+            self.frame.extend(header.bytes());
+            self.has_ended = true;
+            return Ok(());
+        };
+        self.frame.resize(HEADER_BYTES + BLOCK_BYTES, 0);
+        let length = read_block(file, start, end, &mut self.frame[HEADER_BYTES..])?;
+        self.frame.truncate(HEADER_BYTES + length);
+        let header = Header {
+            flags: 0,
+            length: length as u64,
+            offset: start,
+        };
+        self.frame[..HEADER_BYTES].copy_from_slice(&header.bytes());
+        if start + (length as u64) < end {
+            current.missing.push((start + length as u64, end));
+        }
+        Ok(())
+    }
+}
