@@ -15,7 +15,7 @@ impl Transfer {
     pub fn sending(settings: TransferSettings, side: SendSide, watch: Watch) -> Arc<Transfer> {
         let machine = Sender::new(side.machine_settings(&settings));
         SendingStages::handle_any_codec(&side, settings.any_codec);
-        let machine = Machine::Sending(Box::new(machine));
+        let machine = Machine::sending(machine);
         Transfer::start(settings, machine, Side::Sending(Arc::new(side)), watch)
     }
 
@@ -31,7 +31,7 @@ impl Transfer {
         watch: Watch,
     ) -> Arc<Transfer> {
         let machine = Receiver::new(side.machine_settings(&settings));
-        let machine = Machine::Receiving(Box::new(machine));
+        let machine = Machine::receiving(machine);
         let side = Side::Receiving(Arc::clone(side) as _);
         Transfer::start(settings, machine, side, watch)
     }

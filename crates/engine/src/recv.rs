@@ -1,7 +1,7 @@
 //! The receiving pipeline: wire -> open -> decompress -> write -> commit.
 //!
-//! - The reader of a stream (`session/streams.rs`) decrypts data. `open` reads a block into a
-//!   buffer of the pool and hashes it, unless it is compressed. The state machine decides if the
+//! - The reader of a stream (`session/streams/reading.rs`) decrypts data. `open` reads a block into
+//!   a buffer of the pool and hashes it, unless it is compressed. The state machine decides if the
 //!   block is wanted, which gives an [`verify::ArrivedBlock`].
 //! - [`verify`] decompresses the block if needed and compares its checksum, which gives a
 //!   [`verify::VerifiedBlock`].
@@ -65,8 +65,8 @@ use crate::codec::uses::CodecUses;
 use crate::flows::{FlowGroup, LayerUse, busy};
 use crate::pool::Buffer;
 use crate::session::stages::{ReceivingStages, Stages, group, need};
-use crate::session::streams::Stop;
-use crate::session::{Machine, SessionError, Transfer, TransferSettings};
+use crate::session::streams::reading::Stop;
+use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::shell::Words;
 use announced::Announced;
 use asked::Asked;
@@ -270,22 +270,26 @@ pub(crate) struct Receiving<'a> {
 impl Receiving<'_> {
     /// Applies an event to the state machine, and then [settles](Transfer::settle) the change.
     fn tell<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
-        self.transfer.tell(|machine| match machine {
-            Machine::Receiving(receiver) => Some(what(receiver)),
-            Machine::Sending(_) => None,
-        })
+        self.transfer
+            .tell(|machine| machine.receiver_mut().map(what))
     }
 
     /// True if this generation of the file is being received.
     fn is_under_way(&self, file: EntryId, generation: u32) -> bool {
         let shared = self.transfer.lock();
-        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.is_under_way(file, generation))
+        shared
+            .machine
+            .receiver()
+            .is_some_and(|receiver| receiver.is_under_way(file, generation))
     }
 
     /// True if a block of this content may still be needed when it arrives.
     fn awaits(&self, content: &ContentName) -> bool {
         let shared = self.transfer.lock();
-        matches!(&shared.machine, Machine::Receiving(receiver) if receiver.awaits(content))
+        shared
+            .machine
+            .receiver()
+            .is_some_and(|receiver| receiver.awaits(content))
     }
 
     /// Handles a complete block. `found` are its checksums, if it was already hashed.

@@ -14,7 +14,7 @@
 //! - [`seal`] frames a block, which gives a [`seal::SealedBlock`];
 //! - [`stream`] makes a source of an input that can be read only once;
 //! - [`wildcards`] expands a source's name with wildcards;
-//! - the streams' writers (`session/streams.rs`) pass blocks to TLS and the socket.
+//! - the streams' writers (`session/streams/writing.rs`) pass blocks to TLS and the socket.
 
 mod ahead;
 pub(crate) mod automatic;
@@ -64,7 +64,7 @@ use crate::codec::uses::CodecUses;
 use crate::flows::{Flow, FlowGroup, LayerUse, busy};
 use crate::pool::Buffer;
 use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
-use crate::session::{Machine, Transfer, TransferSettings};
+use crate::session::{Transfer, TransferSettings};
 use crate::shell::{self, Words};
 use automatic::Automatic;
 use compress::Queued;
@@ -403,9 +403,7 @@ impl Sending<'_> {
         let mut shared = self.transfer.lock();
         loop {
             let is_over = shared.is_over();
-            let Machine::Sending(sender) = &mut shared.machine else {
-                return None;
-            };
+            let sender = shared.machine.sender_mut()?;
             if let Some(step) = poll(sender, is_over) {
                 return Some(step);
             }

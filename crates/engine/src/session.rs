@@ -5,29 +5,24 @@
 //! socket, cipher, codec) without the lock, then tells the state machine under it what happened.
 //! [`Transfer::observe`] and [`Transfer::set_flows`] are for the steering end.
 
-mod arrive;
-pub mod black_hole;
 mod bucket;
-mod dial;
 mod end;
 pub(crate) mod entry_events;
 pub(crate) mod events;
-mod heard;
 mod levelling;
+mod lifetime;
+mod machine;
 mod memory;
 pub(crate) mod observe;
 pub mod opening;
 mod pacing;
-mod pairing;
 mod paths;
 pub(crate) mod stages;
-mod stall;
 mod steer;
 pub(crate) mod streams;
 mod threads;
-mod tickets;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -38,23 +33,23 @@ use longhaul_proto::criteria::Criteria;
 use longhaul_proto::deletion::Deletion;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
-use longhaul_proto::handshake::{Operation, Secret};
+use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
-use longhaul_proto::message::{Farewell, Message, Observation, Tuning};
-use longhaul_proto::notice::Notice;
+use longhaul_proto::message::{Farewell, Message};
 use longhaul_proto::receiver::{Receiver, ReceiverError};
 use longhaul_proto::sender::{BlockId, MOST_LARGE_FILES, Sender, SenderError};
-use longhaul_proto::session::{Session, StreamId};
 use longhaul_units::{ByteCount, Moment};
 
 pub use bucket::burst_bytes;
-use dial::Calling;
-pub use dial::{Caller, Calls, DialError, Dialer, Joined};
 pub use end::Ending;
 pub use events::{Event, Progress};
+use lifetime::Lifetime;
+pub(crate) use machine::Machine;
 pub use observe::{LAYERS, Silence};
 pub use paths::PathUse;
 pub use steer::{Orders, Steer, View};
+pub use streams::black_hole;
+pub use streams::dial::{Caller, Calls, DialError, Dialer, Joined};
 pub use threads::Ends;
 
 use crate::flows::{Count, Stack};
@@ -67,7 +62,9 @@ use longhaul_system::seats::Seat;
 use pacing::Pacing;
 pub(crate) use stages::Side;
 use stages::WireBlock;
-use streams::{Damage, Slot};
+use steer::Steering;
+use streams::StreamSet;
+use streams::dial::Calling;
 
 // tidy: long file because one lock guards what its functions change.
 
@@ -334,12 +331,6 @@ pub enum SessionError {
 /// they are sent. With much fewer, pauses of the source would delay the streams.
 const PREPARED_PART: usize = 4;
 
-/// State machine of this end.
-pub(crate) enum Machine {
-    Sending(Box<Sender>),
-    Receiving(Box<Receiver>),
-}
-
 /// Receives the events of a transfer.
 pub type Watch = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -385,58 +376,12 @@ pub struct Transfer {
 pub(crate) struct Shared {
     pub(crate) machine: Machine,
     pub(crate) prepared: BTreeMap<BlockId, Box<dyn WireBlock>>,
-    life: Session,
+    lifetime: Lifetime,
     control: ControlChannel,
-    streams: BTreeMap<StreamId, Slot>,
-    wanted_streams: usize,
-    /// Maximum number of streams for which the system gives threads.
-    most_wanted: usize,
-    /// If true, a failure of this host ended the session.
-    failed_here: bool,
-    /// If true, the thread of each stream also reads its blocks.
-    paired: bool,
-    /// Settings for the sender's kernel.
-    tuning: Tuning,
-    /// Congestion control that the distance of the first stream selected. All streams use it.
-    governed_by: Option<&'static str>,
-    /// Levellers that keep the rates of the sender's streams equal.
-    leveller: levelling::Levellers,
-    /// Streams whose slow start is replaced for now.
-    led: BTreeSet<StreamId>,
-    heard: Moment,
-    /// Time of the last message or block of the session. Unlike `heard`, it does not count a stream
-    /// that joined.
-    told: Moment,
-    peer: Observation,
-    /// Lead of the other end's clock; see [`Transfer::clock_lead`].
-    clock_lead: Option<i64>,
-    finished: Option<longhaul_proto::message::Totals>,
-    /// Time when everything was done.
-    done: Option<Moment>,
-    most_streams: usize,
-    /// True once the session is over and the flows of this end have stopped.
-    left: bool,
-    /// Count of streams that ended because of corrupt data.
-    damage: Damage,
-    /// Opens streams, if this end does so.
-    dialer: Option<Dialer>,
-    /// First unused number of a stream.
-    next_stream: u32,
+    streams: StreamSet,
+    pub(crate) steering: Steering,
     /// True if a committer waits no longer than until the next storage job is due.
     pub(crate) storing_in_time: bool,
-    /// Time since when nothing has moved, and the time of the last connection attempt because of
-    /// that.
-    quiet_since: Moment,
-    tried: Moment,
-    /// Records if data pass on the streams that this end dials.
-    passage: black_hole::Passage,
-    /// Time of the last replacement of streams that retransmit too slowly, and the number of
-    /// streams then.
-    replaced: (Moment, usize),
-    /// Tickets that the other end gave to this end.
-    tickets: VecDeque<Secret>,
-    /// Tickets that this end gave to the other end.
-    issued: VecDeque<Secret>,
 }
 
 /// Counts that need no lock.
@@ -502,35 +447,11 @@ impl Transfer {
         let shared = Shared {
             machine,
             prepared: BTreeMap::new(),
-            life: Session::new(settings.linger, Moment(0)),
+            lifetime: Lifetime::new(settings.linger),
             control: ControlChannel::default(),
-            streams: BTreeMap::new(),
-            wanted_streams: settings.flows.streams,
-            most_wanted: usize::MAX,
-            failed_here: false,
-            paired: settings.stack == Stack::Paired,
-            tuning: Tuning::default(),
-            governed_by: None,
-            heard: Moment(0),
-            told: Moment(0),
-            peer: Observation::default(),
-            clock_lead: None,
-            finished: None,
-            done: None,
-            most_streams: 0,
-            left: false,
-            damage: Damage::default(),
-            dialer: None,
-            next_stream: 0,
-            leveller: levelling::Levellers::default(),
-            led: BTreeSet::new(),
+            streams: StreamSet::new(&settings),
+            steering: Steering::default(),
             storing_in_time: false,
-            quiet_since: Moment(0),
-            tried: Moment(0),
-            passage: black_hole::Passage::default(),
-            replaced: (Moment(0), 0),
-            tickets: VecDeque::new(),
-            issued: VecDeque::new(),
         };
         let (pool, coded) = pools(&settings);
         let transfer = Arc::new(Transfer {
@@ -616,10 +537,7 @@ impl Transfer {
 
     /// Applies an event to the state machine of a sender; returns `None` at a receiver.
     pub(crate) fn tell_sender<T>(&self, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
-        self.tell(|machine| match machine {
-            Machine::Sending(sender) => Some(what(sender)),
-            Machine::Receiving(_) => None,
-        })
+        self.tell(|machine| machine.sender_mut().map(what))
     }
 
     /// Completes a change of the state machine: wakes the threads that may have work, reports the
@@ -627,51 +545,26 @@ impl Transfer {
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
         let events = shared.take_events(self.settings.operation);
         let far_ahead = self.is_far_ahead(&shared);
-        let state = &mut *shared;
+        // The last message of a sender; see `end.rs`.
         let mut ended = false;
-        match &mut state.machine {
-            Machine::Sending(sender) => {
-                if let Some(totals) = sender.finished()
-                    && state.finished.is_none()
-                {
-                    state.finished = Some(totals);
-                    // The last message of this end; see `end.rs`.
-                    ended = true;
-                }
-                if !far_ahead {
-                    self.reading.notify_one();
-                }
-                if sender.work().has_unread_digest()
-                    || sender.work().moves().has_step()
-                    || sender.work().searches().has_step()
-                    || sender.work().has_filter_step()
-                {
-                    self.digesting.notify_all();
-                }
-                self.walking.notify_all();
-            }
-            Machine::Receiving(receiver) => {
-                if receiver.is_finished() && state.finished.is_none() {
-                    state.finished = Some(receiver.totals());
-                }
-                let unwatched = receiver.poll_timeout().is_some() && !state.storing_in_time;
-                if unwatched || receiver.has_storage_job(self.now()) {
-                    self.storing.notify_one();
-                }
-                if receiver.may_write() {
-                    self.writing.notify_all();
-                }
-                if receiver.has_sources() {
-                    self.searching.notify_all();
-                }
-            }
+        if !shared.lifetime.is_done()
+            && let Some(totals) = shared.machine.totals()
+        {
+            shared.lifetime.finish(totals);
+            ended = shared.machine.is_sending();
+        }
+        if let Some(sender) = shared.machine.sender() {
+            self.wake_for_sender(sender, far_ahead);
+        }
+        if let Some(receiver) = shared.machine.receiver() {
+            self.wake_for_receiver(receiver, shared.storing_in_time);
         }
         if ended {
             shared.say(&Message::Goodbye(Farewell::Complete));
-            shared.life.end(Farewell::Complete);
+            shared.lifetime.end(Farewell::Complete);
         }
-        if shared.is_over() || shared.finished.is_some() {
-            shared.done.get_or_insert(self.now());
+        if shared.lifetime.is_ending() {
+            shared.lifetime.note_end_of_work(self.now());
             self.wake_everybody(&shared);
         }
         if shared.has_message() {
@@ -681,6 +574,36 @@ impl Transfer {
         drop(shared);
         for event in events {
             self.report(event);
+        }
+    }
+
+    /// Wakes the threads of a sending end that may have work.
+    fn wake_for_sender(&self, sender: &Sender, far_ahead: bool) {
+        if !far_ahead {
+            self.reading.notify_one();
+        }
+        if sender.work().has_unread_digest()
+            || sender.work().moves().has_step()
+            || sender.work().searches().has_step()
+            || sender.work().has_filter_step()
+        {
+            self.digesting.notify_all();
+        }
+        self.walking.notify_all();
+    }
+
+    /// Wakes the threads of a receiving end that may have work. `storing_in_time` is true if a
+    /// committer wakes by itself when the next storage job is due.
+    fn wake_for_receiver(&self, receiver: &Receiver, storing_in_time: bool) {
+        let unwatched = receiver.poll_timeout().is_some() && !storing_in_time;
+        if unwatched || receiver.has_storage_job(self.now()) {
+            self.storing.notify_one();
+        }
+        if receiver.may_write() {
+            self.writing.notify_all();
+        }
+        if receiver.has_sources() {
+            self.searching.notify_all();
         }
     }
 
@@ -701,7 +624,7 @@ impl Transfer {
     /// Limits the blocks that are read from now on to `block_bytes` bytes each, and the blocks that
     /// wait for streams to `bytes` bytes or one block for each stream.
     pub(crate) fn bound_prepared(&self, block_bytes: u64, bytes: u64) {
-        if let Machine::Sending(sender) = &mut self.lock().machine {
+        if let Some(sender) = self.lock().machine.sender_mut() {
             sender.bound_blocks(block_bytes);
         }
         let before = self.most_prepared.swap(bytes, Ordering::Relaxed);
@@ -721,50 +644,35 @@ impl Transfer {
         self.storing.notify_all();
         self.writing.notify_all();
         self.living.notify_all();
-        for slot in shared.streams.values() {
-            slot.wake();
-        }
+        shared.streams.wake_all();
     }
 }
 
 impl Shared {
-    /// Returns the notices about metadata that the destination dropped or refused, once all is
-    /// done.
-    fn notices(&self) -> &[Notice] {
-        match &self.machine {
-            Machine::Sending(sender) => sender.notices(),
-            Machine::Receiving(receiver) => receiver.notices(),
-        }
-    }
-
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.life.life(), longhaul_proto::session::Life::Over(_))
+        self.lifetime.is_over()
     }
 
     pub(crate) fn stream_count(&self) -> usize {
-        self.streams.len()
+        self.streams.count()
     }
 
     /// Returns the number of streams that take blocks.
     pub(crate) fn carriers(&self) -> usize {
-        let takes = |id: &&StreamId| self.takes_blocks(**id);
-        self.streams.keys().filter(takes).count()
+        let streams = self.streams.iter();
+        streams.filter(|(id, _)| self.takes_blocks(*id)).count()
     }
 
     /// True if the thread that carries messages must send one or must check for free buffers.
     pub(crate) fn has_message(&self) -> bool {
-        let of_machine = match &self.machine {
-            Machine::Sending(sender) => sender.has_message(),
-            Machine::Receiving(receiver) => receiver.has_message() || !receiver.has_room(),
-        };
-        of_machine || self.control.has_frame()
+        self.machine.has_message() || self.control.has_frame()
     }
 
     /// Puts a message into the control channel. Our own state machines make no message that is too
     /// long; the other end would refuse it, so it ends the session.
     pub(crate) fn say(&mut self, message: &Message) {
         if let Err(error) = self.control.push(message) {
-            self.life.end(Farewell::Broken(error.to_string()));
+            self.lifetime.break_off(error.to_string());
         }
     }
 }

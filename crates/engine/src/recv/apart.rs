@@ -30,7 +30,6 @@ use longhaul_system::queue::lock;
 
 use super::probes::{Placed, random_number};
 use super::{ReceiveSide, Receiving};
-use crate::session::Machine;
 
 /// Maximum number of topmost directories in which names are deleted, and of file systems mounted in
 /// them.
@@ -154,9 +153,7 @@ impl Receiving<'_> {
             if shared.is_over() {
                 return None;
             }
-            let Machine::Receiving(receiver) = &mut shared.machine else {
-                return None;
-            };
+            let receiver = shared.machine.receiver_mut()?;
             if let Some(answer) = receiver.take_sources() {
                 return Some(answer.map_or(Ok(()), Err));
             }

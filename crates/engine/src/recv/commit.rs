@@ -33,7 +33,7 @@ use super::parts::{PartKind, journal_failure};
 use super::replacing::{Way, is_obstructed};
 use super::{ReceiveSide, Receiving};
 use crate::flows::Flow;
-use crate::session::{Machine, Transfer};
+use crate::session::Transfer;
 
 // tidy: long file because it is the only place that may call data durable.
 
@@ -136,9 +136,7 @@ impl Receiving<'_> {
                 return None;
             }
             let now = self.transfer.now();
-            let Machine::Receiving(receiver) = &mut shared.machine else {
-                return None;
-            };
+            let receiver = shared.machine.receiver_mut()?;
             if let Some(job) = receiver.poll_storage(now) {
                 let Some(job) = self.side.pass_to_comparer(self.copies(), job) else {
                     continue;

@@ -15,7 +15,7 @@ use super::verify::ArrivingHasher;
 use crate::codec::compresses;
 use crate::session::Counters;
 use crate::session::observe::thread_cpu_time;
-use crate::session::streams::{CHANGED_IN_CLEAR, Stop, read_exact};
+use crate::session::streams::reading::{CHANGED_IN_CLEAR, Stop, read_exact};
 
 impl Receiving<'_> {
     /// Reads the payload of a block whose header has arrived; `payload` is its length in bytes.

@@ -28,7 +28,7 @@ use super::stream::{DataStream, part_of, put_entry};
 use super::verify::{VerifiedBlock, runs_of};
 use crate::flows::Flow;
 use crate::pool::Buffer;
-use crate::session::{Counters, Machine};
+use crate::session::Counters;
 
 /// Minimum size in bytes above which a packed file is copied to aligned memory for direct I/O. The
 /// copy costs no more than finding cache pages for the file, and much less if the kernel must free
@@ -64,7 +64,7 @@ impl Receiving<'_> {
     fn wait_to_write(&self) {
         let mut shared = self.transfer.lock();
         while !shared.is_over()
-            && let Machine::Receiving(receiver) = &shared.machine
+            && let Some(receiver) = shared.machine.receiver()
             && !receiver.may_write()
         {
             let waited = self.transfer.writing.wait(shared);

@@ -25,7 +25,6 @@ use crate::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, CoresSeen, Deal
 use crate::codec::coder::Coder;
 use crate::codec::recognise::HEAD_BYTES;
 use crate::codec::sample::SAMPLE_BYTES;
-use crate::session::Machine;
 use crate::session::observe::thread_cpu_time;
 
 /// Decision for a block that is not sent as it is.
@@ -349,15 +348,15 @@ impl Sending<'_> {
             .collect();
         let shared = transfer.lock();
         let waits_prepared = !shared.has_nothing_prepared();
-        let ((has_room, chokes), is_ready) = match &shared.machine {
-            Machine::Sending(sender) => {
+        let ((has_room, chokes), is_ready) = match shared.machine.sender() {
+            Some(sender) => {
                 let is_ready = handles.iter().any(|(id, _)| sender.has_ready_for(*id));
                 (sender.streams().room(), is_ready)
             }
-            Machine::Receiving(_) => ((false, 0), false),
+            None => ((false, 0), false),
         };
         let chokes_before = automatic.chokes.swap(chokes, Ordering::Relaxed);
-        let peer = shared.peer().clone();
+        let peer = shared.steering.peer().clone();
         drop(shared);
         let seen = lock(&automatic.wire).handle_look(&infos);
         let wire_bytes = || transfer.counters.wire_bytes.load(Ordering::Relaxed);

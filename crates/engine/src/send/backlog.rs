@@ -12,7 +12,7 @@ use longhaul_proto::sender::Sender;
 use longhaul_storage::spill::queue::SpillQueue;
 use minicbor::{Decode, Encode};
 
-use crate::session::{Machine, Transfer};
+use crate::session::Transfer;
 
 /// Maximum size of the file in bytes: about four million entries.
 const FILE_BYTES: u64 = 512 << 20;
@@ -215,7 +215,7 @@ pub(super) fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -
         if shared.is_over() {
             return Err(Over);
         }
-        let Machine::Sending(sender) = &mut shared.machine else {
+        let Some(sender) = shared.machine.sender_mut() else {
             return Err(Over);
         };
         if !waits(sender) {

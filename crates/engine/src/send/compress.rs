@@ -21,9 +21,9 @@ use crate::codec::choice::Coded;
 use crate::codec::coder::Coder;
 use crate::flows::Flow;
 use crate::pool::Buffer;
+use crate::session::Counters;
 use crate::session::observe::thread_cpu_time;
 use crate::session::stages::WireBlock;
-use crate::session::{Counters, Machine};
 
 /// A block from a reader: the result of the read, and the data.
 pub struct Uncoded {
@@ -302,9 +302,7 @@ impl Sending<'_> {
             None => (None, None),
         };
         let mut shared = self.transfer.lock();
-        let Machine::Sending(sender) = &mut shared.machine else {
-            return None;
-        };
+        let sender = shared.machine.sender_mut()?;
         let wanted = match verdict {
             Verdict::Piece(result) => sender.handle_piece_read(block, result),
             Verdict::Pack(results) => sender.handle_pack_read(block, results),

@@ -22,7 +22,7 @@ use super::mounted::{Mounted, Now};
 use super::rule_files::rules_at;
 use super::select::{Place, Selected};
 use super::source::{Source, What};
-use crate::session::{Machine, Transfer};
+use crate::session::Transfer;
 
 /// Memory for the subdirectories of a listed directory that are still to be entered. More of them
 /// spill.
@@ -89,9 +89,7 @@ impl Sending<'_> {
             if shared.is_over() {
                 return None;
             }
-            let Machine::Sending(sender) = &shared.machine else {
-                return None;
-            };
+            let sender = shared.machine.sender()?;
             if sender.work().names().are_wanted() {
                 return Some(sender.work().names().withheld());
             }
@@ -413,10 +411,11 @@ fn wait_for_credit(transfer: &Transfer) -> Result<(), Stopped> {
         if shared.is_over() {
             return Err(Stopped::Over);
         }
-        match &shared.machine {
-            Machine::Sending(sender) if sender.work().names().has_credit() => return Ok(()),
-            Machine::Sending(_) => {}
-            Machine::Receiving(_) => return Err(Stopped::Over),
+        let Some(sender) = shared.machine.sender() else {
+            return Err(Stopped::Over);
+        };
+        if sender.work().names().has_credit() {
+            return Ok(());
         }
         let waited = transfer.walking.wait(shared);
         shared = waited.unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,7 @@ use super::payload::{HeldFile, LatePiece, Pages, Payload};
 use super::walk::entry_again;
 use crate::flows::Flow;
 use crate::pool::Buffer;
-use crate::session::{Counters, Machine};
+use crate::session::Counters;
 
 // tidy: long file because the ways to read a block share its checks of the source.
 
@@ -125,9 +125,7 @@ impl Sending<'_> {
             }
             let now = self.transfer.now();
             shared.judge_suspects(now);
-            let Machine::Sending(sender) = &mut shared.machine else {
-                return None;
-            };
+            let sender = shared.machine.sender_mut()?;
             if let Some(job) = sender.poll_read(now) {
                 // There may be more reads for other threads.
                 self.transfer.reading.notify_one();

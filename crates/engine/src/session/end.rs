@@ -11,10 +11,8 @@ use longhaul_proto::digest::Integrity;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{Farewell, Message, Totals};
 use longhaul_proto::notice::Notice;
-use longhaul_proto::session::Life;
 
-use super::streams::Slot;
-use super::{Machine, Side, Transfer};
+use super::{Side, Transfer};
 
 /// Time that a receiver that is done waits for the goodbye of a sender that cannot dial.
 const GOODBYE_WAIT: Duration = Duration::from_secs(5);
@@ -58,7 +56,7 @@ impl Transfer {
         let mut shared = self.lock();
         let mut patience = None;
         while !shared.is_over() {
-            if shared.finished.is_none() {
+            if !shared.lifetime.is_done() {
                 shared = self
                     .living
                     .wait(shared)
@@ -66,7 +64,7 @@ impl Transfer {
                 continue;
             }
             // All is done, but the other end may not know yet.
-            let comes_back = shared.dialer.is_none() && !self.settings.local;
+            let comes_back = !shared.streams.dials() && !self.settings.local;
             let span = if comes_back {
                 // A sender on a cut path notices the cut after `silence` and searches
                 // for a path during `linger`. Without a stream the session ends after
@@ -77,8 +75,8 @@ impl Transfer {
             };
             let until = *patience.get_or_insert(self.now() + span);
             let left = until - self.now();
-            if left.is_zero() || shared.streams.is_empty() && !comes_back {
-                shared.life.end(Farewell::Complete);
+            if left.is_zero() || shared.streams.count() == 0 && !comes_back {
+                shared.lifetime.end(Farewell::Complete);
             } else {
                 let waited = self.living.wait_timeout(shared, left);
                 shared = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -91,15 +89,10 @@ impl Transfer {
         self.stop_flows();
         self.wait_for_streams(leaving);
         let shared = self.lock();
-        let farewell = match shared.life.life() {
-            Life::Over(_) if shared.finished.is_some() => Farewell::Complete,
-            Life::Over(farewell) => farewell.clone(),
-            Life::Active | Life::Lingering(_) => Farewell::Complete,
-        };
         Ending {
-            farewell,
-            totals: shared.finished,
-            notices: shared.notices().to_vec(),
+            farewell: shared.lifetime.farewell(),
+            totals: shared.lifetime.totals(),
+            notices: shared.machine.notices().to_vec(),
         }
     }
 
@@ -120,7 +113,7 @@ impl Transfer {
     /// not know and may return.
     pub fn is_left_alone(&self) -> bool {
         let shared = self.lock();
-        shared.finished.is_some() && shared.streams.is_empty()
+        shared.lifetime.is_done() && shared.streams.count() == 0
     }
 
     /// Waits for at most `span`; true if the session is over or done by then.
@@ -128,7 +121,7 @@ impl Transfer {
         let until = self.now() + span;
         let mut shared = self.lock();
         loop {
-            if shared.is_over() || shared.finished.is_some() {
+            if shared.lifetime.is_ending() {
                 return true;
             }
             let left = until - self.now();
@@ -227,7 +220,7 @@ impl Transfer {
         let mut shared = self.lock();
         if !shared.is_over() {
             shared.say(&Message::Goodbye(farewell.clone()));
-            shared.life.end(farewell);
+            shared.lifetime.end(farewell);
         }
         self.wake_everybody(&shared);
     }
@@ -243,14 +236,14 @@ impl Transfer {
         self.side().stages().stop();
         let mut shared = self.lock();
         shared.prepared.clear();
-        if let Machine::Receiving(_) = &shared.machine
+        if let Some(_) = shared.machine.receiver()
             && let Side::Receiving(side) = self.side()
         {
             drop(shared);
             side.leave();
             shared = self.lock();
         }
-        shared.left = true;
+        shared.lifetime.leave();
         self.living.notify_all();
     }
 
@@ -260,7 +253,7 @@ impl Transfer {
     pub fn wait_until_left(&self, span: Duration) -> bool {
         let until = self.now() + span;
         let mut shared = self.lock();
-        while !shared.left {
+        while !shared.lifetime.has_left() {
             let left = until - self.now();
             if left.is_zero() {
                 return false;
@@ -275,17 +268,15 @@ impl Transfer {
     fn wait_for_streams(&self, leaving: Leaving) {
         let until = self.now() + GOODBYE_WAIT;
         let mut shared = self.lock();
-        while !shared.streams.is_empty() {
-            let told = shared.finished.is_some() && matches!(shared.machine, Machine::Sending(_));
-            let said = || shared.streams.values().all(Slot::is_half_ended);
+        while shared.streams.count() > 0 {
+            let told = shared.lifetime.is_done() && shared.machine.is_sending();
+            let said = || shared.streams.have_all_written();
             if leaving == Leaving::WhenAllSaid && told && said() {
                 return;
             }
             let left = until - self.now();
             if left.is_zero() {
-                for slot in shared.streams.values() {
-                    slot.shutdown();
-                }
+                shared.streams.shutdown();
                 return;
             }
             shared = self

@@ -13,9 +13,8 @@ use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_units::ByteCount;
 
-use super::entry_events::{from_receiver, from_sender};
 use super::observe::Silence;
-use super::{Counters, Machine, PathUse, Shared, Side, Transfer};
+use super::{Counters, PathUse, Shared, Side, Transfer};
 use crate::flows::LayerUse;
 
 /// Result of one entry, or a problem of a stream.
@@ -256,19 +255,7 @@ impl Progress {
 
 impl Shared {
     pub(super) fn take_events(&mut self, operation: Operation) -> Vec<Event> {
-        let mut events = Vec::new();
-        match &mut self.machine {
-            Machine::Sending(sender) => {
-                while let Some(event) = sender.poll_event() {
-                    events.extend(from_sender(event));
-                }
-            }
-            Machine::Receiving(receiver) => {
-                while let Some(event) = receiver.poll_event() {
-                    events.extend(from_receiver(event));
-                }
-            }
-        }
+        let mut events = self.machine.take_events();
         if operation == Operation::DryRun {
             for event in &mut events {
                 if let Event::Deleted { planned, .. } = event {
@@ -366,6 +353,8 @@ impl Transfer {
             Side::Receiving(_) => (seen.codecs, own),
         };
         let account = self.account();
+        // The lock must not be held while the other values are read.
+        let left_out = self.lock().machine.left_out();
         Progress {
             elapsed: seen.elapsed,
             // Only a sender walks.
@@ -388,7 +377,7 @@ impl Transfer {
             failed_entries: get(&counters.failed_entries),
             deleted_entries: get(&counters.deleted_entries),
             deleted_bytes: get(&counters.deleted_bytes),
-            left_out: self.left_out(),
+            left_out,
             wire_bytes: get(&counters.wire_bytes),
             message_bytes: get(&counters.message_bytes),
             hole_bytes: get(&counters.hole_bytes),
@@ -422,16 +411,6 @@ impl Transfer {
     }
 
     pub(super) fn account(&self) -> Account {
-        match &self.lock().machine {
-            Machine::Sending(sender) => sender.account(),
-            Machine::Receiving(receiver) => receiver.account(),
-        }
-    }
-
-    fn left_out(&self) -> LeftOut {
-        match &self.lock().machine {
-            Machine::Sending(sender) => sender.work().left_out(),
-            Machine::Receiving(receiver) => receiver.left_out(),
-        }
+        self.lock().machine.account()
     }
 }

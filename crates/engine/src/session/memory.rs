@@ -3,7 +3,7 @@
 use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
 use longhaul_system::seats::LEAST_REMEMBERED;
 
-use super::{Machine, SessionError, Shared, Transfer};
+use super::{SessionError, Shared, Transfer};
 
 impl Transfer {
     /// Fails if the state of a session exceeds its share of the host's memory.
@@ -23,10 +23,10 @@ impl Transfer {
     /// True if a session without connections needs more memory than our own sender causes. It must
     /// then end, because other sessions may need the memory before the client returns.
     pub(super) fn end_if_heavy(&self, shared: &Shared) -> bool {
-        let Machine::Receiving(receiver) = &shared.machine else {
+        let Some(receiver) = shared.machine.receiver() else {
             return false;
         };
-        shared.life.streams().next().is_none()
+        shared.lifetime.is_alone()
             && !shared.is_over()
             && receiver.remembered_bytes() > LEAST_REMEMBERED
     }

@@ -2,7 +2,6 @@
 //! of the session; it is also the sign of life. The steering end also changes the number of flows
 //! here.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,14 +9,14 @@ use std::time::Duration;
 use longhaul_net::StreamHandle;
 use longhaul_net::host_limits::HostLimits;
 use longhaul_net::multipath::Subflow;
-use longhaul_proto::coding::{CodecUse, MAXIMUM_CODEC_USES};
-use longhaul_proto::message::{Farewell, Flows, Message, Observation, StreamObservation};
-use longhaul_proto::session::{Life, StreamId};
+use longhaul_proto::coding::CodecUse;
+use longhaul_proto::message::{Flows, Message, Observation, StreamObservation};
+use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::paths::OnPath;
 use super::steer::ENDS_BY_ITSELF;
-use super::{Machine, Shared, Side, Slot, Transfer};
+use super::{Shared, Side, Transfer};
 use crate::flows::LayerUse;
 
 /// Interval of observations. The steering end learns the congestion windows of the other end only
@@ -91,7 +90,7 @@ impl Transfer {
         let mut told = handles
             .iter()
             .filter_map(|(_, handle)| handle.congestion().ok());
-        let congestion = if !self.lock().led.is_empty() {
+        let congestion = if self.lock().steering.leads() {
             ENDS_BY_ITSELF.to_owned()
         } else {
             told.next().unwrap_or_default()
@@ -161,7 +160,7 @@ impl Transfer {
     /// message, in nanoseconds. It is the greatest value of all messages: that message waited
     /// least. `None` before the first observation of the other end.
     pub fn clock_lead(&self) -> Option<i64> {
-        self.lock().clock_lead
+        self.lock().steering.clock_lead()
     }
 
     /// Returns the limits that this host's kernel sets for TCP.
@@ -173,7 +172,7 @@ impl Transfer {
     /// number of streams.
     pub fn set_flows(&self, flows: Flows) {
         if let Some(streams) = flows.streams {
-            self.lock().wanted_streams = (streams as usize).clamp(1, crate::flows::MAXIMUM_FLOWS);
+            self.lock().streams.want(streams as usize);
             self.living.notify_all();
         }
         if self.is_paired() {
@@ -215,8 +214,8 @@ impl Transfer {
     pub(crate) fn wire_use(&self, layer: &'static str) -> LayerUse {
         let shared = self.lock();
         let (flows, until) = (
-            shared.most_streams,
-            shared.done.unwrap_or_else(|| self.now()),
+            shared.streams.most(),
+            shared.lifetime.end_of_work().unwrap_or_else(|| self.now()),
         );
         drop(shared);
         let busy = self.counters.wire_nanoseconds.load(Ordering::Relaxed);
@@ -234,39 +233,32 @@ impl Transfer {
         self.look_at_paths();
         let own = longhaul_system::queue::lock(&self.paths).retransmitted();
         let shared = self.lock();
-        let at = Moment(shared.peer.at);
+        let peer = shared.steering.peer();
+        let at = Moment(peer.at);
         // The other end's counts are not trusted and may overflow.
-        let counts = shared
-            .peer
-            .streams
-            .iter()
-            .map(|stream| stream.retransmitted);
+        let counts = peer.streams.iter().map(|stream| stream.retransmitted);
         let retransmitted = counts.fold(own, u64::saturating_add);
-        let layers = shared
-            .peer
-            .layers
-            .iter()
-            .filter_map(|(number, flows, part)| {
-                let layer = LAYERS.get(usize::from(*number))?;
-                let utilisation = f64::from(*part).clamp(0.0, 1.0);
-                let time = at.0 as f64 * f64::from(*flows);
-                Some(LayerUse {
-                    layer,
-                    flows: *flows as usize,
-                    busy: (utilisation * time) as u64,
-                    utilisation,
-                })
-            });
+        let layers = peer.layers.iter().filter_map(|(number, flows, part)| {
+            let layer = LAYERS.get(usize::from(*number))?;
+            let utilisation = f64::from(*part).clamp(0.0, 1.0);
+            let time = at.0 as f64 * f64::from(*flows);
+            Some(LayerUse {
+                layer,
+                flows: *flows as usize,
+                busy: (utilisation * time) as u64,
+                utilisation,
+            })
+        });
         Seen {
-            elapsed: shared.done.unwrap_or_else(|| self.now()) - Moment(0),
-            streams: shared.streams.len(),
+            elapsed: shared.lifetime.end_of_work().unwrap_or_else(|| self.now()) - Moment(0),
+            streams: shared.streams.count(),
             retransmitted,
             layers: layers.collect(),
-            codecs: shared.peer.codecs.clone(),
+            codecs: peer.codecs.clone(),
             peer_elapsed: at - Moment(0),
-            known_entries: shared.peer.known_entries,
-            known_bytes: shared.peer.known_bytes,
-            walk_ended: shared.peer.walk_ended,
+            known_entries: peer.known_entries,
+            known_bytes: peer.known_bytes,
+            walk_ended: peer.walk_ended,
             silence: self.silence(&shared),
         }
     }
@@ -275,13 +267,13 @@ impl Transfer {
     /// does not read or if all is done.
     fn silence(&self, shared: &Shared) -> Option<Silence> {
         let now = self.now();
-        let span = now - shared.heard;
+        let span = shared.lifetime.silence(now);
         let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
-        let expected = !self.settings.local && listens && shared.done.is_none();
-        let lost = shared.dialer.is_some() && *shared.life.life() != Life::Active;
+        let expected = !self.settings.local && listens && shared.lifetime.end_of_work().is_none();
+        let lost = shared.streams.dials() && !shared.lifetime.is_active();
         (expected && span >= SILENT_FROM).then(|| Silence {
             span,
-            reconnecting: lost || shared.tries_anew(now),
+            reconnecting: lost || shared.streams.tries_anew(now),
         })
     }
 
@@ -298,7 +290,7 @@ impl Transfer {
                 shared.handle_pause(now - last, now);
             }
             last = now;
-            shared.life.handle_timeout(now);
+            shared.lifetime.handle_timeout(now);
             if shared.is_over() {
                 self.wake_everybody(&shared);
                 return;
@@ -325,7 +317,10 @@ impl Transfer {
                 continue;
             }
             let next = next.min(next_look).min(next_level);
-            let until = shared.life.poll_timeout().map_or(next, |end| end.min(next));
+            let until = shared
+                .lifetime
+                .poll_timeout()
+                .map_or(next, |end| end.min(next));
             let wait = (until - now).max(Duration::from_millis(1));
             drop(
                 self.living
@@ -363,19 +358,20 @@ impl Transfer {
         shared.note_what_came(self.now());
         let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
         if !listens || self.settings.local {
-            shared.told = self.now();
+            shared.lifetime.note_deaf(self.now());
         }
-        shared.end_untold(self.settings.silence, self.now());
-        let silent = !self.settings.local && self.now() - shared.heard > self.settings.silence;
-        if *shared.life.life() == Life::Active && listens && silent {
-            for slot in shared.streams.values() {
-                slot.shutdown();
-            }
+        shared
+            .lifetime
+            .end_untold(self.settings.silence, self.now());
+        let silent =
+            !self.settings.local && shared.lifetime.silence(self.now()) > self.settings.silence;
+        if shared.lifetime.is_active() && listens && silent {
+            shared.streams.shutdown();
         }
         self.end_stalled(&shared);
         self.find_lost(&mut shared);
         let listened = shared.control.is_drained() && shared.control.has_room();
-        if listened && *shared.life.life() == Life::Active {
+        if listened && shared.lifetime.is_active() {
             shared.say(&Message::Observed(observation));
             shared.wake_writers();
         }
@@ -384,74 +380,21 @@ impl Transfer {
         self.storing.notify_all();
     }
 
-    /// Closes streams on which nothing moves although the other end has room for more; the dialer
-    /// replaces them. A slow stream still moves: the kernel reports acknowledged bytes, or a
-    /// channel takes bytes, long before a block is complete.
-    fn end_stalled(&self, shared: &Shared) {
-        let now = self.now();
-        let Machine::Sending(sender) = &shared.machine else {
-            return;
-        };
-        if self.settings.local {
-            // Within a host no path can fail, and the stream would not be replaced.
-            return;
-        }
-        for (id, slot) in &shared.streams {
-            let moved = slot.moved.1;
-            let waits = sender.streams().waits_since(*id);
-            if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
-                slot.shutdown();
-            }
-        }
-    }
-
-    /// Finds data that were lost on a stream in clear, where an attacker can drop bytes. The
-    /// receiver closes a stream that stopped in the middle of a block, because the sender does not
-    /// close streams that wait for room at the receiver. The sender sends blocks again that were
-    /// lost completely.
-    fn find_lost(&self, shared: &mut Shared) {
-        if !self.is_clear() || *shared.life.life() != Life::Active {
-            return;
-        }
-        let (now, silence) = (self.now(), self.settings.silence);
-        match &mut shared.machine {
-            Machine::Sending(sender) => {
-                sender.handle_stillness(silence, now);
-            }
-            Machine::Receiving(_) => {
-                let streams = shared.streams.values();
-                for slot in streams.filter(|slot| slot.is_stuck_midway(silence, now)) {
-                    slot.shutdown();
-                }
-            }
-        }
-    }
-
     /// Handles a message about the session rather than its state machine; false for other messages.
     pub(super) fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
         match message {
             Message::Observed(observation) => {
-                let lead = i64::try_from(i128::from(observation.clock) - i128::from(wall_clock()));
-                let said = lead.ok().filter(|_| observation.clock > 0);
-                shared.clock_lead = shared.clock_lead.max(said);
-                shared.peer = observation.clone();
-                shared.peer.codecs.truncate(MAXIMUM_CODEC_USES);
+                shared.steering.handle_observed(observation, wall_clock());
             }
             Message::Tune(tuning) => {
                 // A receiver sends no data whose transmission could be tuned.
-                if matches!(shared.machine, Machine::Sending(_)) {
+                if shared.machine.is_sending() {
                     self.limit_as(tuning);
-                    shared.tune(tuning.clone());
+                    shared.steering.tune(tuning.clone(), &shared.streams);
                 }
             }
             Message::Goodbye(farewell) => {
-                // A sender that knows that all is done accepts the farewell as it is.
-                let complete = *farewell == Farewell::Complete && shared.finished.is_none();
-                shared.life.end(if complete {
-                    Farewell::Broken("the other end left before everything was done".into())
-                } else {
-                    farewell.clone()
-                });
+                shared.lifetime.handle_goodbye(farewell);
                 self.wake_everybody(shared);
             }
             _ => return false,
@@ -494,36 +437,12 @@ fn observe_path(look: &OnPath) -> StreamObservation {
     }
 }
 
-impl Slot {
-    /// True if it has no lost segments to send again, as far as the kernel reports.
-    fn lost_nothing(&self) -> bool {
-        let info = self.handle().tcp_info();
-        info.is_some_and(|info| !info.mends())
-    }
-
-    /// True if data on it wait for its path, according to the kernel. A channel of another process
-    /// has no kernel data; the bootstrap channel always counts as slow.
-    fn waits_for_path(&self, now: Moment) -> bool {
-        let info = self.handle().tcp_info();
-        info.map_or(self.is_bootstrap(), |info| {
-            info.waits_for_path() || self.mends_many(&info, now)
-        })
-    }
-}
-
 impl Shared {
-    /// Decides for each stream that seems to delay the others if its path is the cause, rather than
-    /// the other end or the threads of this end.
-    pub(crate) fn judge_suspects(&mut self, now: Moment) {
-        let Machine::Sending(sender) = &mut self.machine else {
-            return;
-        };
-        while let Some(suspect) = sender.poll_suspect(now) {
-            let slot = self.streams.get(&suspect);
-            let guilty = slot.is_some_and(|slot| {
-                slot.waits_for_path(now) && !(slot.lost_nothing() && share_a_queue(&self.streams))
-            });
-            sender.streams_mut().handle_judged(suspect, guilty, now);
+    /// Records a sign of life if bytes arrived on any stream. On a slow path it takes long until a
+    /// block, and a message behind it, is complete.
+    pub(super) fn note_what_came(&mut self, now: Moment) {
+        if self.streams.has_heard_more() {
+            self.lifetime.note_heard(now);
         }
     }
 
@@ -537,38 +456,24 @@ impl Shared {
     /// silence of the other end.
     pub(super) fn handle_pause(&mut self, span: Duration, now: Moment) {
         let later = |moment: Moment| now.min(moment + span);
-        self.heard = later(self.heard);
-        self.told = later(self.told);
-        self.quiet_since = later(self.quiet_since);
-        self.pause_streams(later);
-        self.life.handle_pause(span);
+        self.streams.handle_pause(later);
+        self.lifetime.handle_pause(span, later);
     }
 
     /// Wakes the writer of the control stream, because messages wait.
     pub(super) fn wake_control(&mut self) {
         let control = self.control_stream();
-        if let Some(slot) = control.and_then(|id| self.streams.get(&id)) {
+        if let Some(slot) = control.and_then(|id| self.streams.get(id)) {
             slot.wake();
         }
     }
 }
 
 impl Shared {
-    /// Returns the last observation of the other end.
-    pub(crate) fn peer(&self) -> &Observation {
-        &self.peer
-    }
-
     /// True if no block waits for a stream.
     pub(crate) fn has_nothing_prepared(&self) -> bool {
         self.prepared.is_empty()
     }
-}
-
-/// True if all streams have a long queue: data on another stream would wait in it as well.
-fn share_a_queue(streams: &BTreeMap<StreamId, Slot>) -> bool {
-    let mut infos = streams.values().filter_map(|slot| slot.handle().tcp_info());
-    infos.all(|info| info.is_queued())
 }
 
 /// Returns nanoseconds since 1970; 0 if the clock is set to an earlier time.

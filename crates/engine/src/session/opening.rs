@@ -17,7 +17,8 @@ use longhaul_proto::listing::{ListRequest, Listed};
 use longhaul_system::limits::thread_refusal;
 use minicbor::{Decode, Encode};
 
-use super::{Machine, Shared, Side, Transfer, dial};
+use super::streams::dial;
+use super::{Shared, Side, Transfer};
 
 /// Name and version of this software.
 pub const SOFTWARE: &str = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
@@ -156,13 +157,13 @@ fn until<T>(
 
 fn receive_frame<T: for<'b> Decode<'b, ()>>(reader: &mut dyn StreamReader) -> Result<T, OpenError> {
     let mut bytes = [0; HEADER_BYTES];
-    super::streams::read_exact(reader, &mut bytes)?;
+    super::streams::reading::read_exact(reader, &mut bytes)?;
     let header = FrameHeader::parse(&bytes)?;
     if header.kind != FrameKind::Handshake {
         return Err(FrameError::Unexpected("data before the handshake").into());
     }
     let mut body = vec![0; header.body];
-    super::streams::read_exact(reader, &mut body)?;
+    super::streams::reading::read_exact(reader, &mut body)?;
     Ok(header.decode(&body)?)
 }
 
@@ -431,9 +432,9 @@ impl Transfer {
             side.handle_any_codec(agreed.any_codec);
         }
         let mut shared = self.lock();
-        shared.life.set_linger(agreed.linger);
-        shared.wanted_streams = agreed.streams;
-        if let Machine::Sending(sender) = &mut shared.machine {
+        shared.lifetime.set_linger(agreed.linger);
+        shared.streams.handle_agreed(agreed.streams);
+        if let Some(sender) = shared.machine.sender_mut() {
             sender.handle_welcome(agreed.asks, agreed.epoch, agreed.large_files);
         }
         drop(shared);
@@ -445,15 +446,13 @@ impl Transfer {
 
 impl Shared {
     fn has_first_questions(&self) -> bool {
-        match &self.machine {
-            Machine::Sending(sender) => self.is_over() || sender.work().has_first_questions(),
-            Machine::Receiving(_) => true,
-        }
+        let sender = self.machine.sender();
+        self.is_over() || sender.is_none_or(|sender| sender.work().has_first_questions())
     }
 
     fn first_words(&mut self) -> Vec<u8> {
         let mut words = Vec::new();
-        if let Machine::Sending(sender) = &mut self.machine {
+        if let Some(sender) = self.machine.sender_mut() {
             sender.work_mut().flush_listing();
         }
         while words.len() < FIRST_WORDS {
@@ -492,7 +491,7 @@ mod tests {
         };
         assert_eq!((heard.stream, heard.received), (7, 3));
         let mut blocks = [0; 6];
-        super::super::streams::read_exact(&mut *far.reader, &mut blocks).unwrap();
+        super::super::streams::reading::read_exact(&mut *far.reader, &mut blocks).unwrap();
         assert_eq!(&blocks, b"blocks");
         (near, far)
     }
@@ -503,7 +502,7 @@ mod tests {
         send(&mut far, &Answer::Joined(Joined { received: 9 })).unwrap();
         far.writer.write_all(&[b"and more"]).unwrap();
         let mut more = [0; 8];
-        super::super::streams::read_exact(&mut *near.reader, &mut more).unwrap();
+        super::super::streams::reading::read_exact(&mut *near.reader, &mut more).unwrap();
         assert_eq!(&more, b"and more");
     }
 

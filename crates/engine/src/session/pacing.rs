@@ -11,9 +11,9 @@ use longhaul_proto::message::{Message, Tuning};
 use longhaul_system::queue::lock;
 use longhaul_units::Moment;
 
+use super::Transfer;
 use super::bucket::TokenBucket;
 use super::stages::WireBlock;
-use super::{Machine, Transfer};
 
 /// Queue of the streams' writers for the token bucket.
 pub(super) struct Pacing {
@@ -98,16 +98,15 @@ impl Transfer {
     /// worth (at least 1 KiB) is sent.
     pub fn limit(&self, rate: Option<u64>) {
         let mut shared = self.lock();
-        match shared.machine {
-            Machine::Sending(_) => self.pacing.set(rate, self.now()),
-            Machine::Receiving(_) => {
-                let tuning = Tuning {
-                    limit: Some(rate.unwrap_or(0)),
-                    ..shared.tuning.clone()
-                };
-                shared.say(&Message::Tune(tuning));
-                shared.wake_writers();
-            }
+        if shared.machine.is_sending() {
+            self.pacing.set(rate, self.now());
+        } else {
+            let tuning = Tuning {
+                limit: Some(rate.unwrap_or(0)),
+                ..shared.steering.tuning().clone()
+            };
+            shared.say(&Message::Tune(tuning));
+            shared.wake_writers();
         }
     }
 

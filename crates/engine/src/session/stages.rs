@@ -15,7 +15,7 @@ use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
 use longhaul_system::seats::Seat;
 
-use super::streams::Stop;
+use super::streams::reading::Stop;
 use super::{SessionError, Transfer};
 use crate::codec::coder::Coder;
 use crate::flows::{Flow, FlowGroup, LayerUse};

@@ -1,20 +1,22 @@
 //! Steering of a running transfer: the dialer's end gets the observations of both ends, and its
 //! orders are carried out.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_net::StreamHandle;
+use longhaul_proto::coding::MAXIMUM_CODEC_USES;
 use longhaul_proto::message::{Flows, MAXIMUM_CONGESTION_BYTES, Message, Observation, Tuning};
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
+use super::Transfer;
+use super::levelling::Levellers;
 use super::levelling::{Delivered, Flow, Governed};
 use super::paths::{Ends, only_path};
-use super::streams::Slot;
-use super::{Machine, Shared, Transfer};
+use super::streams::{Slot, StreamSet};
 
 /// Interval for an end that only receives, which has no streams to level.
 const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
@@ -91,8 +93,8 @@ impl Transfer {
         };
         let own = self.observe();
         let shared = self.lock();
-        let peer = shared.peer.clone();
-        let sends = matches!(shared.machine, Machine::Sending(_));
+        let peer = shared.steering.peer.clone();
+        let sends = shared.machine.is_sending();
         drop(shared);
         let (sender, receiver) = if sends { (own, peer) } else { (peer, own) };
         let view = View {
@@ -110,16 +112,15 @@ impl Transfer {
     pub fn carry_out(&self, orders: Orders) {
         self.limit_as(&orders.tuning);
         let mut shared = self.lock();
-        let most = shared.most_wanted.min(crate::flows::MAXIMUM_FLOWS);
-        shared.wanted_streams = orders.streams.clamp(1, most);
-        if orders.tuning != shared.tuning {
-            match shared.machine {
-                Machine::Sending(_) => shared.tune(orders.tuning),
-                Machine::Receiving(_) => {
-                    shared.tuning = orders.tuning.clone();
-                    shared.say(&Message::Tune(orders.tuning));
-                    shared.wake_writers();
-                }
+        shared.streams.want(orders.streams);
+        if orders.tuning != shared.steering.tuning {
+            if shared.machine.is_sending() {
+                let shared = &mut *shared;
+                shared.steering.tune(orders.tuning, &shared.streams);
+            } else {
+                shared.steering.tuning = orders.tuning.clone();
+                shared.say(&Message::Tune(orders.tuning));
+                shared.wake_writers();
             }
         }
         drop(shared);
@@ -140,7 +141,7 @@ impl Transfer {
             committers: layers.committers,
             ..Flows::default()
         };
-        let sends = matches!(self.lock().machine, Machine::Sending(_));
+        let sends = self.lock().machine.is_sending();
         let (own, others) = if sends {
             (of_sender, of_receiver)
         } else {
@@ -171,17 +172,88 @@ impl Transfer {
     }
 }
 
-impl Shared {
+/// Settings of the sender's kernel, the levelling of the streams' rates, and the last observation
+/// of the other end.
+#[derive(Default)]
+pub(crate) struct Steering {
+    /// Settings for the sender's kernel.
+    tuning: Tuning,
+    /// Congestion control that the distance of the first stream selected. All streams use it.
+    governed_by: Option<&'static str>,
+    /// Levellers that keep the rates of the sender's streams equal.
+    leveller: Levellers,
+    /// Streams whose slow start is replaced for now.
+    led: BTreeSet<StreamId>,
+    peer: Observation,
+    /// Lead of the other end's clock; see [`Transfer::clock_lead`].
+    clock_lead: Option<i64>,
+}
+
+impl Steering {
+    /// Returns the settings of the sender's kernel.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// True if the slow start of a stream is replaced for now.
+    pub fn leads(&self) -> bool {
+        !self.led.is_empty()
+    }
+
+    /// Returns the last observation of the other end; empty before its first message.
+    pub fn peer(&self) -> &Observation {
+        &self.peer
+    }
+
+    /// Returns the lead of the other end's clock; see [`Transfer::clock_lead`].
+    pub fn clock_lead(&self) -> Option<i64> {
+        self.clock_lead
+    }
+
+    /// Records an observation of the other end. `clock` is this end's time in nanoseconds since
+    /// 1970.
+    pub fn handle_observed(&mut self, observation: &Observation, clock: u64) {
+        let lead = i64::try_from(i128::from(observation.clock) - i128::from(clock));
+        let said = lead.ok().filter(|_| observation.clock > 0);
+        self.clock_lead = self.clock_lead.max(said);
+        self.peer = observation.clone();
+        self.peer.codecs.truncate(MAXIMUM_CODEC_USES);
+    }
+
+    /// Levels the rates of the streams; returns the time until the next call. `look` is the
+    /// kernel's data about them, and `permitted` lists the congestion controls that this process
+    /// may set.
+    fn level(
+        &mut self,
+        look: Look,
+        streams: &mut StreamSet,
+        permitted: &[String],
+        now: Moment,
+    ) -> Duration {
+        // Without permission to restore it, or with unobserved streams, each stream keeps its own
+        // slow start.
+        let may_return = permitted.iter().any(|name| name == ENDS_BY_ITSELF);
+        let may_lead = may_return && look.flows.len() == look.handles.len();
+        if self.leveller.handle_look(now, &look.governed, look.flows) {
+            for (stream, slot) in streams.iter() {
+                self.apply_pace(stream, slot);
+            }
+        }
+        self.lead_slow_start(&look.handles, may_lead, streams);
+        self.renew(permitted, streams, now);
+        self.leveller.interval()
+    }
+
     /// Applies settings to the kernel of this end, for all streams from now on.
-    pub(super) fn tune(&mut self, tuning: Tuning) {
+    pub(super) fn tune(&mut self, tuning: Tuning, streams: &StreamSet) {
         let named = tuning.congestion.as_ref();
         if named.is_some_and(|name| name.len() > MAXIMUM_CONGESTION_BYTES) {
             return;
         }
-        self.end_slow_start();
+        self.end_slow_start(streams);
         self.tuning = tuning;
-        for (stream, slot) in &self.streams {
-            self.apply(*stream, slot);
+        for (stream, slot) in streams.iter() {
+            self.apply(stream, slot);
         }
     }
 
@@ -214,9 +286,14 @@ impl Shared {
     /// Gives streams whose slow start ends by itself another one that continues until it ends for
     /// all (`levelling`). A requested congestion control is never replaced. `handles` are those of
     /// levelled streams.
-    fn lead_slow_start(&mut self, handles: &[(StreamId, StreamHandle)], may: bool) {
+    fn lead_slow_start(
+        &mut self,
+        handles: &[(StreamId, StreamHandle)],
+        may: bool,
+        streams: &StreamSet,
+    ) {
         if !may || self.tuning.congestion.is_some() || !self.leveller.begin() {
-            return self.end_slow_start();
+            return self.end_slow_start(streams);
         }
         for (stream, handle) in handles {
             let own = || handle.congestion().is_ok_and(|name| name == ENDS_BY_ITSELF);
@@ -227,9 +304,9 @@ impl Shared {
     }
 
     /// Restores the congestion control of these streams.
-    fn end_slow_start(&mut self) {
+    fn end_slow_start(&mut self, streams: &StreamSet) {
         for stream in std::mem::take(&mut self.led) {
-            if let Some(slot) = self.streams.get(&stream) {
+            if let Some(slot) = streams.get(stream) {
                 let _ = slot.handle().set_congestion(ENDS_BY_ITSELF);
             }
         }
@@ -239,11 +316,11 @@ impl Shared {
     /// send more; otherwise they probe for a higher rate in one of eight round trips. `permitted`
     /// lists the congestion controls that this process may set: one that a route or an
     /// administrator set might not be restored.
-    fn renew(&mut self, permitted: &[String], now: Moment) {
+    fn renew(&mut self, permitted: &[String], streams: &mut StreamSet, now: Moment) {
         let may = permitted.iter().any(|name| name == KEEPS_TO_A_RATE);
-        let mut few = self.streams.len().div_ceil(RENEWED_AT_ONCE);
+        let mut few = streams.count().div_ceil(RENEWED_AT_ONCE);
         let anew = self.leveller.take_anew();
-        for slot in self.streams.values_mut() {
+        for slot in streams.slots_mut() {
             let coupled = |path: &Ends| may && self.leveller.is_coupled(*path);
             let Some(path) = only_path(slot.handle()).filter(coupled) else {
                 slot.renewed = None;
@@ -310,29 +387,33 @@ impl Transfer {
     /// Levels the streams of a sending end; returns the time until the next call.
     pub(super) fn level(&self) -> Duration {
         let shared = self.lock();
-        let sends = matches!(shared.machine, Machine::Sending(_));
+        let sends = shared.machine.is_sending();
         if !sends || self.settings.local {
             return NOTHING_TO_LEVEL;
         }
         drop(shared);
         let handles = self.handles();
-        let governed = governed(&handles);
-        let flows: Vec<(Ends, Flow)> = handles.iter().filter_map(flow).collect();
-        // Without permission to restore it, or with unobserved streams, each stream keeps its own
-        // slow start.
-        let known = &self.limits.congestions;
-        let may_return = known.iter().any(|name| name == ENDS_BY_ITSELF);
-        let may_lead = may_return && flows.len() == handles.len();
-        let mut shared = self.lock();
-        if shared.leveller.handle_look(self.now(), &governed, flows) {
-            for (stream, slot) in &shared.streams {
-                shared.apply_pace(*stream, slot);
-            }
-        }
-        shared.lead_slow_start(&handles, may_lead);
-        shared.renew(known, self.now());
-        shared.leveller.interval()
+        let look = Look {
+            governed: governed(&handles),
+            flows: handles.iter().filter_map(flow).collect(),
+            handles,
+        };
+        let shared = &mut *self.lock();
+        let permitted = &self.limits.congestions;
+        let now = self.now();
+        shared
+            .steering
+            .level(look, &mut shared.streams, permitted, now)
     }
+}
+
+/// The kernel's data about the streams.
+struct Look {
+    handles: Vec<(StreamId, StreamHandle)>,
+    /// Kind of limit of each path.
+    governed: BTreeMap<Ends, Governed>,
+    /// Streams with kernel data and one path.
+    flows: Vec<(Ends, Flow)>,
 }
 
 /// Returns the kind of limit for the streams of each path. A route may set another congestion

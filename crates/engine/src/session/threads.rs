@@ -105,23 +105,13 @@ impl FlowCounts {
 impl Transfer {
     /// Ends the session because of a failure of this host.
     pub fn fail_here(&self, text: &str) {
-        let mut shared = self.lock();
-        if !shared.is_over() {
-            shared.failed_here = true;
-        }
-        drop(shared);
+        self.lock().lifetime.note_failure_here();
         self.end(Farewell::Broken(text.to_owned()));
     }
 
     /// Returns the reason if a failure of this host ended the session.
     pub fn failure_here(&self) -> Option<String> {
-        let shared = self.lock();
-        match shared.life.life() {
-            longhaul_proto::session::Life::Over(Farewell::Broken(text)) if shared.failed_here => {
-                Some(text.clone())
-            }
-            _ => None,
-        }
+        self.lock().lifetime.failure_here()
     }
 
     /// Ends the session because the system refused a necessary thread.
@@ -133,9 +123,8 @@ impl Transfer {
     /// Without any stream the session ends.
     pub(super) fn lacks_stream_thread(&self, error: &io::Error) {
         let mut shared = self.lock();
-        let live = shared.life.streams().count();
-        shared.most_wanted = live.max(1);
-        shared.wanted_streams = shared.wanted_streams.min(shared.most_wanted);
+        let live = shared.lifetime.streams().count();
+        shared.streams.limit_to(live.max(1));
         drop(shared);
         if live == 0 {
             self.lacks_thread(error);

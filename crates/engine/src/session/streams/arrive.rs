@@ -4,8 +4,8 @@ use longhaul_net::StreamReader;
 use longhaul_net::stream::Closed;
 use longhaul_proto::session::StreamId;
 
-use super::Transfer;
 use crate::pool::Buffer;
+use crate::session::Transfer;
 
 /// Buffer size for data that arrive for a session that is over.
 const UNUSED_BYTES: usize = 64 << 10;
@@ -15,7 +15,7 @@ impl Transfer {
     /// arrive.
     pub(crate) fn note_midway(&self, id: StreamId) {
         if self.is_clear()
-            && let Some(slot) = self.lock().streams.get_mut(&id)
+            && let Some(slot) = self.lock().streams.slots.get_mut(&id)
         {
             slot.midway = Some(self.now());
         }
@@ -25,8 +25,8 @@ impl Transfer {
     pub(crate) fn note_block_came(&self, id: StreamId) {
         let now = self.now();
         let mut shared = self.lock();
-        shared.note_heard(now);
-        if let Some(slot) = shared.streams.get_mut(&id) {
+        shared.lifetime.note_heard(now);
+        if let Some(slot) = shared.streams.slots.get_mut(&id) {
             slot.midway = None;
         }
     }
@@ -37,7 +37,7 @@ impl Transfer {
         if let Some(buffer) = self.pool.try_take() {
             return Some(buffer);
         }
-        let handle = self.lock().streams.get(&id)?.handle().clone();
+        let handle = self.lock().streams.slots.get(&id)?.handle().clone();
         let mut closed = None;
         // Data that were sent before the stream was closed are valid. If storage is blocked for
         // long, the other end has sent them again on another stream by now.

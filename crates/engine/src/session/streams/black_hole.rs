@@ -10,10 +10,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longhaul_proto::message::Farewell;
+use longhaul_proto::sender::Sender;
+use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::{Machine, Shared, Slot, Transfer};
+use super::{Slot, StreamSet};
+use crate::session::Transfer;
 
 /// Bytes that a stream must have carried to have passed a block. Joining takes less than half of
 /// it.
@@ -160,20 +162,22 @@ impl Transfer {
     /// Returns the maximum segment of new connections in bytes; `None` leaves it to the kernel. For
     /// `TCP_MAXSEG`, which must be set before a connection opens.
     pub fn segment_limit(&self) -> Option<u32> {
-        self.lock().passage.segment()
+        self.lock().streams.passage.segment()
     }
 
     /// Ends the session if streams with data were lost and no data moved for the timeout.
     pub(super) fn end_if_no_data_pass(&self) {
         let (now, patience) = (self.now(), self.settings.silence);
         let mut shared = self.lock();
-        if shared.dialer.is_none() || shared.is_over() || shared.finished.is_some() {
+        if !shared.streams.dials() || shared.lifetime.is_ending() {
             return;
         }
-        let bytes = shared.moved_data();
-        shared.passage.note_moved(bytes, self.settled_entries());
-        if let Some(text) = shared.passage.verdict(patience, shared.told, now) {
-            shared.life.end(Farewell::Broken(text));
+        let (bytes, told) = (shared.machine.moved_data(), shared.lifetime.told());
+        let passage = &mut shared.streams.passage;
+        passage.note_moved(bytes, self.settled_entries());
+        let verdict = passage.verdict(patience, told, now);
+        if let Some(text) = verdict {
+            shared.lifetime.break_off(text);
             self.wake_everybody(&shared);
         }
     }
@@ -197,26 +201,19 @@ impl Transfer {
     }
 }
 
-impl Shared {
-    /// Returns the bytes of file data that have arrived at the receiver, as far as this end knows.
-    fn moved_data(&self) -> u64 {
-        match &self.machine {
-            Machine::Sending(sender) => sender.account().arrived_bytes,
-            Machine::Receiving(receiver) => receiver.account().moved_bytes,
-        }
-    }
-
+impl StreamSet {
     /// Records the loss of a stream, before its blocks are given to other streams.
-    pub(super) fn note_lost_stream(&mut self, id: longhaul_proto::session::StreamId, now: Moment) {
-        let Some(slot) = self.streams.get(&id).filter(|_| self.dialer.is_some()) else {
+    /// `sender` is the state machine of an end that sends.
+    pub(super) fn note_lost_stream(&mut self, id: StreamId, sender: Option<&Sender>, now: Moment) {
+        let Some(slot) = self.slots.get(&id).filter(|_| self.dials()) else {
             return;
         };
-        let (carried, carries) = match &self.machine {
+        let (carried, carries) = match sender {
             // Messages may be as large as blocks.
             _ if slot.stuck => (slot.acked.0, true),
-            Machine::Sending(sender) => (slot.acked.0, sender.streams().carries_something(id)),
+            Some(sender) => (slot.acked.0, sender.streams().carries_something(id)),
             // This end does not know if the other end had data to send.
-            Machine::Receiving(_) => (slot.received, slot.received < PASSED_BYTES),
+            None => (slot.received, slot.received < PASSED_BYTES),
         };
         let lost = Lost {
             born: slot.born,

@@ -10,11 +10,12 @@ use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::stages::WireBlock;
-use super::{Counters, Machine, Shared, Side, Transfer};
+use super::Slot;
 use crate::codec::coder::Coder;
 use crate::flows::Stack;
 use crate::pool::Buffer;
+use crate::session::stages::WireBlock;
+use crate::session::{Counters, Shared, Side, Transfer};
 
 /// Maximum time to wait for a buffer while other threads have all of them.
 const STARVED: Duration = Duration::from_millis(10);
@@ -70,7 +71,7 @@ impl Transfer {
         };
         let now = self.now();
         shared.judge_suspects(now);
-        let Machine::Sending(sender) = &mut shared.machine else {
+        let Some(sender) = shared.machine.sender_mut() else {
             return OwnRead::Nothing(None);
         };
         if let Some(job) = sender.poll_read(now) {
@@ -109,7 +110,7 @@ impl Transfer {
         shared: &mut Shared,
         id: StreamId,
     ) -> Option<Box<dyn WireBlock>> {
-        let lives = shared.life.streams().any(|live| live == id);
+        let lives = shared.lifetime.has_stream(id);
         lives.then(|| self.next_block(shared, id))?
     }
 
@@ -126,7 +127,7 @@ impl Transfer {
         }
         let result = work();
         let now = self.now();
-        self.lock().note_heard(now);
+        self.lock().lifetime.note_heard(now);
         since.store(now.0, Ordering::Relaxed);
         held.fetch_sub(1, Ordering::Relaxed);
         result
@@ -158,13 +159,14 @@ impl Transfer {
 impl Shared {
     /// True if a stream's thread may read blocks for itself: not if better streams do.
     pub(super) fn reads_for_itself(&self, id: StreamId) -> bool {
-        matches!(self.machine, Machine::Sending(_)) && self.takes_blocks(id)
+        self.machine.is_sending() && self.takes_blocks(id)
     }
 
     /// True if a stream takes blocks: the bootstrap stream does not if there are better ones.
-    pub(super) fn takes_blocks(&self, id: StreamId) -> bool {
-        let carries = self.streams.get(&id).filter(|slot| slot.carries_blocks());
-        let better = || self.streams.values().any(super::Slot::replaces_bootstrap);
+    pub(in crate::session) fn takes_blocks(&self, id: StreamId) -> bool {
+        let slots = &self.streams.slots;
+        let carries = slots.get(&id).filter(|slot| slot.carries_blocks());
+        let better = || slots.values().any(Slot::replaces_bootstrap);
         carries.is_some_and(|slot| !slot.is_bootstrap() || !better())
     }
 }

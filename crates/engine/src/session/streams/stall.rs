@@ -2,14 +2,17 @@
 //! outage of a minute), so a new connection is faster. Without selective acknowledgements only one
 //! lost segment is retransmitted per round trip; a new connection is faster than hundreds of them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_net::tcp_info::TcpInfo;
+use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::dial::Dialer;
-use super::{Machine, Shared, Transfer};
+use super::{Slot, StreamSet};
+use crate::session::{Shared, Transfer};
 
 /// Time and number of round trips without movement on any stream after which the path may be cut.
 /// The other end sends a message four times a second.
@@ -49,6 +52,39 @@ const REPLACED_PATIENCE: u32 = 10;
 
 /// Number of round trips of retransmissions after which a stream has more to retransmit.
 const MENDS_MANY_ROUND_TRIPS: u32 = 2;
+
+/// Times of the measures against streams on which no data move.
+pub(super) struct Stalls {
+    /// Time since when no data move on any stream.
+    quiet_since: Moment,
+    /// Time of the last connection attempt because of that.
+    tried: Moment,
+    /// Time of the last replacement of streams that retransmit too slowly, and the number of
+    /// streams then.
+    replaced: (Moment, usize),
+}
+
+impl Default for Stalls {
+    fn default() -> Stalls {
+        Stalls {
+            quiet_since: Moment(0),
+            tried: Moment(0),
+            replaced: (Moment(0), 0),
+        }
+    }
+}
+
+impl Stalls {
+    /// Returns the time since when no data move on any stream.
+    pub fn quiet_since(&self) -> Moment {
+        self.quiet_since
+    }
+
+    /// Counts the time without movement from now on.
+    pub fn note_moved(&mut self, now: Moment) {
+        self.quiet_since = now;
+    }
+}
 
 /// State of a stream at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +197,7 @@ fn mending(
 impl Transfer {
     /// Closes streams that stand still while others move, and opens a new stream if no stream
     /// moves. Called by the timer.
-    pub(super) fn watch_streams(self: &Arc<Transfer>) {
+    pub(in crate::session) fn watch_streams(self: &Arc<Transfer>) {
         self.end_if_no_data_pass();
         let handles = self.handles();
         let infos: Vec<_> = handles
@@ -170,32 +206,32 @@ impl Transfer {
             .collect();
         let now = self.now();
         let mut shared = self.lock();
-        if shared.is_over() || shared.finished.is_some() || self.settings.local {
+        if shared.lifetime.is_ending() || self.settings.local {
             return;
         }
         let mut pulses = Vec::new();
         for (id, info) in infos {
-            match (shared.streams.get_mut(&id), info) {
+            match (shared.streams.slots.get_mut(&id), info) {
                 (Some(slot), Some(info)) => pulses.push((id, slot.pulse(&info, now))),
                 (Some(slot), None) => slot.note_taken(now),
                 (None, _) => {}
             }
         }
-        let silent = shared.streams.len() > pulses.len();
+        let silent = shared.streams.slots.len() > pulses.len();
         let known: Vec<Pulse> = pulses.iter().map(|(_, pulse)| *pulse).collect();
-        match judge(&known, silent, shared.quiet_since, now) {
+        match judge(&known, silent, shared.streams.stalls.quiet_since(), now) {
             Verdict::Fine => {
-                shared.quiet_since = now;
-                let slow = slow_menders(&known, shared.replaced, now);
+                shared.streams.stalls.note_moved(now);
+                let slow = slow_menders(&known, shared.streams.stalls.replaced, now);
                 if !slow.is_empty() {
-                    shared.replaced = (now, known.len());
+                    shared.streams.stalls.replaced = (now, known.len());
                 }
                 for place in slow {
                     shared.abort(pulses[place].0);
                 }
             }
             Verdict::Still(places) => {
-                shared.quiet_since = now;
+                shared.streams.stalls.note_moved(now);
                 for place in places {
                     shared.abort(pulses[place].0);
                 }
@@ -211,15 +247,55 @@ impl Transfer {
         }
     }
 
-    /// Dials one stream in addition to stalled ones, if this end dials.
-    fn try_anew(self: &Arc<Transfer>, shared: &mut Shared, rtt: Duration, now: Moment) {
-        if now < shared.tried + TRY_EVERY {
-            return;
-        }
-        let Some(dialer) = shared.dialer.clone() else {
+    /// Closes streams on which nothing moves although the other end has room for more; the dialer
+    /// replaces them. A slow stream still moves: the kernel reports acknowledged bytes, or a
+    /// channel takes bytes, long before a block is complete.
+    pub(crate) fn end_stalled(&self, shared: &Shared) {
+        let now = self.now();
+        let Some(sender) = shared.machine.sender() else {
             return;
         };
-        shared.tried = now;
+        if self.settings.local {
+            // Within a host no path can fail, and the stream would not be replaced.
+            return;
+        }
+        for (id, slot) in &shared.streams.slots {
+            let moved = slot.moved.1;
+            let waits = sender.streams().waits_since(*id);
+            if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
+                slot.shutdown();
+            }
+        }
+    }
+
+    /// Finds data that were lost on a stream in clear, where an attacker can drop bytes. The
+    /// receiver closes a stream that stopped in the middle of a block, because the sender does not
+    /// close streams that wait for room at the receiver. The sender sends blocks again that were
+    /// lost completely.
+    pub(crate) fn find_lost(&self, shared: &mut Shared) {
+        if !self.is_clear() || !shared.lifetime.is_active() {
+            return;
+        }
+        let (now, silence) = (self.now(), self.settings.silence);
+        if let Some(sender) = shared.machine.sender_mut() {
+            sender.handle_stillness(silence, now);
+        } else {
+            let streams = shared.streams.slots.values();
+            for slot in streams.filter(|slot| slot.is_stuck_midway(silence, now)) {
+                slot.shutdown();
+            }
+        }
+    }
+
+    /// Dials one stream in addition to stalled ones, if this end dials.
+    fn try_anew(self: &Arc<Transfer>, shared: &mut Shared, rtt: Duration, now: Moment) {
+        if now < shared.streams.stalls.tried + TRY_EVERY {
+            return;
+        }
+        let Some(dialer) = shared.streams.dialing.dialer() else {
+            return;
+        };
+        shared.streams.stalls.tried = now;
         let patience = TRY_SPAN + rtt.saturating_mul(TRY_ROUND_TRIPS);
         let transfer = Arc::clone(self);
         // Without a thread the next try comes in a second.
@@ -235,10 +311,9 @@ impl Transfer {
             return;
         }
         let mut shared = self.lock();
-        let streams = shared.streams.iter();
-        let is_still =
-            |slot: &super::Slot| slot.moved.1 < began && slot.handle().tcp_info().is_some();
-        let probes = |slot: &super::Slot| slot.may_probe(self.now());
+        let streams = shared.streams.slots.iter();
+        let is_still = |slot: &Slot| slot.moved.1 < began && slot.handle().tcp_info().is_some();
+        let probes = |slot: &Slot| slot.may_probe(self.now());
         let dead = streams.filter(|(known, slot)| **known != id && is_still(slot) && !probes(slot));
         let dead: Vec<_> = dead.map(|(id, _)| *id).collect();
         for id in dead {
@@ -247,34 +322,76 @@ impl Transfer {
     }
 }
 
-impl Shared {
+impl StreamSet {
     /// Shifts times after a pause of this process, in which no data could move.
-    pub(super) fn pause_streams(&mut self, later: impl Fn(Moment) -> Moment) {
+    pub(crate) fn handle_pause(&mut self, later: impl Fn(Moment) -> Moment) {
+        self.stalls.quiet_since = later(self.stalls.quiet_since);
         self.passage.pause(&later);
-        for slot in self.streams.values_mut() {
+        for slot in self.slots.values_mut() {
             slot.moved.1 = later(slot.moved.1);
             slot.acked.1 = later(slot.acked.1);
         }
     }
 
     /// True if new connections are being tried because no data move.
-    pub(super) fn tries_anew(&self, now: Moment) -> bool {
-        self.dialer.is_some() && self.tried > Moment(0) && now - self.tried <= 2 * TRY_EVERY
+    pub(crate) fn tries_anew(&self, now: Moment) -> bool {
+        let tried = self.stalls.tried;
+        self.dials() && tried > Moment(0) && now - tried <= 2 * TRY_EVERY
+    }
+}
+
+impl Shared {
+    /// Ends a stream without waiting until its kernel has sent its data.
+    fn abort(&mut self, id: StreamId) {
+        // A receiver would lose data that it has not read, and they would be sent again.
+        if let Some(slot) = self.streams.slots.get(&id) {
+            if self.machine.is_sending() {
+                slot.handle().abort();
+            } else {
+                slot.handle().shutdown();
+            }
+        }
     }
 
-    /// Ends a stream without waiting until its kernel has sent its data.
-    fn abort(&mut self, id: longhaul_proto::session::StreamId) {
-        // A receiver would lose data that it has not read, and they would be sent again.
-        if let Some(slot) = self.streams.get(&id) {
-            match self.machine {
-                Machine::Sending(_) => slot.handle().abort(),
-                Machine::Receiving(_) => slot.handle().shutdown(),
-            }
+    /// Decides for each stream that seems to delay the others if its path is the cause, rather than
+    /// the other end or the threads of this end.
+    pub(crate) fn judge_suspects(&mut self, now: Moment) {
+        let Some(sender) = self.machine.sender_mut() else {
+            return;
+        };
+        while let Some(suspect) = sender.poll_suspect(now) {
+            let slots = &self.streams.slots;
+            let slot = slots.get(&suspect);
+            let guilty = slot.is_some_and(|slot| {
+                slot.waits_for_path(now) && !(slot.lost_nothing() && share_a_queue(slots))
+            });
+            sender.streams_mut().handle_judged(suspect, guilty, now);
         }
     }
 }
 
-impl super::streams::Slot {
+/// True if all streams have a long queue: data on another stream would wait in it as well.
+fn share_a_queue(streams: &BTreeMap<StreamId, Slot>) -> bool {
+    let mut infos = streams.values().filter_map(|slot| slot.handle().tcp_info());
+    infos.all(|info| info.is_queued())
+}
+
+impl Slot {
+    /// True if it has no lost segments to send again, as far as the kernel reports.
+    fn lost_nothing(&self) -> bool {
+        let info = self.handle().tcp_info();
+        info.is_some_and(|info| !info.mends())
+    }
+
+    /// True if data on it wait for its path, according to the kernel. A channel of another process
+    /// has no kernel data; the bootstrap channel always counts as slow.
+    fn waits_for_path(&self, now: Moment) -> bool {
+        let info = self.handle().tcp_info();
+        info.map_or(self.is_bootstrap(), |info| {
+            info.waits_for_path() || self.mends_many(&info, now)
+        })
+    }
+
     /// True if it retransmits many lost segments, each in a round trip of its own: another stream
     /// is faster.
     pub(super) fn mends_many(&self, info: &TcpInfo, now: Moment) -> bool {

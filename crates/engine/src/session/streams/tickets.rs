@@ -1,5 +1,6 @@
 //! Tickets: secrets that the other end issues within TLS, each valid for one stream in clear.
 
+use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -7,10 +8,45 @@ use longhaul_net::token::fill_random;
 use longhaul_proto::handshake::Secret;
 use longhaul_proto::message::Message;
 
-use super::{Shared, Transfer};
+use crate::session::{Shared, Transfer};
 
 /// Maximum number of unused tickets.
 pub(super) const MAXIMUM_TICKETS: u32 = 512;
+
+/// Unused tickets.
+#[derive(Default)]
+pub(super) struct Tickets {
+    /// Tickets that the other end gave to this end.
+    received: VecDeque<Secret>,
+    /// Tickets that this end gave to the other end.
+    issued: VecDeque<Secret>,
+}
+
+impl Tickets {
+    /// Adds tickets of the other end; more than the maximum are ignored.
+    pub fn handle_tickets(&mut self, tickets: Vec<Secret>) {
+        let room = (MAXIMUM_TICKETS as usize).saturating_sub(self.received.len());
+        self.received.extend(tickets.into_iter().take(room));
+    }
+
+    /// Returns a new ticket for the other end; `None` if the system gives no random bytes.
+    fn issue(&mut self) -> Option<Secret> {
+        let mut ticket = [0; 32];
+        fill_random(&mut ticket).ok()?;
+        // The oldest ticket is for a stream that was never opened.
+        if self.issued.len() >= MAXIMUM_TICKETS as usize {
+            self.issued.pop_front();
+        }
+        self.issued.push_back(Secret(ticket));
+        Some(Secret(ticket))
+    }
+
+    /// True if this end issued the ticket and it is unused. It is then used up.
+    fn redeem(&mut self, ticket: &Secret) -> bool {
+        let found = self.issued.iter().position(|issued| issued == ticket);
+        found.and_then(|at| self.issued.remove(at)).is_some()
+    }
+}
 
 impl Transfer {
     /// Requests a ticket for a stream in clear from the other end, and waits for it.
@@ -20,7 +56,7 @@ impl Transfer {
         shared.say(&Message::WantTickets(1));
         shared.wake_writers();
         loop {
-            if let Some(ticket) = shared.tickets.pop_front() {
+            if let Some(ticket) = shared.streams.tickets.received.pop_front() {
                 return Some(ticket);
             }
             let left = until - self.now();
@@ -38,28 +74,20 @@ impl Transfer {
             // The other end requests tickets but does not read the answers.
             return;
         }
-        let mut tickets = Vec::new();
-        for _ in 0..count.min(MAXIMUM_TICKETS) {
-            let mut ticket = [0; 32];
-            if self.is_clear() && fill_random(&mut ticket).is_ok() {
-                // The oldest ticket is for a stream that was never opened.
-                if shared.issued.len() >= MAXIMUM_TICKETS as usize {
-                    shared.issued.pop_front();
-                }
-                let ticket = Secret(ticket);
-                shared.issued.push_back(ticket);
-                tickets.push(ticket);
-            }
-        }
+        let count = if self.is_clear() {
+            count.min(MAXIMUM_TICKETS)
+        } else {
+            0
+        };
+        let own = &mut shared.streams.tickets;
+        let tickets = (0..count).filter_map(|_| own.issue()).collect();
         shared.say(&Message::Tickets(tickets));
         shared.wake_writers();
     }
 
     /// True if a stream in clear may join with this ticket; the ticket is then used up.
     pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
-        let issued = &mut self.lock().issued;
-        let found = issued.iter().position(|issued| issued == ticket);
-        found.and_then(|at| issued.remove(at)).is_some()
+        self.lock().streams.tickets.redeem(ticket)
     }
 }
 
@@ -74,9 +102,9 @@ impl Transfer {
     pub(super) fn messages_have_stream(&self, shared: &Shared) -> bool {
         let now = self.now();
         shared
-            .life
+            .lifetime
             .streams()
-            .filter_map(|id| shared.streams.get(&id))
+            .filter_map(|id| shared.streams.slots.get(&id))
             .any(|slot| !(slot.clear || self.is_clear() && slot.stands_still(now)))
     }
 }

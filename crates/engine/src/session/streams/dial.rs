@@ -7,10 +7,11 @@ use std::time::Duration;
 use longhaul_net::Stream;
 use longhaul_proto::calls::{self, Call, MAXIMUM_CALLS};
 use longhaul_proto::frame::FrameError;
-use longhaul_proto::message::{Farewell, Message};
+use longhaul_proto::message::Message;
 use longhaul_proto::session::StreamId;
 
-use super::{SessionError, Shared, Transfer};
+use super::{Slot, StreamSet};
+use crate::session::{SessionError, Shared, Transfer};
 
 /// First and longest pause before a failed dial is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -47,6 +48,59 @@ pub struct Joined {
 /// received so far, and the time limit.
 pub type Dialer = Arc<dyn Fn(StreamId, u64, Duration) -> Result<Joined, DialError> + Send + Sync>;
 
+/// Number of streams, and the end that opens them.
+pub(super) struct Dialing {
+    /// Opens streams, if this end does so.
+    dialer: Option<Dialer>,
+    /// First unused number of a stream.
+    next: u32,
+    /// Wanted number of streams.
+    wanted: usize,
+    /// Maximum number of streams for which the system gives threads.
+    most: usize,
+}
+
+impl Dialing {
+    /// Creates the state of an end that does not dial yet.
+    pub fn new(wanted: usize) -> Dialing {
+        Dialing {
+            dialer: None,
+            next: 0,
+            wanted,
+            most: usize::MAX,
+        }
+    }
+
+    /// Returns the dialer, if this end dials.
+    pub fn dialer(&self) -> Option<Dialer> {
+        self.dialer.clone()
+    }
+}
+
+impl StreamSet {
+    /// True if this end dials.
+    pub(crate) fn dials(&self) -> bool {
+        self.dialing.dialer.is_some()
+    }
+
+    /// Sets the wanted number of streams that this end has agreed on.
+    pub(crate) fn handle_agreed(&mut self, wanted: usize) {
+        self.dialing.wanted = wanted;
+    }
+
+    /// Sets the wanted number of streams, at least one and at most as many as the system allows.
+    pub(crate) fn want(&mut self, wanted: usize) {
+        let most = self.dialing.most.min(crate::flows::MAXIMUM_FLOWS);
+        self.dialing.wanted = wanted.clamp(1, most);
+    }
+
+    /// Limits the number of streams for good.
+    pub(crate) fn limit_to(&mut self, most: usize) {
+        self.dialing.most = most;
+        self.dialing.wanted = self.dialing.wanted.min(most);
+    }
+}
+
 /// Connections that the other end asks this end to open to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
@@ -62,7 +116,7 @@ pub type Caller = Arc<dyn Fn(Calls) + Send + Sync>;
 
 /// State of the connections that one end asks the other end to open.
 #[derive(Default)]
-pub(super) struct Calling {
+pub(in crate::session) struct Calling {
     caller: Option<Caller>,
     asked: Asked,
 }
@@ -151,9 +205,9 @@ impl Transfer {
     /// Fails if the system gives no thread.
     pub fn keep_dialing(self: &Arc<Transfer>, dialer: Dialer, next: u32) -> std::io::Result<()> {
         let mut shared = self.lock();
-        shared.dialer = Some(Arc::clone(&dialer));
-        shared.next_stream = next;
-        shared.quiet_since = self.now();
+        shared.streams.dialing.dialer = Some(Arc::clone(&dialer));
+        shared.streams.dialing.next = next;
+        shared.streams.stalls.note_moved(self.now());
         drop(shared);
         let transfer = Arc::clone(self);
         std::thread::Builder::new()
@@ -198,9 +252,9 @@ impl Transfer {
 
     /// Returns an unused stream number.
     pub(super) fn next_stream(&self) -> StreamId {
-        let mut shared = self.lock();
-        let number = shared.next_stream;
-        shared.next_stream = number.saturating_add(1);
+        let next = &mut self.lock().streams.dialing.next;
+        let number = *next;
+        *next = number.saturating_add(1);
         StreamId(number)
     }
 
@@ -232,11 +286,11 @@ impl Transfer {
                 // without one for messages.
                 let alone = self.is_clear() && shared.control_stream().is_none();
                 // Lost streams are listed until their threads have ended.
-                if shared.life.streams().next().is_none() || alone {
-                    shared.life.end(Farewell::Broken(text));
+                if shared.lifetime.is_alone() || alone {
+                    shared.lifetime.break_off(text);
                     self.wake_everybody(&shared);
                 } else {
-                    shared.wanted_streams = self.live_streams(&shared);
+                    shared.streams.dialing.wanted = self.live_streams(&shared);
                 }
                 !self.is_clear() || self.messages_have_stream(&shared)
             }
@@ -247,18 +301,18 @@ impl Transfer {
     fn missing_streams(&self) -> Option<usize> {
         let mut shared = self.lock();
         loop {
-            if shared.is_over() || shared.finished.is_some() {
+            if shared.lifetime.is_ending() {
                 return None;
             }
             if self.is_clear() && !self.messages_have_stream(&shared) {
                 // Streams in clear join with tickets sent within TLS, so that stream is first.
                 return Some(1);
             }
-            let live = self.live_streams(&shared);
-            if live < shared.wanted_streams {
-                return Some(shared.wanted_streams - live);
+            let (live, wanted) = (self.live_streams(&shared), shared.streams.dialing.wanted);
+            if live < wanted {
+                return Some(wanted - live);
             }
-            for _ in shared.wanted_streams..live {
+            for _ in wanted..live {
                 shared.retire_last();
             }
             shared = self
@@ -273,9 +327,9 @@ impl Transfer {
     /// have not ended.
     fn live_streams(&self, shared: &Shared) -> usize {
         let slots = shared
-            .life
+            .lifetime
             .streams()
-            .filter_map(|id| shared.streams.get(&id));
+            .filter_map(|id| shared.streams.slots.get(&id));
         let live = slots.filter(|slot| slot.carries_blocks() && !slot.is_bootstrap());
         live.count()
     }
@@ -294,9 +348,9 @@ impl Shared {
     /// Ends the youngest stream that does not carry the messages.
     fn retire_last(&mut self) {
         let messages = self.control_stream();
-        let sends = matches!(self.machine, super::Machine::Sending(_));
-        let mut streams = self.streams.iter_mut().rev();
-        let fit = |slot: &super::Slot| !slot.is_retired() && !slot.is_bootstrap();
+        let sends = self.machine.is_sending();
+        let mut streams = self.streams.slots.iter_mut().rev();
+        let fit = |slot: &Slot| !slot.is_retired() && !slot.is_bootstrap();
         let last = streams.find(|(id, slot)| Some(**id) != messages && fit(slot));
         if let Some((_, slot)) = last {
             slot.retire();
@@ -318,7 +372,7 @@ mod tests {
     use longhaul_net::stream::Closed;
     use longhaul_proto::block::HeaderKey;
     use longhaul_proto::handshake::Secret;
-    use longhaul_proto::session::Life;
+    use longhaul_proto::message::Farewell;
     use longhaul_storage::measuring::sink;
     use longhaul_units::Moment;
 
@@ -362,12 +416,12 @@ mod tests {
         let (transfer, far) = with_three(false);
         let mut shared = transfer.lock();
         assert_eq!(transfer.live_streams(&shared), 3);
-        shared.wanted_streams = 2;
+        shared.streams.dialing.wanted = 2;
         shared.retire_last();
         assert_eq!(transfer.live_streams(&shared), 2);
         // It is lost, and stays in the list until its threads have ended.
-        shared.life.handle_stream_down(StreamId(2), Moment(0));
-        assert!(shared.streams.contains_key(&StreamId(2)));
+        shared.lifetime.handle_stream_down(StreamId(2), Moment(0));
+        assert!(shared.streams.slots.contains_key(&StreamId(2)));
         assert_eq!(transfer.live_streams(&shared), 2);
         drop(shared);
         leave(&transfer, far);
@@ -378,50 +432,24 @@ mod tests {
         let (transfer, mut far) = with_three(false);
         let mut shared = transfer.lock();
         far[1].writer.write_all(&[b"l"]).unwrap();
-        let handle = shared.streams[&StreamId(1)].handle().clone();
+        let handle = shared.streams.slots[&StreamId(1)].handle().clone();
         while handle.bytes_read().0 == 0 {
             std::thread::yield_now();
         }
         for (now, heard) in [(2, 2), (3, 2)] {
             shared.note_what_came(Moment(now));
-            assert_eq!(shared.heard, Moment(heard));
+            assert_eq!(shared.lifetime.told(), Moment(heard));
         }
         drop(shared);
         leave(&transfer, far);
     }
 
     #[test]
-    fn who_lets_streams_join_and_says_nothing_is_silent() {
-        let (transfer, mut far) = with_three(false);
-        let before = transfer.now();
-        transfer.lock().heard = before;
-        let (near, other) = local_pair().unwrap();
-        assert!(transfer.attach(near, StreamId(3), false, 0));
-        far.push(other);
-        assert_eq!(transfer.lock().heard, before);
-        // This is three times the time after which a stream is closed, so the other end could have
-        // sent a message.
-        let mut shared = transfer.lock();
-        let silence = transfer.settings.silence;
-        let span = silence * 2 + shared.life.linger();
-        let told = shared.told;
-        shared.end_untold(silence, told + span);
-        assert_eq!(*shared.life.life(), Life::Active);
-        shared.end_untold(silence, told + span + Duration::from_millis(1));
-        drop(shared);
-        drop(far);
-        let Farewell::Broken(text) = transfer.wait().farewell else {
-            panic!("it goes on");
-        };
-        assert!(text.contains("said nothing"), "{text}");
-    }
-
-    #[test]
     fn in_clear_one_stream_for_messages_comes_before_those_for_blocks() {
         let (transfer, mut far) = with_three(true);
         for number in 0..3 {
-            let life = &mut transfer.lock().life;
-            life.handle_stream_down(StreamId(number), Moment(0));
+            let lifetime = &mut transfer.lock().lifetime;
+            lifetime.handle_stream_down(StreamId(number), Moment(0));
         }
         assert_eq!(transfer.missing_streams(), Some(1));
         // Several streams may have joined within TLS: each missing stream in clear still counts.
@@ -439,9 +467,15 @@ mod tests {
         let (transfer, far) = with_three(false);
         let mut shared = transfer.lock();
         for number in 0..3 {
-            shared.life.handle_stream_down(StreamId(number), Moment(0));
+            shared
+                .lifetime
+                .handle_stream_down(StreamId(number), Moment(0));
         }
-        assert_eq!(shared.streams.len(), 3, "their threads have not ended");
+        assert_eq!(
+            shared.streams.slots.len(),
+            3,
+            "their threads have not ended"
+        );
         drop(shared);
         let text = "the destination cannot be synced";
         let refusing: Dialer = Arc::new(|_, _, _| Err(DialError::Refused(text.to_owned())));
@@ -456,24 +490,22 @@ mod tests {
         let stopped = Duration::from_secs(65);
         let mut shared = transfer.lock();
         let before = transfer.now();
-        shared.heard = before;
-        shared.quiet_since = before;
-        for slot in shared.streams.values_mut() {
+        shared.lifetime.note_heard(before);
+        shared.streams.stalls.note_moved(before);
+        for slot in shared.streams.slots.values_mut() {
             slot.moved.1 = before;
         }
         shared.handle_pause(stopped, before + stopped);
-        assert_eq!(shared.heard, before + stopped);
-        assert_eq!(shared.quiet_since, before + stopped);
+        assert_eq!(shared.lifetime.told(), before + stopped);
+        assert_eq!(shared.streams.stalls.quiet_since(), before + stopped);
         assert!(
             shared
                 .streams
+                .slots
                 .values()
                 .all(|slot| slot.moved.1 == before + stopped)
         );
-        // Times of data that arrived meanwhile are not shifted.
-        shared.handle_pause(stopped, before + stopped);
-        assert_eq!(shared.heard, before + stopped);
-        shared.heard = before;
+        shared.lifetime.note_heard(before);
         drop(shared);
         leave(&transfer, far);
     }
@@ -484,7 +516,7 @@ mod tests {
         let at = |second: u64| Moment(0) + Duration::from_secs(second);
         let patience = Duration::from_secs(10);
         let mut shared = transfer.lock();
-        if let Some(slot) = shared.streams.get_mut(&StreamId(1)) {
+        if let Some(slot) = shared.streams.slots.get_mut(&StreamId(1)) {
             slot.moved.1 = at(7);
             assert!(!slot.is_stuck_midway(patience, at(60)), "nothing is due");
             slot.midway = Some(at(5));
@@ -508,8 +540,14 @@ mod tests {
             });
             transfer.tick();
             let shared = transfer.lock();
-            let is_open = |slot: &crate::session::Slot| slot.handle().is_closed() == Closed::Not;
-            assert!(shared.streams.values().all(|slot| is_open(slot) == local));
+            let is_open = |slot: &Slot| slot.handle().is_closed() == Closed::Not;
+            assert!(
+                shared
+                    .streams
+                    .slots
+                    .values()
+                    .all(|slot| is_open(slot) == local)
+            );
             drop(shared);
             leave(&transfer, far);
         }
@@ -520,7 +558,7 @@ mod tests {
         for clear in [false, true] {
             let (transfer, far) = with_three(clear);
             let mut shared = transfer.lock();
-            shared.wanted_streams = 9;
+            shared.streams.dialing.wanted = 9;
             shared.retire_last();
             let refusing: Dialer = Arc::new(|_, _, _| Err(DialError::Refused("no".to_owned())));
             drop(shared);
@@ -528,7 +566,7 @@ mod tests {
             let shared = transfer.lock();
             let wanted = 2 - usize::from(clear);
             // No more are dialed, because they would be refused as well.
-            assert_eq!(shared.wanted_streams, wanted);
+            assert_eq!(shared.streams.dialing.wanted, wanted);
             assert_eq!(transfer.live_streams(&shared), wanted);
             drop(shared);
             leave(&transfer, far);

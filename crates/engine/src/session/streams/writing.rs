@@ -1,0 +1,222 @@
+//! The thread that writes a stream: messages first, then blocks.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use longhaul_net::StreamWriter;
+use longhaul_proto::sender::Dispatch;
+use longhaul_proto::session::StreamId;
+use longhaul_units::Moment;
+
+use super::Slot;
+use super::pairing::{OwnRead, SourceThread};
+use crate::session::stages::WireBlock;
+use crate::session::{Counters, Shared, Transfer};
+
+/// Next item for a stream's writer.
+enum Outgoing {
+    Message(Vec<u8>),
+    Block(Box<dyn WireBlock>),
+}
+
+impl Transfer {
+    pub(super) fn write_stream(&self, id: StreamId, mut writer: Box<dyn StreamWriter>) {
+        if let Some(slot) = self.lock().streams.slots.get_mut(&id) {
+            slot.writer = Some(std::thread::current());
+        }
+        let (mut thread, mut room) = (SourceThread::default(), Vec::new());
+        while let Some(mut outgoing) = self.next_outgoing(id, &mut thread) {
+            let written = match &mut outgoing {
+                Outgoing::Message(frame) => {
+                    let began = Instant::now();
+                    writer.write_all(&[frame]).map(|()| began.elapsed())
+                }
+                Outgoing::Block(block) => self.send_block(&mut *writer, &mut **block, &mut room),
+            };
+            let bytes = match &outgoing {
+                Outgoing::Message(frame) => frame.len(),
+                Outgoing::Block(block) => block.frame_bytes() + block.payload_bytes(),
+            };
+            Counters::add(&self.counters.wire_bytes, bytes as u64);
+            if matches!(outgoing, Outgoing::Message(_)) {
+                Counters::add(&self.counters.message_bytes, bytes as u64);
+            }
+            if let Outgoing::Block(block) = &outgoing {
+                Counters::add(&self.counters.hole_bytes, block.hole_bytes());
+                let late = block.late_bytes();
+                Counters::add(&self.counters.read_bytes, late as u64);
+                Counters::add(&self.counters.late_bytes, late as u64);
+            }
+            let Ok(spent) = written else {
+                self.handle_stream_lost(id);
+                return;
+            };
+            Counters::add(&self.counters.wire_nanoseconds, spent.as_nanos() as u64);
+        }
+        // An error is ignored: there is no remedy if the peer does not receive the end of the
+        // stream.
+        let _ = writer.finish();
+    }
+
+    /// Waits for an item to write on this stream; `None` when the stream is to end.
+    fn next_outgoing(&self, id: StreamId, thread: &mut SourceThread) -> Option<Outgoing> {
+        loop {
+            let mut shared = self.lock();
+            if !shared.lifetime.has_stream(id) {
+                return None;
+            }
+            let retired = shared
+                .streams
+                .slots
+                .get(&id)
+                .is_some_and(|slot| slot.retired);
+            if retired && shared.control_stream() != Some(id) {
+                return None;
+            }
+            self.look_at_room(&mut shared);
+            if let Some(frame) = shared.next_message(id) {
+                return Some(Outgoing::Message(frame));
+            }
+            if shared.is_over() {
+                return None;
+            }
+            if let Some(block) = self.next_block(&mut shared, id) {
+                return Some(Outgoing::Block(block));
+            }
+            let mut until = None;
+            if shared.streams.paired {
+                match self.poll_own_read(&mut shared, id, thread) {
+                    OwnRead::Job(job, buffer) => {
+                        drop(shared);
+                        match self.read_for(id, (*job, buffer), thread) {
+                            Some(block) => return Some(Outgoing::Block(block)),
+                            None => continue,
+                        }
+                    }
+                    OwnRead::WantsBuffer => {
+                        drop(shared);
+                        thread.take_buffer(self);
+                        continue;
+                    }
+                    OwnRead::Nothing(then) => until = then,
+                }
+                if let Some(frame) = shared.next_message(id) {
+                    return Some(Outgoing::Message(frame));
+                }
+            }
+            if let Some(slot) = shared.streams.slots.get(&id) {
+                slot.waiting.store(true, Ordering::Relaxed);
+            }
+            drop(shared);
+            self.park(until);
+            if let Some(slot) = self.lock().streams.slots.get(&id) {
+                slot.waiting.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Reports to the state machine if there is room for more blocks. Room ends with the last
+    /// buffer and returns when a quarter of the buffers is free, to avoid rapid changes. There is
+    /// no room while the threads that hold the buffers are blocked.
+    fn look_at_room(&self, shared: &mut Shared) {
+        if let Some(receiver) = shared.machine.receiver_mut() {
+            let most = self.pool.maximum_buffers() as u64 * self.pool.buffer_bytes() as u64;
+            let used = self.pool.in_use().0;
+            if used >= most || self.is_held_up() {
+                receiver.handle_room(false);
+            } else if used < most / 4 * 3 {
+                receiver.handle_room(true);
+            }
+        }
+    }
+
+    pub(super) fn next_block(
+        &self,
+        shared: &mut Shared,
+        id: StreamId,
+    ) -> Option<Box<dyn WireBlock>> {
+        if !shared.streams.slots.get(&id)?.blocks {
+            return None;
+        }
+        let now = self.now();
+        let block = loop {
+            let sender = shared.machine.sender_mut()?;
+            match sender.poll_dispatch(id, now)? {
+                Dispatch::Send(block) => {
+                    if let Some(sealed) = shared.prepared.remove(&block) {
+                        break sealed;
+                    }
+                }
+                Dispatch::Discard(block) => {
+                    shared.prepared.remove(&block);
+                    self.reading.notify_one();
+                }
+            }
+        };
+        shared.wake_carrier();
+        if !self.is_far_ahead(shared) {
+            self.reading.notify_one();
+        }
+        Some(block)
+    }
+}
+
+impl Shared {
+    /// Wakes a waiting stream that can take a ready block. In clear the first stream takes no
+    /// blocks. In paired mode it also wakes a stream whose thread can read a block itself.
+    pub(in crate::session) fn wake_carrier(&self) {
+        let Some(sender) = self.machine.sender() else {
+            return;
+        };
+        let takes = |id, slot: &Slot| {
+            let reads = || self.streams.paired && self.reads_for_itself(id);
+            slot.is_waiting() && (sender.has_ready_for(id) || reads())
+        };
+        if let Some((_, slot)) = self
+            .streams
+            .slots
+            .iter()
+            .find(|(id, slot)| takes(**id, slot))
+        {
+            slot.wake();
+        }
+    }
+
+    /// Moves messages from a slow or silent stream to a better one.
+    pub(crate) fn follow_better_stream(&mut self, now: Moment) {
+        let Some(current) = self.control_stream() else {
+            return;
+        };
+        let Some(sender) = self.machine.sender_mut() else {
+            return;
+        };
+        let better = sender.streams_mut().poll_control(current, now);
+        let fit = |id: &StreamId| self.streams.get(*id).is_some_and(|slot| !slot.clear);
+        if let Some(better) = better.filter(fit)
+            && self.lifetime.move_control(better)
+        {
+            self.control.handle_stream_change();
+            self.wake_writers();
+        }
+    }
+
+    /// Returns the next message, if this stream carries messages.
+    fn next_message(&mut self, id: StreamId) -> Option<Vec<u8>> {
+        if self.control_stream() != Some(id) {
+            return None;
+        }
+        self.next_frame()
+    }
+
+    /// Returns the next message. It is taken from the state machine as late as possible, so that
+    /// acknowledgements accumulate while the stream is busy.
+    pub(in crate::session) fn next_frame(&mut self) -> Option<Vec<u8>> {
+        if self.control.is_drained()
+            && self.control.has_room()
+            && let Some(message) = self.machine.poll_message()
+        {
+            self.say(&message);
+        }
+        self.control.poll_frame().ok().flatten()
+    }
+}
